@@ -1,0 +1,194 @@
+"""`AsyncDigests`: the same face, awaitable. The store runs in threads; adds that wait share a store call."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from digestif.core.policy import Policy
+from digestif.core.records import Digest, ScheduleEntry
+from digestif.core.times import Millis
+from digestif.engine import PAGE_LIMIT, Digests
+from digestif.events import Listener
+from digestif.stores.base import PAGE_RECORDS, Arrival, Store
+from digestif.stores.codec import Codec
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS = 8
+
+
+def _awaitable(
+    method: Callable[Concatenate[Digests, P], T],
+) -> "Callable[Concatenate[AsyncDigests, P], Awaitable[T]]":
+    """The same method, run in a thread."""
+
+    @wraps(method)
+    async def call(self: "AsyncDigests", *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._in_thread(partial(method, self._digests, *args, **kwargs))
+
+    return call
+
+
+class AsyncDigests:
+    """`Digests` for asyncio: every method awaitable, `async for` over schedule, `async with` for digest."""
+
+    def __init__(
+        self,
+        store: str | Store,
+        *,
+        policy: Policy | None = None,
+        namespace: str = "d",
+        lease: float = 30,
+        codec: str | Codec = "json",
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._digests = Digests(store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif")
+        self._gate = _AddGate(self)
+
+    @property
+    def store(self) -> Store:
+        return self._digests.store
+
+    @property
+    def policy(self) -> Policy:
+        return self._digests.policy
+
+    @property
+    def enabled(self) -> bool:
+        """False if the store accepts nothing (`off://`)."""
+        return self._digests.enabled
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call the listener with every event from now on; the answer ends that."""
+        return self._digests.subscribe(listener)
+
+    async def close(self) -> None:
+        """Wait for what is under way, and let go of the store if it was made from a DSN."""
+        await self._in_thread(self._digests.close)
+        self._threads.shutdown(wait=False)
+
+    async def __aenter__(self) -> "AsyncDigests":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def add(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: float | None = None,
+        within: float | None = None,
+        first_delay: float | None = None,
+        increment_delay: float | None = None,
+        maximum_delay: float | None = None,
+        now: float | None = None,
+    ) -> bool:
+        """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
+        digests = self._digests
+        terms = digests.terms(first_delay, increment_delay, maximum_delay)
+        arrival = digests.arrival(timeline, value, key=key, timestamp=timestamp, within=within, terms=terms, now=now)
+        return await self._gate.add(arrival, digests.given(now))
+
+    def schedule(
+        self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None
+    ) -> AsyncIterator[ScheduleEntry]:
+        """Make due timelines ready and give them out, as `Digests.schedule` does."""
+        entries = self._digests.schedule(deadline, page, now=now)
+        return self._entries(partial(next, entries, None))
+
+    async def _entries(self, following: Callable[[], ScheduleEntry | None]) -> AsyncIterator[ScheduleEntry]:
+        while (entry := await self._in_thread(following)) is not None:
+            yield entry
+
+    @asynccontextmanager
+    async def digest(
+        self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None
+    ) -> AsyncIterator[Digest]:
+        """Open a ready timeline and deliver its digest in the block, as `Digests.digest` does."""
+        digests = self._digests
+        delivery = await self._in_thread(partial(digests.open_delivery, timeline, minimum_delay, now=now))
+        try:
+            with delivery.renewed(digests.events) if digests.renews(now) else nullcontext():
+                yield delivery.digest
+        except BaseException as error:
+            await asyncio.shield(self._in_thread(partial(delivery.fail, error)))
+            raise
+        await asyncio.shield(self._in_thread(delivery.close))
+
+    add_many = _awaitable(Digests.add_many)
+    retract = _awaitable(Digests.retract)
+    maintenance = _awaitable(Digests.maintenance)
+    delete = _awaitable(Digests.delete)
+    flush = _awaitable(Digests.flush)
+    pause = _awaitable(Digests.pause)
+    resume = _awaitable(Digests.resume)
+    replay = _awaitable(Digests.replay)
+    discard = _awaitable(Digests.discard)
+    timeline = _awaitable(Digests.timeline)
+    timelines = _awaitable(Digests.timelines)
+    peek = _awaitable(Digests.peek)
+    explain = _awaitable(Digests.explain)
+    trace = _awaitable(Digests.trace)
+    ledger = _awaitable(Digests.ledger)
+    verify = _awaitable(Digests.verify)
+    dead_letters = _awaitable(Digests.dead_letters)
+    dead_records = _awaitable(Digests.dead_records)
+    history = _awaitable(Digests.history)
+
+
+class _AddGate:
+    """Gathers the adds that arrive while a store call is under way, and makes the next call with all of them."""
+
+    def __init__(self, owner: AsyncDigests) -> None:
+        self._owner = owner
+        self._waiting: list[tuple[Arrival, Millis | None, asyncio.Future[bool]]] = []
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def add(self, arrival: Arrival, now: Millis | None) -> bool:
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((arrival, now, answer))
+        if self._flushing is None:
+            self._flushing = asyncio.create_task(self._flush())
+        return await answer
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                await self._call(self._next_page())
+        finally:
+            self._flushing = None
+
+    def _next_page(self) -> list[tuple[Arrival, Millis | None, asyncio.Future[bool]]]:
+        """The adds of one store call: those with the same time."""
+        now = self._waiting[0][1]
+        size = next((i for i, item in enumerate(self._waiting) if item[1] != now), len(self._waiting))
+        page = self._waiting[: min(size, PAGE_RECORDS)]
+        del self._waiting[: len(page)]
+        return page
+
+    async def _call(self, page: list[tuple[Arrival, Millis | None, asyncio.Future[bool]]]) -> None:
+        arrivals = [arrival for arrival, _, _ in page]
+        try:
+            results = await self._owner._in_thread(partial(self._owner.store.add, arrivals, now=page[0][1]))
+        except Exception as error:
+            for _, _, answer in page:
+                if not answer.done():
+                    answer.set_exception(error)
+        else:
+            for (_, _, answer), result in zip(page, results, strict=True):
+                if not answer.done():
+                    answer.set_result(result)

@@ -1,0 +1,77 @@
+"""How long to wait: backoff strategies for cool-downs, and the ladder of retries."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from digestif.core.times import is_duration
+from digestif.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """`base` doubled at each iteration, `limit` times at most: 300, 600, 1200, 1200… for (300, limit=2)."""
+
+    base: float
+    limit: int
+
+    def __post_init__(self) -> None:
+        if not is_duration(self.base):
+            raise ConfigError(f"base: {self.base!r} is not a number of seconds ≥ 0")
+        if type(self.limit) is not int or not 0 <= self.limit <= 64:
+            raise ConfigError(f"limit: {self.limit!r} is not a whole number from 0 to 64")
+
+    def __call__(self, iteration: int) -> float:
+        return self.base * 2.0 ** min(iteration, self.limit)
+
+    @property
+    def longest(self) -> float:
+        return self(self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """A delay for each listed iteration, and a default for the others."""
+
+    steps: Mapping[int, float]
+    default: float
+
+    def __post_init__(self) -> None:
+        for iteration, delay in self.steps.items():
+            if type(iteration) is not int or iteration < 0:
+                raise ConfigError(f"steps: {iteration!r} is not an iteration (a whole number ≥ 0)")
+            if not is_duration(delay):
+                raise ConfigError(f"steps: {delay!r} is not a number of seconds ≥ 0")
+        if not is_duration(self.default):
+            raise ConfigError(f"default: {self.default!r} is not a number of seconds ≥ 0")
+
+    def __call__(self, iteration: int) -> float:
+        return self.steps.get(iteration, self.default)
+
+    @property
+    def longest(self) -> float:
+        return max([self.default, *self.steps.values()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """The wait after a failed attempt: exponential up to a maximum, spread by jitter.
+
+    The chance (0 ≤ chance < 1) comes from the caller, so that the rule stays pure.
+    """
+
+    initial: float = 5
+    factor: float = 2
+    maximum: float = 3600
+    jitter: float = 0.2  # the share of the delay that chance may take away
+
+    def __post_init__(self) -> None:
+        for name in ("initial", "factor", "maximum"):
+            if not is_duration(getattr(self, name)):
+                raise ConfigError(f"retry.{name}: {getattr(self, name)!r} is not a finite number ≥ 0")
+        if not is_duration(self.jitter) or self.jitter > 1:
+            raise ConfigError(f"retry.jitter: {self.jitter!r} is not a number from 0 to 1")
+
+    def delay(self, attempt: int, *, chance: float) -> float:
+        """Seconds to wait after the given attempt (1 is the first) failed."""
+        growth = self.factor ** min(attempt - 1, 64)
+        return min(self.initial * growth, self.maximum) * (1 - self.jitter * chance)

@@ -1,0 +1,36 @@
+"""Capacity and merging: which records stay, newest by timestamp, ties by arrival."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Stored(NamedTuple):
+    """A record as a store keeps it; `arrival` is its place in the store's sequence."""
+
+    key: str
+    payload: bytes | None  # None: the stored value is missing
+    timestamp: float
+    arrival: int
+
+
+class Cursor(NamedTuple):
+    """A place in a batch that is read newest first."""
+
+    timestamp: float
+    arrival: int
+
+
+def age_order(record: Stored) -> Cursor:
+    """Sort key: the oldest first."""
+    return Cursor(record.timestamp, record.arrival)
+
+
+def merged(older: Iterable[Stored], newer: Iterable[Stored], *, capacity: int | None) -> list[Stored]:
+    """The digest that two batches make: the later version of each key, the newest up to capacity, newest first."""
+    versions = {record.key: record for record in older}
+    for record in newer:
+        known = versions.get(record.key)
+        if known is None or known.arrival < record.arrival:
+            versions[record.key] = record
+    newest_first = sorted(versions.values(), key=age_order, reverse=True)
+    return newest_first if capacity is None else newest_first[:capacity]

@@ -1,0 +1,44 @@
+"""The ledger: the count of every record's fate."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """How many records were accepted, and what became of them."""
+
+    accepted: int = 0
+    pending: int = 0  # in no digest yet
+    open: int = 0  # in a digest that is not finished
+    delivered: int = 0
+    superseded: int = 0  # replaced by a later version of the same key
+    dropped: int = 0  # pushed out by capacity
+    expired: int = 0  # older than the policy's ttl
+    deleted: int = 0  # on request: delete, retract, discard
+    dead: int = 0  # in a dead letter
+
+    @property
+    def accounted(self) -> int:
+        """The sum of all fates."""
+        return sum(getattr(self, fate) for fate in FATES)
+
+    @property
+    def balanced(self) -> bool:
+        """True if every accepted record has exactly one fate, and no count is negative."""
+        return self.accepted == self.accounted and all(getattr(self, fate) >= 0 for fate in FATES)
+
+
+COUNTERS = tuple(field.name for field in fields(Ledger))
+FATES = COUNTERS[1:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """A recount from the data beside the ledger; true if they agree."""
+
+    ledger: Ledger
+    recounted: dict[str, int]  # pending, open and dead, counted record by record
+    problems: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.problems

@@ -1,0 +1,281 @@
+"""The machine: how a timeline moves through its states. The one definition that every store obeys.
+
+A `Slot` is all that a store keeps about a timeline apart from its records. Each `after_<event>` takes the slot and the
+facts of the event and gives the slot that follows; stores move the records and count the fates that go with it.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from digestif.core.policy import Terms
+from digestif.core.records import State
+from digestif.core.times import Millis
+from digestif.errors import Busy, InvalidState
+
+
+class Rule(StrEnum):
+    """What decided the due time last, for `explain`."""
+
+    FIRST = "first"  # the first record of an idle timeline goes at once
+    FIRST_DELAY = "first_delay"
+    COOL_DOWN = "cool_down"
+    INCREMENT = "increment"
+    CAP = "cap"  # last delivery + maximum_delay
+    QUIET = "quiet"
+    QUIET_CAP = "quiet_cap"  # first pending record + maximum_delay
+    STAYS = "stays"  # an add that moves nothing
+    DEADLINE = "deadline"  # the earliest `within` of the pending records
+    COUNT = "count"  # max_records are pending
+    RETRY = "retry"
+    FLUSHED = "flushed"
+    REPLAYED = "replayed"
+
+
+class Phase(StrEnum):
+    """How far the contents of an unfinished digest are decided for its present attempt."""
+
+    UNDECIDED = "undecided"  # newer records may join
+    DECIDED = "decided"  # what joins is fixed, and is being merged and trimmed page by page
+    SETTLED = "settled"  # nothing changes any more
+
+
+class Unfinished(Struct, frozen=True, omit_defaults=True):
+    """A digest that was opened and has not ended: it owns its records, wherever the timeline is."""
+
+    id: str
+    batch: int  # where its records are kept
+    records: int  # how many
+    opened: Millis  # when it was opened first
+    dropped: int = 0
+    revision: int = 1
+    attempt: int = 1
+    lapses: int = 0
+    frozen: bool = False  # it may have gone out: it comes again exactly as it was
+    phase: Phase = Phase.SETTLED
+    merging: int | None = None  # a batch whose records are being moved in, page by page
+    replayed: bool = False  # somebody asked for it again: it does not expire
+
+
+class Slot(Struct, frozen=True, omit_defaults=True):
+    """Where a timeline is. Times in milliseconds."""
+
+    state: State = State.IDLE
+    at: Millis = 0  # due; carried along while ready and open
+    since: Millis = 0  # when it became ready
+    last: Millis | None = None  # end of the last delivery
+    iteration: int = 0
+    paused: bool = False
+    pending: int = 0
+    dropped: int = 0  # by capacity, since the last digest was opened
+    batch: int | None = None  # where the pending records are kept
+    first: Millis | None = None  # arrival of the first pending record
+    deadline: Millis | None = None  # earliest arrival + within of the pending records
+    expires: Millis | None = None  # no record of this timeline expires before
+    rule: Rule = Rule.FIRST
+    was: Millis | None = None  # the due time before the last move
+    placed: int = 0  # when it began to wait, in the order of the store's sequence
+    token: str | None = None  # of the lease
+    until: Millis | None = None  # its expiry
+    digest: Unfinished | None = None
+
+
+IDLE = Slot()
+
+
+# Adding
+
+
+def after_add(slot: Slot, *, now: Millis, terms: Terms, pending: int, deadline: Millis | None) -> Slot:
+    """Place a timeline when a record arrives; `pending` and `deadline` already count it."""
+    slot = replace(slot, pending=pending, deadline=deadline, first=slot.first if slot.pending else now)
+    if slot.state is State.IDLE:
+        return _awaken(slot, now=now, terms=terms)
+    if slot.state is not State.WAITING or slot.digest is not None:
+        return slot
+    at, rule = _postponed(slot, now=now, terms=terms)
+    return _move(slot, at, rule, now=now, max_records=terms.max_records)
+
+
+def _awaken(slot: Slot, *, now: Millis, terms: Terms) -> Slot:
+    if terms.first_delay == 0 and not slot.paused:
+        return replace(slot, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None)
+    waiting = replace(slot, state=State.WAITING, at=now)
+    rule = Rule.FIRST_DELAY if terms.first_delay else Rule.FIRST
+    return _move(waiting, now + terms.first_delay, rule, now=now, max_records=terms.max_records)
+
+
+def _postponed(slot: Slot, *, now: Millis, terms: Terms) -> tuple[Millis, Rule]:
+    if terms.quiet is not None:
+        assert slot.first is not None  # something is pending
+        return _capped(max(slot.at, now + terms.quiet), Rule.QUIET, slot.first + terms.maximum, Rule.QUIET_CAP)
+    if slot.last is None or terms.increment is None:
+        return slot.at, Rule.STAYS
+    return _capped(slot.at + terms.increment, Rule.INCREMENT, slot.last + terms.maximum, Rule.CAP)
+
+
+def _capped(at: Millis, rule: Rule, cap: Millis, cap_rule: Rule) -> tuple[Millis, Rule]:
+    return (at, rule) if at <= cap else (cap, cap_rule)
+
+
+def _move(slot: Slot, at: Millis, rule: Rule, *, now: Millis, max_records: int | None) -> Slot:
+    """Set the due time; an urgent record or a full timeline may pull it earlier."""
+    if slot.deadline is not None and slot.deadline < at:
+        at, rule = slot.deadline, Rule.DEADLINE
+    if max_records is not None and slot.pending >= max_records and now < at:
+        at, rule = now, Rule.COUNT
+    if rule is Rule.STAYS:
+        return slot
+    return replace(slot, at=at, rule=rule, was=slot.at)
+
+
+# Scheduling and maintenance
+
+
+def after_schedule(slot: Slot, *, now: Millis) -> Slot:
+    """Waiting and due: somebody is told to deliver it."""
+    return replace(slot, state=State.READY, since=now)
+
+
+def after_maintenance(slot: Slot) -> Slot:
+    """Ready for too long: the dispatch got lost, it waits to be scheduled again."""
+    return replace(slot, state=State.WAITING)
+
+
+def after_lapse(slot: Slot) -> Slot:
+    """The lease ran out: nobody knows whether the digest went out, so it is frozen."""
+    assert slot.digest is not None  # an open timeline has one
+    lapsed = replace(slot.digest, lapses=slot.digest.lapses + 1, frozen=True)
+    return replace(slot, state=State.WAITING, digest=lapsed, token=None, until=None)
+
+
+# Leases
+
+
+def is_live(slot: Slot, *, now: Millis) -> bool:
+    """True while somebody's right to finish the open digest has not lapsed."""
+    return slot.state is State.OPEN and slot.until is not None and now < slot.until
+
+
+def is_held(slot: Slot, token: str, *, now: Millis) -> bool:
+    """True if the token is current and has not lapsed."""
+    return slot.token == token and is_live(slot, now=now)
+
+
+def is_empty(slot: Slot) -> bool:
+    """True if the timeline has no record at all."""
+    return slot.pending == 0 and (slot.digest is None or slot.digest.records == 0)
+
+
+def refuse_opening(slot: Slot, timeline: str, *, now: Millis) -> None:
+    """Raise InvalidState or Busy unless the timeline may be opened."""
+    if is_live(slot, now=now):
+        raise Busy(f"{timeline!r} is open under a lease that is alive")
+    if slot.paused:
+        raise InvalidState(f"{timeline!r} is paused; resume it first")
+    if slot.state not in (State.READY, State.OPEN):
+        raise InvalidState(f"{timeline!r} is {slot.state}, not ready")
+
+
+def after_open(slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: str, fresh_batch: int) -> Slot:
+    """Give a lease. The digest is the unfinished one, or else a new one that takes all pending records."""
+    if slot.state is State.OPEN:
+        slot = after_lapse(slot)
+    if slot.digest is None:
+        slot = _cut(slot, now=now, fresh_id=fresh_id, fresh_batch=fresh_batch)
+    else:
+        phase = slot.digest.phase if slot.digest.frozen else Phase.UNDECIDED
+        slot = replace(slot, digest=replace(slot.digest, attempt=slot.digest.attempt + 1, phase=phase))
+    since = slot.since if slot.state is State.READY else now
+    return replace(slot, state=State.OPEN, since=since, token=token, until=until)
+
+
+def _cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
+    batch = fresh_batch if slot.batch is None else slot.batch
+    digest = Unfinished(id=fresh_id, batch=batch, records=slot.pending, dropped=slot.dropped, opened=now)
+    return without_pending(replace(slot, digest=digest, expires=None))
+
+
+def without_pending(slot: Slot) -> Slot:
+    """All pending records have left."""
+    return replace(slot, pending=0, dropped=0, batch=None, first=None, deadline=None)
+
+
+def after_decision(slot: Slot, *, merge: bool) -> Slot:
+    """Decide what an undecided digest carries: with a merge, also what is pending now; a frozen one stays as it is."""
+    digest = slot.digest
+    assert digest is not None
+    if digest.frozen:
+        return replace(slot, digest=replace(digest, phase=Phase.DECIDED))
+    if not merge:
+        return replace(slot, digest=replace(digest, phase=Phase.SETTLED))
+    joined = replace(
+        digest,
+        phase=Phase.DECIDED,
+        revision=digest.revision + 1,
+        merging=slot.batch,
+        records=digest.records + slot.pending,
+        dropped=digest.dropped + slot.dropped,
+    )
+    return without_pending(replace(slot, digest=joined))
+
+
+def excess(digest: Unfinished, capacity: int | None) -> int:
+    """How many records are too many, while the digest may still be trimmed: it has not been read, or was just merged."""
+    unread = digest.phase is Phase.DECIDED or (digest.attempt == 1 and not digest.frozen)
+    return digest.records - capacity if unread and capacity is not None and digest.records > capacity else 0
+
+
+def after_close(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int | None) -> Slot:
+    """The digest ended: cool down, or be idle again after an empty one."""
+    assert slot.digest is not None
+    delivered = slot.digest.records > 0
+    slot = replace(slot, digest=None, token=None, until=None)
+    if not delivered and slot.pending == 0:
+        return after_retirement(slot)
+    slot = replace(
+        slot,
+        state=State.WAITING,
+        last=now if delivered else slot.last,
+        iteration=slot.iteration + 1 if delivered else 0,
+    )
+    return _move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)
+
+
+def after_failure(slot: Slot) -> Slot:
+    """The block raised: ready again, at the same times."""
+    return replace(slot, state=State.READY, token=None, until=None)
+
+
+def after_release(slot: Slot, *, until: Millis) -> Slot:
+    """The attempt failed: try again at a later time."""
+    return replace(slot, state=State.WAITING, at=until, was=slot.at, rule=Rule.RETRY, token=None, until=None)
+
+
+# On request
+
+
+def after_retirement(slot: Slot) -> Slot:
+    """Nothing is left of the timeline but its flag."""
+    return Slot(paused=slot.paused)
+
+
+def after_flush(slot: Slot, *, now: Millis) -> Slot:
+    """Deliver now."""
+    return replace(slot, state=State.READY, at=now, since=now, was=slot.at, rule=Rule.FLUSHED)
+
+
+def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
+    """A dead letter becomes the unfinished digest again, exactly as it was, with its attempts counted anew."""
+    revived = replace(digest, attempt=0, lapses=0, frozen=True, phase=Phase.SETTLED, replayed=True)
+    was = slot.at if slot.state is not State.IDLE else None
+    return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
+
+
+def after_expiry(slot: Slot, *, now: Millis) -> Slot:
+    """Records expired: a timeline that has none left, and would be looked at now, is idle."""
+    if slot.digest is not None and slot.digest.records == 0 and slot.state is not State.OPEN:
+        slot = replace(slot, digest=None)
+    due = slot.state is State.READY or (slot.state is State.WAITING and slot.at <= now)
+    return after_retirement(slot) if is_empty(slot) and due else slot

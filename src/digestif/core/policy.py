@@ -1,0 +1,203 @@
+"""Policy: when a timeline is delivered, and how much it keeps."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from digestif.core.backoff import Retry
+from digestif.core.times import Millis, is_duration, to_millis
+from digestif.errors import ConfigError
+
+Backoff = Callable[[int], float]
+T = TypeVar("T")
+
+DAY = 86_400.0
+_SAMPLED_ITERATIONS = 64  # of a backoff that does not say how long its longest delay is
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a policy means for one add, in milliseconds: the numbers that a store needs."""
+
+    first_delay: Millis = 0
+    increment: Millis | None = None  # None: an add moves nothing, not even by the cap
+    maximum: Millis = 0
+    quiet: Millis | None = None
+    max_records: int | None = None
+    capacity: int | None = None
+    ttl: Millis | None = None
+
+
+def _refuse_unknown(cls: type[T]) -> type[T]:
+    """Let a dataclass answer an unknown option with a ConfigError that suggests the right one."""
+    init = cls.__init__
+    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]  # a dataclass it is
+
+    @wraps(init)
+    def checked(self: Any, **options: Any) -> None:
+        for name in options:
+            if name not in known:
+                raise ConfigError(f"{name}: no such option of {cls.__name__}{did_you_mean(name, known)}")
+        init(self, **options)
+
+    cls.__init__ = checked  # type: ignore[method-assign]
+    return cls
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """An ending for an error message: the nearest known name, or all of them."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+
+
+@_refuse_unknown
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """When a timeline is delivered, and how much it keeps. Durations in seconds."""
+
+    first_delay: float = 0  # wait before the first delivery of an idle timeline
+    minimum_delay: float = 300  # cool-down after a delivery
+    increment_delay: float = 30  # each record added while waiting moves the due time by this much…
+    maximum_delay: float = 1800  # …but never past this, counted from the last delivery
+    quiet: float | None = None  # instead of increments: this much silence, at most maximum_delay after the first
+    backoff: Backoff | None = None  # from iteration to cool-down, instead of minimum_delay and increments
+    max_records: int | None = None  # this many pending make the timeline due at once
+    capacity: int | None = 10_000  # the newest are kept, the rest is dropped and counted
+    ttl: float | None = 7 * DAY  # pending records older than this expire and are counted
+    attempts: int = 8  # then the digest is buried
+    retry: Retry = field(default_factory=Retry)  # the wait after a failed attempt
+    lapses: int = 3  # so many dead workers bury the digest
+    redelivery: Literal["merge", "same"] = "merge"  # after a failure: with newer records, or exactly as it was
+    window: None = None  # calendar windows; not available in this release
+
+    def __post_init__(self) -> None:
+        for name in ("first_delay", "minimum_delay", "increment_delay", "maximum_delay"):
+            check_delay(name, getattr(self, name))
+        for name in ("quiet", "ttl"):
+            if getattr(self, name) is not None:
+                check_delay(name, getattr(self, name))
+        for name in ("max_records", "capacity"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name))
+        _check_count("attempts", self.attempts)
+        _check_count("lapses", self.lapses)
+        self._check_choices()
+        self._check_order()
+
+    def _check_choices(self) -> None:
+        if self.window is not None:
+            raise ConfigError("window: calendar windows are not available in this release; leave it None")
+        if self.redelivery not in ("merge", "same"):
+            raise ConfigError(f'redelivery: {self.redelivery!r} is neither "merge" nor "same"')
+        if not isinstance(self.retry, Retry):
+            raise ConfigError(f"retry: {self.retry!r} is not a Retry")
+        if self.backoff is not None and not callable(self.backoff):
+            raise ConfigError(f"backoff: {self.backoff!r} is not a callable from iteration to seconds")
+
+    def _check_order(self) -> None:
+        if self.minimum_delay > self.maximum_delay and self.backoff is None:
+            raise ConfigError(
+                f"minimum_delay: {self.minimum_delay:g} is more than maximum_delay {self.maximum_delay:g}"
+            )
+        longest = self.longest_wait
+        if self.ttl is not None and self.ttl < 2 * longest:
+            raise ConfigError(
+                f"ttl: {self.ttl:g} is less than 2 × {longest:g}, the longest wait of this policy: "
+                "records could expire while they wait"
+            )
+
+    @property
+    def longest_wait(self) -> float:
+        """The longest that the policy itself lets a record wait, in seconds."""
+        cool_down = self.minimum_delay if self.backoff is None else _longest(self.backoff)
+        return max(self.first_delay, cool_down, self.maximum_delay)
+
+    def terms(
+        self,
+        *,
+        first_delay: float | None = None,
+        increment_delay: float | None = None,
+        maximum_delay: float | None = None,
+    ) -> Terms:
+        """The numbers for one add: the call's own delays come before the policy's."""
+        given = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
+        for name, delay in given.items():
+            if delay is not None:
+                check_delay(name, delay)
+        return Terms(
+            first_delay=to_millis(self.first_delay if first_delay is None else first_delay),
+            increment=self._increment(increment_delay, maximum_delay),
+            maximum=to_millis(self.maximum_delay if maximum_delay is None else maximum_delay),
+            quiet=None if self.quiet is None else to_millis(self.quiet),
+            max_records=self.max_records,
+            capacity=self.capacity,
+            ttl=None if self.ttl is None else to_millis(self.ttl),
+        )
+
+    def _increment(self, increment_delay: float | None, maximum_delay: float | None) -> Millis | None:
+        if increment_delay is not None:
+            return to_millis(increment_delay)
+        if self.backoff is None:
+            return to_millis(self.increment_delay)
+        return None if maximum_delay is None else 0
+
+    def cool_down(self, iteration: int) -> Millis:
+        """The wait after the digest of this iteration; never so long that records could expire in it."""
+        if self.backoff is None:
+            return to_millis(self.minimum_delay)
+        delay = _checked_backoff(self.backoff, iteration)
+        return to_millis(delay if self.ttl is None else min(delay, self.ttl / 2))
+
+    @classmethod
+    def immediate(cls, **options: Any) -> "Policy":
+        """Deliver as soon as somebody can: no cool-down, no increments."""
+        return cls(**{"minimum_delay": 0, "increment_delay": 0, "maximum_delay": 0, **options})
+
+    @classmethod
+    def debounce(cls, quiet: float, maximum: float, **options: Any) -> "Policy":
+        """Deliver after `quiet` seconds of silence, at the latest `maximum` after the first record."""
+        delays = {"first_delay": quiet, "minimum_delay": 0, "increment_delay": 0, "maximum_delay": maximum}
+        return cls(**{**delays, "quiet": quiet, **options})
+
+    @classmethod
+    def hourly(cls, **options: Any) -> "Policy":
+        """The first at once, then at most one digest an hour."""
+        return cls(**{"minimum_delay": 3600, "increment_delay": 0, "maximum_delay": 3600, **options})
+
+    @classmethod
+    def daily(cls, at: str, *, tz: str) -> "Policy":
+        """One digest a day at a local time. Needs calendar windows, which are not available in this release."""
+        raise ConfigError(f"window: daily({at!r}, tz={tz!r}) needs calendar windows, not available in this release")
+
+    @classmethod
+    def stepped(cls, strategy: Backoff, **options: Any) -> "Policy":
+        """A backoff per iteration: the first wait is the strategy's iteration 0."""
+        return cls(**{"first_delay": _checked_backoff(strategy, 0), "backoff": strategy, **options})
+
+
+def check_delay(name: str, value: object) -> None:
+    """Refuse a delay that is not a finite number of seconds ≥ 0, by its name."""
+    if not is_duration(value):
+        raise ConfigError(f"{name}: {value!r} is not a finite number of seconds ≥ 0")
+
+
+def _check_count(name: str, value: object) -> None:
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{name}: {value!r} is not a whole number ≥ 1")
+
+
+def _longest(backoff: Backoff) -> float:
+    longest = getattr(backoff, "longest", None)
+    if longest is not None:
+        return float(longest)
+    return max(_checked_backoff(backoff, iteration) for iteration in range(_SAMPLED_ITERATIONS))
+
+
+def _checked_backoff(backoff: Backoff, iteration: int) -> float:
+    delay = backoff(iteration)
+    if not is_duration(delay):
+        raise ConfigError(f"backoff: gives {delay!r} for iteration {iteration}, not a finite number of seconds ≥ 0")
+    return delay

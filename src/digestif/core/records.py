@@ -1,0 +1,176 @@
+"""Records and the values that callers are given: what they carry, and what is refused at the border."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, overload
+
+from digestif.core.times import is_number
+from digestif.errors import InvalidRecord
+
+KEY_BYTES = 512  # of UTF-8, for timelines and records
+VALUE_BYTES = 256 * 1024  # encoded
+
+
+class Record(NamedTuple):
+    """One event: a key that is unique within its timeline, a value, and the time of the event in seconds."""
+
+    key: str
+    value: Any
+    timestamp: float
+
+
+class ScheduleEntry(NamedTuple):
+    """A timeline that became ready, and the time it was due."""
+
+    key: str
+    timestamp: float
+
+
+class State(StrEnum):
+    """Where a timeline is in its life."""
+
+    IDLE = "idle"  # nothing stored
+    WAITING = "waiting"  # due at a time
+    READY = "ready"  # may be taken
+    OPEN = "open"  # taken under a lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """What is known about a timeline. Times in seconds; an unknown timeline is idle."""
+
+    key: str
+    state: State
+    due: float | None  # None unless waiting
+    pending: int  # records in no digest yet
+    last: float | None  # when the last delivery ended
+    iteration: int  # digests in a row without an empty one
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Digest(Sequence[Record]):
+    """The records that one delivery carries, newest first."""
+
+    timeline: str
+    id: str
+    revision: int
+    attempt: int
+    dropped: int  # records that capacity pushed out since the last digest
+    records: tuple[Record, ...]
+
+    @property
+    def idempotency_key(self) -> str:
+        """Two deliveries with the same key carry the same records: receivers may ignore the second."""
+        return f"{self.id}.{self.revision}"
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
+    def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
+        return self.records[index]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+class Outcome(StrEnum):
+    """How a digest ended."""
+
+    DELIVERED = "delivered"
+    DEAD = "dead"
+    DISCARDED = "discarded"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A digest that was given up, and can be replayed or discarded. Times in seconds."""
+
+    id: str
+    timeline: str
+    revision: int
+    attempts: int
+    lapses: int  # attempts whose worker vanished
+    reason: str
+    records: int
+    dropped: int
+    opened: float  # first
+    buried: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """A digest that ended. Times in seconds."""
+
+    id: str
+    timeline: str
+    outcome: Outcome
+    revision: int
+    attempts: int
+    records: int
+    dropped: int
+    opened: float  # first
+    ended: float
+    reason: str | None = None
+    keys: tuple[str, ...] = ()  # of its newest records, at most 100
+
+
+class Fate(StrEnum):
+    """Where a version of a record is, or what became of it."""
+
+    PENDING = "pending"
+    OPEN = "open"
+    DELIVERED = "delivered"
+    DEAD = "dead"
+    DISCARDED = "discarded"
+    EXPIRED = "expired"
+
+
+class Sighting(NamedTuple):
+    """One version of a record that was traced: its fate, its digest, and when that digest ended."""
+
+    fate: Fate
+    digest_id: str | None = None
+    ended: float | None = None
+
+
+def check_timeline(key: object) -> str:
+    """Give back a timeline's key, or refuse it."""
+    return _check_key(key, "timeline key")
+
+
+def check_record_key(key: object) -> str:
+    """Give back a record's key, or refuse it."""
+    return _check_key(key, "record key")
+
+
+def check_timestamp(timestamp: object) -> float:
+    """Give back the time of an event as a float of the same value, or refuse it."""
+    if type(timestamp) is not float or not is_number(timestamp):
+        if not is_number(timestamp):
+            raise InvalidRecord(f"timestamp: {timestamp!r} is not a finite number of seconds")
+        if float(timestamp) != timestamp:  # type: ignore[arg-type]  # is_number says so
+            raise InvalidRecord(f"timestamp: {timestamp!r} has no float of the same value")
+    return float(timestamp) + 0.0  # type: ignore[arg-type]  # + 0.0 turns -0.0 into 0.0, as stores do
+
+
+def check_within(within: object) -> float:
+    """Give back a record's own deadline in seconds, or refuse it."""
+    if not is_number(within) or within < 0:  # type: ignore[operator]
+        raise InvalidRecord(f"within: {within!r} is not a finite number of seconds ≥ 0")
+    return float(within)  # type: ignore[arg-type]
+
+
+def _check_key(key: object, what: str) -> str:
+    if not isinstance(key, str):
+        raise InvalidRecord(f"{what}: {key!r} is not a string")
+    try:
+        size = len(key) if key.isascii() else len(key.encode())
+    except UnicodeEncodeError:
+        raise InvalidRecord(f"{what}: {key!r} has a lone surrogate and is not valid UTF-8") from None
+    if not 1 <= size <= KEY_BYTES:
+        raise InvalidRecord(f"{what}: {size} bytes of UTF-8, allowed are 1 to {KEY_BYTES}")
+    return key if type(key) is str else str.__str__(key)

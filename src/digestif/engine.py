@@ -1,0 +1,460 @@
+"""`Digests`: the public face. It validates, encodes, asks the store in pages, and gives back plain values."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from digestif.clock import wall_clock
+from digestif.core.capacity import Cursor, Stored, age_order, merged
+from digestif.core.explain import Explanation, explain
+from digestif.core.ledger import Ledger, Verification
+from digestif.core.machine import Slot, is_live
+from digestif.core.policy import Policy, Terms, check_delay
+from digestif.core.records import (
+    DeadLetter,
+    Digest,
+    Fate,
+    HistoryEntry,
+    Record,
+    ScheduleEntry,
+    Sighting,
+    State,
+    Timeline,
+    check_record_key,
+    check_timeline,
+    check_timestamp,
+    check_within,
+)
+from digestif.core.times import Millis, is_number, to_millis, to_seconds
+from digestif.errors import ConfigError, InvalidRecord
+from digestif.events import Events, Listener
+from digestif.ids import fresh_id
+from digestif.leases import Delivery, decode
+from digestif.partitions import visit
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Arrival, Maintained, Part, Store
+from digestif.stores.codec import Codec, Sealer
+from digestif.stores.dsn import check_namespace, open_store
+
+T = TypeVar("T")
+
+MAINTENANCE_DELAY = 300.0  # seconds after which a dispatch counts as lost
+PAGE_LIMIT = 1000  # entries of a page of schedule
+
+
+class Digests:
+    """Gathers records in timelines and gives them out as digests.
+
+    `store` is a DSN or a `Store`; a store that was made from a DSN is disconnected by `close`. `clock` is a callable
+    that gives seconds, for tests and simulations; without it the store's own clock counts.
+    """
+
+    def __init__(
+        self,
+        store: str | Store,
+        *,
+        policy: Policy | None = None,
+        namespace: str = "d",
+        lease: float = 30,
+        codec: str | Codec = "json",
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        if not is_number(lease) or lease <= 0:
+            raise ConfigError(f"lease: {lease!r} is not a number of seconds > 0")
+        if policy is not None and not isinstance(policy, Policy):
+            raise ConfigError(f"policy: {policy!r} is not a Policy")
+        self.policy = Policy() if policy is None else policy
+        self.events = Events()
+        self._lease = to_millis(lease)
+        self._sealer = Sealer(codec)
+        self._clock = clock
+        self._terms = self.policy.terms()
+        self._owns_store = isinstance(store, str)
+        self.store = _store(store, namespace)
+
+    @property
+    def enabled(self) -> bool:
+        """False if the store accepts nothing (`off://`)."""
+        return self.store.enabled
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call the listener with every event from now on; the answer ends that."""
+        return self.events.subscribe(listener)
+
+    def close(self) -> None:
+        """Let go of the store's files and connections, if it was made from a DSN."""
+        if self._owns_store:
+            self.store.disconnect()
+
+    def __enter__(self) -> "Digests":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Producing
+
+    def add(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: float | None = None,
+        within: float | None = None,
+        first_delay: float | None = None,
+        increment_delay: float | None = None,
+        maximum_delay: float | None = None,
+        now: float | None = None,
+    ) -> bool:
+        """Accept a record: a value, or a `Record` with its own key and timestamp.
+
+        True if the timeline became ready: somebody should deliver it now. A pending record of the same key is replaced.
+        """
+        terms = self.terms(first_delay, increment_delay, maximum_delay)
+        arrival = self.arrival(timeline, value, key=key, timestamp=timestamp, within=within, terms=terms, now=now)
+        return self.store.add([arrival], now=self.given(now))[0]
+
+    def add_many(
+        self,
+        records: Iterable[tuple[str, Any]],
+        *,
+        within: float | None = None,
+        first_delay: float | None = None,
+        increment_delay: float | None = None,
+        maximum_delay: float | None = None,
+        now: float | None = None,
+    ) -> list[bool]:
+        """Accept many records, `(timeline, record)` each; all are validated before any is written.
+
+        One store call per page of 1,000: should one fail, the pages before it have been accepted.
+        """
+        terms = self.terms(first_delay, increment_delay, maximum_delay)
+        arrivals = [
+            self.arrival(timeline, value, key=None, timestamp=None, within=within, terms=terms, now=now)
+            for timeline, value in records
+        ]
+        at = self.given(now)
+        answers: list[bool] = []
+        for start in range(0, len(arrivals), PAGE_RECORDS):
+            answers += self.store.add(arrivals[start : start + PAGE_RECORDS], now=at)
+        return answers
+
+    def terms(self, first_delay: float | None, increment_delay: float | None, maximum_delay: float | None) -> Terms:
+        """The numbers of the policy for one add, with the call's own delays."""
+        if first_delay is None and increment_delay is None and maximum_delay is None:
+            return self._terms
+        return self.policy.terms(first_delay=first_delay, increment_delay=increment_delay, maximum_delay=maximum_delay)
+
+    def arrival(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None,
+        timestamp: float | None,
+        within: float | None,
+        terms: Terms,
+        now: float | None,
+    ) -> Arrival:
+        """A validated and encoded record, ready for the store."""
+        if isinstance(value, Record):
+            if key is not None or timestamp is not None:
+                raise InvalidRecord("key and timestamp: give them in the Record or as arguments, not both")
+            key, value, timestamp = value
+            check_record_key(key)
+        elif timestamp is None:
+            timestamp = self.seconds(now)
+        return Arrival(
+            check_timeline(timeline),
+            fresh_id() if key is None else check_record_key(key),
+            self._sealer.seal(value),
+            check_timestamp(timestamp),
+            None if within is None else to_millis(check_within(within)),
+            terms,
+        )
+
+    def retract(self, timeline: str, record_key: str, *, now: float | None = None) -> bool:
+        """Remove a pending record. False if there is none: it is in a digest already, or unknown."""
+        return self.store.retract(check_timeline(timeline), check_record_key(record_key), now=self.given(now))
+
+    # Dispatching through a task queue of the caller's own
+
+    def schedule(
+        self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None
+    ) -> Iterator[ScheduleEntry]:
+        """Make due timelines ready and give them out, lazily, page by page.
+
+        A page is committed before its entries are given; those that nobody delivers are found again by maintenance.
+        Each timeline comes once per call.
+        """
+        if type(page) is not int or not 1 <= page <= PAGE_LIMIT:
+            raise ConfigError(f"page: {page!r} is not a whole number from 1 to {PAGE_LIMIT}")
+        limit = to_millis(self.seconds(now) if deadline is None else check_time("deadline", deadline))
+        return self._schedule(limit, page, self.given(now))
+
+    def _schedule(self, deadline: Millis, page: int, now: Millis | None) -> Iterator[ScheduleEntry]:
+        def pages(partition: int) -> Iterator[ScheduleEntry]:
+            after: tuple[int, ...] | None = None
+            while True:
+                found = self.store.schedule(partition, deadline, after=after, limit=page, now=now)
+                for due in found.entries:
+                    yield ScheduleEntry(due.timeline, to_seconds(due.at))
+                after = found.after
+                if after is None:
+                    return
+
+        return visit(self.store, "schedule", pages, self.events)
+
+    def maintenance(self, deadline: float | None = None, *, now: float | None = None) -> int:
+        """Let timelines wait again whose dispatch got lost or whose lease lapsed; the answer is how many.
+
+        `deadline` is the time up to which they became ready, by default five minutes ago. Also expires old records.
+        """
+        since = self.seconds(now) - MAINTENANCE_DELAY if deadline is None else check_time("deadline", deadline)
+        at = self.given(now)
+
+        def pages(partition: int) -> Iterator[Maintained]:
+            more = True
+            while more:
+                page = self.store.maintain(partition, to_millis(since), limit=PAGE_TIMELINES, now=at)
+                yield page
+                more = page.more
+
+        return sum(page.moved + page.lapsed for page in visit(self.store, "maintenance", pages, self.events))
+
+    # Delivering
+
+    @contextmanager
+    def digest(
+        self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None
+    ) -> Iterator[Digest]:
+        """Open a ready timeline and deliver its digest in the block; leaving the block closes it.
+
+        If the block raises, nothing is removed and the timeline is ready again; after the last attempt of the policy
+        the digest becomes a dead letter. InvalidState or Busy if it can't be opened, StaleLease if the lease was lost.
+        """
+        delivery = self.open_delivery(timeline, minimum_delay, now=now)
+        try:
+            if self.renews(now):
+                with delivery.renewed(self.events):
+                    yield delivery.digest
+            else:
+                yield delivery.digest
+        except BaseException as error:
+            delivery.fail(error)
+            raise
+        delivery.close()
+
+    def open_delivery(self, timeline: str, minimum_delay: float | None, *, now: float | None) -> Delivery:
+        """The attempt behind `digest`, for those who end it themselves."""
+        if minimum_delay is not None:
+            check_delay("minimum_delay", minimum_delay)
+        self.given(now)  # a wrong time must not open anything
+        return Delivery(
+            self.store,
+            check_timeline(timeline),
+            policy=self.policy,
+            sealer=self._sealer,
+            lease=self._lease,
+            now=lambda: self.given(now),
+            minimum_delay=minimum_delay,
+        )
+
+    def renews(self, now: float | None) -> bool:
+        """False with a given time: then nothing happens in the background."""
+        return now is None and self._clock is None
+
+    # Operating
+
+    def delete(self, timeline: str, *, now: float | None = None) -> bool:
+        """Remove a timeline with its records, dead letters and history. False if there was nothing."""
+        key, at = check_timeline(timeline), self.given(now)
+        found = self.store.delete(key, now=at)
+        while found and self.store.delete(key, now=at):
+            pass
+        self._sweep(found)
+        return found
+
+    def flush(self, timeline: str, *, now: float | None = None) -> bool:
+        """Deliver a waiting timeline now. False if it is not waiting."""
+        return self.store.flush(check_timeline(timeline), now=self.given(now))
+
+    def pause(self, timeline: str, *, now: float | None = None) -> bool:
+        """Let a timeline accept records but not be delivered. False if it is paused already."""
+        return self.store.pause(check_timeline(timeline), True, now=self.given(now))
+
+    def resume(self, timeline: str, *, now: float | None = None) -> bool:
+        """Let a paused timeline go on where it was. False if it is not paused."""
+        return self.store.pause(check_timeline(timeline), False, now=self.given(now))
+
+    def replay(self, digest_id: str, *, now: float | None = None) -> bool:
+        """Deliver a dead letter again under its own id. False if there is none; Busy while another digest is in the way."""
+        return self.store.replay(digest_id, now=self.given(now))
+
+    def discard(self, digest_id: str, *, now: float | None = None) -> bool:
+        """Give up a dead letter. False if there is none."""
+        found = self.store.discard(digest_id, now=self.given(now))
+        self._sweep(found)
+        return found
+
+    def _sweep(self, wanted: bool) -> None:
+        while wanted and self.store.sweep():
+            pass
+
+    # Looking
+
+    def timeline(self, key: str, *, now: float | None = None) -> Timeline:
+        """What is known about a timeline; an unknown one is idle."""
+        return _timeline(key, self.store.inspect(check_timeline(key)))
+
+    def timelines(
+        self,
+        state: State | str | None = None,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int = 100,
+        *,
+        now: float | None = None,
+    ) -> list[Timeline]:
+        """Stored timelines in the order of their keys; the last key of a page is the `after` of the next."""
+        wanted = None if state is None else _state(state)
+        _check_limit(limit)
+        found: list[Timeline] = []
+        while len(found) < limit:
+            page = self.store.scan(prefix=prefix, after=after, limit=PAGE_TIMELINES)
+            found += [_timeline(key, slot) for key, slot in page if wanted in (None, slot.state)]
+            if len(page) < PAGE_TIMELINES:
+                break
+            after = page[-1][0]
+        return found[:limit]
+
+    def peek(self, key: str, *, now: float | None = None) -> list[Record]:
+        """The records that the next digest would carry, newest first."""
+        slot = self.store.inspect(check_timeline(key))
+        digest = slot.digest
+        if digest is None or is_live(slot, now=to_millis(self.seconds(now))):
+            carried = self._records(key, Part.PENDING)
+        elif digest.frozen or slot.state is State.OPEN or self.policy.redelivery == "same":
+            carried = self._records(key, Part.DIGEST)
+        else:
+            older, newer = self._records(key, Part.DIGEST), self._records(key, Part.PENDING)
+            carried = merged(older, newer, capacity=self.policy.capacity)
+        return decode(carried, self._sealer)[0]
+
+    def _records(self, key: str, part: Part) -> list[Stored]:
+        return list(_paged(lambda after: self.store.records(key, part, after=after, limit=PAGE_RECORDS)))
+
+    def explain(self, key: str, *, now: float | None = None) -> Explanation:
+        """Why a timeline is due when it is: the facts, the rule, the arithmetic, the next instant."""
+        return explain(key, self.store.inspect(check_timeline(key)), now=to_millis(self.seconds(now)))
+
+    def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
+        """Where the versions of a record are, or what became of them as far as the history reaches; the latest first."""
+        found = self.store.find(check_timeline(timeline), check_record_key(record_key))
+        sightings = [Sighting(Fate.PENDING)] if Part.PENDING in found else []
+        if Part.DIGEST in found:
+            digest = self.store.inspect(timeline).digest
+            sightings.append(Sighting(Fate.OPEN, None if digest is None else digest.id))
+        letter = self.store.letter_with(timeline, record_key)
+        if letter is not None:
+            sightings.append(Sighting(Fate.DEAD, letter.id, letter.buried))
+        for entry in self.store.history(timeline, limit=PAGE_RECORDS):
+            if record_key in entry.keys and not (letter is not None and entry.id == letter.id):
+                sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
+        return sightings
+
+    def ledger(self, *, now: float | None = None) -> Ledger:
+        """How many records were accepted, and what became of them."""
+        return self.store.ledger()
+
+    def verify(self, *, now: float | None = None) -> Verification:
+        """Recount the records in the store and compare with the ledger; true if they agree."""
+        return self.store.verify()
+
+    def dead_letters(
+        self,
+        timeline: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        *,
+        now: float | None = None,
+    ) -> list[DeadLetter]:
+        """Digests that were given up, the oldest first; the last id of a page is the `after` of the next."""
+        _check_limit(limit)
+        return self.store.letters(None if timeline is None else check_timeline(timeline), after=after, limit=limit)
+
+    def dead_records(self, digest_id: str, *, now: float | None = None) -> list[Record]:
+        """The records of a dead letter whose values can be read, newest first."""
+        stored = _paged(lambda after: self.store.letter_records(digest_id, after=after, limit=PAGE_RECORDS))
+        return decode(list(stored), self._sealer)[0]
+
+    def history(self, timeline: str | None = None, limit: int = 100, *, now: float | None = None) -> list[HistoryEntry]:
+        """Digests that ended lately, the latest first."""
+        _check_limit(limit)
+        return self.store.history(None if timeline is None else check_timeline(timeline), limit=limit)
+
+    # Time
+
+    def given(self, now: float | None) -> Millis | None:
+        """The time that the caller or the clock gives, in milliseconds; None leaves it to the store."""
+        if now is not None:
+            return to_millis(check_time("now", now))
+        return None if self._clock is None else to_millis(self._clock())
+
+    def seconds(self, now: float | None) -> float:
+        """The time that the caller, the clock or else this machine gives."""
+        if now is not None:
+            return check_time("now", now)
+        return wall_clock() if self._clock is None else self._clock()
+
+
+def check_time(name: str, value: object) -> float:
+    """Refuse a time that is not a finite number of seconds, by its name."""
+    if not is_number(value):
+        raise ConfigError(f"{name}: {value!r} is not a finite number of seconds")
+    return float(value)  # type: ignore[arg-type]  # is_number says so
+
+
+def _store(store: str | Store, namespace: str) -> Store:
+    if isinstance(store, str):
+        return open_store(store, namespace=namespace)
+    if not isinstance(store, Store):
+        raise ConfigError(f"store: {store!r} is neither a DSN nor a Store")
+    check_namespace(namespace)
+    if namespace not in ("d", store.namespace):
+        raise ConfigError(f"namespace: {namespace!r} was given, but the store has {store.namespace!r}")
+    return store
+
+
+def _check_limit(limit: object) -> None:
+    if type(limit) is not int or limit < 1:
+        raise ConfigError(f"limit: {limit!r} is not a whole number ≥ 1")
+
+
+def _state(state: State | str) -> State:
+    try:
+        return State(state)
+    except ValueError:
+        raise ConfigError(f"state: {state!r} is none of {', '.join(State)}") from None
+
+
+def _timeline(key: str, slot: Slot) -> Timeline:
+    return Timeline(
+        key=key,
+        state=slot.state,
+        due=to_seconds(slot.at) if slot.state is State.WAITING else None,
+        pending=slot.pending,
+        last=None if slot.last is None else to_seconds(slot.last),
+        iteration=slot.iteration,
+        paused=slot.paused,
+    )
+
+
+def _paged(read: Callable[[Cursor | None], list[Stored]]) -> Iterator[Stored]:
+    after: Cursor | None = None
+    while page := read(after):
+        yield from page
+        after = age_order(page[-1])

@@ -1,0 +1,48 @@
+"""Every error that Digestif raises on purpose.
+
+DigestifError
+├── InvalidState            the timeline is not in a state that allows this
+│   └── Busy                somebody else holds the lease
+├── StaleLease              the lease lapsed or was lost; nothing was changed
+├── ConfigError             an option, a policy or a DSN is wrong
+├── InvalidRecord           a record was refused before anything was written
+└── StoreError              the store could not do it
+    ├── StoreUnavailable    … now: it can't be reached, written or locked
+    └── Overloaded          … because it refuses to grow
+"""
+
+
+class DigestifError(Exception):
+    """The root of the tree: catch this to catch everything that Digestif raises on purpose."""
+
+
+class InvalidState(DigestifError):
+    """The timeline is not in a state that allows this: it is waiting, idle or paused. Nothing was done."""
+
+
+class Busy(InvalidState):
+    """The timeline has an unfinished digest that somebody else holds, or that is in the way. Nothing was done."""
+
+
+class StaleLease(DigestifError):
+    """The lease lapsed, or the timeline was deleted or taken over. Nothing was changed."""
+
+
+class ConfigError(DigestifError):
+    """An option, a policy or a DSN is wrong; the message names the field and what it takes."""
+
+
+class InvalidRecord(DigestifError):
+    """A record was refused because of its key, value or timestamp, before anything was written."""
+
+
+class StoreError(DigestifError):
+    """The store could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store can't be reached, locked or written now. What was not acknowledged was not accepted."""
+
+
+class Overloaded(StoreError):
+    """The store refuses to grow. Records are refused before acceptance; delivery goes on."""

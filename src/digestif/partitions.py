@@ -1,0 +1,42 @@
+"""Visiting the partitions of a store: one that fails is reported and does not stop the others."""
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from digestif.core.times import Millis
+from digestif.errors import StoreError
+from digestif.events import Events, PartitionFailed
+from digestif.ids import fresh_id, shuffled
+from digestif.stores.base import Lease, Store
+
+T = TypeVar("T")
+
+
+def visit(store: Store, operation: str, pages: Callable[[int], Iterator[T]], events: Events) -> Iterator[T]:
+    """Everything that `pages` gives, partition after partition in random order. Raises only if all of them fail."""
+    failures: list[StoreError] = []
+    for partition in shuffled(store.partitions):
+        try:
+            yield from pages(partition)
+        except StoreError as error:
+            failures.append(error)
+            if store.partitions > 1:
+                events.emit(PartitionFailed(operation=operation, partition=partition, error=error))
+    if len(failures) == store.partitions:
+        raise failures[-1]
+
+
+def claim(store: Store, limit: int, *, lease: Millis, now: Millis | None, events: Events) -> list[Lease]:
+    """Leases for at most `limit` timelines, from partitions in random order."""
+
+    def pages(partition: int) -> Iterator[Lease]:
+        while len(leases) < limit:
+            page = store.claim(partition, limit - len(leases), token=fresh_id(), lease=lease, now=now)
+            yield from page.leases
+            if not page.leases and not page.retired:
+                return
+
+    leases: list[Lease] = []
+    for claimed in visit(store, "claim", pages, events):
+        leases.append(claimed)
+    return leases

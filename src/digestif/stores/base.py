@@ -1,0 +1,315 @@
+"""The port: what the engine asks of a store.
+
+A store is bound to one namespace. Its verbs are synchronous, safe to call from many threads, and take batches; each is
+one transaction: it happens whole or not at all, and the ledger changes with the data. No verb handles more than a page
+(`PAGE_TIMELINES`, `PAGE_RECORDS`); the caller loops. `now` is in milliseconds; None means the store's own clock.
+
+Leases are proved with a token that the caller chose. A verb that takes leases answers for each: False (or None) says
+that the token is stale and nothing was changed.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.ledger import Ledger, Verification
+from digestif.core.machine import Slot
+from digestif.core.policy import Terms
+from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.times import Millis
+
+PAGE_TIMELINES = 200
+PAGE_RECORDS = 1000
+HISTORY_KEYS = 100  # record keys that an entry of the history names
+HISTORY_LIMIT = 1000  # entries that a namespace keeps
+
+
+class Durability(StrEnum):
+    """What an acknowledged record survives."""
+
+    POWER_LOSS = "power loss"
+    PROCESS_KILL = "process kill"
+    NOTHING = "nothing"
+
+
+class Arrival(NamedTuple):
+    """A record to add: validated, encoded, with the numbers of its policy."""
+
+    timeline: str
+    key: str
+    payload: bytes
+    timestamp: float
+    within: Millis | None
+    terms: Terms
+
+
+class Due(NamedTuple):
+    """A timeline that schedule made ready, and when it was due."""
+
+    timeline: str
+    at: Millis
+
+
+class SchedulePage(NamedTuple):
+    entries: list[Due]
+    after: tuple[int, ...] | None  # where the next page begins; None: that was all
+
+
+class Maintained(NamedTuple):
+    """What one page of maintenance did."""
+
+    moved: int = 0  # ready for too long, now waiting
+    lapsed: int = 0  # leases that ran out
+    expired: int = 0  # records
+    more: bool = False
+
+
+class Lease(NamedTuple):
+    """The right to finish an open digest."""
+
+    timeline: str
+    token: str
+    until: Millis
+    digest_id: str
+    attempt: int
+    lapses: int
+    iteration: int  # of the timeline, before this digest
+    at: Millis  # when the timeline was due
+
+
+class Claimed(NamedTuple):
+    leases: list[Lease]
+    retired: int  # empty timelines that became idle on the way
+
+
+class Take(NamedTuple):
+    """A request for the records of an open digest, one page at a time."""
+
+    lease: Lease
+    capacity: int | None
+    merge: bool  # after a reported failure, newer records join
+    after: Cursor | None = None
+
+
+class Taken(NamedTuple):
+    """A page of an open digest. Its header is final once `complete`."""
+
+    revision: int
+    dropped: int
+    records: list[Stored]  # newest first
+    after: Cursor | None  # for the next request
+    complete: bool
+
+
+class Closing(NamedTuple):
+    """A delivered digest, and how the timeline goes on."""
+
+    lease: Lease
+    cool_down: Millis
+    max_records: int | None = None
+
+
+class Release(NamedTuple):
+    """A failed attempt: try again at `until`; None makes the timeline ready again at once, as it was."""
+
+    lease: Lease
+    until: Millis | None
+
+
+class Burial(NamedTuple):
+    """A digest that is given up and becomes a dead letter; the timeline goes on as after a delivery."""
+
+    lease: Lease
+    reason: str
+    cool_down: Millis
+    max_records: int | None = None
+
+
+class SetAside(NamedTuple):
+    """A record that can't be decoded: it leaves the open digest and becomes a dead letter of its own."""
+
+    key: str
+    letter_id: str
+    reason: str
+
+
+class Part(StrEnum):
+    """Which records of a timeline."""
+
+    PENDING = "pending"
+    DIGEST = "digest"
+
+
+class Store(ABC):
+    """Where the timelines of one namespace are kept."""
+
+    namespace: str
+    durability: Durability
+    partitions: int = 1
+    enabled: bool = True  # False: accepts nothing
+
+    # Producing
+
+    @abstractmethod
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+        """Accept records, in order; at most PAGE_RECORDS.
+
+        True for each that made its timeline ready for immediate delivery. A pending record of the same key is
+        superseded; capacity is applied at each record. Returns only when the records are as safe as `durability` says.
+        """
+
+    @abstractmethod
+    def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
+        """Remove a pending record and count it deleted. False if there is none."""
+
+    # Dispatching through a queue of the caller's own
+
+    @abstractmethod
+    def schedule(
+        self, partition: int, deadline: Millis, *, after: tuple[int, ...] | None, limit: int, now: Millis | None
+    ) -> SchedulePage:
+        """Make timelines ready that wait, are due at or before the deadline and not paused, earliest first.
+
+        `after` is None for the first page of a call and then what the last page said: within one call a timeline is
+        given once, even if it waits and is due again meanwhile. Looks at no more than `limit` timelines, so a page
+        may be empty with more to come.
+        """
+
+    @abstractmethod
+    def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
+        """Let timelines wait again that were ready since the deadline or longer (None: leave them) or whose lease lapsed.
+
+        Also expires records that arrived longer than their ttl ago, and removes what ended digests left behind.
+        """
+
+    # Delivering
+
+    @abstractmethod
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        """Open up to `limit` timelines that are ready, waiting and due, or open with a lapsed lease; not paused.
+
+        Earliest first. Those without any record become idle instead.
+        """
+
+    @abstractmethod
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+        """Take a timeline's records for delivery.
+
+        Raises InvalidState unless it is ready (or open with a lapsed lease), Busy while another lease lives. Records
+        that arrive meanwhile belong to the next digest. After a reported failure the same records come again, with the
+        new ones; after a lapse, exactly the same.
+        """
+
+    @abstractmethod
+    def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
+        """Read pages of open digests, merging and trimming them first where that is due.
+
+        At most PAGE_RECORDS are moved and read in one call, over all requests; repeat with each answer's `after`
+        until it is complete. Pages of a complete digest never change while the lease is held.
+        """
+
+    @abstractmethod
+    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
+        """Turn records of an open digest into dead letters of their own; at most PAGE_RECORDS."""
+
+    @abstractmethod
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+        """Let leases end `lease` milliseconds from now."""
+
+    @abstractmethod
+    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
+        """End digests as delivered: the timeline cools down, or is idle if the digest was empty and nothing is pending."""
+
+    @abstractmethod
+    def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
+        """Give digests back after a failed attempt; they keep their records."""
+
+    @abstractmethod
+    def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
+        """End digests as dead letters."""
+
+    # Operating
+
+    @abstractmethod
+    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+        """Remove a timeline with everything that belongs to it, and count its records deleted.
+
+        One call removes the timeline and at most PAGE_TIMELINES of its dead letters: repeat while True. What it owned
+        is no longer counted or found, and is erased by `sweep`.
+        """
+
+    @abstractmethod
+    def sweep(self) -> bool:
+        """Erase a page of records that nothing owns any more. True if there may be more."""
+
+    @abstractmethod
+    def flush(self, timeline: str, *, now: Millis | None) -> bool:
+        """Make a waiting timeline ready. False in any other state."""
+
+    @abstractmethod
+    def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
+        """Set or clear the flag. False if it was so already."""
+
+    @abstractmethod
+    def replay(self, letter_id: str, *, now: Millis | None) -> bool:
+        """Make a dead letter its timeline's unfinished digest. Busy if there is one; False if there is no such letter."""
+
+    @abstractmethod
+    def discard(self, letter_id: str, *, now: Millis | None) -> bool:
+        """Give up a dead letter and count its records deleted. False if there is none."""
+
+    # Looking
+
+    @abstractmethod
+    def inspect(self, timeline: str) -> Slot:
+        """The timeline as it is; IDLE if nothing is stored."""
+
+    @abstractmethod
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        """Stored timelines in the order of their keys (code points); fewer than `limit` means that these were the last."""
+
+    @abstractmethod
+    def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
+        """A page of a timeline's records, newest first."""
+
+    @abstractmethod
+    def find(self, timeline: str, key: str) -> dict[Part, Stored]:
+        """The versions of one record that the timeline holds."""
+
+    @abstractmethod
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+        """Dead letters in the order in which they were buried, those after the one with id `after`."""
+
+    @abstractmethod
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        """One dead letter."""
+
+    @abstractmethod
+    def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
+        """A page of a dead letter's records, newest first."""
+
+    @abstractmethod
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
+        """The latest dead letter of the timeline that holds this record."""
+
+    @abstractmethod
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        """Digests that ended lately, the latest first."""
+
+    @abstractmethod
+    def ledger(self) -> Ledger:
+        """The count of every record's fate."""
+
+    @abstractmethod
+    def verify(self) -> Verification:
+        """Recount pending, open and dead from the data and compare. Reads everything, in pages."""
+
+    @abstractmethod
+    def footprint(self) -> Mapping[str, int]:
+        """How many rows or keys of each kind are stored, apart from counters, settings and history."""
+
+    @abstractmethod
+    def disconnect(self) -> None:
+        """Let go of files and connections. The store is not used afterwards."""

@@ -1,0 +1,145 @@
+"""Codecs: from a value to the bytes that are stored, and back. Each stored value begins with the name of its codec."""
+
+import sys
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from digestif.core.policy import did_you_mean
+from digestif.core.records import VALUE_BYTES
+from digestif.errors import ConfigError, InvalidRecord
+from digestif.stores.dsn import load_attribute
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """Turns values into bytes and back, so that each reads back equal. May have a `name`; it is stored."""
+
+    def encode(self, value: Any, /) -> bytes: ...
+    def decode(self, payload: bytes, /) -> Any: ...
+
+
+class JsonCodec:
+    """Plain JSON, readable in the store."""
+
+    name = "json/1"
+
+    def __init__(self) -> None:
+        self.encode = msgspec.json.Encoder().encode
+        self.decode = msgspec.json.Decoder().decode
+
+
+class ZstdCodec:
+    """JSON compressed with Zstandard, for values of a kilobyte and more."""
+
+    name = "zstd/1"
+
+    def __init__(self) -> None:
+        self._json = JsonCodec()
+        self._compress, self._decompress = _zstd()
+
+    def encode(self, value: Any) -> bytes:
+        return self._compress(self._json.encode(value))  # type: ignore[no-any-return]
+
+    def decode(self, payload: bytes) -> Any:
+        return self._json.decode(self._decompress(payload))
+
+
+def _zstd() -> tuple[Any, Any]:
+    try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+
+            return zstd.compress, zstd.decompress
+        import zstandard
+    except ImportError as error:
+        raise ConfigError("codec: zstd needs the module zstandard; pip install 'digestif[zstd]'") from error
+    return zstandard.compress, zstandard.decompress
+
+
+BUILT_IN = {"json": JsonCodec, "zstd": ZstdCodec}
+
+
+class Sealer:
+    """Encodes values with one codec, and decodes what that codec or a built-in one has encoded."""
+
+    def __init__(self, codec: str | Codec) -> None:
+        self._codec = load_codec(codec)
+        self._prefix = codec_name(self._codec).encode() + b" "
+        self._known: dict[bytes, Codec] = {self._prefix[:-1]: self._codec}
+
+    def seal(self, value: Any) -> bytes:
+        """Encode a value; InvalidRecord if it is too large or would not read back equal."""
+        try:
+            body = self._codec.encode(value)
+            same = self._codec.decode(body) == value
+        except (Exception, RecursionError) as error:
+            raise InvalidRecord(f"value: can't be encoded: {error}") from error
+        if same is not True:
+            raise InvalidRecord(f"value: {shortened(value)} would not read back equal")
+        if len(body) > VALUE_BYTES:
+            raise InvalidRecord(f"value: {len(body)} bytes encoded, allowed are {VALUE_BYTES}")
+        return self._prefix + body
+
+    def unseal(self, payload: bytes | None) -> Any:
+        """Decode a stored value; ValueError says why it can't be."""
+        if payload is None:
+            raise ValueError("the stored value is missing")
+        name, _, body = payload.partition(b" ")
+        codec = self._known.get(name) or self._built_in(name)
+        try:
+            return codec.decode(body)
+        except Exception as error:
+            raise ValueError(f"the codec {name.decode(errors='replace')} can't decode it: {error}") from error
+
+    def _built_in(self, name: bytes) -> Codec:
+        for codec in BUILT_IN.values():
+            if name == codec.name.encode():
+                self._known[name] = codec()
+                return self._known[name]
+        raise ValueError(f"it was stored by the codec {name[:80].decode(errors='replace')!r}, which is not configured")
+
+
+def load_codec(codec: str | Codec) -> Codec:
+    """The codec itself: a built-in name, `module:attribute`, or an object with encode and decode."""
+    if isinstance(codec, str) and codec in BUILT_IN:
+        return BUILT_IN[codec]()
+    if isinstance(codec, str):
+        if ":" not in codec:
+            raise ConfigError(f"codec: no codec is named {codec!r}{did_you_mean(codec, list(BUILT_IN))}")
+        name, codec = codec, _imported(codec)
+        codec = codec() if isinstance(codec, type) else codec
+        codec = codec if hasattr(codec, "name") else _Named(codec, name)
+    if not isinstance(codec, Codec):
+        raise ConfigError(f"codec: {codec!r} has no encode and decode")
+    return codec
+
+
+def codec_name(codec: Codec) -> str:
+    """The name that is stored with each value."""
+    name = str(getattr(codec, "name", f"{type(codec).__module__}:{type(codec).__qualname__}"))
+    if not name or any(character.isspace() for character in name):
+        raise ConfigError(f"codec: its name {name!r} is empty or has white space")
+    return name
+
+
+def shortened(value: object, length: int = 80) -> str:
+    """A value for an error message."""
+    text = repr(value)
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+class _Named:
+    """A codec that was given as `module:attribute` is stored under just that name."""
+
+    def __init__(self, codec: Codec, name: str) -> None:
+        self.name = name
+        self.encode = codec.encode
+        self.decode = codec.decode
+
+
+def _imported(path: str) -> Any:
+    try:
+        return load_attribute(path)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"codec: {path} can't be imported: {error}") from error

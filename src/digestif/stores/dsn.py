@@ -1,0 +1,90 @@
+"""DSNs: from `sqlite:///digests.db` to a store. Stores of other packages come in by the entry point `digestif.stores`."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from digestif.core.policy import did_you_mean
+from digestif.errors import ConfigError
+from digestif.stores.base import Store
+
+Opener = Callable[..., Store]  # (dsn, *, namespace) -> Store
+
+BUILT_IN = {
+    "memory": "digestif.stores.memory:from_dsn",
+    "off": "digestif.stores.off:from_dsn",
+    "sqlite": "digestif.stores.sqlite:from_dsn",
+}
+ENTRY_POINTS = "digestif.stores"
+_NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Dsn:
+    """A parsed DSN: `scheme://location?option=value`."""
+
+    scheme: str
+    location: str = field(repr=False)  # may hold a password
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> "Dsn":
+        scheme, separator, rest = text.partition("://")
+        if not separator or not scheme:
+            raise ConfigError(f"store: {redacted(text)!r} is not a DSN such as sqlite:///digests.db or memory://")
+        location, _, query = rest.partition("?")
+        return cls(scheme.lower(), unquote(location), dict(parse_qsl(query, keep_blank_values=True)))
+
+    def refuse_location(self) -> None:
+        if self.location:
+            raise ConfigError(f"store: {self.scheme}:// takes no path or host")
+
+    def refuse_options(self, *known: str) -> None:
+        """Raise ConfigError for an option that the store does not know."""
+        for name in self.options:
+            if name not in known:
+                hint = did_you_mean(name, list(known)) if known else "; it takes none"
+                raise ConfigError(f"{name}: no such option of {self.scheme}://{hint}")
+
+
+def redacted(text: str) -> str:
+    """A DSN without its password."""
+    return re.sub(r"://([^/@]*):[^/@]*@", r"://\1:…@", text)
+
+
+def open_store(text: str, *, namespace: str = "d") -> Store:
+    """Make the store that a DSN names."""
+    check_namespace(namespace)
+    dsn = Dsn.parse(text)
+    return _opener(dsn.scheme)(dsn, namespace=namespace)
+
+
+def check_namespace(namespace: str) -> None:
+    if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
+        raise ConfigError(f"namespace: {namespace!r} is not 1 to 64 letters, digits, dots, hyphens or underscores")
+
+
+def _opener(scheme: str) -> Opener:
+    if scheme in BUILT_IN:
+        return load_attribute(BUILT_IN[scheme])  # type: ignore[no-any-return]
+    others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if scheme not in others:
+        raise ConfigError(f"store: nothing here opens {scheme}://{did_you_mean(scheme, [*BUILT_IN, *others])}")
+    try:
+        return others[scheme].load()  # type: ignore[no-any-return]
+    except ImportError as error:
+        distribution = others[scheme].dist
+        name = distribution.name if distribution else scheme
+        raise ConfigError(
+            f"store: {scheme}:// needs the module {error.name}; pip install '{name}[{scheme}]'"
+        ) from error
+
+
+def load_attribute(path: str) -> Any:
+    """What `module:attribute` names."""
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,341 @@
+"""`memory://`: timelines in Python objects, for tests, simulations and trying out. Survives nothing."""
+
+import heapq
+import os
+import threading
+import weakref
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
+from typing import TypeVar
+
+from digestif.clock import wall_clock
+from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.ledger import COUNTERS, Ledger
+from digestif.core.machine import IDLE, Slot
+from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.times import Millis
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Durability
+from digestif.stores.dsn import Dsn
+from digestif.stores.ordered import Ordered
+from digestif.stores.rows import NEVER, Marks, Rows, RowStore, Waiting, marks
+
+T = TypeVar("T")
+
+
+def from_dsn(dsn: Dsn, *, namespace: str) -> "MemoryStore":
+    """`memory://` takes no options."""
+    dsn.refuse_location()
+    dsn.refuse_options()
+    return MemoryStore(namespace=namespace)
+
+
+class MemoryStore(RowStore):
+    """Timelines in this process's memory, behind one lock."""
+
+    durability = Durability.NOTHING
+
+    def __init__(self, *, namespace: str = "d", clock: Callable[[], float] = wall_clock) -> None:
+        self.namespace = namespace
+        self.clock = clock
+        self._lock = threading.RLock()
+        self._tables = Tables()
+        _stores.add(self)
+
+    def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
+        with self._lock:
+            self._tables.budget = PAGE_RECORDS
+            return unit(self._tables)
+
+    def _read(self, unit: Callable[[Rows], T]) -> T:
+        with self._lock:
+            return unit(self._tables)
+
+    def disconnect(self) -> None:
+        """Nothing to let go of."""
+
+    def after_fork(self) -> None:
+        """The child goes on with its copy; a lock that another thread held is gone with that thread."""
+        self._lock = threading.RLock()
+
+
+_stores: "weakref.WeakSet[MemoryStore]" = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for store in _stores:
+        store.after_fork()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
+class Entry:
+    """A record and the times that go with it."""
+
+    __slots__ = ("deadline", "expires", "stored")
+
+    def __init__(self, stored: Stored, deadline: Millis | None, expires: Millis) -> None:
+        self.stored = stored
+        self.deadline = deadline
+        self.expires = expires
+
+
+class Batch:
+    """Records by key. Their order by age is made when first asked for, and kept as a heap while only adds follow."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.urgent: dict[str, Millis] = {}
+        self._heap: list[tuple[Cursor, str]] | None = None  # oldest first; may name versions that are gone
+        self._oldest_first: list[Stored] | None = None
+
+    def put(self, entry: Entry) -> bool:
+        stored = entry.stored
+        replaced = stored.key in self.entries
+        self.entries[stored.key] = entry
+        self.urgent.pop(stored.key, None)
+        if entry.deadline is not None:
+            self.urgent[stored.key] = entry.deadline
+        if self._heap is not None:
+            heapq.heappush(self._heap, (age_order(stored), stored.key))
+            if len(self._heap) > 2 * len(self.entries) + 64:
+                self._heap = None  # too many versions that are gone: made anew when needed
+        self._oldest_first = None
+        return replaced
+
+    def remove(self, key: str) -> Entry | None:
+        entry = self.entries.pop(key, None)
+        self.urgent.pop(key, None)
+        self._oldest_first = None
+        return entry
+
+    def drop_oldest(self) -> None:
+        if self._heap is None:
+            self._heap = [(age_order(entry.stored), key) for key, entry in self.entries.items()]
+            heapq.heapify(self._heap)
+        while True:
+            age, key = heapq.heappop(self._heap)
+            entry = self.entries.get(key)
+            if entry is not None and age_order(entry.stored) == age:
+                self.remove(key)
+                return
+
+    def newest_first(self, after: Cursor | None) -> Iterator[Stored]:
+        if self._oldest_first is None:
+            self._oldest_first = sorted((entry.stored for entry in self.entries.values()), key=age_order)
+        ordered = self._oldest_first
+        end = len(ordered) if after is None else bisect_right(ordered, after, key=age_order) - 1
+        return (ordered[index] for index in range(end - 1, -1, -1))
+
+
+class Tables:
+    """All rows of a namespace; also the view that a unit of work gets, since the lock makes it alone."""
+
+    def __init__(self) -> None:
+        self.tally = dict.fromkeys(COUNTERS, 0)
+        self.budget = PAGE_RECORDS
+        self._number = 0
+        self._slots: dict[str, Slot] = {}
+        self._numbers: dict[str, int] = {}
+        self._names: Ordered[str] = Ordered()
+        self._orders: list[Ordered[tuple[Millis, int, str]]] = [Ordered() for _ in Marks._fields]
+        self._batches: dict[int, Batch] = {}
+        self._letters: OrderedDict[str, tuple[DeadLetter, int]] = OrderedDict()
+        self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def sequence(self) -> int:
+        return self._number
+
+    # timelines
+
+    def slot(self, timeline: str) -> Slot:
+        return self._slots.get(timeline, IDLE)
+
+    def put_slot(self, timeline: str, slot: Slot) -> None:
+        before = self._slots.get(timeline)
+        if before is None and slot != IDLE:
+            self._numbers[timeline] = self.next_number()
+            self._names.add(timeline)
+        if before is not None or slot != IDLE:
+            self._reorder(timeline, marks(before or IDLE), marks(slot))
+        if slot != IDLE:
+            self._slots[timeline] = slot
+        elif before is not None:
+            del self._slots[timeline], self._numbers[timeline]
+            self._names.remove(timeline)
+
+    def _reorder(self, timeline: str, before: Marks, after: Marks) -> None:
+        number = self._numbers[timeline]
+        for order, old, new in zip(self._orders, before, after, strict=True):
+            if old != new:
+                if old is not None:
+                    order.remove((old, number, timeline))
+                if new is not None:
+                    order.add((new, number, timeline))
+
+    def _until(self, mark: int, last: Millis, *, limit: int) -> list[tuple[Millis, int, str]]:
+        return list(islice(takewhile(lambda item: item[0] <= last, self._orders[mark].after(None)), limit))
+
+    def waiting(self, deadline: Millis, *, after: tuple[int, int] | None, limit: int) -> list[Waiting]:
+        place = None if after is None else (*after, "\U0010ffff")
+        due = takewhile(lambda item: item[0] <= deadline, self._orders[_WAITING].after(place))
+        return [Waiting(*item) for item in islice(due, limit)]
+
+    def stale_ready(self, deadline: Millis, *, limit: int) -> list[str]:
+        return [timeline for *_, timeline in self._until(_SINCE, deadline, limit=limit)]
+
+    def lapsed(self, now: Millis, *, limit: int) -> list[str]:
+        return [timeline for *_, timeline in self._until(_UNTIL, now, limit=limit)]
+
+    def expiring(self, now: Millis, *, limit: int) -> list[str]:
+        return [timeline for *_, timeline in self._until(_EXPIRES, now, limit=limit)]
+
+    def claimable(self, now: Millis, *, limit: int) -> list[str]:
+        lapsed = [item for item in self._until(_UNTIL, now, limit=limit) if not self._slots[item[2]].paused]
+        due = self._until(_WAITING, now, limit=limit)
+        ready = islice(self._orders[_READY].after(None), limit)
+        return [timeline for *_, timeline in sorted([*lapsed, *due, *ready])[:limit]]
+
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        beyond = after is not None and after >= prefix
+        names = self._names.after(after if beyond else prefix, inclusive=not beyond)
+        matching = takewhile(lambda name: name.startswith(prefix), names)
+        return [(name, self._slots[name]) for name in islice(matching, limit)]
+
+    # records
+
+    def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool:
+        return self._batches.setdefault(batch, Batch()).put(Entry(record, deadline, expires))
+
+    def record(self, batch: int, key: str) -> Stored | None:
+        entry = self._entries(batch).get(key)
+        return None if entry is None else entry.stored
+
+    def _entries(self, batch: int) -> dict[str, Entry]:
+        found = self._batches.get(batch)
+        return {} if found is None else found.entries
+
+    def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]:
+        found = self._batches.get(batch)
+        return [] if found is None else list(islice(found.newest_first(after), limit))
+
+    def remove_record(self, batch: int, key: str) -> bool:
+        return self._pop(batch, key) is not None
+
+    def _pop(self, batch: int, key: str) -> Entry | None:
+        found = self._batches.get(batch)
+        entry = None if found is None else found.remove(key)
+        if found is not None and not found.entries:
+            del self._batches[batch]
+        return entry
+
+    def drop_oldest(self, batch: int, count: int) -> int:
+        for _ in range(count):
+            self._batches[batch].drop_oldest()
+        return count
+
+    def expire(self, batch: int, now: Millis, *, limit: int) -> int:
+        old = [key for key, entry in self._entries(batch).items() if entry.expires <= now]
+        for key in old[:limit]:
+            self._pop(batch, key)
+        return min(len(old), limit)
+
+    def move_record(self, key: str, source: int, target: int) -> bool:
+        entry = self._pop(source, key)
+        if entry is not None:
+            self._batches.setdefault(target, Batch()).put(entry)
+        return entry is not None
+
+    def merge(self, source: int, target: int, *, limit: int) -> tuple[int, int]:
+        into = self._batches.setdefault(target, Batch())
+        keys = list(islice(self._entries(source), limit))
+        superseded = 0
+        for key in keys:
+            entry = self._pop(source, key)
+            assert entry is not None  # its key was just read
+            superseded += into.put(entry)
+        return len(keys), superseded
+
+    def earliest_deadline(self, batch: int) -> Millis | None:
+        found = self._batches.get(batch)
+        return min(found.urgent.values(), default=None) if found is not None else None
+
+    def earliest_expiry(self, batch: int) -> Millis:
+        return min((entry.expires for entry in self._entries(batch).values()), default=NEVER)
+
+    def latest_expiry(self, batch: int) -> Millis:
+        return max((entry.expires for entry in self._entries(batch).values()), default=0)
+
+    def sizes(self, batches: Sequence[int]) -> dict[int, int]:
+        return {batch: len(self._entries(batch)) for batch in batches}
+
+    def erase(self, batch: int) -> None:
+        self._batches.pop(batch, None)
+
+    trash = erase  # letting go of a batch costs nothing here
+
+    def sweep(self, limit: int) -> bool:
+        return False
+
+    # dead letters and history
+
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        found = self._letters.get(letter_id)
+        return None if found is None else found[0]
+
+    def letter_batch(self, letter_id: str) -> int:
+        return self._letters[letter_id][1]
+
+    def put_letter(self, letter: DeadLetter, batch: int) -> None:
+        self._letters[letter.id] = (letter, batch)
+
+    def remove_letter(self, letter_id: str) -> None:
+        del self._letters[letter_id]
+
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+        letters = iter([letter for letter, _ in self._letters.values()])
+        if after is not None:
+            for letter in letters:
+                if letter.id == after:
+                    break
+        return list(islice((letter for letter in letters if timeline in (None, letter.timeline)), limit))
+
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
+        for letter, batch in reversed(self._letters.values()):
+            if letter.timeline == timeline and key in self._entries(batch):
+                return letter
+        return None
+
+    def remember(self, ended: HistoryEntry) -> None:
+        self._history[self.next_number()] = ended
+        if len(self._history) > HISTORY_LIMIT:
+            self._history.popitem(last=False)
+
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        latest_first = reversed(self._history.values())
+        return list(islice((ended for ended in latest_first if timeline in (None, ended.timeline)), limit))
+
+    def forget(self, timeline: str) -> None:
+        for number in [number for number, ended in self._history.items() if ended.timeline == timeline]:
+            del self._history[number]
+
+    # counts
+
+    def ledger(self) -> Ledger:
+        return Ledger(**self.tally)
+
+    def footprint(self) -> Mapping[str, int]:
+        records = sum(len(batch.entries) for batch in self._batches.values())
+        return {"timelines": len(self._slots), "records": records, "letters": len(self._letters)}
+
+    def trashed_records(self) -> int:
+        return 0
+
+
+_WAITING, _READY, _SINCE, _UNTIL, _EXPIRES = range(len(Marks._fields))

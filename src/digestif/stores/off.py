@@ -1,0 +1,139 @@
+"""`off://`: a store that accepts nothing, for switching digests off in one place."""
+
+from collections.abc import Mapping, Sequence
+
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.ledger import Ledger, Verification
+from digestif.core.machine import IDLE, Slot
+from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.times import Millis
+from digestif.errors import InvalidState
+from digestif.stores.base import (
+    Arrival,
+    Burial,
+    Claimed,
+    Closing,
+    Durability,
+    Lease,
+    Maintained,
+    Part,
+    Release,
+    SchedulePage,
+    SetAside,
+    Store,
+    Take,
+    Taken,
+)
+from digestif.stores.dsn import Dsn
+
+
+def from_dsn(dsn: Dsn, *, namespace: str) -> "OffStore":
+    """`off://` takes no options."""
+    dsn.refuse_location()
+    dsn.refuse_options()
+    return OffStore(namespace=namespace)
+
+
+class OffStore(Store):
+    """Accepts nothing and holds nothing: every timeline is idle for ever."""
+
+    durability = Durability.NOTHING
+    enabled = False
+
+    def __init__(self, *, namespace: str = "d") -> None:
+        self.namespace = namespace
+
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+        return [False] * len(batch)
+
+    def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
+        return False
+
+    def schedule(
+        self, partition: int, deadline: Millis, *, after: tuple[int, ...] | None, limit: int, now: Millis | None
+    ) -> SchedulePage:
+        return SchedulePage([], None)
+
+    def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
+        return Maintained()
+
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        return Claimed([], 0)
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+        raise InvalidState(f"{timeline!r} is idle, not ready: digests are switched off")
+
+    def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
+        return [None] * len(requests)
+
+    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
+        return False
+
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+        return [False] * len(leases)
+
+    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
+        return [False] * len(closings)
+
+    def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
+        return [False] * len(releases)
+
+    def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
+        return [False] * len(burials)
+
+    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+        return False
+
+    def sweep(self) -> bool:
+        return False
+
+    def flush(self, timeline: str, *, now: Millis | None) -> bool:
+        return False
+
+    def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
+        return False
+
+    def replay(self, letter_id: str, *, now: Millis | None) -> bool:
+        return False
+
+    def discard(self, letter_id: str, *, now: Millis | None) -> bool:
+        return False
+
+    def inspect(self, timeline: str) -> Slot:
+        return IDLE
+
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        return []
+
+    def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
+        return []
+
+    def find(self, timeline: str, key: str) -> dict[Part, Stored]:
+        return {}
+
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+        return []
+
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        return None
+
+    def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
+        return []
+
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
+        return None
+
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        return []
+
+    def ledger(self) -> Ledger:
+        return Ledger()
+
+    def verify(self) -> Verification:
+        return Verification(ledger=Ledger(), recounted={"pending": 0, "open": 0, "dead": 0})
+
+    def footprint(self) -> Mapping[str, int]:
+        return {"timelines": 0, "records": 0, "letters": 0}
+
+    def disconnect(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,124 @@
+"""Connections to a SQLite file: how they are opened, checked, and how their errors are told."""
+
+import ctypes
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
+
+SCHEMA = 1
+APPLICATION = 0x44494745  # "DIGE", in the header of the file
+_CACHE_KIBIBYTES = 16 * 1024
+_OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
+
+
+class Connection(sqlite3.Connection):
+    """A connection that begins its transactions itself, and whose failures leave none behind."""
+
+    @contextmanager
+    def transaction(self, begin: str) -> Iterator[None]:
+        self.execute(begin)
+        try:
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            if self.in_transaction:  # some errors have rolled back already
+                self.execute("ROLLBACK")
+            raise
+
+    def abandon(self) -> None:
+        """Never close this: it belongs to the parent process, and closing it here would drop the parent's locks."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+
+class Database:
+    """A file, or memory for None; opens connections to it and makes its tables on first use."""
+
+    def __init__(self, path: Path | None, *, synchronous: str, timeout: float) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise ConfigError(f"store: SQLite {sqlite3.sqlite_version} is too old; 3.37 or newer is needed")
+        self.name = ":memory:" if path is None else str(path)
+        self._path = path
+        self._synchronous = synchronous
+        self._timeout = timeout
+
+    def connect(self, *, read_only: bool = False) -> Connection:
+        """Open a connection. Raises ConfigError if the file is not one that this release can use."""
+        connection = sqlite3.connect(
+            self.name,
+            timeout=self._timeout,
+            isolation_level=None,  # transactions are begun by us
+            check_same_thread=False,
+            cached_statements=256,
+            factory=Connection,
+        )
+        try:
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
+            if read_only:
+                connection.execute("PRAGMA query_only = 1")
+            else:
+                self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: Connection) -> None:
+        if self._version(connection) is None:
+            if self._path is not None:
+                connection.execute("PRAGMA journal_mode = WAL")
+            with connection.transaction("BEGIN IMMEDIATE"):
+                if self._version(connection) is None:  # nobody was quicker
+                    self._create(connection)
+        version = self._version(connection)
+        if version != SCHEMA:
+            raise ConfigError(
+                f"store: {self.name} has schema {version}, this release knows {SCHEMA}; upgrade digestif to open it"
+            )
+
+    def _version(self, connection: Connection) -> int | None:
+        """The schema of the file; None if it is empty."""
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application == APPLICATION:
+            version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+            return version
+        if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None:
+            raise ConfigError(f"store: {self.name} is a database of another program; choose another path")
+        return None
+
+    def _create(self, connection: Connection) -> None:
+        schema = files("digestif.stores.sqlite").joinpath("schema.sql").read_text("utf-8")
+        for statement in schema.split(";\n"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+@contextmanager
+def translated(name: str) -> Iterator[None]:
+    """Tell SQLite's errors in our words: what is wrong, with which file, and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translation(error, name) from error
+    except OSError as error:
+        raise StoreUnavailable(f"{name}: {error.strerror or error}; check the folder and its permissions") from error
+
+
+def _translation(error: sqlite3.Error, name: str) -> DigestifError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
+    if code == sqlite3.SQLITE_FULL:
+        return Overloaded(f"{name}: the disk is full; nothing was accepted, free some space and try again")
+    if code == sqlite3.SQLITE_READONLY:
+        return StoreUnavailable(f"{name}: can't be written ({error}); check the permissions of file and folder")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreUnavailable(f"{name}: another program keeps it locked ({error}); try again")
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
+        return StoreUnavailable(f"{name}: {error}; check the disk, the path and its permissions")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreError(f"{name}: {error}; it is damaged or not a SQLite file: restore it or choose another path")
+    return StoreError(f"{name}: {error}")

@@ -1,0 +1,198 @@
+-- The statements of the SQLite store; a namespace is named by its number.
+
+-- name: load_slot
+SELECT id, slot FROM timeline WHERE namespace = ? AND key = ?
+
+-- name: insert_slot
+INSERT INTO timeline (id, namespace, key, waiting, ready, since, until, expires, slot) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: update_slot
+UPDATE timeline SET slot = ? WHERE id = ?
+
+-- name: move_slot
+UPDATE timeline SET waiting = ?, ready = ?, since = ?, until = ?, expires = ?, slot = ? WHERE id = ?
+
+-- name: delete_slot
+DELETE FROM timeline WHERE id = ?
+
+-- name: waiting
+SELECT waiting, id, key FROM timeline
+WHERE namespace = ? AND waiting <= ? AND (waiting, id) > (?, ?)
+ORDER BY waiting, id LIMIT ?
+
+-- name: stale_ready
+SELECT key FROM timeline WHERE namespace = ? AND since <= ? ORDER BY since, id LIMIT ?
+
+-- name: lapsed
+SELECT key FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until, id LIMIT ?
+
+-- name: expiring
+SELECT key FROM timeline WHERE namespace = ? AND expires <= ? ORDER BY expires, id LIMIT ?
+
+-- Each branch reads a page from the head of its own order, so the cost does not grow with what is due.
+-- name: claimable
+SELECT key FROM (
+    SELECT * FROM (
+        SELECT waiting AS at, id, key FROM timeline
+        WHERE namespace = :namespace AND waiting <= :now ORDER BY waiting, id LIMIT :limit)
+    UNION ALL SELECT * FROM (
+        SELECT ready AS at, id, key FROM timeline
+        WHERE namespace = :namespace AND ready IS NOT NULL ORDER BY ready, id LIMIT :limit)
+    UNION ALL SELECT * FROM (
+        SELECT until AS at, id, key FROM timeline
+        WHERE namespace = :namespace AND until <= :now ORDER BY until, id LIMIT :limit)
+) ORDER BY at, id LIMIT :limit
+
+-- name: scan
+SELECT key, slot FROM timeline WHERE namespace = ? AND key > ? ORDER BY key LIMIT ?
+
+-- name: scan_from
+SELECT key, slot FROM timeline WHERE namespace = ? AND key >= ? ORDER BY key LIMIT ?
+
+-- name: insert_record
+INSERT INTO record (arrival, batch, namespace, key, timestamp, deadline, expires, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (batch, key) DO NOTHING
+
+-- name: replace_record
+INSERT OR REPLACE INTO record (arrival, batch, namespace, key, timestamp, deadline, expires, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: record
+SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? AND key = ?
+
+-- name: first_page
+SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? ORDER BY timestamp DESC, arrival DESC LIMIT ?
+
+-- name: next_page
+SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? AND (timestamp, arrival) < (?, ?)
+ORDER BY timestamp DESC, arrival DESC LIMIT ?
+
+-- name: remove_record
+DELETE FROM record WHERE batch = ? AND key = ?
+
+-- name: drop_oldest
+DELETE FROM record WHERE arrival IN
+    (SELECT arrival FROM record WHERE batch = ? ORDER BY timestamp, arrival LIMIT ?)
+
+-- name: expire
+DELETE FROM record WHERE arrival IN
+    (SELECT arrival FROM record WHERE batch = ? AND expires <= ? ORDER BY expires LIMIT ?)
+
+-- name: move_record
+UPDATE record SET batch = ? WHERE batch = ? AND key = ?
+
+-- name: batch_page
+SELECT key FROM record WHERE batch = ? ORDER BY key LIMIT ?
+
+-- An older version in the target batch gives way to the one that moves in.
+-- name: merge_page
+UPDATE OR REPLACE record SET batch = ? WHERE batch = ? AND key <= ?
+
+-- name: merge_superseded
+SELECT count(*) FROM record AS newer JOIN record AS older ON older.batch = ? AND older.key = newer.key
+WHERE newer.batch = ? AND newer.key <= ?
+
+-- name: earliest_deadline
+SELECT min(deadline) FROM record WHERE batch = ? AND deadline IS NOT NULL
+
+-- name: earliest_expiry
+SELECT min(expires) FROM record WHERE batch = ?
+
+-- name: latest_expiry
+SELECT max(expires) FROM record WHERE batch = ?
+
+-- name: sizes
+SELECT batch, count(*) FROM record WHERE batch IN (SELECT value FROM json_each(?)) GROUP BY batch
+
+-- name: erase
+DELETE FROM record WHERE batch = ?
+
+-- name: trash
+INSERT INTO trash (batch, namespace) VALUES (?, ?)
+
+-- name: next_trash
+SELECT batch FROM trash WHERE namespace = ? ORDER BY batch LIMIT 1
+
+-- name: erase_page
+DELETE FROM record WHERE arrival IN (SELECT arrival FROM record WHERE batch = ? LIMIT ?)
+
+-- name: untrash
+DELETE FROM trash WHERE batch = ?
+
+-- name: trashed_records
+SELECT count(*) FROM record WHERE batch IN (SELECT batch FROM trash WHERE namespace = ?)
+
+-- name: letter
+SELECT body FROM letter WHERE namespace = ? AND id = ?
+
+-- name: letter_batch
+SELECT batch FROM letter WHERE namespace = ? AND id = ?
+
+-- name: put_letter
+INSERT INTO letter (number, namespace, id, timeline, batch, body) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: remove_letter
+DELETE FROM letter WHERE namespace = ? AND id = ?
+
+-- name: letter_number
+SELECT number FROM letter WHERE namespace = ? AND id = ?
+
+-- name: letters
+SELECT body FROM letter WHERE namespace = ? AND number > ? ORDER BY number LIMIT ?
+
+-- name: letters_of
+SELECT body FROM letter WHERE namespace = ? AND timeline = ? AND number > ? ORDER BY number LIMIT ?
+
+-- name: letter_with
+SELECT letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = ?
+WHERE letter.namespace = ? AND letter.timeline = ? ORDER BY letter.number DESC LIMIT 1
+
+-- name: next_ended
+UPDATE namespace SET ended = ended + 1 WHERE id = ? RETURNING ended
+
+-- name: remember
+INSERT OR REPLACE INTO history (namespace, place, number, timeline, body) VALUES (?, ?, ?, ?, ?)
+
+-- name: history
+SELECT body FROM history WHERE namespace = ? ORDER BY number DESC LIMIT ?
+
+-- name: history_of
+SELECT body FROM history WHERE namespace = ? AND timeline = ? ORDER BY number DESC LIMIT ?
+
+-- name: forget
+DELETE FROM history WHERE namespace = ? AND timeline = ?
+
+-- name: add_namespace
+INSERT INTO namespace (name) VALUES (?) ON CONFLICT (name) DO NOTHING
+
+-- name: namespace
+SELECT id FROM namespace WHERE name = ?
+
+-- name: sequence
+SELECT value FROM sequence
+
+-- name: save_sequence
+UPDATE sequence SET value = ?
+
+-- name: ledger
+SELECT accepted, pending, open, delivered, superseded, dropped, expired, deleted, dead FROM namespace WHERE id = ?
+
+-- name: count_fates
+UPDATE namespace SET
+    accepted = accepted + :accepted, pending = pending + :pending, open = open + :open,
+    delivered = delivered + :delivered, superseded = superseded + :superseded, dropped = dropped + :dropped,
+    expired = expired + :expired, deleted = deleted + :deleted, dead = dead + :dead
+WHERE id = :namespace
+
+-- name: count_records
+SELECT count(*) FROM record WHERE namespace = ?
+
+-- name: count_timelines
+SELECT count(*) FROM timeline WHERE namespace = ?
+
+-- name: count_letters
+SELECT count(*) FROM letter WHERE namespace = ?
+
+-- name: count_trash
+SELECT count(*) FROM trash WHERE namespace = ?

@@ -1,0 +1,46 @@
+"""For tests: a clock that obeys, the conformance suite that proves a store, and what they are made of.
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        def store(self) -> Iterator[Store]:
+            yield MyStore(…)  # fresh and empty
+
+The suite needs pytest and Hypothesis: `pip install 'digestif[testing]'`. The pytest plugin, with the fixtures
+`digestif_clock` and `digestif_digests`, is found by itself.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from digestif.testing.clock import FakeClock
+
+if TYPE_CHECKING:
+    from digestif.testing.conformance import StoreConformance
+    from digestif.testing.faults import Partitioned
+    from digestif.testing.footprint import assert_nothing_left
+
+__all__ = ["FakeClock", "Partitioned", "StoreConformance", "assert_nothing_left"]
+
+# Loaded on first use: the plugin lives in this package, and must not cost every pytest run the import of all this.
+_HOMES = {
+    "Partitioned": "digestif.testing.faults",
+    "StoreConformance": "digestif.testing.conformance",
+    "assert_nothing_left": "digestif.testing.footprint",
+}
+_EXTRA = ("hypothesis", "pytest")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as missing:
+        if missing.name not in _EXTRA:
+            raise
+        message = f"digestif.testing.{name} needs {missing.name}: pip install 'digestif[testing]'"
+        raise ModuleNotFoundError(message, name=missing.name) from missing
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,23 @@
+"""A clock for tests: it shows what it is told to."""
+
+
+class FakeClock:
+    """Seconds that pass only on request. Give it to `Digests(…, clock=…)`."""
+
+    def __init__(self, start: float = 1_700_000_000.0) -> None:
+        self._now = start
+
+    def __call__(self) -> float:
+        return self._now
+
+    def __repr__(self) -> str:
+        return f"FakeClock({self._now!r})"
+
+    def advance(self, seconds: float) -> float:
+        """Let time pass; gives the new time."""
+        return self.set(self._now + seconds)
+
+    def set(self, seconds: float) -> float:
+        """Show this time, earlier or later; gives it back."""
+        self._now = seconds
+        return seconds

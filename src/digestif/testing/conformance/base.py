@@ -1,0 +1,52 @@
+"""What every topic is given: engines over the store under test, in both modes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, Protocol, cast
+
+import pytest
+
+from digestif import Digests, Policy
+from digestif.stores.base import Store
+from digestif.testing.modes import MODES, Mode, digests_in
+
+
+class DigestsWith(Protocol):
+    """Makes an engine over the store under test (or over another one), with these options of its policy."""
+
+    def __call__(self, *, over: Store | None = None, lease: float = 30, **policy: Any) -> Digests: ...
+
+
+class Suite:
+    """The base of every topic. A subclass gives the one fixture `store`."""
+
+    @pytest.fixture
+    def store(self) -> Iterator[Store]:
+        raise NotImplementedError("the suite needs a fixture `store` that yields a fresh, empty Store")
+
+    @pytest.fixture
+    def make_store(self) -> Callable[[], Store]:
+        """Optional: makes further stores, empty and apart from each other, for tests that need several."""
+        pytest.skip("this needs a fixture `make_store`: a callable that gives a fresh, empty Store each time")
+
+    @pytest.fixture(params=MODES)
+    def mode(self, request: pytest.FixtureRequest) -> Mode:
+        return cast(Mode, request.param)
+
+    @pytest.fixture
+    def digests_with(self, store: Store, mode: Mode) -> Iterator[DigestsWith]:
+        with ExitStack() as opened:
+
+            def make(*, over: Store | None = None, lease: float = 30, **policy: Any) -> Digests:
+                digests = digests_in(mode, over or store, policy=Policy(**policy), lease=lease)
+                return opened.enter_context(digests)
+
+            yield make
+
+    @pytest.fixture
+    def digests(self, digests_with: DigestsWith) -> Digests:
+        return digests_with()
+
+
+# For tests that say nothing about the mode and take long.
+in_sync_mode_only = pytest.mark.parametrize("mode", ["sync"], indirect=True)

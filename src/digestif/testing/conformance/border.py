@@ -1,0 +1,200 @@
+"""The border: what is accepted reads back equal, anything else is refused before anything is written."""
+
+import math
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as some
+
+from digestif import ConfigError, Digests, InvalidRecord, Policy, Record
+from digestif.stores.base import Store
+from digestif.testing.conformance.actions import T, deliver
+from digestif.testing.conformance.base import Suite
+from digestif.testing.conformance.keys import one_store_for_all
+
+JSON = some.recursive(
+    some.none()
+    | some.booleans()
+    | some.integers(-(2**63), 2**63 - 1)
+    | some.floats(allow_nan=False, allow_infinity=False)
+    | some.text(some.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        some.lists(inner, max_size=4) | some.dictionaries(some.text('aé\0 "\\', max_size=4), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+LONE = "\ud800"
+BAD_TIMESTAMPS = [math.nan, math.inf, -math.inf, True, False, "1700000000", b"1", [T], 1j, 2**53 + 1, 10**400]
+BAD_KEYS = ["", LONE, f"a{LONE}b", "x" * 513, "é" * 257, "😀" * 129, 7, b"bytes", True, ["list"]]
+BAD_VALUES = [
+    *(math.nan, math.inf, -math.inf, [1, [math.nan]], {"a": {"b": -math.inf}}),
+    *(b"bytes", bytearray(b"b"), (1, 2), [(1,)], {"a": ()}, {1, 2}, frozenset(), 1j, object(), Record("a", 1, T)),
+    *({1: "int key"}, {None: 1}, {("a",): 1}, LONE, [LONE], {LONE: 1}, "x" * (256 * 1024), ["x"] * 100_000),
+]
+SMALL_BAD_VALUES = some.sampled_from(BAD_VALUES[:-2])
+HIDDEN_BAD_VALUES = some.recursive(
+    SMALL_BAD_VALUES,
+    lambda inner: (
+        some.tuples(JSON, inner).map(list) | some.tuples(JSON, inner).map(lambda two: {"a": two[0], "b": two[1]})
+    ),
+    max_leaves=3,
+)
+FINITE = some.floats(allow_nan=False, allow_infinity=False)
+GOOD_KEYS = some.text("ab", min_size=1, max_size=9)
+
+
+def shape(value: object) -> str:
+    return f"{type(value).__name__}-{str(value)[:12].encode('ascii', 'backslashreplace').decode()}"
+
+
+class ReadingBack(Suite):
+    @pytest.mark.parametrize(
+        "timestamp", [T + 0.1 + 0.2, 5e-324, -1.7976931348623157e308, 0.1, -1e-9, float(2**53 - 1)]
+    )
+    def test_a_timestamp_reads_back_to_the_last_bit(self, digests: Digests, timestamp: float) -> None:
+        """Fact 5. An added record reads back equal in timestamp, to the last bit."""
+        digests.add("t", Record("a", 1, timestamp), now=T)
+
+        [record] = deliver(digests, "t")
+
+        assert struct.pack(">d", record.timestamp) == struct.pack(">d", timestamp)
+
+    def test_a_whole_number_serves_as_timestamp(self, digests: Digests) -> None:
+        """Fact 5. An added record reads back equal: a whole number of seconds becomes the float of the same value."""
+        digests.add("t", Record("a", 1, 1_700_000_000), now=T)
+
+        [record] = deliver(digests, "t")
+
+        assert record.timestamp == T
+        assert type(record.timestamp) is float
+
+    @given(value=JSON, timestamp=FINITE)
+    @example(value=None, timestamp=T)
+    @example(value="x" * (256 * 1024 - 100), timestamp=T)
+    @one_store_for_all
+    def test_any_record_reads_back_equal(self, digests: Digests, value: Any, timestamp: float) -> None:
+        """Fact 5. An added record reads back equal in key, value and timestamp."""
+        digests.add("t", Record("a", value, timestamp), first_delay=0, now=T)
+        digests.flush("t", now=T)
+
+        [record] = deliver(digests, "t", 0)
+
+        assert record == Record("a", value, timestamp)
+        assert same_types(record.value, value)
+
+
+class Refusing(Suite):
+    @pytest.fixture
+    def untouched(self, digests: Digests, store: Store) -> Any:
+        """Something is stored already, and afterwards it is exactly that."""
+        digests.add("known", Record("a", 1, T), now=T)
+        before = (digests.ledger(), dict(store.footprint()))
+        yield
+        assert (digests.ledger(), dict(store.footprint())) == before
+
+    @pytest.mark.parametrize("timestamp", BAD_TIMESTAMPS, ids=shape)
+    @pytest.mark.usefixtures("untouched")
+    def test_a_timestamp_that_is_no_finite_number_is_refused(self, digests: Digests, timestamp: Any) -> None:
+        """Fact 42. NaN, infinities, booleans or text as a timestamp: InvalidRecord, nothing written."""
+        assert_refused(digests, "t", Record("a", 1, timestamp))
+
+    @pytest.mark.parametrize("key", BAD_KEYS, ids=shape)
+    @pytest.mark.usefixtures("untouched")
+    def test_an_empty_oversized_or_invalid_key_is_refused(self, digests: Digests, key: Any) -> None:
+        """Fact 42. Empty or oversized keys, lone surrogates: InvalidRecord, nothing written."""
+        assert_refused(digests, "t", Record(key, 1, T))
+        assert_refused(digests, key, Record("a", 1, T))
+
+    @pytest.mark.parametrize("value", BAD_VALUES, ids=shape)
+    @pytest.mark.usefixtures("untouched")
+    def test_a_value_that_would_not_read_back_equal_is_refused(self, digests: Digests, value: Any) -> None:
+        """Fact 42. Oversized values, lone surrogates, values that would not read back equal: InvalidRecord."""
+        assert_refused(digests, "t", Record("a", value, T))
+
+    @pytest.mark.parametrize("within", [-1, math.nan, math.inf, True, "10"], ids=shape)
+    @pytest.mark.usefixtures("untouched")
+    def test_a_deadline_that_is_no_duration_is_refused(self, digests: Digests, within: Any) -> None:
+        """Fact 42. A `within` that is not a finite number ≥ 0: InvalidRecord, nothing written."""
+        with pytest.raises(InvalidRecord, match="within"):
+            digests.add("t", "a", within=within, now=T)
+
+    @pytest.mark.parametrize("name", ["first_delay", "increment_delay", "maximum_delay"])
+    @pytest.mark.parametrize("delay", [-1, math.nan, math.inf, True, "10"], ids=shape)
+    @pytest.mark.usefixtures("untouched")
+    def test_a_delay_that_is_no_duration_is_refused(self, digests: Digests, name: str, delay: Any) -> None:
+        """Fact 50. Delays given to a single call are checked one by one: ConfigError that names the field."""
+        with pytest.raises(ConfigError, match=name):
+            digests.add("t", "a", **{name: delay}, now=T)
+
+    @pytest.mark.usefixtures("untouched")
+    def test_one_bad_record_among_many_refuses_them_all(self, digests: Digests) -> None:
+        """Fact 42. Everything is validated before anything is written, over pages too."""
+        items = [("t", Record(f"r{n}", n, T)) for n in range(1_200)]
+
+        with pytest.raises(InvalidRecord):
+            digests.add_many([*items, ("t", Record("bad", math.nan, T))], now=T)
+
+    @given(
+        record=some.builds(Record, some.sampled_from(BAD_KEYS), JSON, FINITE)
+        | some.builds(Record, GOOD_KEYS, JSON, some.sampled_from(BAD_TIMESTAMPS))
+        | some.builds(Record, GOOD_KEYS, HIDDEN_BAD_VALUES, FINITE)
+    )
+    @pytest.mark.usefixtures("untouched")
+    @one_store_for_all
+    def test_whatever_is_wrong_with_a_record_it_is_refused(self, digests: Digests, record: Record) -> None:
+        """Fact 42. Anything that would not read back equal, wherever it hides: InvalidRecord, nothing written."""
+        assert_refused(digests, "t", record)
+        with pytest.raises(InvalidRecord):
+            digests.add_many([("known", Record("good", 1, T)), ("t", record)], now=T)
+
+
+class Configuring(Suite):
+    @pytest.mark.parametrize(
+        ("field", "options"),
+        [
+            ("minimum_delay", {"minimum_delay": 11, "maximum_delay": 10}),
+            ("ttl", {"maximum_delay": 1800, "ttl": 3599}),
+            ("ttl", {"first_delay": 5000, "ttl": 9999}),
+            ("minimum_dealy", {"minimum_dealy": 10}),
+            ("first_delay", {"first_delay": -1}),
+            ("increment_delay", {"increment_delay": math.nan}),
+            ("maximum_delay", {"maximum_delay": math.inf}),
+            ("minimum_delay", {"minimum_delay": True}),
+            ("quiet", {"quiet": "60"}),
+            ("max_records", {"max_records": 0}),
+            ("attempts", {"attempts": 0}),
+            ("lapses", {"lapses": 0}),
+            ("redelivery", {"redelivery": "sometimes"}),
+        ],
+    )
+    def test_a_wrong_policy_is_refused_by_the_name_of_the_field(self, field: str, options: dict[str, Any]) -> None:
+        """Fact 50. minimum > maximum, ttl < 2 × maximum, unknown options: ConfigError that names the field."""
+        with pytest.raises(ConfigError, match=field):
+            Policy(**options)
+
+    def test_an_unknown_option_says_what_was_probably_meant(self) -> None:
+        """Fact 50. Unknown options: ConfigError that names the field, and the one that is like it."""
+        with pytest.raises(ConfigError, match="minimum_delay"):
+            Policy(minimum_dealy=10)  # type: ignore[call-arg]  # that is the point
+
+    def test_what_is_just_allowed_is_accepted(self) -> None:
+        """Fact 50. minimum = maximum and ttl = 2 × maximum are no errors."""
+        policy = Policy(minimum_delay=10, maximum_delay=10, ttl=20)
+
+        assert (policy.minimum_delay, policy.ttl) == (10, 20)
+
+
+def assert_refused(digests: Digests, timeline: str, record: Record) -> None:
+    with pytest.raises(InvalidRecord):
+        digests.add(timeline, record, now=T)
+
+
+def same_types(one: object, other: object) -> bool:
+    """1 == 1.0 == True: equal is not yet the same."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(map(same_types, one.values(), other.values()))
+    if isinstance(one, list) and isinstance(other, list):
+        return all(map(same_types, one, other))
+    return type(one) is type(other)

@@ -1,0 +1,150 @@
+"""Short words for what the tests do again and again at the level of the port. Times in milliseconds."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.policy import Terms
+from digestif.stores.base import PAGE_RECORDS, Arrival, Closing, Lease, Maintained, Part, Release, Store, Take, Taken
+
+NOW = 1_700_000_000_000
+LEASE = 30_000
+ROUNDS = 1_000  # more than any loop of these tests needs: a store that never ends fails instead of hanging
+
+
+def arrive(
+    store: Store,
+    timeline: str,
+    record_keys: Iterable[str],
+    *,
+    now: int = NOW,
+    timestamp: float | None = None,
+    within: int | None = None,
+    **terms: Any,
+) -> list[bool]:
+    """Add records of these keys, each a second newer than the last unless they have a timestamp; in pages."""
+    arrivals = [
+        Arrival(timeline, key, key.encode(), float(n) if timestamp is None else timestamp, within, Terms(**terms))
+        for n, key in enumerate(record_keys)
+    ]
+    pages = range(0, len(arrivals), PAGE_RECORDS)
+    return [ready for page in pages for ready in store.add(arrivals[page : page + PAGE_RECORDS], now=now)]
+
+
+def arrive_everywhere(store: Store, timelines: Iterable[str], *, now: int = NOW, **terms: Any) -> None:
+    """Add one record to each timeline."""
+    arrivals = [Arrival(timeline, "a", b"a", 0.0, None, Terms(**terms)) for timeline in timelines]
+    for page in range(0, len(arrivals), PAGE_RECORDS):
+        store.add(arrivals[page : page + PAGE_RECORDS], now=now)
+
+
+def claim_all(store: Store, *, limit: int = 200, token: str = "claim", now: int = NOW) -> list[Lease]:
+    """Claim everything that can be claimed, partition by partition."""
+    leases: list[Lease] = []
+    for partition in range(store.partitions):
+        for _ in range(ROUNDS):
+            claimed = store.claim(partition, limit, token=token, lease=LEASE, now=now)
+            assert len(claimed.leases) <= limit
+            leases += claimed.leases
+            if not claimed.leases and not claimed.retired:
+                break
+        else:
+            raise AssertionError("claims do not end")
+    return leases
+
+
+def take_all(store: Store, lease: Lease, *, capacity: int | None = None, merge: bool = True, now: int = NOW) -> Taken:
+    """Take a whole digest, page by page."""
+    records: list[Stored] = []
+    request = Take(lease, capacity, merge)
+    for _ in range(ROUNDS):
+        [page] = store.take([request], now=now)
+        assert page is not None, "the token is stale"
+        assert len(page.records) <= PAGE_RECORDS
+        records += page.records
+        if page.complete:
+            return page._replace(records=records)
+        request = request._replace(after=page.after)
+    raise AssertionError("the digest does not end")
+
+
+def open_and_take(store: Store, timeline: str, *, token: str = "token", now: int = NOW, **options: Any) -> Taken:
+    return take_all(store, store.open(timeline, token=token, lease=LEASE, now=now), now=now, **options)
+
+
+def open_digest(store: Store, timeline: str = "t", *, token: str = "token", now: int = NOW) -> Lease:
+    """Open a timeline and take its records, as a worker does before it delivers."""
+    lease = store.open(timeline, token=token, lease=LEASE, now=now)
+    take_all(store, lease, now=now)
+    return lease
+
+
+def close(store: Store, lease: Lease, *, cool_down: int = 0, now: int = NOW, max_records: int | None = None) -> bool:
+    [closed] = store.close([Closing(lease, cool_down, max_records)], now=now)
+    return closed
+
+
+def release(store: Store, lease: Lease, *, until: int | None = None, now: int = NOW) -> bool:
+    [released] = store.release([Release(lease, until)], now=now)
+    return released
+
+
+def let_wait(store: Store, timelines: Iterable[str], *, at: int) -> None:
+    """Deliver a record of each timeline, so that it waits until `at` with nothing pending."""
+    timelines = list(timelines)
+    arrive_everywhere(store, timelines)
+    for timeline in timelines:
+        close(store, open_digest(store, timeline), cool_down=at - NOW)
+
+
+def maintain(store: Store, deadline: int | None = None, *, now: int = NOW, limit: int = 200) -> Maintained:
+    """Maintain all partitions until there is no more to do; the sum of what was done."""
+    total = Maintained()
+    for partition in range(store.partitions):
+        for _ in range(ROUNDS):
+            done = store.maintain(partition, deadline, limit=limit, now=now)
+            total = Maintained(total.moved + done.moved, total.lapsed + done.lapsed, total.expired + done.expired)
+            if not done.more:
+                break
+        else:
+            raise AssertionError("maintenance does not end")
+    return total
+
+
+def sweep(store: Store) -> None:
+    assert any(not store.sweep() for _ in range(ROUNDS)), "sweeping does not end"
+
+
+def delete(store: Store, timeline: str, *, now: int = NOW) -> int:
+    """Delete a timeline whole; gives the number of calls that had something to do."""
+    return next(calls for calls in range(ROUNDS) if not store.delete(timeline, now=now))
+
+
+def stored(store: Store, timeline: str, part: Part, *, limit: int = 500) -> Iterator[Stored]:
+    """All records of a timeline, page by page."""
+    after = None
+    while page := store.records(timeline, part, after=after, limit=limit):
+        assert len(page) <= limit
+        yield from page
+        after = Cursor(page[-1].timestamp, page[-1].arrival)
+
+
+def record_keys(records: Iterable[Stored]) -> list[str]:
+    return [record.key for record in records]
+
+
+def numbers(start: int, stop: int) -> list[str]:
+    return [f"r{n}" for n in range(start, stop)]
+
+
+def everything(store: Store, timeline: str = "t") -> tuple[object, ...]:
+    """All that can be seen of a timeline and of the counts."""
+    return (
+        store.inspect(timeline),
+        store.ledger(),
+        list(stored(store, timeline, Part.PENDING)),
+        list(stored(store, timeline, Part.DIGEST)),
+        store.letters(None, after=None, limit=100),
+        store.history(None, limit=100),
+        dict(store.footprint()),
+    )

@@ -1,0 +1,216 @@
+"""Taking, at the level of the port: digests are read, merged and trimmed in pages under their lease."""
+
+import pytest
+
+from digestif.stores.base import PAGE_RECORDS, Part, SetAside, Store, Take
+from digestif.testing.conformance.base import Suite
+from digestif.testing.conformance.port import (
+    LEASE,
+    NOW,
+    arrive,
+    close,
+    numbers,
+    open_and_take,
+    open_digest,
+    record_keys,
+    release,
+    stored,
+    take_all,
+)
+
+OVER_A_PAGE = PAGE_RECORDS + 200
+
+
+class Taking(Suite):
+    @pytest.mark.parametrize("count", [1, PAGE_RECORDS - 1, PAGE_RECORDS, PAGE_RECORDS + 1, 2 * PAGE_RECORDS + 500])
+    def test_a_digest_is_read_in_pages(self, store: Store, count: int) -> None:
+        """Fact 23. Any number of records is taken in bounded calls, newest first, each once."""
+        arrive(store, "t", numbers(0, count))
+
+        taken = open_and_take(store, "t")
+
+        assert record_keys(taken.records) == numbers(0, count)[::-1]
+
+    def test_pages_do_not_change_while_the_lease_is_held(self, store: Store) -> None:
+        """Fact 20. What is added while a digest is open changes no page of it."""
+        arrive(store, "t", numbers(0, OVER_A_PAGE))
+        lease = store.open("t", token="x", lease=LEASE, now=NOW)
+        first = take_all(store, lease)
+        arrive(store, "t", numbers(0, 50))
+
+        second = take_all(store, lease)
+
+        assert second == first
+        assert store.inspect("t").pending == 50
+
+    def test_several_digests_share_the_page_of_one_call(self, store: Store) -> None:
+        """Fact 23. One call reads at most a page over all its requests, and still every digest comes whole."""
+        timelines = [f"t{n}" for n in range(4)]
+        for timeline in timelines:
+            arrive(store, timeline, numbers(0, 400))
+        requests = {t: Take(store.open(t, token=t, lease=LEASE, now=NOW), None, True) for t in timelines}
+        read: dict[str, list[str]] = {timeline: [] for timeline in timelines}
+
+        while requests:
+            answers = dict(zip(requests, store.take(list(requests.values()), now=NOW), strict=True))
+            assert 0 < sum(len(taken.records) for taken in answers.values() if taken) <= PAGE_RECORDS
+            for timeline, taken in answers.items():
+                assert taken is not None
+                read[timeline] += record_keys(taken.records)
+                requests[timeline] = requests[timeline]._replace(after=taken.after)
+                if taken.complete:
+                    del requests[timeline]
+
+        assert read == {timeline: numbers(0, 400)[::-1] for timeline in timelines}
+
+    def test_ties_are_read_in_the_order_of_arrival_over_pages(self, store: Store) -> None:
+        """Fact 44. Ties are broken by arrival, also where a page ends among them."""
+        arrive(store, "t", numbers(0, OVER_A_PAGE), timestamp=5.0)
+
+        assert record_keys(open_and_take(store, "t").records) == numbers(0, OVER_A_PAGE)[::-1]
+
+
+class Merging(Suite):
+    def test_a_merge_takes_the_later_version_of_each_record(self, store: Store) -> None:
+        """Fact 27. Old and new records come once each, the later version winning, and the older counts superseded."""
+        arrive(store, "t", ["a", "b", "c"], timestamp=1.0)
+        release(store, open_digest(store))
+        arrive(store, "t", ["b", "d"], timestamp=0.0)
+
+        taken = open_and_take(store, "t")
+
+        assert record_keys(taken.records) == ["c", "a", "d", "b"]
+        assert taken.revision == 2
+        assert (store.ledger().superseded, store.ledger().open, store.ledger().pending) == (1, 4, 0)
+
+    def test_large_digests_are_merged_in_pages(self, store: Store) -> None:
+        """Fact 23. More than a page in the failed digest and more than a page pending: merged in bounded calls."""
+        arrive(store, "t", numbers(0, OVER_A_PAGE))
+        release(store, open_digest(store))
+        arrive(store, "t", numbers(OVER_A_PAGE // 2, OVER_A_PAGE * 2), timestamp=1e6)
+
+        taken = open_and_take(store, "t")
+
+        old_ones = numbers(0, OVER_A_PAGE // 2)
+        assert record_keys(taken.records) == numbers(OVER_A_PAGE // 2, OVER_A_PAGE * 2)[::-1] + old_ones[::-1]
+        ledger = store.ledger()
+        assert (ledger.superseded, ledger.open, ledger.pending) == (OVER_A_PAGE // 2, OVER_A_PAGE * 2, 0)
+        assert store.verify()
+
+    def test_a_large_merge_respects_capacity(self, store: Store) -> None:
+        """Fact 9. More than a page on both sides and a capacity: exactly the newest are kept, the rest is dropped."""
+        arrive(store, "t", numbers(0, OVER_A_PAGE))
+        release(store, open_digest(store))
+        arrive(store, "t", numbers(OVER_A_PAGE, 2 * OVER_A_PAGE), timestamp=1e6)
+
+        taken = open_and_take(store, "t", capacity=OVER_A_PAGE + 5)
+
+        expected = numbers(OVER_A_PAGE - 5, OVER_A_PAGE * 2)[::-1]
+        assert record_keys(taken.records) == expected
+        assert taken.dropped == store.ledger().dropped == OVER_A_PAGE - 5
+        assert store.verify()
+
+    def test_a_lower_capacity_trims_in_pages(self, store: Store) -> None:
+        """Fact 8. A digest of more than two pages, taken with capacity 2: the newest two, the rest is dropped."""
+        arrive(store, "t", numbers(0, 2 * OVER_A_PAGE))
+
+        taken = open_and_take(store, "t", capacity=2)
+
+        assert record_keys(taken.records) == numbers(2 * OVER_A_PAGE - 2, 2 * OVER_A_PAGE)[::-1]
+        assert taken.dropped == 2 * OVER_A_PAGE - 2
+        assert record_keys(stored(store, "t", Part.DIGEST)) == record_keys(taken.records)
+        assert store.verify()
+
+    def test_a_merge_that_was_interrupted_is_finished_by_the_next_worker(self, store: Store) -> None:
+        """Fact 40. A worker dies in the middle of a merge: the next gets the whole digest of that revision."""
+        arrive(store, "t", numbers(0, OVER_A_PAGE))
+        release(store, open_digest(store))
+        arrive(store, "t", numbers(OVER_A_PAGE, 2 * OVER_A_PAGE), timestamp=1e6)
+        lease = store.open("t", token="dies", lease=LEASE, now=NOW)
+        [begun] = store.take([Take(lease, None, merge=True)], now=NOW)
+        assert begun is not None
+        assert not begun.complete
+        arrive(store, "t", ["meanwhile"])
+
+        taken = open_and_take(store, "t", token="next", now=NOW + LEASE)
+
+        assert record_keys(taken.records) == numbers(0, 2 * OVER_A_PAGE)[::-1]
+        assert taken.revision == 2
+        assert store.inspect("t").pending == 1
+        assert store.verify()
+
+    def test_without_merge_a_failed_digest_stays_as_it_was(self, store: Store) -> None:
+        """Fact 26. Taken without merge: the same records, the same revision; the new ones wait."""
+        arrive(store, "t", ["a"])
+        release(store, open_digest(store))
+        arrive(store, "t", ["b"])
+
+        taken = open_and_take(store, "t", merge=False)
+
+        assert (record_keys(taken.records), taken.revision) == (["a"], 1)
+        assert store.inspect("t").pending == 1
+
+    def test_a_lapsed_digest_is_neither_merged_nor_trimmed(self, store: Store) -> None:
+        """Fact 40. After a lapse exactly the same digest, whatever arrived and whatever the capacity is now."""
+        arrive(store, "t", ["a", "b", "c"])
+        open_digest(store)
+        arrive(store, "t", ["d"])
+
+        taken = open_and_take(store, "t", capacity=1, now=NOW + LEASE)
+
+        assert (record_keys(taken.records), taken.revision, taken.dropped) == (["c", "b", "a"], 1, 0)
+
+    def test_a_merge_with_nothing_new_raises_the_revision(self, store: Store) -> None:
+        """Fact 26. Each merge after a reported failure raises the revision, with nothing new too."""
+        arrive(store, "t", ["a"])
+        revisions = []
+        for _ in range(3):
+            lease = store.open("t", token="x", lease=LEASE, now=NOW)
+            revisions.append(take_all(store, lease).revision)
+            release(store, lease)
+
+        assert revisions == [1, 2, 3]
+
+
+class SettingAside(Suite):
+    def test_records_leave_the_digest_as_dead_letters_of_their_own(self, store: Store) -> None:
+        """Fact 24. Set aside: counted dead, each with its error; the others are delivered."""
+        arrive(store, "t", ["a", "b", "c"])
+        lease = open_digest(store)
+
+        done = store.set_aside(lease, [SetAside("a", "letter-a", "odd"), SetAside("c", "letter-c", "no")], now=NOW)
+
+        assert done is True
+        assert record_keys(stored(store, "t", Part.DIGEST)) == ["b"]
+        assert (store.ledger().dead, store.ledger().open) == (2, 1)
+        letters = {letter.id: letter for letter in store.letters("t", after=None, limit=10)}
+        assert {name: (letter.reason, letter.records) for name, letter in letters.items()} == {
+            "letter-a": ("odd", 1),
+            "letter-c": ("no", 1),
+        }
+        assert record_keys(store.letter_records("letter-c", after=None, limit=10)) == ["c"]
+        assert close(store, lease)
+        assert store.ledger().delivered == 1
+        assert store.verify()
+
+    def test_a_digest_of_which_all_was_set_aside_closes_as_an_empty_one(self, store: Store) -> None:
+        """Fact 24. Nothing is left of the digest: it closes as an empty one, and the timeline is idle."""
+        arrive(store, "t", ["a"])
+        lease = open_digest(store)
+        store.set_aside(lease, [SetAside("a", "letter", "odd")], now=NOW)
+
+        assert close(store, lease, cool_down=500)
+
+        assert store.inspect("t").state == "idle"
+        assert store.inspect("t").last is None
+        assert (store.ledger().dead, store.ledger().delivered) == (1, 0)
+
+    def test_a_whole_page_can_be_set_aside(self, store: Store) -> None:
+        """Fact 24. As many as a page are set aside in one call."""
+        arrive(store, "t", numbers(0, PAGE_RECORDS))
+        lease = open_digest(store)
+
+        store.set_aside(lease, [SetAside(key, f"letter-{key}", "odd") for key in numbers(0, PAGE_RECORDS)], now=NOW)
+
+        assert (store.ledger().dead, store.ledger().open) == (PAGE_RECORDS, 0)
+        assert store.verify()

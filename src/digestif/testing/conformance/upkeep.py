@@ -1,0 +1,210 @@
+"""Upkeep, at the level of the port: schedule and maintenance in pages, expiry, deletion and sweeping."""
+
+from collections.abc import Iterator
+
+from digestif.stores.base import PAGE_TIMELINES, Part, SetAside, Store
+from digestif.testing.conformance.base import Suite
+from digestif.testing.conformance.port import (
+    LEASE,
+    NOW,
+    ROUNDS,
+    arrive,
+    arrive_everywhere,
+    claim_all,
+    close,
+    delete,
+    let_wait,
+    maintain,
+    numbers,
+    open_digest,
+    record_keys,
+    release,
+    stored,
+    sweep,
+)
+from digestif.testing.footprint import assert_nothing_left
+
+
+class SchedulingInPages(Suite):
+    def test_a_page_is_bounded_and_says_where_the_next_begins(self, store: Store) -> None:
+        """Fact 12. Page size does not change the result: pages of three give the same as one, in the same order."""
+        timelines = [f"t{n}" for n in range(20)]
+        for n, timeline in enumerate(timelines):
+            arrive(store, timeline, ["a"], first_delay=1 + n % 7)
+        given: list[tuple[int, str]] = []
+
+        for partition in range(store.partitions):
+            pages = list(schedule_pages(store, partition, limit=3))
+            assert all(len(page) <= 3 for page in pages)
+            times = [at for page in pages for at, _ in page]
+            assert times == sorted(times)
+            given += [entry for page in pages for entry in page]
+
+        assert sorted(given) == sorted((NOW + 1 + n % 7, timeline) for n, timeline in enumerate(timelines))
+
+    def test_what_is_due_again_meanwhile_is_not_given_again(self, store: Store) -> None:
+        """Fact 13. Within one call a timeline is given once, even if it waits and is due again meanwhile."""
+        arrive_everywhere(store, [f"t{n}" for n in range(10)], first_delay=1)
+        given = []
+
+        for partition in range(store.partitions):
+            for page in schedule_pages(store, partition, limit=2):
+                for _, timeline in page:
+                    given.append(timeline)
+                    close(store, open_digest(store, timeline, now=NOW + 9), now=NOW + 9)
+
+        assert sorted(given) == [f"t{n}" for n in range(10)]
+
+    def test_a_paused_timeline_is_passed_over(self, store: Store) -> None:
+        """Fact 53. A paused timeline is not scheduled, and does not stop those behind it."""
+        arrive_everywhere(store, [f"t{n}" for n in range(10)], first_delay=1)
+        for n in range(9):
+            store.pause(f"t{n}", True, now=NOW)
+
+        given = [
+            timeline
+            for partition in range(store.partitions)
+            for page in schedule_pages(store, partition, limit=2)
+            for _, timeline in page
+        ]
+
+        assert given == ["t9"]
+
+
+class Maintaining(Suite):
+    def test_ready_for_too_long_is_moved_in_pages(self, store: Store) -> None:
+        """Fact 27. Ready since the deadline or longer: waiting with the same time, in bounded pages."""
+        arrive_everywhere(store, [f"old{n}" for n in range(12)], now=NOW)
+        arrive_everywhere(store, [f"new{n}" for n in range(3)], now=NOW + 1)
+        first = store.maintain(0, NOW, limit=5, now=NOW + 1)
+        assert first.moved <= 5
+
+        rest = maintain(store, NOW, limit=5, now=NOW + 1)
+
+        assert first.moved + rest.moved == 12
+        assert (store.inspect("old3").state, store.inspect("old3").at) == ("waiting", NOW)
+        assert store.inspect("new0").state == "ready"
+
+    def test_without_a_deadline_ready_ones_are_left_alone(self, store: Store) -> None:
+        """Fact 27. Workers expire and lapse by themselves: with no deadline nothing that is ready moves."""
+        arrive(store, "t", ["a"])
+
+        assert maintain(store, None, now=NOW + 10**9).moved == 0
+        assert store.inspect("t").state == "ready"
+
+    def test_lapsed_leases_are_ended(self, store: Store) -> None:
+        """Fact 40. Open with a lapsed lease: waiting, its time carried over, the attempt counted as lapsed."""
+        arrive(store, "t", ["a"])
+        open_digest(store)
+
+        assert maintain(store, None, now=NOW + LEASE - 1).lapsed == 0
+        assert maintain(store, None, now=NOW + LEASE).lapsed == 1
+
+        slot = store.inspect("t")
+        assert (slot.state, slot.at) == ("waiting", NOW)
+        [again] = claim_all(store, now=NOW + LEASE)
+        assert (again.attempt, again.lapses) == (2, 1)
+
+    def test_a_lapsed_lease_is_ended_though_the_timeline_is_paused(self, store: Store) -> None:
+        """Fact 53. Paused and lapsed: waiting, and where it was when it is resumed."""
+        arrive(store, "t", ["a"])
+        open_digest(store)
+        store.pause("t", True, now=NOW)
+
+        assert maintain(store, None, now=NOW + LEASE).lapsed == 1
+        assert store.inspect("t").state == "waiting"
+
+
+class Expiring(Suite):
+    def test_pending_records_expire_by_the_ttl_of_their_add(self, store: Store) -> None:
+        """Fact 45. By arrival and the ttl of its own add; what has none stays."""
+        arrive(store, "t", ["short"], ttl=100)
+        arrive(store, "t", ["long"], ttl=1_000)
+        arrive(store, "t", ["for ever"])
+
+        expired = [maintain(store, now=NOW + after).expired for after in (99, 100, 999, 1_000, 10**9)]
+
+        assert expired == [0, 1, 0, 1, 0]
+        assert record_keys(stored(store, "t", Part.PENDING)) == ["for ever"]
+        assert store.ledger().expired == 2
+
+    def test_a_failed_digest_expires_record_by_record(self, store: Store) -> None:
+        """Fact 45. Unfinished and not open: each record by its arrival; with the last the digest vanishes."""
+        arrive(store, "t", ["a"], ttl=100)
+        arrive(store, "t", ["b"], ttl=100, now=NOW + 50)
+        release(store, open_digest(store, now=NOW + 60), until=NOW + 120, now=NOW + 60)
+
+        assert maintain(store, now=NOW + 100).expired == 1
+        assert record_keys(stored(store, "t", Part.DIGEST)) == ["b"]
+        assert maintain(store, now=NOW + 150).expired == 1
+        assert_nothing_left(store)
+
+    def test_a_timeline_that_is_not_due_waits_until_it_is(self, store: Store) -> None:
+        """Fact 45. Everything expired before it is due: the timeline cools down, then ends without a trace."""
+        let_wait(store, ["t"], at=NOW + 500)
+        arrive(store, "t", ["a"], ttl=100)
+        assert maintain(store, now=NOW + 100).expired == 1
+        assert (store.inspect("t").state, store.inspect("t").at) == ("waiting", NOW + 500)
+
+        assert claim_all(store, now=NOW + 500) == []
+
+        assert_nothing_left(store)
+
+    def test_what_expires_is_in_no_later_digest(self, store: Store) -> None:
+        """Fact 45. What expired is counted once and comes in no digest; the others do."""
+        arrive(store, "t", numbers(0, 1_500), ttl=100)
+        arrive(store, "t", ["kept"], now=NOW + 1)
+
+        assert maintain(store, now=NOW + 100).expired == 1_500
+
+        lease = open_digest(store, now=NOW + 100)
+        assert record_keys(stored(store, "t", Part.DIGEST)) == ["kept"]
+        assert close(store, lease, now=NOW + 100)
+        assert (store.ledger().expired, store.ledger().delivered) == (1_500, 1)
+        assert store.verify()
+
+
+class DeletingInPages(Suite):
+    def test_many_dead_letters_are_deleted_in_pages(self, store: Store) -> None:
+        """Fact 29. More dead letters than a page: deleted in several calls, all counted, nothing left."""
+        count = 2 * PAGE_TIMELINES + 10
+        arrive(store, "t", numbers(0, count + 5))
+        lease = open_digest(store)
+        store.set_aside(lease, [SetAside(key, f"letter-{key}", "odd") for key in numbers(0, count)], now=NOW)
+        arrive(store, "t", ["pending"])
+
+        calls = delete(store, "t")
+
+        assert calls >= 3
+        assert store.letters(None, after=None, limit=10) == []
+        assert (store.ledger().deleted, store.ledger().dead) == (count + 6, 0)
+        sweep(store)
+        assert_nothing_left(store)
+        assert store.verify()
+
+    def test_what_is_deleted_is_not_found_before_it_is_swept(self, store: Store) -> None:
+        """Fact 29. After delete nothing of the timeline is counted or found; sweeping erases it page by page."""
+        arrive(store, "t", numbers(0, 3_500))
+        delete(store, "t")
+        arrive(store, "t", ["anew"])
+
+        assert record_keys(stored(store, "t", Part.PENDING)) == ["anew"]
+        assert store.ledger().deleted == 3_500
+        assert store.verify()
+
+        sweep(store)
+        delete(store, "t")
+        sweep(store)
+        assert_nothing_left(store)
+
+
+def schedule_pages(store: Store, partition: int, *, limit: int) -> Iterator[list[tuple[int, str]]]:
+    """What is due nine milliseconds from now, in pages."""
+    after = None
+    for _ in range(ROUNDS):
+        page = store.schedule(partition, NOW + 9, after=after, limit=limit, now=NOW + 9)
+        yield [(due.at, due.timeline) for due in page.entries]
+        after = page.after
+        if after is None:
+            return
+    raise AssertionError("the call does not end")

@@ -1,0 +1,258 @@
+"""A store made of stores, for tests: it shows each as a partition, and can be told to fail, to forget and to watch."""
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+from zlib import crc32
+
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.ledger import COUNTERS, Ledger, Verification
+from digestif.core.machine import Slot
+from digestif.core.times import Millis
+from digestif.errors import StoreUnavailable
+from digestif.stores.base import (
+    HISTORY_LIMIT,
+    Arrival,
+    Burial,
+    Claimed,
+    Closing,
+    Ended,
+    Lease,
+    Letter,
+    Maintained,
+    Part,
+    Release,
+    SchedulePage,
+    SetAside,
+    Store,
+    Take,
+    Taken,
+)
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Partitioned(Store):
+    """Several stores as one, a timeline in the partition that the hash of its key says.
+
+    `failing` are the partitions that refuse every call with StoreUnavailable; the values of the record keys in `lost`
+    are missing when they are read; `largest` is the most that each verb was given or gave in one call.
+    """
+
+    def __init__(self, parts: Sequence[Store]) -> None:
+        assert all(part.partitions == 1 for part in parts)
+        self.parts = parts
+        self.namespace = parts[0].namespace
+        self.durability = parts[0].durability
+        self.partitions = len(parts)
+        self.failing: set[int] = set()
+        self.lost: set[str] = set()
+        self.largest: Counter[str] = Counter()
+
+    def partition_of(self, timeline: str) -> int:
+        """Where a timeline is kept."""
+        return crc32(timeline.encode()) % self.partitions
+
+    # Producing
+
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+        return self._spread("add", batch, lambda part, share: part.add(share, now=now), key=lambda item: item.timeline)
+
+    def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
+        return self._home(timeline).retract(timeline, key, now=now)
+
+    # Dispatching
+
+    def schedule(
+        self, partition: int, deadline: Millis, *, after: tuple[int, ...] | None, limit: int, now: Millis | None
+    ) -> SchedulePage:
+        page = self._part(partition).schedule(0, deadline, after=after, limit=limit, now=now)
+        self._watch("schedule", len(page.entries))
+        return page
+
+    def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
+        done = self._part(partition).maintain(0, deadline, limit=limit, now=now)
+        self._watch("maintain", done.moved + done.lapsed)
+        return done
+
+    # Delivering
+
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        claimed = self._part(partition).claim(0, limit, token=token, lease=lease, now=now)
+        self._watch("claim", len(claimed.leases))
+        return claimed
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+        return self._home(timeline).open(timeline, token=token, lease=lease, now=now)
+
+    def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
+        answers = self._under_leases("take", requests, lambda part, share: part.take(share, now=now))
+        self._watch("take", sum(len(taken.records) for taken in answers if taken))
+        return [taken and taken._replace(records=self._forget(taken.records)) for taken in answers]
+
+    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
+        self._watch("set_aside", len(records))
+        return self._home(lease.timeline).set_aside(lease, records, now=now)
+
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+        return self._spread(
+            "extend",
+            leases,
+            lambda part, share: part.extend(share, lease=lease, now=now),
+            key=lambda item: item.timeline,
+        )
+
+    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
+        return self._under_leases("close", closings, lambda part, share: part.close(share, now=now))
+
+    def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
+        return self._under_leases("release", releases, lambda part, share: part.release(share, now=now))
+
+    def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
+        return self._under_leases("bury", burials, lambda part, share: part.bury(share, now=now))
+
+    # Operating
+
+    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+        return self._home(timeline).delete(timeline, now=now)
+
+    def sweep(self) -> bool:
+        return any([part.sweep() for part in self._all()])
+
+    def flush(self, timeline: str, *, now: Millis | None) -> bool:
+        return self._home(timeline).flush(timeline, now=now)
+
+    def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
+        return self._home(timeline).pause(timeline, paused, now=now)
+
+    def replay(self, letter_id: str, *, now: Millis | None) -> bool:
+        return any(part.replay(letter_id, now=now) for part in self._all())
+
+    def discard(self, letter_id: str, *, now: Millis | None) -> bool:
+        return any(part.discard(letter_id, now=now) for part in self._all())
+
+    # Looking
+
+    def inspect(self, timeline: str) -> Slot:
+        return self._home(timeline).inspect(timeline)
+
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        pages = [part.scan(prefix=prefix, after=after, limit=limit) for part in self._all()]
+        return list(islice(merge(*pages, key=operator.itemgetter(0)), limit))
+
+    def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
+        return self._forget(self._home(timeline).records(timeline, part, after=after, limit=limit))
+
+    def find(self, timeline: str, key: str) -> dict[Part, Stored]:
+        return self._home(timeline).find(timeline, key)
+
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[Letter]:
+        letters = [letter for part in self._all() for letter in _every_letter(part, timeline)]
+        letters.sort(key=operator.attrgetter("buried"))
+        begin = 1 + next((place for place, letter in enumerate(letters) if letter.id == after), -1)
+        return letters[begin : begin + limit]
+
+    def letter(self, letter_id: str) -> Letter | None:
+        return next((letter for part in self._all() if (letter := part.letter(letter_id))), None)
+
+    def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
+        pages = (part.letter_records(letter_id, after=after, limit=limit) for part in self._all())
+        return next((page for page in pages if page), [])
+
+    def letter_with(self, timeline: str, key: str) -> Letter | None:
+        return self._home(timeline).letter_with(timeline, key)
+
+    def history(self, timeline: str | None, *, limit: int) -> list[Ended]:
+        pages = [part.history(timeline, limit=limit) for part in self._all()]
+        latest_first = merge(*pages, key=operator.attrgetter("ended"), reverse=True)
+        return list(islice(latest_first, min(limit, HISTORY_LIMIT)))
+
+    def ledger(self) -> Ledger:
+        return _sum_of([part.ledger() for part in self._all()])
+
+    def verify(self) -> Verification:
+        reports = [part.verify() for part in self._all()]
+        return Verification(
+            ledger=_sum_of([report.ledger for report in reports]),
+            recounted=_added_up(report.recounted for report in reports),
+            problems=tuple(problem for report in reports for problem in report.problems),
+        )
+
+    def footprint(self) -> Mapping[str, int]:
+        return _added_up(part.footprint() for part in self._all())
+
+    def disconnect(self) -> None:
+        for part in self.parts:
+            part.disconnect()
+
+    # Finding the way
+
+    def _part(self, partition: int) -> Store:
+        if partition in self.failing:
+            raise StoreUnavailable(f"partition {partition} was told to fail")
+        return self.parts[partition]
+
+    def _home(self, timeline: str) -> Store:
+        return self._part(self.partition_of(timeline))
+
+    def _all(self) -> list[Store]:
+        return [self._part(partition) for partition in range(self.partitions)]
+
+    def _under_leases(
+        self, verb: str, items: Sequence["UnderLease"], call: Callable[[Store, list[Any]], list[Answer]]
+    ) -> list[Answer]:
+        return self._spread(verb, items, call, key=lambda item: item.lease.timeline)
+
+    def _spread(
+        self,
+        verb: str,
+        items: Sequence[Item],
+        call: Callable[[Store, list[Any]], list[Answer]],
+        *,
+        key: Callable[[Item], str],
+    ) -> list[Answer]:
+        """Give each partition its share of a batch, and put the answers back in the order of the batch."""
+        self._watch(verb, len(items))
+        shares: dict[int, list[int]] = {}
+        for place, item in enumerate(items):
+            shares.setdefault(self.partition_of(key(item)), []).append(place)
+        answers: dict[int, Answer] = {}
+        for partition, places in shares.items():
+            given = call(self._part(partition), [items[place] for place in places])
+            answers.update(zip(places, given, strict=True))
+        return [answers[place] for place in range(len(items))]
+
+    def _watch(self, verb: str, size: int) -> None:
+        self.largest[verb] = max(self.largest[verb], size)
+
+    def _forget(self, records: list[Stored]) -> list[Stored]:
+        return [record._replace(payload=None) if record.key in self.lost else record for record in records]
+
+
+class UnderLease(Protocol):
+    """Anything that is done under a lease."""
+
+    @property
+    def lease(self) -> Lease: ...
+
+
+def _every_letter(store: Store, timeline: str | None) -> list[Letter]:
+    letters: list[Letter] = []
+    while page := store.letters(timeline, after=letters[-1].id if letters else None, limit=100):
+        letters += page
+    return letters
+
+
+def _sum_of(ledgers: Iterable[Ledger]) -> Ledger:
+    return Ledger(**_added_up({name: getattr(ledger, name) for name in COUNTERS} for ledger in ledgers))
+
+
+def _added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)

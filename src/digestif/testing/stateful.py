@@ -1,0 +1,478 @@
+"""A Hypothesis state machine that lives the life of timelines twice: in a store and in the model.
+
+    TestMyStore = store_machine(lambda: MyStore(…)).TestCase  # fresh and empty each time
+
+Engines with different policies share the store. After each step everything that can be seen must be the same on both
+sides. Only the clock of the test passes, so a failure repeats itself.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, islice
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from digestif import Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease
+from digestif.core.capacity import Stored
+from digestif.stores.base import Burial, Closing, Lease, Release, Store, Take, Taken
+from digestif.stores.codec import Sealer
+from digestif.testing.model import FATES, Leased, Model, Opened, ms
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+START = 1_700_000_000_000  # milliseconds
+LEASE = 5.0  # seconds
+HELD = 6  # leases that are remembered, living or stale
+TIMELINES = ("a", "a:d", "{\u00e9}\n", "{e\u0301}\n")
+KEYS = ("x", "y", "a:r:x", "\x00 \U0001f427")
+TIMESTAMPS = (0.0, 1.0, 1.0, 1.0000000000000002, -62135596800.5, 0.1 + 0.2, 4102444800.0)
+SECONDS = (0.0, 0.001, 1.0, 2.0, 3.0, 4.999, 5.0, 7.5, 20.0)  # around LEASE and the delays below
+POLICIES = {
+    "plain": Policy(minimum_delay=5, increment_delay=2, maximum_delay=9, ttl=None),
+    "small": Policy(minimum_delay=0, increment_delay=1, maximum_delay=4, ttl=None, capacity=1, attempts=2),
+    "eager": Policy(minimum_delay=4, maximum_delay=8, ttl=16, capacity=3, max_records=2, first_delay=3, lapses=2),
+    "quiet": Policy(minimum_delay=1, maximum_delay=6, ttl=None, quiet=2, first_delay=2, attempts=1),
+    "steps": Policy(backoff=Exponential(2, limit=2), maximum_delay=8, ttl=None, redelivery="same", lapses=1),
+    "brief": Policy(minimum_delay=1, increment_delay=1, maximum_delay=2, ttl=5, capacity=2, attempts=2, lapses=1),
+    "fixed": Policy(minimum_delay=2, increment_delay=1, maximum_delay=4, ttl=8, redelivery="same", max_records=3),
+}
+
+unseal = Sealer("json").unseal
+timelines = st.sampled_from(TIMELINES)
+keys = st.sampled_from(KEYS)
+policies = st.sampled_from(sorted(POLICIES))
+timestamps = st.sampled_from(TIMESTAMPS)
+seconds = st.sampled_from(SECONDS)
+maybe_seconds = st.none() | seconds
+indexes = st.integers(0, HELD - 1)
+delays = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("within", "first_delay", "increment_delay", "maximum_delay"), seconds)
+)
+
+
+class Failed(Exception):
+    """What the block of a digest raises here."""
+
+
+@dataclass
+class Held:
+    """A right to finish a digest, as each side knows it."""
+
+    timeline: str
+    policy: str
+    token: int
+    lease: Lease | None = None  # of the port …
+    block: AbstractContextManager[Digest] | None = None  # … or of `digest()`, entered
+    minimum_delay: float | None = None
+    now: int | None = None  # given to `digest()`
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """The same operations, the same clock, a store and the model. Say in `make_store` which store."""
+
+    def make_store(self) -> Store:
+        """A fresh and empty store."""
+        raise NotImplementedError
+
+    @initialize()
+    def begin(self) -> None:
+        self.now = START
+        self.store = self.make_store()
+        self.model = Model()
+        self.engines = {
+            name: Digests(self.store, policy=policy, lease=LEASE, clock=lambda: self.now / 1000)
+            for name, policy in POLICIES.items()
+        }
+        self.any_engine = self.engines["plain"]
+        self.held: list[Held] = []
+        self.ids: dict[int, str] = {}  # of digests: the model's number, the store's id
+        self.sent: dict[str, list[Record]] = {}  # what went out under each idempotency key
+        self.numbers = count()
+
+    # Adding
+
+    @rule(timeline=timelines, key=keys, timestamp=timestamps, policy=policies, delays=delays)
+    def add(self, timeline: str, key: str, timestamp: float, policy: str, delays: dict[str, Any]) -> None:
+        record = Record(key, self.value(), timestamp)
+        self.same(
+            lambda: self.engines[policy].add(timeline, record, **delays),
+            lambda: self.model.add(timeline, record, POLICIES[policy], self.now, **delays),
+        )
+
+    @rule(timeline=timelines, key=keys, policy=policies)
+    def add_plainly(self, timeline: str, key: str, policy: str) -> None:
+        record = Record(key, self.value(), self.now / 1000)
+        self.same(
+            lambda: self.engines[policy].add(timeline, record.value, key=key),
+            lambda: self.model.add(timeline, record, POLICIES[policy], self.now),
+        )
+
+    @rule(items=st.lists(st.tuples(timelines, keys, timestamps), max_size=5), policy=policies, delays=delays)
+    def add_many(self, items: list[tuple[str, str, float]], policy: str, delays: dict[str, Any]) -> None:
+        batch = [(timeline, Record(key, self.value(), timestamp)) for timeline, key, timestamp in items]
+        self.same(
+            lambda: self.engines[policy].add_many(batch, **delays),
+            lambda: self.model.add_many(batch, POLICIES[policy], self.now, **delays),
+        )
+
+    @rule(timeline=timelines, key=keys)
+    def retract(self, timeline: str, key: str) -> None:
+        self.same(lambda: self.any_engine.retract(timeline, key), lambda: self.model.retract(timeline, key))
+
+    # Scheduling
+
+    @rule(passing=seconds)
+    def time_passes(self, passing: float) -> None:
+        self.now += ms(passing)
+
+    @rule(ahead=maybe_seconds, page=st.integers(1, 5))
+    def schedule(self, ahead: float | None, page: int) -> None:
+        due = self.model.due(self.now + ms(ahead or 0))
+
+        entries = list(self.any_engine.schedule(self.ahead(ahead), page=page))
+
+        assert sorted(entries) == sorted((key, at / 1000) for key, at in due)
+        if self.store.partitions == 1:
+            assert [at for _, at in entries] == [at / 1000 for _, at in due]
+        self.model.schedule([key for key, _ in due], self.now)
+
+    @rule(ahead=maybe_seconds, page=st.integers(1, 3), wanted=st.integers(0, 2))
+    def schedule_and_stop_early(self, ahead: float | None, page: int, wanted: int) -> None:
+        due = dict(self.model.due(self.now + ms(ahead or 0)))
+
+        given = list(islice(self.any_engine.schedule(self.ahead(ahead), page=page), wanted))
+
+        # A page is ready before its first entry is given, so a few more than those may be.
+        moved = {key for key in due if self.any_engine.timeline(key).state == "ready"}
+        assert len(given) == min(wanted, len(due))
+        assert all(ms(at) == due[key] for key, at in given)
+        assert {key for key, _ in given} <= moved
+        assert len(moved) - len(given) <= page
+        self.model.schedule(sorted(moved), self.now)
+
+    @rule(ago=maybe_seconds)
+    def maintenance(self, ago: float | None) -> None:
+        deadline = self.now - ms(300 if ago is None else ago)
+        self.same(
+            lambda: self.any_engine.maintenance(None if ago is None else deadline / 1000),
+            lambda: self.model.maintenance(deadline, self.now),
+        )
+
+    # Digesting in a block
+
+    @rule(timeline=timelines, policy=policies, minimum_delay=maybe_seconds, given=st.booleans())
+    def enter(self, timeline: str, policy: str, minimum_delay: float | None, given: bool) -> None:
+        self.entered(timeline, policy, minimum_delay, given)
+
+    @rule(timeline=timelines, policy=policies, minimum_delay=maybe_seconds, fails=st.booleans())
+    def digest_at_once(self, timeline: str, policy: str, minimum_delay: float | None, fails: bool) -> None:
+        held = self.entered(timeline, policy, minimum_delay, given=False)
+        if held is not None:
+            self.left(held, Failed() if fails else None)
+
+    @precondition(lambda self: any(held.block for held in self.held))
+    @rule(index=indexes, fails=st.booleans())
+    def leave(self, index: int, fails: bool) -> None:
+        blocks = [held for held in self.held if held.block]
+        self.left(blocks[index % len(blocks)], Failed() if fails else None)
+
+    def entered(self, timeline: str, policy: str, minimum_delay: float | None, given: bool) -> Held | None:
+        now = self.now if given else None
+        block = self.engines[policy].digest(timeline, minimum_delay, now=None if now is None else now / 1000)
+        both = self.both(
+            lambda: block.__enter__(), lambda: self.model.open(timeline, POLICIES[policy], self.now, ms(LEASE))
+        )
+        if both is None:
+            return None
+        digest, opened = both
+        self.check_digest(opened, digest.id, digest.revision, digest.attempt, digest.dropped, digest)
+        assert digest.timeline == timeline
+        held = Held(timeline, policy, opened.token, block=block, minimum_delay=minimum_delay, now=now)
+        return self.remember(held)
+
+    def left(self, held: Held, error: Failed | None) -> None:
+        self.held.remove(held)
+        now = self.now if held.now is None else held.now
+        finish = self.model.close if error is None else self.model.fail
+        wanted = outcome(lambda: finish(held.timeline, held.token, POLICIES[held.policy], now, held.minimum_delay))
+        assert held.block is not None
+        answer = outcome(partial(held.block.__exit__, type(error) if error else None, error, None))
+        # The block's own exception wins, even over a stale lease: `__exit__` lets it pass.
+        assert not answer if error else (answer or None) == wanted
+
+    # Digesting as a worker does
+
+    @rule(limit=st.integers(1, 5), policy=policies, takes=st.booleans())
+    def claim(self, limit: int, policy: str, takes: bool) -> None:
+        claimable = self.model.claimable(self.now)
+        ats = {key: self.model.lines[key].at for key in claimable}
+        empty = {key for key in claimable if self.model.lines[key].empty}
+
+        leases: list[Lease] = []
+        retired = 0
+        for partition in range(self.store.partitions):
+            token = f"token-{next(self.numbers)}"
+            claimed = self.store.claim(partition, limit, token=token, lease=ms(LEASE), now=self.now)
+            assert len(claimed.leases) <= limit
+            leases += claimed.leases
+            retired += claimed.retired
+
+        gone = {key for key in empty if self.any_engine.timeline(key).state == "idle"}
+        touched = gone | {lease.timeline for lease in leases}
+        left = set(claimable) - touched
+        assert retired == len(gone)
+        assert not left or len(touched) >= limit
+        assert all(ats[one] <= ats[other] for one in touched for other in left) or self.store.partitions > 1
+        assert all(self.model.claim(key, self.now, ms(LEASE)) is None for key in gone)
+        for lease in leases:
+            leased = self.model.claim(lease.timeline, self.now, ms(LEASE))
+            assert leased is not None
+            self.check_lease(lease, leased)
+            held = self.remember(Held(lease.timeline, policy, leased.token, lease=lease))
+            if takes:
+                self.taken(held)
+
+    @precondition(lambda self: any(held.lease for held in self.held))
+    @rule(index=indexes)
+    def take(self, index: int) -> None:
+        self.taken(self.lease(index))
+
+    @precondition(lambda self: any(held.lease for held in self.held))
+    @rule(index=indexes, lasting=seconds)
+    def extend(self, index: int, lasting: float) -> None:
+        held = self.lease(index)
+        self.same(
+            lambda: proven(self.store.extend([leased(held)], lease=ms(lasting), now=self.now)),
+            lambda: self.model.extend(held.timeline, held.token, self.now, ms(lasting)),
+        )
+
+    @precondition(lambda self: any(held.lease for held in self.held))
+    @rule(index=indexes, cool_down=seconds)
+    def close(self, index: int, cool_down: float) -> None:
+        held = self.lease(index)
+        policy = POLICIES[held.policy]
+        closing = Closing(leased(held), ms(cool_down), policy.max_records)
+        self.same(
+            lambda: proven(self.store.close([closing], now=self.now)),
+            lambda: self.model.close(held.timeline, held.token, policy, self.now, cool_down),
+        )
+
+    @precondition(lambda self: any(held.lease for held in self.held))
+    @rule(index=indexes, delay=seconds)
+    def release(self, index: int, delay: float) -> None:
+        held = self.lease(index)
+        until = self.now + ms(delay)
+        self.same(
+            lambda: proven(self.store.release([Release(leased(held), until)], now=self.now)),
+            lambda: self.model.release(held.timeline, held.token, self.now, until),
+        )
+
+    @precondition(lambda self: any(held.lease for held in self.held))
+    @rule(index=indexes, cool_down=seconds)
+    def bury(self, index: int, cool_down: float) -> None:
+        held = self.lease(index)
+        policy = POLICIES[held.policy]
+        burial = Burial(leased(held), "given up", ms(cool_down), policy.max_records)
+        self.same(
+            lambda: proven(self.store.bury([burial], now=self.now)),
+            lambda: self.model.bury(held.timeline, held.token, policy, self.now, cool_down),
+        )
+
+    def lease(self, index: int) -> Held:
+        leases = [held for held in self.held if held.lease]
+        return leases[index % len(leases)]
+
+    def taken(self, held: Held) -> None:
+        policy, lease = POLICIES[held.policy], leased(held)
+        both = self.both(
+            lambda: self.pages(Take(lease, policy.capacity, policy.redelivery == "merge")),
+            lambda: self.model.take(held.timeline, held.token, policy, self.now),
+        )
+        if both is not None:
+            (header, stored), opened = both
+            records = [Record(one.key, unseal(one.payload), one.timestamp) for one in stored]
+            self.check_digest(opened, lease.digest_id, header.revision, lease.attempt, header.dropped, records)
+
+    def pages(self, request: Take) -> tuple[Taken, list[Stored]]:
+        """All records of an open digest, under the header of its last page."""
+        records: list[Stored] = []
+        while True:
+            [page] = self.store.take([request], now=self.now)
+            if page is None:
+                raise StaleLease
+            records += page.records
+            if page.complete:
+                return page, records
+            request = request._replace(after=page.after)
+
+    # Steering
+
+    @rule(timeline=timelines)
+    def delete(self, timeline: str) -> None:
+        self.same(lambda: self.any_engine.delete(timeline), lambda: self.model.delete(timeline))
+
+    @rule(timeline=timelines)
+    def flush(self, timeline: str) -> None:
+        self.same(lambda: self.any_engine.flush(timeline), lambda: self.model.flush(timeline, self.now))
+
+    @rule(timeline=timelines)
+    def pause(self, timeline: str) -> None:
+        self.same(lambda: self.any_engine.pause(timeline), lambda: self.model.pause(timeline))
+
+    @rule(timeline=timelines)
+    def resume(self, timeline: str) -> None:
+        self.same(lambda: self.any_engine.resume(timeline), lambda: self.model.resume(timeline))
+
+    @precondition(lambda self: self.ids)
+    @rule(index=st.integers(0, 20))
+    def replay(self, index: int) -> None:
+        number, digest_id = self.any_digest(index)
+        self.same(lambda: self.any_engine.replay(digest_id), lambda: self.model.replay(number, self.now))
+
+    @precondition(lambda self: self.ids)
+    @rule(index=st.integers(0, 20))
+    def discard(self, index: int) -> None:
+        number, digest_id = self.any_digest(index)
+        self.same(lambda: self.any_engine.discard(digest_id), lambda: self.model.discard(number))
+
+    def any_digest(self, index: int) -> tuple[int, str]:
+        """A dead one if there is, otherwise any: it is refused."""
+        numbers = list(self.model.dead) or list(self.ids)
+        number = numbers[index % len(numbers)]
+        return number, self.ids[number]
+
+    # Looking
+
+    @invariant()
+    def timelines_are_the_same(self) -> None:
+        for key in TIMELINES:
+            seen = self.any_engine.timeline(key)
+            due, last = maybe_ms(seen.due), maybe_ms(seen.last)
+            assert seen.key == key
+            assert (seen.state, due, seen.pending, last, seen.iteration, seen.paused) == self.model.timeline(key)
+
+    @invariant()
+    def records_are_the_same(self) -> None:
+        for key in TIMELINES:
+            for name, policy in POLICIES.items():
+                assert list(self.engines[name].peek(key)) == self.model.peek(key, policy, self.now)
+
+    @invariant()
+    def the_ledger_balances(self) -> None:
+        ledger = self.any_engine.ledger()
+        counts = {fate: getattr(ledger, fate) for fate in FATES}
+        assert counts == self.model.ledger()
+        assert counts["accepted"] == sum(counts[fate] for fate in FATES[1:])
+
+    @invariant()
+    def dead_letters_are_the_same(self) -> None:
+        found = {letter.id: letter.timeline for letter in self.any_engine.dead_letters()}
+        assert found == {self.ids[number]: parcel.timeline for number, parcel in self.model.dead.items()}
+
+    @rule()
+    def verify(self) -> None:
+        assert self.any_engine.verify()
+
+    def teardown(self) -> None:
+        for held in [held for held in self.held if held.block]:
+            self.left(held, None)
+        assert self.any_engine.verify()
+        self.store.disconnect()
+
+    # Comparing
+
+    def both(self, real: Callable[[], T], expected: Callable[[], U]) -> tuple[T, U] | None:
+        """The answers of both sides; None if both refuse, which they must do in the same way."""
+        answer, wanted = outcome(real), outcome(expected)
+        if isinstance(answer, Refusal) or isinstance(wanted, Refusal):
+            assert answer == wanted
+            return None
+        return answer, wanted
+
+    def same(self, real: Callable[[], T], expected: Callable[[], T]) -> None:
+        both = self.both(real, expected)
+        if both is not None:
+            answer, wanted = both
+            assert answer == wanted
+            assert type(answer) is type(wanted)
+
+    def check_digest(
+        self, opened: Opened, id: str, revision: int, attempt: int, dropped: int, records: Sequence[Record]
+    ) -> None:
+        self.check_id(opened.id, id)
+        assert (revision, attempt, dropped) == (opened.revision, opened.attempt, opened.dropped)
+        assert list(records) == opened.records
+        assert self.sent.setdefault(f"{id}.{revision}", opened.records) == opened.records
+
+    def check_lease(self, lease: Lease, wanted: Leased) -> None:
+        self.check_id(wanted.id, lease.digest_id)
+        facts = (lease.attempt, lease.lapses, lease.iteration, lease.at, lease.until)
+        assert facts == (wanted.attempt, wanted.lapses, wanted.iteration, wanted.at, self.now + ms(LEASE))
+
+    def check_id(self, number: int, id: str) -> None:
+        """The same digest on one side is the same on the other."""
+        assert self.ids.setdefault(number, id) == id
+        assert len(set(self.ids.values())) == len(self.ids)
+
+    # Helpers
+
+    def remember(self, held: Held) -> Held:
+        """Keep it for later steps, and forget the oldest lease of too many. Blocks stay: they have to be left."""
+        self.held.append(held)
+        leases = [one for one in self.held if one.lease]
+        if len(leases) > HELD:
+            self.held.remove(leases[0])
+        return held
+
+    def value(self) -> Any:
+        """Something new to say."""
+        number = next(self.numbers)
+        return (None, number, {"n": [number]}, f"\u00e9 {number}")[number % 4]
+
+    def ahead(self, delay: float | None) -> float | None:
+        return None if delay is None else (self.now + ms(delay)) / 1000
+
+
+def store_machine(make_store: Callable[[], Store]) -> type[StoreMachine]:
+    """The machine for one kind of store, which `make_store` gives fresh and empty."""
+
+    class Machine(StoreMachine):
+        def make_store(self) -> Store:
+            return make_store()
+
+    return Machine
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Nothing was done, for this reason."""
+
+    kind: type[Exception]
+
+
+def outcome(call: Callable[[], T]) -> T | Refusal:
+    """What a call answers or how it refuses."""
+    try:
+        return call()
+    except (InvalidState, StaleLease) as error:
+        return Refusal(type(error))
+
+
+def proven(answers: list[bool]) -> None:
+    """The port answers for each lease; here there is one."""
+    if answers != [True]:
+        raise StaleLease
+
+
+def leased(held: Held) -> Lease:
+    assert held.lease is not None
+    return held.lease
+
+
+def maybe_ms(time: float | None) -> int | None:
+    return None if time is None else ms(time)
