@@ -98,10 +98,10 @@ class AsyncDigests:
         now: float | None = None,
     ) -> bool:
         """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
-        digests = self._digests
-        terms = digests.terms(first_delay, increment_delay, maximum_delay)
-        arrival = digests.arrival(timeline, value, key=key, timestamp=timestamp, within=within, terms=terms, now=now)
-        return await self._gate.add(arrival, digests.given(now))
+        intake = self._digests._intake
+        terms = intake.terms(first_delay, increment_delay, maximum_delay)
+        arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        return await self._gate.add(arrival, intake.millis(now))
 
     def schedule(
         self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None
@@ -120,9 +120,9 @@ class AsyncDigests:
     ) -> AsyncIterator[Digest]:
         """Open a ready timeline and deliver its digest in the block, as `Digests.digest` does."""
         digests = self._digests
-        delivery = await self._in_thread(partial(digests.open_delivery, timeline, minimum_delay, now=now))
+        delivery = await self._in_thread(partial(digests._open_delivery, timeline, minimum_delay, now=now))
         try:
-            with delivery.renewed(digests.events) if digests.renews(now) else nullcontext():
+            with delivery.renewed(digests.events) if digests._renews(now) else nullcontext():
                 yield delivery.digest
         except BaseException as error:
             await asyncio.shield(self._in_thread(partial(delivery.fail, error)))
@@ -184,7 +184,7 @@ class _AddGate:
         arrivals = [arrival for arrival, _, _ in page]
         try:
             results = await self._owner._in_thread(partial(self._owner.store.add, arrivals, now=page[0][1]))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # each caller gets it
             for _, _, answer in page:
                 if not answer.done():
                     answer.set_exception(error)

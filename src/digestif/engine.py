@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
-from digestif.clock import wall_clock
 from digestif.core.capacity import Cursor, Stored, age_order, merged
 from digestif.core.explain import Explanation, explain
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot, is_live
-from digestif.core.policy import Policy, Terms, check_delay
+from digestif.core.policy import Policy, check_delay
 from digestif.core.records import (
     DeadLetter,
     Digest,
@@ -23,16 +22,14 @@ from digestif.core.records import (
     Timeline,
     check_record_key,
     check_timeline,
-    check_timestamp,
-    check_within,
 )
 from digestif.core.times import Millis, is_number, to_millis, to_seconds
-from digestif.errors import ConfigError, InvalidRecord
+from digestif.errors import ConfigError
 from digestif.events import Events, Listener
-from digestif.ids import fresh_id
+from digestif.intake import Intake, check_time
 from digestif.leases import Delivery, decode
 from digestif.partitions import visit
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Arrival, Maintained, Part, Store
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Maintained, Part, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.dsn import check_namespace, open_store
 
@@ -67,8 +64,7 @@ class Digests:
         self.events = Events()
         self._lease = to_millis(lease)
         self._sealer = Sealer(codec)
-        self._clock = clock
-        self._terms = self.policy.terms()
+        self._intake = Intake(self.policy, self._sealer, clock)
         self._owns_store = isinstance(store, str)
         self.store = _store(store, namespace)
 
@@ -113,9 +109,9 @@ class Digests:
 
         True if the timeline became ready: somebody should deliver it now. A pending record of the same key is replaced.
         """
-        terms = self.terms(first_delay, increment_delay, maximum_delay)
-        arrival = self.arrival(timeline, value, key=key, timestamp=timestamp, within=within, terms=terms, now=now)
-        return self.store.add([arrival], now=self.given(now))[0]
+        terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
+        arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        return self.store.add([arrival], now=self._intake.millis(now))[0]
 
     def add_many(
         self,
@@ -131,54 +127,19 @@ class Digests:
 
         One store call per page of 1,000: should one fail, the pages before it have been accepted.
         """
-        terms = self.terms(first_delay, increment_delay, maximum_delay)
+        terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
         arrivals = [
-            self.arrival(timeline, value, key=None, timestamp=None, within=within, terms=terms, now=now)
-            for timeline, value in records
+            self._intake.arrival(timeline, value, within=within, terms=terms, now=now) for timeline, value in records
         ]
-        at = self.given(now)
+        at = self._intake.millis(now)
         answers: list[bool] = []
         for start in range(0, len(arrivals), PAGE_RECORDS):
             answers += self.store.add(arrivals[start : start + PAGE_RECORDS], now=at)
         return answers
 
-    def terms(self, first_delay: float | None, increment_delay: float | None, maximum_delay: float | None) -> Terms:
-        """The numbers of the policy for one add, with the call's own delays."""
-        if first_delay is None and increment_delay is None and maximum_delay is None:
-            return self._terms
-        return self.policy.terms(first_delay=first_delay, increment_delay=increment_delay, maximum_delay=maximum_delay)
-
-    def arrival(
-        self,
-        timeline: str,
-        value: Any,
-        *,
-        key: str | None,
-        timestamp: float | None,
-        within: float | None,
-        terms: Terms,
-        now: float | None,
-    ) -> Arrival:
-        """A validated and encoded record, ready for the store."""
-        if isinstance(value, Record):
-            if key is not None or timestamp is not None:
-                raise InvalidRecord("key and timestamp: give them in the Record or as arguments, not both")
-            key, value, timestamp = value
-            check_record_key(key)
-        elif timestamp is None:
-            timestamp = self.seconds(now)
-        return Arrival(
-            check_timeline(timeline),
-            fresh_id() if key is None else check_record_key(key),
-            self._sealer.seal(value),
-            check_timestamp(timestamp),
-            None if within is None else to_millis(check_within(within)),
-            terms,
-        )
-
     def retract(self, timeline: str, record_key: str, *, now: float | None = None) -> bool:
         """Remove a pending record. False if there is none: it is in a digest already, or unknown."""
-        return self.store.retract(check_timeline(timeline), check_record_key(record_key), now=self.given(now))
+        return self.store.retract(check_timeline(timeline), check_record_key(record_key), now=self._intake.millis(now))
 
     # Dispatching through a task queue of the caller's own
 
@@ -192,8 +153,8 @@ class Digests:
         """
         if type(page) is not int or not 1 <= page <= PAGE_LIMIT:
             raise ConfigError(f"page: {page!r} is not a whole number from 1 to {PAGE_LIMIT}")
-        limit = to_millis(self.seconds(now) if deadline is None else check_time("deadline", deadline))
-        return self._schedule(limit, page, self.given(now))
+        limit = to_millis(self._intake.seconds(now) if deadline is None else check_time("deadline", deadline))
+        return self._schedule(limit, page, self._intake.millis(now))
 
     def _schedule(self, deadline: Millis, page: int, now: Millis | None) -> Iterator[ScheduleEntry]:
         def pages(partition: int) -> Iterator[ScheduleEntry]:
@@ -213,8 +174,8 @@ class Digests:
 
         `deadline` is the time up to which they became ready, by default five minutes ago. Also expires old records.
         """
-        since = self.seconds(now) - MAINTENANCE_DELAY if deadline is None else check_time("deadline", deadline)
-        at = self.given(now)
+        since = self._intake.seconds(now) - MAINTENANCE_DELAY if deadline is None else check_time("deadline", deadline)
+        at = self._intake.millis(now)
 
         def pages(partition: int) -> Iterator[Maintained]:
             more = True
@@ -236,9 +197,9 @@ class Digests:
         If the block raises, nothing is removed and the timeline is ready again; after the last attempt of the policy
         the digest becomes a dead letter. InvalidState or Busy if it can't be opened, StaleLease if the lease was lost.
         """
-        delivery = self.open_delivery(timeline, minimum_delay, now=now)
+        delivery = self._open_delivery(timeline, minimum_delay, now=now)
         try:
-            if self.renews(now):
+            if self._renews(now):
                 with delivery.renewed(self.events):
                     yield delivery.digest
             else:
@@ -248,30 +209,30 @@ class Digests:
             raise
         delivery.close()
 
-    def open_delivery(self, timeline: str, minimum_delay: float | None, *, now: float | None) -> Delivery:
+    def _open_delivery(self, timeline: str, minimum_delay: float | None, *, now: float | None) -> Delivery:
         """The attempt behind `digest`, for those who end it themselves."""
         if minimum_delay is not None:
             check_delay("minimum_delay", minimum_delay)
-        self.given(now)  # a wrong time must not open anything
+        self._intake.millis(now)  # a wrong time must not open anything
         return Delivery(
             self.store,
             check_timeline(timeline),
             policy=self.policy,
             sealer=self._sealer,
             lease=self._lease,
-            now=lambda: self.given(now),
+            now=lambda: self._intake.millis(now),
             minimum_delay=minimum_delay,
         )
 
-    def renews(self, now: float | None) -> bool:
+    def _renews(self, now: float | None) -> bool:
         """False with a given time: then nothing happens in the background."""
-        return now is None and self._clock is None
+        return now is None and self._intake.clock is None
 
     # Operating
 
     def delete(self, timeline: str, *, now: float | None = None) -> bool:
         """Remove a timeline with its records, dead letters and history. False if there was nothing."""
-        key, at = check_timeline(timeline), self.given(now)
+        key, at = check_timeline(timeline), self._intake.millis(now)
         found = self.store.delete(key, now=at)
         while found and self.store.delete(key, now=at):
             pass
@@ -280,23 +241,23 @@ class Digests:
 
     def flush(self, timeline: str, *, now: float | None = None) -> bool:
         """Deliver a waiting timeline now. False if it is not waiting."""
-        return self.store.flush(check_timeline(timeline), now=self.given(now))
+        return self.store.flush(check_timeline(timeline), now=self._intake.millis(now))
 
     def pause(self, timeline: str, *, now: float | None = None) -> bool:
         """Let a timeline accept records but not be delivered. False if it is paused already."""
-        return self.store.pause(check_timeline(timeline), True, now=self.given(now))
+        return self.store.pause(check_timeline(timeline), True, now=self._intake.millis(now))
 
     def resume(self, timeline: str, *, now: float | None = None) -> bool:
         """Let a paused timeline go on where it was. False if it is not paused."""
-        return self.store.pause(check_timeline(timeline), False, now=self.given(now))
+        return self.store.pause(check_timeline(timeline), False, now=self._intake.millis(now))
 
     def replay(self, digest_id: str, *, now: float | None = None) -> bool:
-        """Deliver a dead letter again under its own id. False if there is none; Busy while another digest is in the way."""
-        return self.store.replay(digest_id, now=self.given(now))
+        """Deliver a dead letter again under its own id. False if there is none; Busy if another is unfinished."""
+        return self.store.replay(digest_id, now=self._intake.millis(now))
 
     def discard(self, digest_id: str, *, now: float | None = None) -> bool:
         """Give up a dead letter. False if there is none."""
-        found = self.store.discard(digest_id, now=self.given(now))
+        found = self.store.discard(digest_id, now=self._intake.millis(now))
         self._sweep(found)
         return found
 
@@ -335,9 +296,9 @@ class Digests:
         """The records that the next digest would carry, newest first."""
         slot = self.store.inspect(check_timeline(key))
         digest = slot.digest
-        if digest is None or is_live(slot, now=to_millis(self.seconds(now))):
-            carried = self._records(key, Part.PENDING)
-        elif digest.frozen or slot.state is State.OPEN or self.policy.redelivery == "same":
+        if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
+            carried = merged([], self._records(key, Part.PENDING), capacity=self.policy.capacity)
+        elif digest.frozen or slot.state is State.OPEN:
             carried = self._records(key, Part.DIGEST)
         else:
             older, newer = self._records(key, Part.DIGEST), self._records(key, Part.PENDING)
@@ -349,10 +310,10 @@ class Digests:
 
     def explain(self, key: str, *, now: float | None = None) -> Explanation:
         """Why a timeline is due when it is: the facts, the rule, the arithmetic, the next instant."""
-        return explain(key, self.store.inspect(check_timeline(key)), now=to_millis(self.seconds(now)))
+        return explain(key, self.store.inspect(check_timeline(key)), now=to_millis(self._intake.seconds(now)))
 
     def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
-        """Where the versions of a record are, or what became of them as far as the history reaches; the latest first."""
+        """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""
         found = self.store.find(check_timeline(timeline), check_record_key(record_key))
         sightings = [Sighting(Fate.PENDING)] if Part.PENDING in found else []
         if Part.DIGEST in found:
@@ -361,10 +322,11 @@ class Digests:
         letter = self.store.letter_with(timeline, record_key)
         if letter is not None:
             sightings.append(Sighting(Fate.DEAD, letter.id, letter.buried))
-        for entry in self.store.history(timeline, limit=PAGE_RECORDS):
-            if record_key in entry.keys and not (letter is not None and entry.id == letter.id):
-                sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
-        return sightings
+        return sightings + [
+            Sighting(Fate(entry.outcome), entry.id, entry.ended)
+            for entry in self.store.history(timeline, limit=PAGE_RECORDS)
+            if record_key in entry.keys and (letter is None or entry.id != letter.id)
+        ]
 
     def ledger(self, *, now: float | None = None) -> Ledger:
         """How many records were accepted, and what became of them."""
@@ -395,27 +357,6 @@ class Digests:
         """Digests that ended lately, the latest first."""
         _check_limit(limit)
         return self.store.history(None if timeline is None else check_timeline(timeline), limit=limit)
-
-    # Time
-
-    def given(self, now: float | None) -> Millis | None:
-        """The time that the caller or the clock gives, in milliseconds; None leaves it to the store."""
-        if now is not None:
-            return to_millis(check_time("now", now))
-        return None if self._clock is None else to_millis(self._clock())
-
-    def seconds(self, now: float | None) -> float:
-        """The time that the caller, the clock or else this machine gives."""
-        if now is not None:
-            return check_time("now", now)
-        return wall_clock() if self._clock is None else self._clock()
-
-
-def check_time(name: str, value: object) -> float:
-    """Refuse a time that is not a finite number of seconds, by its name."""
-    if not is_number(value):
-        raise ConfigError(f"{name}: {value!r} is not a finite number of seconds")
-    return float(value)  # type: ignore[arg-type]  # is_number says so
 
 
 def _store(store: str | Store, namespace: str) -> Store:

@@ -1,4 +1,4 @@
-"""Digests under a lease: claimed or opened, read page by page, renewed, and ended. Shared by everything that delivers."""
+"""Digests under a lease: opened, read page by page, renewed, and ended. Shared by everything that delivers."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -98,7 +98,8 @@ class Delivery:
 
     def _give_back(self) -> None:
         with suppress(DigestifError):  # the lease will lapse, then
-            self._store.release([Release(self.lease, None)], now=self._now())
+            freeze = self._policy.redelivery == "same"
+            self._store.release([Release(self.lease, None, freeze)], now=self._now())
 
     def _bury(self, reason: str) -> None:
         burial = Burial(self.lease, reason, self._cool_down, self._policy.max_records)

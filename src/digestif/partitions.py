@@ -7,7 +7,7 @@ from digestif.core.times import Millis
 from digestif.errors import StoreError
 from digestif.events import Events, PartitionFailed
 from digestif.ids import fresh_id, shuffled
-from digestif.stores.base import Lease, Store
+from digestif.stores.base import PAGE_TIMELINES, Lease, Store
 
 T = TypeVar("T")
 
@@ -31,12 +31,12 @@ def claim(store: Store, limit: int, *, lease: Millis, now: Millis | None, events
 
     def pages(partition: int) -> Iterator[Lease]:
         while len(leases) < limit:
-            page = store.claim(partition, limit - len(leases), token=fresh_id(), lease=lease, now=now)
+            wanted = min(limit - len(leases), PAGE_TIMELINES)
+            page = store.claim(partition, wanted, token=fresh_id(), lease=lease, now=now)
+            leases.extend(page.leases)
             yield from page.leases
-            if not page.leases and not page.retired:
+            if len(page.leases) + page.retired < wanted:
                 return
 
     leases: list[Lease] = []
-    for claimed in visit(store, "claim", pages, events):
-        leases.append(claimed)
-    return leases
+    return list(visit(store, "claim", pages, events))

@@ -222,7 +222,7 @@ def after_decision(slot: Slot, *, merge: bool) -> Slot:
 
 
 def excess(digest: Unfinished, capacity: int | None) -> int:
-    """How many records are too many, while the digest may still be trimmed: it has not been read, or was just merged."""
+    """How many records are too many, while the digest may still be trimmed: it is unread, or was just merged."""
     unread = digest.phase is Phase.DECIDED or (digest.attempt == 1 and not digest.frozen)
     return digest.records - capacity if unread and capacity is not None and digest.records > capacity else 0
 
@@ -243,14 +243,19 @@ def after_close(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int 
     return _move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)
 
 
-def after_failure(slot: Slot) -> Slot:
+def after_failure(slot: Slot, *, freeze: bool) -> Slot:
     """The block raised: ready again, at the same times."""
-    return replace(slot, state=State.READY, token=None, until=None)
+    return replace(slot, state=State.READY, token=None, until=None, digest=_kept(slot.digest, freeze=freeze))
 
 
-def after_release(slot: Slot, *, until: Millis) -> Slot:
+def after_release(slot: Slot, *, until: Millis, freeze: bool) -> Slot:
     """The attempt failed: try again at a later time."""
-    return replace(slot, state=State.WAITING, at=until, was=slot.at, rule=Rule.RETRY, token=None, until=None)
+    slot = replace(slot, token=None, until=None, digest=_kept(slot.digest, freeze=freeze))
+    return replace(slot, state=State.WAITING, at=until, was=slot.at, rule=Rule.RETRY)
+
+
+def _kept(digest: Unfinished | None, *, freeze: bool) -> Unfinished | None:
+    return replace(digest, frozen=True) if freeze and digest is not None else digest
 
 
 # On request
@@ -271,6 +276,12 @@ def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     revived = replace(digest, attempt=0, lapses=0, frozen=True, phase=Phase.SETTLED, replayed=True)
     was = slot.at if slot.state is not State.IDLE else None
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
+
+
+def after_losing(digest: Unfinished, expired: int) -> Unfinished:
+    """Records of an unfinished digest expired: it is no longer what its idempotency key stood for."""
+    revision = digest.revision + 1 if expired else digest.revision
+    return replace(digest, records=digest.records - expired, revision=revision)
 
 
 def after_expiry(slot: Slot, *, now: Millis) -> Slot:

@@ -116,6 +116,7 @@ class Release(NamedTuple):
 
     lease: Lease
     until: Millis | None
+    freeze: bool = False  # it comes again exactly as it is
 
 
 class Burial(NamedTuple):
@@ -179,9 +180,10 @@ class Store(ABC):
 
     @abstractmethod
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
-        """Let timelines wait again that were ready since the deadline or longer (None: leave them) or whose lease lapsed.
+        """Let timelines wait again that are ready since the deadline or longer, or whose lease lapsed.
 
-        Also expires records that arrived longer than their ttl ago, and removes what ended digests left behind.
+        Without a deadline, ready ones are left alone. Also expires records that arrived longer than their ttl ago, and
+        erases what ended digests left behind.
         """
 
     # Delivering
@@ -220,7 +222,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
-        """End digests as delivered: the timeline cools down, or is idle if the digest was empty and nothing is pending."""
+        """End digests as delivered: the timeline cools down, or is idle after an empty one with nothing pending."""
 
     @abstractmethod
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
@@ -254,7 +256,7 @@ class Store(ABC):
 
     @abstractmethod
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
-        """Make a dead letter its timeline's unfinished digest. Busy if there is one; False if there is no such letter."""
+        """Make a dead letter its timeline's unfinished digest. Busy if there is one; False without such a letter."""
 
     @abstractmethod
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
@@ -268,7 +270,7 @@ class Store(ABC):
 
     @abstractmethod
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
-        """Stored timelines in the order of their keys (code points); fewer than `limit` means that these were the last."""
+        """Stored timelines in the order of their keys, by code points; fewer than `limit` were the last."""
 
     @abstractmethod
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:

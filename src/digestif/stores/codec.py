@@ -57,7 +57,7 @@ def _zstd() -> tuple[Any, Any]:
     return zstandard.compress, zstandard.decompress
 
 
-BUILT_IN = {"json": JsonCodec, "zstd": ZstdCodec}
+BUILT_IN: dict[str, type[JsonCodec] | type[ZstdCodec]] = {"json": JsonCodec, "zstd": ZstdCodec}
 
 
 class Sealer:
@@ -102,17 +102,21 @@ class Sealer:
 
 def load_codec(codec: str | Codec) -> Codec:
     """The codec itself: a built-in name, `module:attribute`, or an object with encode and decode."""
-    if isinstance(codec, str) and codec in BUILT_IN:
-        return BUILT_IN[codec]()
     if isinstance(codec, str):
-        if ":" not in codec:
-            raise ConfigError(f"codec: no codec is named {codec!r}{did_you_mean(codec, list(BUILT_IN))}")
-        name, codec = codec, _imported(codec)
-        codec = codec() if isinstance(codec, type) else codec
-        codec = codec if hasattr(codec, "name") else _Named(codec, name)
+        return _named_codec(codec)
     if not isinstance(codec, Codec):
         raise ConfigError(f"codec: {codec!r} has no encode and decode")
     return codec
+
+
+def _named_codec(name: str) -> Codec:
+    if name in BUILT_IN:
+        return BUILT_IN[name]()
+    if ":" not in name:
+        raise ConfigError(f"codec: no codec is named {name!r}{did_you_mean(name, list(BUILT_IN))}")
+    found = _imported(name)
+    codec = load_codec(found() if isinstance(found, type) else found)
+    return codec if hasattr(codec, "name") else _Renamed(codec, name)
 
 
 def codec_name(codec: Codec) -> str:
@@ -129,7 +133,7 @@ def shortened(value: object, length: int = 80) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-class _Named:
+class _Renamed:
     """A codec that was given as `module:attribute` is stored under just that name."""
 
     def __init__(self, codec: Codec, name: str) -> None:

@@ -1,4 +1,4 @@
-"""DSNs: from `sqlite:///digests.db` to a store. Stores of other packages come in by the entry point `digestif.stores`."""
+"""DSNs: from `sqlite:///digests.db` to a store. Other packages bring theirs by the entry point `digestif.stores`."""
 
 import re
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def open_store(text: str, *, namespace: str = "d") -> Store:
     return _opener(dsn.scheme)(dsn, namespace=namespace)
 
 
-def check_namespace(namespace: str) -> None:
+def check_namespace(namespace: object) -> None:
     if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
         raise ConfigError(f"namespace: {namespace!r} is not 1 to 64 letters, digits, dots, hyphens or underscores")
 

@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from digestif.errors import DigestifError
+
 C = TypeVar("C")  # what a unit of work runs on
 T = TypeVar("T")
 
@@ -21,6 +23,14 @@ class Job(Generic[C]):
         self.error: BaseException | None = None
         self.leads = False
         self._wake: threading.Lock | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Note an error of our own making anew, since several threads will raise it."""
+        if isinstance(error, DigestifError):
+            again = type(error)(*error.args)
+            again.__cause__ = error.__cause__
+            error = again
+        self.error = error
 
     def will_wait(self) -> None:
         self._wake = threading.Lock()

@@ -11,6 +11,7 @@ from zlib import crc32
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import COUNTERS, Ledger, Verification
 from digestif.core.machine import Slot
+from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import StoreUnavailable
 from digestif.stores.base import (
@@ -19,9 +20,7 @@ from digestif.stores.base import (
     Burial,
     Claimed,
     Closing,
-    Ended,
     Lease,
-    Letter,
     Maintained,
     Part,
     Release,
@@ -150,23 +149,23 @@ class Partitioned(Store):
     def find(self, timeline: str, key: str) -> dict[Part, Stored]:
         return self._home(timeline).find(timeline, key)
 
-    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[Letter]:
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
         letters = [letter for part in self._all() for letter in _every_letter(part, timeline)]
         letters.sort(key=operator.attrgetter("buried"))
         begin = 1 + next((place for place, letter in enumerate(letters) if letter.id == after), -1)
         return letters[begin : begin + limit]
 
-    def letter(self, letter_id: str) -> Letter | None:
+    def letter(self, letter_id: str) -> DeadLetter | None:
         return next((letter for part in self._all() if (letter := part.letter(letter_id))), None)
 
     def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
         pages = (part.letter_records(letter_id, after=after, limit=limit) for part in self._all())
         return next((page for page in pages if page), [])
 
-    def letter_with(self, timeline: str, key: str) -> Letter | None:
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
         return self._home(timeline).letter_with(timeline, key)
 
-    def history(self, timeline: str | None, *, limit: int) -> list[Ended]:
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         pages = [part.history(timeline, limit=limit) for part in self._all()]
         latest_first = merge(*pages, key=operator.attrgetter("ended"), reverse=True)
         return list(islice(latest_first, min(limit, HISTORY_LIMIT)))
@@ -240,8 +239,8 @@ class UnderLease(Protocol):
     def lease(self) -> Lease: ...
 
 
-def _every_letter(store: Store, timeline: str | None) -> list[Letter]:
-    letters: list[Letter] = []
+def _every_letter(store: Store, timeline: str | None) -> list[DeadLetter]:
+    letters: list[DeadLetter] = []
     while page := store.letters(timeline, after=letters[-1].id if letters else None, limit=100):
         letters += page
     return letters

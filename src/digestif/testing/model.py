@@ -73,10 +73,10 @@ class Parcel:
 
     id: int
     timeline: str
-    revision: int = 0  # until it is filled
+    revision: int = 1
     attempt: int = 0
     lapses: int = 0
-    complete: bool = False  # filled under the present lease
+    complete: bool = False  # looked at under the present lease
     frozen: bool = False
     dropped: int = 0
     items: list[Item] = field(default_factory=list)
@@ -277,6 +277,7 @@ class Model:
             line.since = now
         if line.digest is None:
             line.digest = Parcel(next(self.numbers), key)
+            self._move_pending(line, line.digest)
         line.digest.attempt += 1
         line.digest.complete = False
         line.state, line.token, line.expiry = "open", next(self.numbers), now + lease
@@ -287,29 +288,34 @@ class Model:
         line.token = None
         if line.digest is not None:
             line.digest.lapses += 1
-            line.digest.frozen = line.digest.revision > 0  # one that was never filled can't have gone out
+            line.digest.frozen = True
 
     def take(self, key: str, token: int, policy: Policy, now: int) -> Opened:
-        """The digest of a leased timeline, filled when it is first looked at."""
+        """The digest of a leased timeline; the first look under a lease settles what it carries."""
         line = self._held(key, token, now)
         digest = line.digest
         assert digest is not None
-        if not digest.complete and not digest.frozen and (policy.redelivery == "merge" or digest.revision == 0):
-            digest.revision += 1
-            self._merge(line, digest, policy)
+        if not digest.complete and not digest.frozen:
+            self._settle(line, digest, policy)
         digest.complete = True
-        digest.frozen = digest.frozen or policy.redelivery == "same"
         records = [item.record for item in newest_first(digest.items)]
         return Opened(key, token, digest.id, digest.revision, digest.attempt, digest.dropped, records)
 
-    def _merge(self, line: Line, digest: Parcel, policy: Policy) -> None:
-        """Move what is pending into the digest: later versions win, capacity holds."""
-        kept, superseded, dropped = merged(digest.items, line.pending.values(), policy)
-        self.counts["superseded"] += superseded
+    def _settle(self, line: Line, digest: Parcel, policy: Policy) -> None:
+        if digest.attempt > 1 and policy.redelivery == "merge":
+            self._move_pending(line, digest)
+            digest.revision += 1
+        kept = newest_first(digest.items)[: policy.capacity]
+        self._drop(digest, len(digest.items) - len(kept))
         digest.items = kept
-        digest.dropped += line.dropped
-        self._drop(digest, dropped)
-        line.pending, line.dropped = {}, 0
+        digest.frozen = policy.redelivery == "same"
+
+    def _move_pending(self, line: Line, digest: Parcel) -> None:
+        """What is pending joins the digest; later versions win."""
+        versions = merged(digest.items, line.pending.values())
+        self.counts["superseded"] += len(digest.items) + len(line.pending) - len(versions)
+        digest.items, line.pending = versions, {}
+        digest.dropped, line.dropped = digest.dropped + line.dropped, 0
 
     # Finishing
 
@@ -428,14 +434,13 @@ class Model:
     def peek(self, key: str, policy: Policy, now: int) -> list[Record]:
         """The records that the next digest would carry."""
         line = self.lines.get(key, Line())
-        digest = line.digest
-        if line.state == "open" and not line.has_lapsed(now):
-            digest = None
-        frozen = digest is not None and (digest.frozen or policy.redelivery == "same" or line.state == "open")
-        if digest is not None and frozen:
+        digest, pending = line.digest, line.pending.values()
+        if digest is None or (line.state == "open" and not line.has_lapsed(now)):
+            items = newest_first(pending)[: policy.capacity]
+        elif digest.frozen or policy.redelivery == "same" or line.state == "open":
             items = newest_first(digest.items)
         else:
-            items, _, _ = merged(digest.items if digest else [], line.pending.values(), policy)
+            items = newest_first(merged(digest.items, pending))[: policy.capacity]
         return [item.record for item in items]
 
     def ledger(self) -> dict[str, int]:
@@ -453,9 +458,6 @@ def newest_first(items: Iterable[Item]) -> list[Item]:
     return sorted(items, key=lambda item: (item.record.timestamp, item.order), reverse=True)
 
 
-def merged(older: Iterable[Item], newer: Iterable[Item], policy: Policy) -> tuple[list[Item], int, int]:
-    """One set of both: what is kept, newest first, and how many were superseded and dropped."""
-    older, newer = list(older), list(newer)
-    versions = {item.record.key: item for item in [*older, *newer]}
-    kept = newest_first(versions.values())[: policy.capacity]
-    return kept, len(older) + len(newer) - len(versions), len(versions) - len(kept)
+def merged(older: Iterable[Item], newer: Iterable[Item]) -> list[Item]:
+    """One version of each record, the newer one."""
+    return list({item.record.key: item for item in [*older, *newer]}.values())

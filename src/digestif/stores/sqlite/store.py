@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from digestif.clock import wall_clock
-from digestif.errors import ConfigError, DigestifError
+from digestif.errors import ConfigError, DigestifError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability
 from digestif.stores.dsn import check_namespace
 from digestif.stores.group import GroupCommit, Job
@@ -64,17 +64,23 @@ class SQLiteStore(RowStore):
         return self._group.submit(unit, weight=weight)
 
     def _commit(self, jobs: Sequence[Job[Rows]]) -> None:
+        """Run the jobs in one transaction, the leader's first. Their errors are theirs; this does not raise."""
         try:
             with translated(self._database.name):
                 self._transact(jobs)
         except DigestifError as error:
-            _fail(jobs, error)
-        except BaseException as error:
+            for job in jobs:
+                job.fail(error)
+        except Exception as error:  # noqa: BLE001  # a fault in one unit, before the commit: it must not take the others along
             if len(jobs) == 1:
-                _fail(jobs, error)
-            else:  # a fault in one unit must not take the others with it
+                jobs[0].fail(error)
+            else:
                 for job in jobs:
                     self._commit([job])
+        except BaseException as error:  # noqa: BLE001  # the leader was interrupted, perhaps just after the commit
+            jobs[0].fail(error)
+            for job in jobs[1:]:
+                job.fail(StoreUnavailable(f"{self._database.name}: interrupted, it may or may not have been accepted"))
 
     def _transact(self, jobs: Sequence[Job[Rows]]) -> None:
         with self._turn(), self._alone if self._turns is None else nullcontext():
@@ -86,7 +92,7 @@ class SQLiteStore(RowStore):
                     try:
                         job.result = job.unit(rows)
                     except DigestifError as error:  # raised before anything was changed
-                        job.error = error
+                        job.fail(error)
                 rows.flush()
 
     def _turn(self) -> AbstractContextManager[None]:
@@ -117,7 +123,11 @@ class SQLiteStore(RowStore):
             reader = self._readers.pop()
         except IndexError:
             reader = self._database.connect(read_only=True)
-        yield reader  # one that failed is not used again
+        try:
+            yield reader
+        except BaseException:
+            reader.close()
+            raise
         self._readers.append(reader)
 
     # Letting go
@@ -139,11 +149,6 @@ class SQLiteStore(RowStore):
         if self._turns is not None:
             self._turns.close()
         self._reset()
-
-
-def _fail(jobs: Sequence[Job[Rows]], error: BaseException) -> None:
-    for job in jobs:
-        job.error = error
 
 
 _stores: "weakref.WeakSet[SQLiteStore]" = weakref.WeakSet()

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from digestif import Busy
-from digestif.stores.base import Burial, Closing, Lease, Outcome, Part, Release, SetAside, Store, Take
+from digestif import Busy, Outcome
+from digestif.stores.base import Burial, Closing, Lease, Part, Release, SetAside, Store, Take
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -20,6 +20,7 @@ from digestif.testing.conformance.port import (
     open_digest,
     record_keys,
     release,
+    seconds,
     stored,
     take_all,
 )
@@ -139,7 +140,7 @@ class Finishing(Suite):
         letter = store.letter(lease.digest_id)
         assert letter is not None
         assert (letter.timeline, letter.reason, letter.records, letter.attempts) == ("t", "poison", 2, 1)
-        assert (letter.opened, letter.buried) == (NOW, NOW + 9)
+        assert (letter.opened, letter.buried) == (seconds(NOW), seconds(NOW + 9))
         assert record_keys(store.letter_records(letter.id, after=None, limit=10)) == ["b", "a"]
         assert (store.ledger().dead, store.ledger().open) == (2, 0)
         assert [ended.outcome for ended in store.history("t", limit=10)] == [Outcome.DEAD]

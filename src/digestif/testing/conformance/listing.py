@@ -2,7 +2,8 @@
 
 import pytest
 
-from digestif.stores.base import HISTORY_KEYS, HISTORY_LIMIT, PAGE_TIMELINES, Burial, Closing, Outcome, Part, Store
+from digestif import Outcome
+from digestif.stores.base import HISTORY_KEYS, HISTORY_LIMIT, PAGE_TIMELINES, Burial, Closing, Part, Store
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.keys import HOSTILE
 from digestif.testing.conformance.port import (
@@ -15,6 +16,7 @@ from digestif.testing.conformance.port import (
     numbers,
     open_digest,
     record_keys,
+    seconds,
     stored,
 )
 
@@ -140,7 +142,7 @@ class Remembering(Suite):
         latest, earlier = store.history("t", limit=10)
 
         assert (earlier.id, earlier.outcome, earlier.records) == (first.digest_id, Outcome.DELIVERED, 2)
-        assert (earlier.opened, earlier.ended, earlier.keys) == (NOW + 1, NOW + 2, ("b", "a"))
+        assert (earlier.opened, earlier.ended, earlier.keys) == (seconds(NOW + 1), seconds(NOW + 2), ("b", "a"))
         assert (latest.id, latest.outcome, latest.reason) == (second.digest_id, Outcome.DEAD, "poison")
         assert store.history("other", limit=10) == []
 
@@ -168,7 +170,7 @@ class Remembering(Suite):
 
         assert HISTORY_LIMIT // 2 <= len(history) <= HISTORY_LIMIT
         assert [ended.ended for ended in history] == sorted((ended.ended for ended in history), reverse=True)
-        assert history[0].ended == NOW + rounds - 1
+        assert history[0].ended == seconds(NOW + rounds - 1)
 
     def test_history_is_cut_to_the_limit(self, store: Store) -> None:
         """Fact 30. History is bounded: a caller gets no more than it asked for."""

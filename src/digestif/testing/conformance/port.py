@@ -133,6 +133,10 @@ def record_keys(records: Iterable[Stored]) -> list[str]:
     return [record.key for record in records]
 
 
+def seconds(millis: int) -> float:
+    return millis / 1000
+
+
 def numbers(start: int, stop: int) -> list[str]:
     return [f"r{n}" for n in range(start, stop)]
 

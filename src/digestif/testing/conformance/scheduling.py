@@ -1,6 +1,5 @@
 """Scheduling: what is due becomes ready, once, in bounded pages, and a lost page is found again."""
 
-from collections.abc import Callable
 from itertools import islice
 
 import pytest
@@ -110,26 +109,8 @@ class Scheduling(Suite):
         assert watched.largest["add"] <= 1_000
 
 
-class FailingPartitions(Suite):
-    """Fact 14. A failing partition is reported and does not stop the others, for schedule, maintenance and claim."""
-
-    @pytest.fixture
-    def partitioned(self, make_store: Callable[[], Store]) -> Partitioned:
-        return Partitioned([make_store() for _ in range(3)])
-
-    def test_schedule_goes_on_past_a_failing_partition(
-        self, digests_with: DigestsWith, partitioned: Partitioned
-    ) -> None:
-        """Fact 14. A failing partition does not stop schedule; what it holds is scheduled when it is back."""
-        digests = digests_with(over=partitioned)
-        for n in range(30):
-            let_wait(digests, f"t{n}")
-        partitioned.failing.add(1)
-
-        given = scheduled(digests)
-
-        assert sorted(given) == sorted(f"t{n}" for n in range(30) if partitioned.partition_of(f"t{n}") != 1)
-        partitioned.failing.clear()
-        assert sorted(scheduled(digests)) == sorted(
-            f"t{n}" for n in range(30) if partitioned.partition_of(f"t{n}") == 1
-        )
+def ten_wait_and_others_are_ready(digests: Digests) -> None:
+    """Timelines w0…w9 wait until 0…9 seconds, others are ready since then."""
+    for n in range(10):
+        let_wait(digests, f"w{n}", due=n, last=0)
+        digests.add(f"ready{n}", "ready", now=n)

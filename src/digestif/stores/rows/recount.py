@@ -1,15 +1,11 @@
-"""The recount behind `verify`: every record counted from the data, page by page, and compared with what the store says."""
-
-from typing import TYPE_CHECKING
+"""The recount behind `verify`: every record counted from the data, page by page, and compared with the notes."""
 
 from digestif.core.ledger import Ledger, Verification
 from digestif.stores.base import PAGE_TIMELINES
-
-if TYPE_CHECKING:
-    from digestif.stores.rows import Rows
+from digestif.stores.rows.view import Rows
 
 
-def recount(rows: "Rows") -> Verification:
+def recount(rows: Rows) -> Verification:
     """Count pending, open and dead records, and look for records that nothing owns."""
     problems: list[str] = []
     counted = {"pending": 0, "open": 0, "dead": 0}
@@ -24,7 +20,7 @@ def recount(rows: "Rows") -> Verification:
     return Verification(ledger=ledger, recounted=counted, problems=tuple(problems))
 
 
-def _count_timelines(rows: "Rows", counted: dict[str, int], problems: list[str]) -> None:
+def _count_timelines(rows: Rows, counted: dict[str, int], problems: list[str]) -> None:
     after = None
     while page := rows.scan(prefix="", after=after, limit=PAGE_TIMELINES):
         after = page[-1][0]
@@ -43,7 +39,7 @@ def _count_timelines(rows: "Rows", counted: dict[str, int], problems: list[str])
                     problems.append(f"{timeline!r}: {slot.digest.records} noted in its digest, {found} found")
 
 
-def _count_letters(rows: "Rows", counted: dict[str, int], problems: list[str]) -> None:
+def _count_letters(rows: Rows, counted: dict[str, int], problems: list[str]) -> None:
     after = None
     while page := rows.letters(None, after=after, limit=PAGE_TIMELINES):
         after = page[-1].id

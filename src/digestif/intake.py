@@ -1,0 +1,76 @@
+"""What comes in from callers: times, delays and records, checked and put into the store's terms."""
+
+from collections.abc import Callable
+from typing import Any
+
+from digestif.clock import wall_clock
+from digestif.core.policy import Policy, Terms
+from digestif.core.records import Record, check_record_key, check_timeline, check_timestamp, check_within
+from digestif.core.times import Millis, is_number, to_millis
+from digestif.errors import ConfigError, InvalidRecord
+from digestif.ids import fresh_id
+from digestif.stores.base import Arrival
+from digestif.stores.codec import Sealer
+
+
+class Intake:
+    """Checks and encodes with one policy, codec and clock."""
+
+    def __init__(self, policy: Policy, sealer: Sealer, clock: Callable[[], float] | None) -> None:
+        self.clock = clock
+        self._policy = policy
+        self._sealer = sealer
+        self._terms = policy.terms()
+
+    def terms(self, first_delay: float | None, increment_delay: float | None, maximum_delay: float | None) -> Terms:
+        """The numbers of the policy for one add, with the call's own delays."""
+        if first_delay is None and increment_delay is None and maximum_delay is None:
+            return self._terms
+        return self._policy.terms(first_delay=first_delay, increment_delay=increment_delay, maximum_delay=maximum_delay)
+
+    def arrival(
+        self,
+        timeline: str,
+        value: Any,
+        key: str | None = None,
+        timestamp: float | None = None,
+        *,
+        within: float | None,
+        terms: Terms,
+        now: float | None,
+    ) -> Arrival:
+        """A record that is ready for the store; InvalidRecord says what is wrong with it."""
+        if isinstance(value, Record):
+            if key is not None or timestamp is not None:
+                raise InvalidRecord("key and timestamp: give them in the Record or as arguments, not both")
+            key, value, timestamp = value
+            check_record_key(key)
+        elif timestamp is None:
+            timestamp = self.seconds(now)
+        return Arrival(
+            check_timeline(timeline),
+            fresh_id() if key is None else check_record_key(key),
+            self._sealer.seal(value),
+            check_timestamp(timestamp),
+            None if within is None else to_millis(check_within(within)),
+            terms,
+        )
+
+    def millis(self, now: float | None) -> Millis | None:
+        """The time that the caller or the clock gives; None leaves it to the store."""
+        if now is not None:
+            return to_millis(check_time("now", now))
+        return None if self.clock is None else to_millis(self.clock())
+
+    def seconds(self, now: float | None) -> float:
+        """The time that the caller, the clock or else this machine gives."""
+        if now is not None:
+            return check_time("now", now)
+        return wall_clock() if self.clock is None else self.clock()
+
+
+def check_time(name: str, value: object) -> float:
+    """Refuse a time that is not a finite number of seconds, by its name."""
+    if not is_number(value):
+        raise ConfigError(f"{name}: {value!r} is not a finite number of seconds")
+    return float(value)  # type: ignore[arg-type]  # is_number says so

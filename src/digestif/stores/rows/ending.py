@@ -1,0 +1,128 @@
+"""Digests end: delivered, or as dead letters; what they held is erased at once or left to `sweep`."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from digestif.core import machine
+from digestif.core.machine import Unfinished
+from digestif.core.records import DeadLetter, HistoryEntry, Outcome
+from digestif.core.times import Millis, to_seconds
+from digestif.errors import InvalidState
+from digestif.stores.base import HISTORY_KEYS, Burial, Closing, Lease, SetAside
+from digestif.stores.rows.view import Rows, put
+
+
+def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
+    timeline = closing.lease.timeline
+    slot = rows.slot(timeline)
+    digest = slot.digest
+    if digest is None or not machine.is_held(slot, closing.lease.token, now=now):
+        return False
+    if digest.records:
+        keys = tuple(record.key for record in rows.page(digest.batch, after=None, limit=HISTORY_KEYS))
+        rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, now=now))
+        erase_digest(rows, digest)
+    rows.tally["open"] -= digest.records
+    rows.tally["delivered"] += digest.records
+    after = machine.after_close(slot, now=now, cool_down=closing.cool_down, max_records=closing.max_records)
+    put(rows, timeline, slot, after)
+    return True
+
+
+def bury_all(rows: Rows, burials: Sequence[Burial], *, now: Millis) -> list[bool]:
+    for burial in burials:
+        digest = rows.slot(burial.lease.timeline).digest
+        if digest is not None and digest.merging is not None:
+            raise InvalidState(f"{burial.lease.timeline!r} is being merged: take it whole before burying it")
+    return [_bury(rows, burial, now=now) for burial in burials]
+
+
+def _bury(rows: Rows, burial: Burial, *, now: Millis) -> bool:
+    timeline = burial.lease.timeline
+    slot = rows.slot(timeline)
+    digest = slot.digest
+    if digest is None or not machine.is_held(slot, burial.lease.token, now=now):
+        return False
+    if digest.records:
+        keys = tuple(record.key for record in rows.page(digest.batch, after=None, limit=HISTORY_KEYS))
+        rows.put_letter(_letter(timeline, digest, burial.reason, now=now), digest.batch)
+        rows.remember(ended(timeline, digest, Outcome.DEAD, keys=keys, reason=burial.reason, now=now))
+    rows.tally["open"] -= digest.records
+    rows.tally["dead"] += digest.records
+    after = machine.after_close(slot, now=now, cool_down=burial.cool_down, max_records=burial.max_records)
+    put(rows, timeline, slot, after)
+    return True
+
+
+def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Millis) -> bool:
+    slot = rows.slot(lease.timeline)
+    digest = slot.digest
+    if digest is None or not machine.is_held(slot, lease.token, now=now):
+        return False
+    gone = 0
+    for record in records:
+        batch = rows.next_number()
+        if not rows.move_record(record.key, digest.batch, batch):
+            continue
+        gone += 1
+        alone = replace(digest, id=record.letter_id, batch=batch, records=1, dropped=0)
+        rows.put_letter(_letter(lease.timeline, alone, record.reason, now=now), batch)
+    rows.tally["open"] -= gone
+    rows.tally["dead"] += gone
+    rows.put_slot(lease.timeline, replace(slot, digest=replace(digest, records=digest.records - gone)))
+    return True
+
+
+def erase_digest(rows: Rows, digest: Unfinished) -> None:
+    erase(rows, digest.batch, digest.records)
+    if digest.merging is not None:
+        rows.trash(digest.merging)
+
+
+def erase(rows: Rows, batch: int, records: int) -> None:
+    """Erase a batch at once if this transaction may still do so much, otherwise leave it to `sweep`."""
+    if records <= rows.budget:
+        rows.budget -= records
+        rows.erase(batch)
+    else:
+        rows.trash(batch)
+
+
+def _letter(timeline: str, digest: Unfinished, reason: str, *, now: Millis) -> DeadLetter:
+    return DeadLetter(
+        id=digest.id,
+        timeline=timeline,
+        revision=digest.revision,
+        attempts=digest.attempt,
+        lapses=digest.lapses,
+        reason=reason,
+        records=digest.records,
+        dropped=digest.dropped,
+        opened=to_seconds(digest.opened),
+        buried=to_seconds(now),
+    )
+
+
+def ended(
+    timeline: str,
+    digest: Unfinished,
+    outcome: Outcome,
+    *,
+    now: Millis,
+    keys: tuple[str, ...] = (),
+    reason: str | None = None,
+) -> HistoryEntry:
+    return HistoryEntry(
+        id=digest.id,
+        timeline=timeline,
+        outcome=outcome,
+        revision=digest.revision,
+        attempts=digest.attempt,
+        records=digest.records,
+        dropped=digest.dropped,
+        opened=to_seconds(digest.opened),
+        ended=to_seconds(now),
+        reason=reason,
+        keys=keys,
+    )

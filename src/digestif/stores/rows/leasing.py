@@ -1,0 +1,68 @@
+"""Leases: claimed, opened, extended, and given back after a failed attempt."""
+
+from msgspec.structs import replace
+
+from digestif.core import machine
+from digestif.core.machine import Slot
+from digestif.core.times import Millis
+from digestif.stores.base import Claimed, Lease, Release
+from digestif.stores.rows.expiry import expirable
+from digestif.stores.rows.view import Rows, put
+
+
+def claim(rows: Rows, limit: int, *, token: str, until: Millis, now: Millis) -> Claimed:
+    leases: list[Lease] = []
+    retired = 0
+    for timeline in rows.claimable(now, limit=limit):
+        slot = rows.slot(timeline)
+        if machine.is_empty(slot):
+            rows.put_slot(timeline, machine.after_retirement(slot))
+            retired += 1
+        else:
+            fresh_id = f"{token}-{len(leases)}"
+            leases.append(_open(rows, timeline, slot, token=token, until=until, fresh_id=fresh_id, now=now))
+    return Claimed(leases, retired)
+
+
+def open_ready(rows: Rows, timeline: str, *, token: str, until: Millis, now: Millis) -> Lease:
+    slot = rows.slot(timeline)
+    machine.refuse_opening(slot, timeline, now=now)
+    return _open(rows, timeline, slot, token=token, until=until, fresh_id=token, now=now)
+
+
+def _open(rows: Rows, timeline: str, slot: Slot, *, token: str, until: Millis, fresh_id: str, now: Millis) -> Lease:
+    fresh_batch = rows.next_number() if slot.batch is None else slot.batch
+    after = machine.after_open(slot, now=now, token=token, until=until, fresh_id=fresh_id, fresh_batch=fresh_batch)
+    if slot.digest is not None:
+        after = expirable(rows, after)
+    move_to_open(rows, slot, after)
+    rows.put_slot(timeline, after)
+    digest = after.digest
+    assert digest is not None
+    return Lease(timeline, token, until, digest.id, digest.attempt, digest.lapses, slot.iteration, slot.at)
+
+
+def move_to_open(rows: Rows, before: Slot, after: Slot) -> None:
+    rows.tally["open"] += before.pending - after.pending
+    rows.tally["pending"] -= before.pending - after.pending
+
+
+def extend(rows: Rows, lease: Lease, *, until: Millis, now: Millis) -> bool:
+    slot = rows.slot(lease.timeline)
+    if not machine.is_held(slot, lease.token, now=now):
+        return False
+    rows.put_slot(lease.timeline, replace(slot, until=until))
+    return True
+
+
+def release(rows: Rows, release: Release, *, now: Millis) -> bool:
+    timeline = release.lease.timeline
+    slot = rows.slot(timeline)
+    if not machine.is_held(slot, release.lease.token, now=now):
+        return False
+    if release.until is None:
+        after = machine.after_failure(slot, freeze=release.freeze)
+    else:
+        after = machine.after_release(slot, until=release.until, freeze=release.freeze)
+    put(rows, timeline, slot, expirable(rows, after))
+    return True

@@ -1,0 +1,37 @@
+"""Reading without changing anything."""
+
+from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.machine import Slot
+from digestif.stores.base import Part
+from digestif.stores.rows.view import Rows
+
+
+def records(rows: Rows, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
+    batches = _batches(rows.slot(timeline))[part]
+    pages = [record for batch in batches for record in rows.page(batch, after=after, limit=limit)]
+    return pages if len(batches) < 2 else sorted(pages, key=age_order, reverse=True)[:limit]
+
+
+def find(rows: Rows, timeline: str, key: str) -> dict[Part, Stored]:
+    found = {}
+    for part, batches in _batches(rows.slot(timeline)).items():
+        for batch in batches:
+            record = rows.record(batch, key)
+            if record is not None:
+                found[part] = record
+    return found
+
+
+def _batches(slot: Slot) -> dict[Part, list[int]]:
+    """Where the records of a timeline are; a digest that is being merged has two, the later one last."""
+    digest = slot.digest
+    parts = [] if digest is None else [digest.batch, digest.merging]
+    return {
+        Part.PENDING: [] if slot.batch is None else [slot.batch],
+        Part.DIGEST: [batch for batch in parts if batch is not None],
+    }
+
+
+def letter_records(rows: Rows, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
+    letter = rows.letter(letter_id)
+    return [] if letter is None else rows.page(rows.letter_batch(letter_id), after=after, limit=limit)

@@ -1,0 +1,98 @@
+"""What people ask for: delete, flush, pause, replay, discard."""
+
+from msgspec.structs import replace
+
+from digestif.core import machine
+from digestif.core.machine import IDLE, Unfinished
+from digestif.core.records import HistoryEntry, Outcome, State
+from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.errors import Busy
+from digestif.stores.base import PAGE_TIMELINES
+from digestif.stores.rows.ending import erase, erase_digest
+from digestif.stores.rows.view import Rows
+
+
+def delete(rows: Rows, timeline: str) -> bool:
+    slot = rows.slot(timeline)
+    letters = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)
+    rows.forget(timeline)
+    if slot == IDLE and not letters:
+        return False
+    in_digest = slot.digest.records if slot.digest is not None else 0
+    in_letters = sum(letter.records for letter in letters)
+    if slot.batch is not None:
+        erase(rows, slot.batch, slot.pending)
+    if slot.digest is not None:
+        erase_digest(rows, slot.digest)
+    for letter in letters:
+        erase(rows, rows.letter_batch(letter.id), letter.records)
+        rows.remove_letter(letter.id)
+    rows.tally["pending"] -= slot.pending
+    rows.tally["open"] -= in_digest
+    rows.tally["dead"] -= in_letters
+    rows.tally["deleted"] += slot.pending + in_digest + in_letters
+    rows.put_slot(timeline, IDLE)
+    return True
+
+
+def flush(rows: Rows, timeline: str, *, now: Millis) -> bool:
+    slot = rows.slot(timeline)
+    if slot.state is not State.WAITING:
+        return False
+    rows.put_slot(timeline, machine.after_flush(slot, now=now))
+    return True
+
+
+def pause(rows: Rows, timeline: str, paused: bool) -> bool:
+    slot = rows.slot(timeline)
+    if slot.paused == paused:
+        return False
+    rows.put_slot(timeline, replace(slot, paused=paused))
+    return True
+
+
+def replay(rows: Rows, letter_id: str, *, now: Millis) -> bool:
+    letter = rows.letter(letter_id)
+    if letter is None:
+        return False
+    slot = rows.slot(letter.timeline)
+    if slot.digest is not None:
+        raise Busy(f"{letter.timeline!r} has an unfinished digest; replay {letter_id} when that has ended")
+    digest = Unfinished(
+        id=letter.id,
+        batch=rows.letter_batch(letter_id),
+        records=letter.records,
+        opened=to_millis(letter.opened),
+        dropped=letter.dropped,
+        revision=letter.revision,
+    )
+    rows.remove_letter(letter_id)
+    rows.tally["dead"] -= letter.records
+    rows.tally["open"] += letter.records
+    rows.put_slot(letter.timeline, machine.after_replay(slot, digest, now=now))
+    return True
+
+
+def discard(rows: Rows, letter_id: str, *, now: Millis) -> bool:
+    letter = rows.letter(letter_id)
+    if letter is None:
+        return False
+    erase(rows, rows.letter_batch(letter.id), letter.records)
+    rows.remove_letter(letter_id)
+    rows.tally["dead"] -= letter.records
+    rows.tally["deleted"] += letter.records
+    rows.remember(
+        HistoryEntry(
+            id=letter.id,
+            timeline=letter.timeline,
+            outcome=Outcome.DISCARDED,
+            revision=letter.revision,
+            attempts=letter.attempts,
+            records=letter.records,
+            dropped=letter.dropped,
+            opened=letter.opened,
+            ended=to_seconds(now),
+            reason=letter.reason,
+        )
+    )
+    return True

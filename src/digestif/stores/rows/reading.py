@@ -1,0 +1,94 @@
+"""Open digests are merged, trimmed and read, a page at a time."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from digestif.core import machine
+from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.machine import Phase, Slot
+from digestif.core.times import Millis
+from digestif.stores.base import PAGE_RECORDS, Take, Taken
+from digestif.stores.rows.expiry import expirable
+from digestif.stores.rows.leasing import move_to_open
+from digestif.stores.rows.view import Rows
+
+
+def needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
+    slot = rows.slot(request.lease.timeline)
+    digest = slot.digest
+    if digest is None or not machine.is_held(slot, request.lease.token, now=now):
+        return False
+    return digest.phase is not Phase.SETTLED or machine.excess(digest, request.capacity) > 0
+
+
+def settle_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
+    allowed = PAGE_RECORDS
+    for request in requests:
+        if allowed > 0 and needs_settling(rows, request, now=now):
+            allowed -= _settle(rows, request, limit=allowed)
+
+
+def _settle(rows: Rows, request: Take, *, limit: int) -> int:
+    """One page of: finish a merge that was begun, decide what this attempt carries, merge that, trim."""
+    timeline = request.lease.timeline
+    slot, work = _merge_page(rows, rows.slot(timeline), limit=limit)
+    if slot.digest is not None and slot.digest.phase is Phase.UNDECIDED and slot.digest.merging is None:
+        decided = machine.after_decision(slot, merge=request.merge)
+        move_to_open(rows, slot, decided)
+        slot, merged = _merge_page(rows, decided, limit=limit - work)
+        work += merged
+    slot, trimmed = _trim(rows, slot, request.capacity, limit=limit - work)
+    rows.put_slot(timeline, expirable(rows, slot))
+    return work + trimmed
+
+
+def _merge_page(rows: Rows, slot: Slot, *, limit: int) -> tuple[Slot, int]:
+    digest = slot.digest
+    if digest is None or digest.merging is None or limit == 0:
+        return slot, 0
+    moved, superseded = rows.merge(digest.merging, digest.batch, limit=limit)
+    rows.tally["open"] -= superseded
+    rows.tally["superseded"] += superseded
+    done = moved < limit
+    merged = replace(digest, records=digest.records - superseded, merging=None if done else digest.merging)
+    return replace(slot, digest=merged), moved
+
+
+def _trim(rows: Rows, slot: Slot, capacity: int | None, *, limit: int) -> tuple[Slot, int]:
+    digest = slot.digest
+    if digest is None or digest.merging is not None:
+        return slot, 0
+    dropped = rows.drop_oldest(digest.batch, min(machine.excess(digest, capacity), limit))
+    rows.tally["open"] -= dropped
+    rows.tally["dropped"] += dropped
+    digest = replace(digest, records=digest.records - dropped, dropped=digest.dropped + dropped)
+    if machine.excess(digest, capacity) == 0:
+        digest = replace(digest, phase=Phase.SETTLED)
+    return replace(slot, digest=digest), dropped
+
+
+def take_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None]:
+    allowed = PAGE_RECORDS
+    answers: list[Taken | None] = []
+    for request in requests:
+        answer = _take(rows, request, limit=allowed, now=now)
+        answers.append(answer)
+        allowed -= len(answer.records) if answer else 0
+    return answers
+
+
+def _take(rows: Rows, request: Take, *, limit: int, now: Millis) -> Taken | None:
+    slot = rows.slot(request.lease.timeline)
+    digest = slot.digest
+    if digest is None or not machine.is_held(slot, request.lease.token, now=now):
+        return None
+    if limit == 0 or needs_settling(rows, request, now=now):
+        return Taken(digest.revision, digest.dropped, [], request.after, complete=False)
+    records = rows.page(digest.batch, after=request.after, limit=limit)
+    complete = len(records) < limit
+    return Taken(digest.revision, digest.dropped, records, _cursor(records) or request.after, complete)
+
+
+def _cursor(records: Sequence[Stored]) -> Cursor | None:
+    return age_order(records[-1]) if records else None

@@ -1,0 +1,170 @@
+"""A store of rows: its verbs run units of work that load slots, ask the machine, move records and count their fates."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.ledger import Ledger, Verification
+from digestif.core.machine import Slot
+from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.times import Millis, to_millis
+from digestif.stores.base import (
+    PAGE_RECORDS,
+    Arrival,
+    Burial,
+    Claimed,
+    Closing,
+    Lease,
+    Maintained,
+    Part,
+    Release,
+    SchedulePage,
+    SetAside,
+    Store,
+    Take,
+    Taken,
+)
+from digestif.stores.rows import adding, dispatching, ending, leasing, looking, operating, reading
+from digestif.stores.rows.recount import recount
+from digestif.stores.rows.view import Rows
+
+T = TypeVar("T")
+
+
+class RowStore(Store):
+    """A store whose verbs run on rows."""
+
+    clock: Callable[[], float]
+
+    @abstractmethod
+    def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
+        """Run a unit of work in one transaction and return when it is safe; `weight` is about how much it does.
+
+        A unit raises an error of ours only before it has changed anything.
+        """
+
+    @abstractmethod
+    def _read(self, unit: Callable[[Rows], T]) -> T:
+        """Run a unit of work that only reads, on one state of the data."""
+
+    def _now(self, now: Millis | None) -> Millis:
+        return to_millis(self.clock()) if now is None else now
+
+    # Producing
+
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+        at = self._now(now)
+        return self._write(lambda rows: [adding.add(rows, arrival, now=at) for arrival in batch], weight=len(batch))
+
+    def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
+        return self._write(lambda rows: adding.retract(rows, timeline, key))
+
+    # Dispatching
+
+    def schedule(
+        self, partition: int, deadline: Millis, *, after: tuple[int, ...] | None, limit: int, now: Millis | None
+    ) -> SchedulePage:
+        at = self._now(now)
+        return self._write(lambda rows: dispatching.schedule(rows, deadline, after=after, limit=limit, now=at))
+
+    def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
+        at = self._now(now)
+        return self._write(lambda rows: dispatching.maintain(rows, deadline, limit=limit, now=at))
+
+    # Delivering
+
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        at = self._now(now)
+        return self._write(lambda rows: leasing.claim(rows, limit, token=token, until=at + lease, now=at))
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+        at = self._now(now)
+        return self._write(lambda rows: leasing.open_ready(rows, timeline, token=token, until=at + lease, now=at))
+
+    def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
+        at = self._now(now)
+        if self._read(lambda rows: any(reading.needs_settling(rows, request, now=at) for request in requests)):
+            self._write(lambda rows: reading.settle_all(rows, requests, now=at))
+        return self._read(lambda rows: reading.take_all(rows, requests, now=at))
+
+    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
+        at = self._now(now)
+        return self._write(lambda rows: ending.set_aside(rows, lease, records, now=at))
+
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+        at = self._now(now)
+        return self._write(lambda rows: [leasing.extend(rows, held, until=at + lease, now=at) for held in leases])
+
+    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
+        at = self._now(now)
+        return self._write(lambda rows: [ending.close(rows, closing, now=at) for closing in closings])
+
+    def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
+        at = self._now(now)
+        return self._write(lambda rows: [leasing.release(rows, release, now=at) for release in releases])
+
+    def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
+        at = self._now(now)
+        return self._write(lambda rows: ending.bury_all(rows, burials, now=at))
+
+    # Operating
+
+    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+        return self._write(lambda rows: operating.delete(rows, timeline))
+
+    def sweep(self) -> bool:
+        return self._write(lambda rows: rows.sweep(PAGE_RECORDS))
+
+    def flush(self, timeline: str, *, now: Millis | None) -> bool:
+        at = self._now(now)
+        return self._write(lambda rows: operating.flush(rows, timeline, now=at))
+
+    def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
+        return self._write(lambda rows: operating.pause(rows, timeline, paused))
+
+    def replay(self, letter_id: str, *, now: Millis | None) -> bool:
+        at = self._now(now)
+        return self._write(lambda rows: operating.replay(rows, letter_id, now=at))
+
+    def discard(self, letter_id: str, *, now: Millis | None) -> bool:
+        at = self._now(now)
+        return self._write(lambda rows: operating.discard(rows, letter_id, now=at))
+
+    # Looking
+
+    def inspect(self, timeline: str) -> Slot:
+        return self._read(lambda rows: rows.slot(timeline))
+
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        return self._read(lambda rows: rows.scan(prefix=prefix, after=after, limit=limit))
+
+    def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
+        return self._read(lambda rows: looking.records(rows, timeline, part, after=after, limit=limit))
+
+    def find(self, timeline: str, key: str) -> dict[Part, Stored]:
+        return self._read(lambda rows: looking.find(rows, timeline, key))
+
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+        return self._read(lambda rows: rows.letters(timeline, after=after, limit=limit))
+
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        return self._read(lambda rows: rows.letter(letter_id))
+
+    def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
+        return self._read(lambda rows: looking.letter_records(rows, letter_id, after=after, limit=limit))
+
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
+        return self._read(lambda rows: rows.letter_with(timeline, key))
+
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        return self._read(lambda rows: rows.history(timeline, limit=limit))
+
+    def ledger(self) -> Ledger:
+        return self._read(lambda rows: rows.ledger())
+
+    def verify(self) -> Verification:
+        return self._read(recount)
+
+    def footprint(self) -> Mapping[str, int]:
+        return self._read(lambda rows: rows.footprint())

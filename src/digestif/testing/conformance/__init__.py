@@ -1,0 +1,71 @@
+"""The conformance suite: what every store must show, in sentences, through the engine and at the level of the port."""
+
+from digestif.testing.conformance.accounts import Accounts, DeadLetters
+from digestif.testing.conformance.adding import Adding
+from digestif.testing.conformance.backoff import BackingOff
+from digestif.testing.conformance.border import Configuring, ReadingBack, Refusing
+from digestif.testing.conformance.capacity import Capacity
+from digestif.testing.conformance.deletion import Deletion
+from digestif.testing.conformance.digesting import Digesting, Undecodable
+from digestif.testing.conformance.expiry import Expiry
+from digestif.testing.conformance.fencing import Fencing
+from digestif.testing.conformance.finishing import Finishing, Replaying, StaleTokens
+from digestif.testing.conformance.keys import HostileKeys
+from digestif.testing.conformance.leases import Claiming, Opening
+from digestif.testing.conformance.listing import Letters, ReadingRecords, Remembering, Scanning
+from digestif.testing.conformance.looking import Explaining, LookingAtTimelines, LookingBack, Peeking, Tracing
+from digestif.testing.conformance.partitions import Partitions
+from digestif.testing.conformance.recovery import Recovery
+from digestif.testing.conformance.scheduling import Scheduling
+from digestif.testing.conformance.steering import Flushing, Pausing, Retracting
+from digestif.testing.conformance.taking import Merging, SettingAside, Taking
+from digestif.testing.conformance.upkeep import DeletingInPages, Expiring, Maintaining, SchedulingInPages
+from digestif.testing.conformance.urgency import Quiet, Urgency
+
+
+class StoreConformance(
+    Accounts,
+    Adding,
+    BackingOff,
+    Capacity,
+    Claiming,
+    Configuring,
+    DeadLetters,
+    DeletingInPages,
+    Deletion,
+    Digesting,
+    Expiring,
+    Expiry,
+    Explaining,
+    Fencing,
+    Finishing,
+    Flushing,
+    HostileKeys,
+    Letters,
+    LookingAtTimelines,
+    LookingBack,
+    Maintaining,
+    Merging,
+    Opening,
+    Partitions,
+    Pausing,
+    Peeking,
+    Quiet,
+    ReadingBack,
+    ReadingRecords,
+    Recovery,
+    Refusing,
+    Remembering,
+    Replaying,
+    Retracting,
+    Scanning,
+    Scheduling,
+    SchedulingInPages,
+    SettingAside,
+    StaleTokens,
+    Taking,
+    Tracing,
+    Undecodable,
+    Urgency,
+):
+    """Every fact that a store has to show. Subclass it with a fixture `store` that yields a fresh, empty Store."""

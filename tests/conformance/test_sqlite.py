@@ -1,0 +1,94 @@
+"""The SQLite stores obey, in a file and in memory."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from digestif import Digests, Store
+from digestif.stores.sqlite import SQLiteStore
+from digestif.testing import StoreConformance
+from digestif.testing.conformance.actions import T, add_all, deliver, fail, next_digest, numbered
+
+KEPT = {"namespace", "sequence", "history"}  # counters, settings and history
+
+
+class TestSQLiteInMemory(StoreConformance):
+    @pytest.fixture
+    def make_store(self) -> Iterator[Callable[[], Store]]:
+        yield from made(lambda _: SQLiteStore(None, namespace="d"))
+
+    @pytest.fixture
+    def store(self, make_store: Callable[[], Store]) -> Store:
+        return make_store()
+
+
+class TestSQLiteFile(StoreConformance):
+    @pytest.fixture
+    def make_store(self, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+        yield from made(lambda number: SQLiteStore(tmp_path / f"{number}.db", namespace="d"))
+
+    @pytest.fixture
+    def store(self, make_store: Callable[[], Store]) -> Store:
+        return make_store()
+
+    def test_the_file_holds_nothing_but_counters_and_history(self, digests: Digests, tmp_path: Path) -> None:
+        """Fact 30. Everything delivered and retired: no row remains, as the file itself says."""
+        for n in range(5):
+            add_all(digests, f"t{n}", numbered(range(1_200)))
+            fail(digests, f"t{n}")
+            add_all(digests, f"t{n}", numbered(range(600, 1_800)))
+            deliver(digests, f"t{n}", 0)
+            assert list(next_digest(digests, f"t{n}", now=T)) == []
+
+        assert {table for table, rows in rows_in(tmp_path / "0.db").items() if rows} <= KEPT
+
+    def test_the_footprint_counts_the_rows_of_the_file(self, digests: Digests, store: Store, tmp_path: Path) -> None:
+        """Fact 29. What the footprint says of pending and unfinished records is what the file holds."""
+        add_all(digests, "t", numbered(range(3)))
+        fail(digests, "t")
+        add_all(digests, "t", numbered(range(5)))
+
+        rows = rows_in(tmp_path / "0.db")
+
+        assert rows["record"] == 8
+        assert rows["timeline"] == 1
+        assert sum(store.footprint().values()) == sum(rows[table] for table in rows.keys() - KEPT)
+
+    @pytest.mark.parametrize("damage", ["DELETE FROM record WHERE arrival IN (SELECT max(arrival) FROM record)"])
+    def test_verify_notices_a_record_that_is_missing(self, digests: Digests, tmp_path: Path, damage: str) -> None:
+        """Fact 48. verify compares with a recount from the data: a record that is gone is noticed."""
+        add_all(digests, "t", numbered(range(3)))
+        with closing(sqlite3.connect(tmp_path / "0.db", autocommit=True)) as file:
+            file.execute(damage)
+
+        report = digests.verify()
+
+        assert bool(report) is False
+        assert report.ledger.pending == 3
+        assert report.recounted["pending"] == 2
+        assert report.problems
+
+
+def made(make: Callable[[int], Store]) -> Iterator[Callable[[], Store]]:
+    """A maker of stores that are disconnected in the end."""
+    stores: list[Store] = []
+    numbers = count()
+
+    def make_another() -> Store:
+        stores.append(make(next(numbers)))
+        return stores[-1]
+
+    yield make_another
+    for store in stores:
+        store.disconnect()
+
+
+def rows_in(path: Path) -> dict[str, int]:
+    """How many rows each table of the file has."""
+    with closing(sqlite3.connect(path)) as file:
+        tables = [name for (name,) in file.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {table: file.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
