@@ -12,6 +12,7 @@ from digestif.core.policy import Policy
 from digestif.core.records import Digest, ScheduleEntry
 from digestif.core.times import Millis
 from digestif.engine import PAGE_LIMIT, Digests
+from digestif.errors import StoreUnavailable
 from digestif.events import Listener
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
 from digestif.stores.codec import Codec
@@ -50,6 +51,7 @@ class AsyncDigests:
         self._digests = Digests(store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif")
         self._gate = _AddGate(self)
+        self._closed = False
 
     @property
     def store(self) -> Store:
@@ -70,7 +72,9 @@ class AsyncDigests:
 
     async def close(self) -> None:
         """Wait for what is under way, and let go of the store if it was made from a DSN."""
+        await self._gate.drained()
         await self._in_thread(self._digests.close)
+        self._closed = True
         self._threads.shutdown(wait=False)
 
     async def __aenter__(self) -> "AsyncDigests":
@@ -82,6 +86,8 @@ class AsyncDigests:
         await self.close()
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("this AsyncDigests is closed")
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def add(
@@ -171,6 +177,11 @@ class _AddGate:
                 await self._call(self._next_page())
         finally:
             self._flushing = None
+
+    async def drained(self) -> None:
+        """Wait until no add is under way."""
+        while self._flushing is not None:
+            await asyncio.wait([self._flushing])
 
     def _next_page(self) -> list[tuple[Arrival, Millis | None, asyncio.Future[bool]]]:
         """The adds of one store call: those with the same time."""

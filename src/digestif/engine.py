@@ -298,7 +298,7 @@ class Digests:
         digest = slot.digest
         if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
             carried = merged([], self._records(key, Part.PENDING), capacity=self.policy.capacity)
-        elif digest.frozen or slot.state is State.OPEN:
+        elif digest.frozen or slot.state is State.OPEN or self.policy.redelivery == "same":
             carried = self._records(key, Part.DIGEST)
         else:
             older, newer = self._records(key, Part.DIGEST), self._records(key, Part.PENDING)
@@ -316,17 +316,17 @@ class Digests:
         """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""
         found = self.store.find(check_timeline(timeline), check_record_key(record_key))
         sightings = [Sighting(Fate.PENDING)] if Part.PENDING in found else []
-        if Part.DIGEST in found:
-            digest = self.store.inspect(timeline).digest
-            sightings.append(Sighting(Fate.OPEN, None if digest is None else digest.id))
+        digest = self.store.inspect(timeline).digest
+        if Part.DIGEST in found and digest is not None:
+            sightings.append(Sighting(Fate.OPEN, digest.id))
         letter = self.store.letter_with(timeline, record_key)
         if letter is not None:
             sightings.append(Sighting(Fate.DEAD, letter.id, letter.buried))
-        return sightings + [
-            Sighting(Fate(entry.outcome), entry.id, entry.ended)
-            for entry in self.store.history(timeline, limit=PAGE_RECORDS)
-            if record_key in entry.keys and (letter is None or entry.id != letter.id)
-        ]
+        for entry in self.store.history(timeline, limit=PAGE_RECORDS):
+            told = any(entry.id == sighting.digest_id for sighting in sightings)  # what came of it later
+            if record_key in entry.keys and not told:
+                sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
+        return sightings
 
     def ledger(self, *, now: float | None = None) -> Ledger:
         """How many records were accepted, and what became of them."""

@@ -62,7 +62,7 @@ class TestSQLiteFile(StoreConformance):
     def test_verify_notices_a_record_that_is_missing(self, digests: Digests, tmp_path: Path, damage: str) -> None:
         """Fact 48. verify compares with a recount from the data: a record that is gone is noticed."""
         add_all(digests, "t", numbered(range(3)))
-        with closing(sqlite3.connect(tmp_path / "0.db", autocommit=True)) as file:
+        with closing(sqlite3.connect(tmp_path / "0.db", isolation_level=None)) as file:
             file.execute(damage)
 
         report = digests.verify()

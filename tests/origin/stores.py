@@ -20,7 +20,7 @@ DSNS = {
 class OnEveryStore(Suite):
     """The fixtures of the conformance suite, with each kind of store in turn."""
 
-    @pytest.fixture(params=DSNS.values(), ids=DSNS)
+    @pytest.fixture(params=DSNS.values(), ids=list(DSNS))
     def make_store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
         numbers = count()
 

@@ -7,6 +7,7 @@ import pytest
 from digestif import Digests, Exponential, Intervals, Policy
 from digestif.testing.conformance.actions import T, deliver, fail, scheduled
 from digestif.testing.conformance.base import DigestsWith
+from tests.origin.steps import deliver_when_due, due
 from tests.origin.stores import OnEveryStore
 
 LADDER = Exponential(300, limit=2)

@@ -22,4 +22,9 @@ def is_duration(value: object) -> bool:
 
 def is_number(value: object) -> bool:
     """True for a finite int or float that is not a boolean."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False

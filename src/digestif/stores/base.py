@@ -4,8 +4,8 @@ A store is bound to one namespace. Its verbs are synchronous, safe to call from 
 one transaction: it happens whole or not at all, and the ledger changes with the data. No verb handles more than a page
 (`PAGE_TIMELINES`, `PAGE_RECORDS`); the caller loops. `now` is in milliseconds; None means the store's own clock.
 
-Leases are proved with a token that the caller chose. A verb that takes leases answers for each: False (or None) says
-that the token is stale and nothing was changed.
+Leases are proved with a token that the caller chose, fresh for each call; the ids of new digests derive from it. A verb
+that takes leases answers for each: False (or None) says that the token is stale and nothing was changed.
 """
 
 from abc import ABC, abstractmethod
@@ -230,7 +230,7 @@ class Store(ABC):
 
     @abstractmethod
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
-        """End digests as dead letters."""
+        """End digests as dead letters. InvalidState, with nothing done, if one is being merged: take it whole first."""
 
     # Operating
 

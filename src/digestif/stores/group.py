@@ -25,7 +25,7 @@ class Job(Generic[C]):
         self._wake: threading.Lock | None = None
 
     def fail(self, error: BaseException) -> None:
-        """Note an error of our own making anew, since several threads will raise it."""
+        """Note the error; one of ours anew, since several threads may be given the same."""
         if isinstance(error, DigestifError):
             again = type(error)(*error.args)
             again.__cause__ = error.__cause__
@@ -48,8 +48,8 @@ class Job(Generic[C]):
 class GroupCommit(Generic[C]):
     """Gathers jobs of many threads and runs them together.
 
-    `run` gets the jobs of one commit and sets result or error on each; it must not raise. The sum of their weights is
-    at most `limit`, unless one job alone weighs more.
+    `run` gets the jobs of one commit, the leader's first, and sets result or error on each; it must not raise. The sum
+    of their weights is at most `limit`, unless one job alone weighs more.
     """
 
     def __init__(self, run: Callable[[Sequence[Job[C]]], None], *, limit: int) -> None:
@@ -69,7 +69,7 @@ class GroupCommit(Generic[C]):
             else:
                 self._led = job.leads = True
         if not job.leads:
-            job.wait()
+            self._wait(job)
         if job.leads:
             self._lead()
         if job.error is not None:
@@ -77,22 +77,42 @@ class GroupCommit(Generic[C]):
         result: T = job.result
         return result
 
+    def _wait(self, job: Job[C]) -> None:
+        try:
+            job.wait()
+        except (
+            BaseException
+        ):  # a signal handler raised: this caller leaves, the others must not be left without a leader
+            with self._mutex:
+                if job in self._queue:
+                    self._queue.remove(job)
+                successor = self._appoint() if job.leads else None
+            if successor is not None:
+                successor.wake()
+            raise
+
     def _lead(self) -> None:
         """Commit a page of the queue, and make the next in line the leader."""
-        with self._mutex:
-            jobs = self._next_page()
+        jobs: list[Job[C]] = []
         try:
+            with self._mutex:
+                jobs = self._next_page()
             self._run(jobs)
         finally:
             with self._mutex:
-                if self._queue:
-                    successor = self._queue[0]
-                    successor.leads = True
-                    jobs.append(successor)
-                else:
-                    self._led = False
+                successor = self._appoint()
             for job in jobs[1:]:
                 job.wake()
+            if successor is not None:
+                successor.wake()
+
+    def _appoint(self) -> Job[C] | None:
+        """The next leader, if anybody waits. Call it with the mutex."""
+        self._led = bool(self._queue)
+        if not self._queue:
+            return None
+        self._queue[0].leads = True
+        return self._queue[0]
 
     def _next_page(self) -> list[Job[C]]:
         jobs = [self._queue.popleft()]

@@ -120,7 +120,7 @@ class Partitioned(Store):
         return self._home(timeline).delete(timeline, now=now)
 
     def sweep(self) -> bool:
-        return any([part.sweep() for part in self._all()])
+        return sum(part.sweep() for part in self._all()) > 0  # each of them, not only up to the first
 
     def flush(self, timeline: str, *, now: Millis | None) -> bool:
         return self._home(timeline).flush(timeline, now=now)

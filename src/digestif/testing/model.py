@@ -77,7 +77,8 @@ class Parcel:
     attempt: int = 0
     lapses: int = 0
     complete: bool = False  # looked at under the present lease
-    frozen: bool = False
+    frozen: bool = False  # stays as it is
+    replayed: bool = False  # does not expire: somebody asked for it again
     dropped: int = 0
     items: list[Item] = field(default_factory=list)
 
@@ -220,13 +221,13 @@ class Model:
         line.pending = {name: item for name, item in line.pending.items() if not is_old(item)}
         expired = held - len(line.pending)
         digest = line.digest
-        if digest is not None and line.state != "open":
-            old = [item for item in digest.items if is_old(item)]
-            if not digest.frozen or len(old) == len(digest.items):
-                digest.items = [item for item in digest.items if item not in old]
-                expired += len(old)
-            if old and not digest.items:
-                line.digest = None
+        if digest is not None and line.state != "open" and not digest.replayed:
+            young = [item for item in digest.items if not is_old(item)]
+            if young != digest.items and not (young and digest.frozen):
+                expired += len(digest.items) - len(young)
+                digest.items = young
+                digest.revision += 1
+                line.digest = digest if young else None
         self.counts["expired"] += expired
         if expired and line.empty and (line.state == "ready" or (line.state == "waiting" and line.at <= now)):
             self._retire(key)
@@ -239,7 +240,7 @@ class Model:
 
     # Opening
 
-    def open(self, key: str, policy: Policy, now: int, lease: int) -> Opened:
+    def open(self, key: str, policy: Policy, now: int, lease: int, minimum_delay: float | None = None) -> Opened:
         """What entering digest(key) gives."""
         line = self.lines.get(key, Line())
         if line.state == "open" and not line.has_lapsed(now):
@@ -248,19 +249,20 @@ class Model:
             raise InvalidState(key)
         leased = self._grant(key, line, now, lease)
         if leased.lapses >= policy.lapses:
-            self.bury(key, leased.token, policy, now)
+            self.bury(key, leased.token, policy, now, minimum_delay)
             raise InvalidState(key)
         return self.take(key, leased.token, policy, now)
 
-    def claimable(self, now: int) -> list[str]:
-        """The timelines that a worker may claim, earliest first."""
-        keys = [
-            key
-            for key, line in self.lines.items()
-            if not line.paused
-            and (line.state == "ready" or (line.state == "waiting" and line.at <= now) or line.has_lapsed(now))
-        ]
-        return sorted(keys, key=lambda key: self.lines[key].at)
+    def claimable(self, now: int) -> dict[str, int]:
+        """The timelines that a worker may claim, and since when: the earliest go first."""
+        found = {}
+        for key, line in self.lines.items():
+            if not line.paused:
+                if line.state == "ready" or (line.state == "waiting" and line.at <= now):
+                    found[key] = line.at
+                elif line.has_lapsed(now):
+                    found[key] = line.expiry
+        return found
 
     def claim(self, key: str, now: int, lease: int) -> Leased | None:
         """Lease a claimable timeline; None if there was nothing in it and it is idle now."""
@@ -308,7 +310,6 @@ class Model:
         kept = newest_first(digest.items)[: policy.capacity]
         self._drop(digest, len(digest.items) - len(kept))
         digest.items = kept
-        digest.frozen = policy.redelivery == "same"
 
     def _move_pending(self, line: Line, digest: Parcel) -> None:
         """What is pending joins the digest; later versions win."""
@@ -343,10 +344,11 @@ class Model:
             self.dead[line.digest.id] = line.digest
         self._finish(key, line, policy, now, minimum_delay)
 
-    def release(self, key: str, token: int, now: int, until: int) -> None:
+    def release(self, key: str, token: int, policy: Policy, now: int, until: int) -> None:
         """A worker reports failure and says when to try again."""
         line = self._held(key, token, now)
-        line.state, line.at, line.token = "waiting", until, None
+        self._give_back(line, policy)
+        line.state, line.at = "waiting", until
 
     def fail(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:
         """The block of digest(key) raised."""
@@ -355,7 +357,13 @@ class Model:
         if line.digest.attempt >= policy.attempts:
             self.bury(key, token, policy, now, minimum_delay)
         else:
-            line.state, line.token = "ready", None
+            self._give_back(line, policy)
+            line.state = "ready"
+
+    def _give_back(self, line: Line, policy: Policy) -> None:
+        line.token = None
+        if line.digest is not None and policy.redelivery == "same":
+            line.digest.frozen = True
 
     def _finish(self, key: str, line: Line, policy: Policy, now: int, minimum_delay: float | None) -> None:
         assert line.digest is not None
@@ -414,7 +422,7 @@ class Model:
         if line.digest is not None or line.state == "open":
             raise Busy(parcel.timeline)
         del self.dead[digest_id]
-        parcel.attempt, parcel.lapses, parcel.frozen = 0, 0, True
+        parcel.attempt, parcel.lapses, parcel.frozen, parcel.replayed = 0, 0, True, True
         line.digest = parcel
         line.state, line.at, line.since = "ready", now, now
         return True

@@ -67,7 +67,7 @@ class Blocking:
         digest = block.entered.result()
         try:
             yield digest
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it is raised again inside the task
             block.error = error
         self._loop.call_soon_threadsafe(block.left.set)
         held.result()

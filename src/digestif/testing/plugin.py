@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for tests of code that uses Digestif. Loaded by every pytest run, so it imports little."""
+"""The pytest plugin: fixtures for tests of code that uses Digestif. Every pytest run loads it: it imports little."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -20,7 +20,7 @@ def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
     if digest is None or not machine.is_held(slot, closing.lease.token, now=now):
         return False
     if digest.records:
-        keys = tuple(record.key for record in rows.page(digest.batch, after=None, limit=HISTORY_KEYS))
+        keys = newest_keys(rows, digest.batch)
         rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, now=now))
         erase_digest(rows, digest)
     rows.tally["open"] -= digest.records
@@ -45,7 +45,7 @@ def _bury(rows: Rows, burial: Burial, *, now: Millis) -> bool:
     if digest is None or not machine.is_held(slot, burial.lease.token, now=now):
         return False
     if digest.records:
-        keys = tuple(record.key for record in rows.page(digest.batch, after=None, limit=HISTORY_KEYS))
+        keys = newest_keys(rows, digest.batch)
         rows.put_letter(_letter(timeline, digest, burial.reason, now=now), digest.batch)
         rows.remember(ended(timeline, digest, Outcome.DEAD, keys=keys, reason=burial.reason, now=now))
     rows.tally["open"] -= digest.records
@@ -72,6 +72,11 @@ def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Mil
     rows.tally["dead"] += gone
     rows.put_slot(lease.timeline, replace(slot, digest=replace(digest, records=digest.records - gone)))
     return True
+
+
+def newest_keys(rows: Rows, batch: int) -> tuple[str, ...]:
+    """The record keys that the history names."""
+    return tuple(record.key for record in rows.page(batch, after=None, limit=HISTORY_KEYS))
 
 
 def erase_digest(rows: Rows, digest: Unfinished) -> None:

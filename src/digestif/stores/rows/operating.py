@@ -8,7 +8,7 @@ from digestif.core.records import HistoryEntry, Outcome, State
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.errors import Busy
 from digestif.stores.base import PAGE_TIMELINES
-from digestif.stores.rows.ending import erase, erase_digest
+from digestif.stores.rows.ending import erase, erase_digest, newest_keys
 from digestif.stores.rows.view import Rows
 
 
@@ -77,7 +77,9 @@ def discard(rows: Rows, letter_id: str, *, now: Millis) -> bool:
     letter = rows.letter(letter_id)
     if letter is None:
         return False
-    erase(rows, rows.letter_batch(letter.id), letter.records)
+    batch = rows.letter_batch(letter_id)
+    keys = newest_keys(rows, batch)
+    erase(rows, batch, letter.records)
     rows.remove_letter(letter_id)
     rows.tally["dead"] -= letter.records
     rows.tally["deleted"] += letter.records
@@ -93,6 +95,7 @@ def discard(rows: Rows, letter_id: str, *, now: Millis) -> bool:
             opened=letter.opened,
             ended=to_seconds(now),
             reason=letter.reason,
+            keys=keys,
         )
     )
     return True

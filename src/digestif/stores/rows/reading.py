@@ -63,8 +63,8 @@ def _trim(rows: Rows, slot: Slot, capacity: int | None, *, limit: int) -> tuple[
     rows.tally["open"] -= dropped
     rows.tally["dropped"] += dropped
     digest = replace(digest, records=digest.records - dropped, dropped=digest.dropped + dropped)
-    if machine.excess(digest, capacity) == 0:
-        digest = replace(digest, phase=Phase.SETTLED)
+    phase = Phase.SETTLED if machine.excess(digest, capacity) == 0 else Phase.DECIDED  # whoever comes next goes on
+    digest = replace(digest, phase=phase)
     return replace(slot, digest=digest), dropped
 
 

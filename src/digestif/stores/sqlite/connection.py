@@ -1,6 +1,5 @@
 """Connections to a SQLite file: how they are opened, checked, and how their errors are told."""
 
-import ctypes
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,10 +27,6 @@ class Connection(sqlite3.Connection):
             if self.in_transaction:  # some errors have rolled back already
                 self.execute("ROLLBACK")
             raise
-
-    def abandon(self) -> None:
-        """Never close this: it belongs to the parent process, and closing it here would drop the parent's locks."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
 class Database:
@@ -68,13 +63,15 @@ class Database:
         return connection
 
     def _prepare(self, connection: Connection) -> None:
-        if self._version(connection) is None:
+        with connection.transaction("BEGIN"):
+            version = self._version(connection)
+        if version is None:
             if self._path is not None:
                 connection.execute("PRAGMA journal_mode = WAL")
             with connection.transaction("BEGIN IMMEDIATE"):
                 if self._version(connection) is None:  # nobody was quicker
                     self._create(connection)
-        version = self._version(connection)
+                version = self._version(connection)
         if version != SCHEMA:
             raise ConfigError(
                 f"store: {self.name} has schema {version}, this release knows {SCHEMA}; upgrade digestif to open it"

@@ -1,25 +1,23 @@
 """The SQLite store: one writer per process with group commit, readers beside it, processes in turn by `flock`."""
 
 import os
-import threading
+import sqlite3
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from digestif.clock import wall_clock
 from digestif.errors import ConfigError, DigestifError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability
 from digestif.stores.dsn import check_namespace
+from digestif.stores.gate import Gate
 from digestif.stores.group import GroupCommit, Job
 from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connection import Connection, Database, translated
 from digestif.stores.sqlite.rows import SQL, SqliteRows
 from digestif.stores.sqlite.turns import Turns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 T = TypeVar("T")
 
@@ -27,7 +25,7 @@ _DURABILITY = {"full": Durability.POWER_LOSS, "normal": Durability.PROCESS_KILL}
 
 
 class SQLiteStore(RowStore):
-    """Timelines in a SQLite file that many threads and processes may use at once."""
+    """Timelines in a SQLite file that many threads and processes may use at once; in memory without a path."""
 
     def __init__(
         self,
@@ -41,22 +39,24 @@ class SQLiteStore(RowStore):
         check_namespace(namespace)
         if synchronous not in _DURABILITY:
             raise ConfigError(f'synchronous: {synchronous!r} is neither "full" nor "normal"')
+        file = None if path is None else Path(path).absolute()  # the folder may change, the file must not
         self.namespace = namespace
         self.clock = clock
-        self.durability = _DURABILITY[synchronous] if path is not None else Durability.NOTHING
-        self._database = Database(None if path is None else Path(path), synchronous=synchronous, timeout=timeout)
-        self._turns: Turns | None = None if path is None else Turns(Path(path), timeout=timeout)
-        self._number = 0
-        self._reset()
-        with translated(self._database.name):
+        self.durability = Durability.NOTHING if file is None else _DURABILITY[synchronous]
+        self._database = Database(file, synchronous=synchronous, timeout=timeout)
+        self._turns = None if file is None else Turns(file, timeout=timeout)
+        self._closed = False
+        self._number = 0  # of the namespace
+        self._writer: Connection | None = None
+        self._readers: list[Connection] = []
+        self._renew()
+        with translated(self._database.name), self._turn():
             self._connect()
         _stores.add(self)
 
-    def _reset(self) -> None:
+    def _renew(self) -> None:
+        self._gate = Gate()
         self._group: GroupCommit[Rows] = GroupCommit(self._commit, limit=PAGE_RECORDS)
-        self._writer: Connection | None = None
-        self._readers: list[Connection] = []
-        self._alone = threading.RLock()  # in memory there is one connection, for one thread at a time
 
     # Writing
 
@@ -66,39 +66,36 @@ class SQLiteStore(RowStore):
     def _commit(self, jobs: Sequence[Job[Rows]]) -> None:
         """Run the jobs in one transaction, the leader's first. Their errors are theirs; this does not raise."""
         try:
-            with translated(self._database.name):
+            with translated(self._database.name), self._gate.inside(), self._turn():
                 self._transact(jobs)
+        except _Spoiled as fault:
+            fault.job.fail(fault.error)
+            others = [job for job in jobs if job is not fault.job]
+            if others:
+                self._commit(others)
         except DigestifError as error:
             for job in jobs:
                 job.fail(error)
-        except Exception as error:  # noqa: BLE001  # a fault in one unit, before the commit: it must not take the others along
-            if len(jobs) == 1:
-                jobs[0].fail(error)
-            else:
-                for job in jobs:
-                    self._commit([job])
         except BaseException as error:  # noqa: BLE001  # the leader was interrupted, perhaps just after the commit
             jobs[0].fail(error)
             for job in jobs[1:]:
                 job.fail(StoreUnavailable(f"{self._database.name}: interrupted, it may or may not have been accepted"))
 
     def _transact(self, jobs: Sequence[Job[Rows]]) -> None:
-        with self._turn(), self._alone if self._turns is None else nullcontext():
-            writer = self._connect()
-            rows = SqliteRows(writer, self._number)
-            with writer.transaction("BEGIN IMMEDIATE"):
-                for job in jobs:
-                    rows.budget = PAGE_RECORDS
-                    try:
-                        job.result = job.unit(rows)
-                    except DigestifError as error:  # raised before anything was changed
-                        job.fail(error)
-                rows.flush()
+        writer = self._connect()
+        rows = SqliteRows(writer, self._number)
+        with writer.transaction("BEGIN IMMEDIATE"):
+            for job in jobs:
+                rows.budget = PAGE_RECORDS
+                _run(job, rows)
+            rows.flush()
 
     def _turn(self) -> AbstractContextManager[None]:
         return nullcontext() if self._turns is None else self._turns.turn()
 
     def _connect(self) -> Connection:
+        if self._closed:
+            raise StoreUnavailable(f"{self._database.name}: this store is closed")
         if self._writer is None:
             writer = self._database.connect()
             with writer.transaction("BEGIN IMMEDIATE"):
@@ -110,21 +107,23 @@ class SQLiteStore(RowStore):
     # Reading
 
     def _read(self, unit: Callable[[Rows], T]) -> T:
-        with translated(self._database.name), self._reader() as reader, reader.transaction("BEGIN"):
+        if self._turns is None:
+            return self._write(unit)  # in memory there is one connection, for one thread at a time
+        with translated(self._database.name), self._gate.inside(), self._reading() as reader:
             return unit(SqliteRows(reader, self._number))
 
     @contextmanager
-    def _reader(self) -> "Iterator[Connection]":
-        if self._turns is None:
-            with self._alone:
-                yield self._connect()
-            return
+    def _reading(self) -> Iterator[Connection]:
+        """A connection that sees one state of the data; one that failed is not used again."""
+        if self._closed:
+            raise StoreUnavailable(f"{self._database.name}: this store is closed")
         try:
             reader = self._readers.pop()
         except IndexError:
             reader = self._database.connect(read_only=True)
         try:
-            yield reader
+            with reader.transaction("BEGIN"):
+                yield reader
         except BaseException:
             reader.close()
             raise
@@ -133,6 +132,14 @@ class SQLiteStore(RowStore):
     # Letting go
 
     def disconnect(self) -> None:
+        """Wait for what is under way and close everything; what comes later is refused."""
+        if not self._gate.shut():
+            raise StoreUnavailable(f"{self._database.name}: can't be closed from inside one of its own calls")
+        self._closed = True
+        self._close_connections()
+        self._gate.open()
+
+    def _close_connections(self) -> None:
         writer, self._writer = self._writer, None
         readers, self._readers = self._readers, []
         for connection in [*readers, writer]:
@@ -141,22 +148,56 @@ class SQLiteStore(RowStore):
         if self._turns is not None:
             self._turns.close()
 
-    def after_fork(self) -> None:
-        """The child opens connections of its own and never touches those of its parent."""
-        for connection in [self._writer, *self._readers]:
-            if connection is not None:
-                connection.abandon()
-        if self._turns is not None:
-            self._turns.close()
-        self._reset()
+    def before_fork(self) -> None:
+        """Close the file: SQLite's notes about locks would be copied into the child, and be wrong there."""
+        self._is_still = self._gate.shut()
+        if self._is_still and self._turns is not None:
+            self._close_connections()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Go on; connections are opened again when needed. The child's other threads, and their locks, are gone."""
+        if in_child:
+            self._renew()
+        elif self._is_still:
+            self._gate.open()
+
+
+class _Spoiled(Exception):
+    """A fault in one job, before the commit: it must not take the others along."""
+
+    def __init__(self, job: Job[Rows], error: BaseException) -> None:
+        super().__init__(error)
+        self.job = job
+        self.error = error
+
+
+def _run(job: Job[Rows], rows: Rows) -> None:
+    job.error = None
+    try:
+        job.result = job.unit(rows)
+    except DigestifError as error:  # raised before anything was changed
+        job.fail(error)
+    except sqlite3.Error:
+        raise
+    except BaseException as error:
+        raise _Spoiled(job, error) from error
 
 
 _stores: "weakref.WeakSet[SQLiteStore]" = weakref.WeakSet()
 
 
-def _renew_connections() -> None:
+def _before_fork() -> None:
     for store in _stores:
-        store.after_fork()
+        store.before_fork()
 
 
-os.register_at_fork(after_in_child=_renew_connections)
+def _after_fork(*, in_child: bool) -> None:
+    for store in _stores:
+        store.after_fork(in_child=in_child)
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=lambda: _after_fork(in_child=False),
+    after_in_child=lambda: _after_fork(in_child=True),
+)

@@ -10,6 +10,7 @@ from digestif.testing.conformance.digesting import Digesting, Undecodable
 from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.fencing import Fencing
 from digestif.testing.conformance.finishing import Finishing, Replaying, StaleTokens
+from digestif.testing.conformance.interruptions import Interruptions
 from digestif.testing.conformance.keys import HostileKeys
 from digestif.testing.conformance.leases import Claiming, Opening
 from digestif.testing.conformance.listing import Letters, ReadingRecords, Remembering, Scanning
@@ -41,6 +42,7 @@ class StoreConformance(
     Finishing,
     Flushing,
     HostileKeys,
+    Interruptions,
     Letters,
     LookingAtTimelines,
     LookingBack,

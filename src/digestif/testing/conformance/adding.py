@@ -17,7 +17,7 @@ class Adding(Suite):
         assert digests.timeline("t").pending == 1
 
     def test_a_further_record_of_a_ready_timeline_changes_nothing(self, digests: Digests) -> None:
-        """Fact 2. A ready timeline: add answers exactly False; its ready time stays, whatever the record's timestamp."""
+        """Fact 2. A ready timeline: add answers exactly False; its ready time stays, whatever the timestamp."""
         digests.add("t", "first", now=T)
 
         answers = [digests.add("t", "more", timestamp=T + offset, now=T + 5) for offset in (-DAY, 0, DAY)]
@@ -94,20 +94,18 @@ class Adding(Suite):
     def test_delays_given_to_add_override_the_policy(self, digests_with: DigestsWith) -> None:
         """Fact 7. Delays passed to add override the policy; omitted ones fall back."""
         digests = digests_with(first_delay=5, minimum_delay=10, increment_delay=20, maximum_delay=100)
-        dues = []
-
-        for options in ({}, {"first_delay": 50.0}):
-            timeline = f"first {options}"
-            digests.add(timeline, "first", now=T, **options)
-            dues.append(digests.timeline(timeline).due)
-        for options in ({}, {"increment_delay": 3.0}, {"maximum_delay": 12.0}, {"increment_delay": 70.0}):
-            timeline = f"waiting {options}"
+        for timeline in "abcd":
             digests.add(timeline, "delivered before", first_delay=0, now=T)
             deliver(digests, timeline, now=T)
-            digests.add(timeline, "more", now=T, **options)
-            dues.append(digests.timeline(timeline).due)
 
-        assert dues == [T + 5, T + 50, T + 30, T + 13, T + 12, T + 80]
+        digests.add("a", "more", now=T)
+        digests.add("b", "more", increment_delay=3, now=T)
+        digests.add("c", "more", maximum_delay=12, now=T)
+        digests.add("d", "more", increment_delay=70, now=T)
+        digests.add("e", "first", now=T)
+        digests.add("f", "first", first_delay=50, now=T)
+
+        assert [digests.timeline(key).due for key in "abcdef"] == [T + 30, T + 13, T + 12, T + 80, T + 5, T + 50]
 
     def test_a_first_delay_of_zero_given_to_add_makes_it_ready(self, digests_with: DigestsWith) -> None:
         """Fact 7. Delays passed to add override the policy, zero too."""

@@ -70,7 +70,7 @@ class BackingOff(Suite):
         assert iterations == [1, 2, 3, 3]
 
     def test_an_empty_digest_resets_the_iteration(self, digests_with: DigestsWith) -> None:
-        """Fact 32. An empty digest resets the iteration, also if a record arrived meanwhile; the backoff begins anew."""
+        """Fact 32. An empty digest resets the iteration, also if a record arrived meanwhile."""
         digests = digests_with(backoff=Exponential(300, limit=2))
         let_wait(digests, "t")
         scheduled(digests, T)

@@ -44,7 +44,7 @@ class Capacity(Suite):
         assert (first.dropped, second.dropped) == (2, 0)
 
     def test_a_failed_digest_and_newer_records_share_the_capacity(self, digests_with: DigestsWith) -> None:
-        """Fact 9. Capacity 10, records 0–9 in a failed digest, 10–19 added: it then holds exactly 10–19, `dropped` 10."""
+        """Fact 9. Capacity 10, records 0–9 in a failed digest, 10–19 added: it holds exactly 10–19, `dropped` 10."""
         digests = digests_with(capacity=10)
         add_all(digests, "t", numbered(range(10)))
         fail(digests, "t")

@@ -1,8 +1,10 @@
 """Digesting: what a digest carries, and how the timeline goes on after it."""
 
+from typing import Any
+
 import pytest
 
-from digestif import Busy, Digests, InvalidState, Record
+from digestif import Busy, ConfigError, Digests, InvalidState, Record, StaleLease
 from digestif.core.policy import Terms
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
 from digestif.testing.conformance.actions import (
@@ -83,7 +85,7 @@ class Digesting(Suite):
         assert digests.add("t", "anew", now=T + 61) is True
 
     def test_a_record_that_arrives_during_an_empty_digest_is_in_the_next(self, digests: Digests) -> None:
-        """Fact 19. A record that arrives during an empty digest: the timeline ends waiting, the record is in the next."""
+        """Fact 19. A record that arrives during an empty digest: it ends waiting, the record is in the next."""
         let_wait(digests, "t", due=T, last=T)
         scheduled(digests, T)
         with digests.digest("t", 60, now=T) as empty:
@@ -119,6 +121,16 @@ class Digesting(Suite):
 
         assert not isinstance(refused.value, Busy)
         assert not block_ran
+
+    @pytest.mark.parametrize("minimum_delay", [-1, float("nan"), float("inf"), True, "60"])
+    def test_a_wrong_cool_down_opens_nothing(self, digests: Digests, minimum_delay: Any) -> None:
+        """Fact 50. A cool-down that is no duration: ConfigError that names it, before anything is opened."""
+        digests.add("t", "a", now=T)
+
+        with pytest.raises(ConfigError, match="minimum_delay"), digests.digest("t", minimum_delay, now=T):
+            pytest.fail("the block ran")
+
+        assert digests.timeline("t").state == "ready"
 
     def test_while_one_worker_has_it_open_a_second_is_refused(self, digests_with: DigestsWith) -> None:
         """Fact 22. While one worker has it open a second gets Busy."""
@@ -156,7 +168,7 @@ class Undecodable(Suite):
     """Fact 24. A record whose stored value is missing or cannot be decoded is set aside; the others are delivered."""
 
     def test_a_value_that_cannot_be_decoded_is_set_aside(self, digests: Digests, store: Store) -> None:
-        """Fact 24. A value that cannot be decoded is set aside with its error and counted dead, and does not come back."""
+        """Fact 24. A value that cannot be decoded is set aside, counted dead, and does not come back."""
         digests.add("t", Record("good", 1, T), now=T)
         spoil(store, "t", "bad")
 
@@ -180,6 +192,19 @@ class Undecodable(Suite):
 
         assert keys(digest) == ["better", "good"]
         assert (digests.ledger().delivered, digests.ledger().dead) == (2, 1)
+
+    def test_a_digest_that_lost_a_value_has_another_key(self, digests_with: DigestsWith, store: Store) -> None:
+        """Fact 24. A value is lost after the digest may have gone out: other records, so another idempotency key."""
+        forgetful = Partitioned([store])
+        digests = digests_with(over=forgetful)
+        for key in ("good", "lost"):
+            digests.add("t", Record(key, key, T), now=T)
+        with pytest.raises(StaleLease), digests.digest("t", now=T) as first:
+            forgetful.lost.add("lost")
+            second = deliver(digests, "t", now=T + 30)
+
+        assert (keys(first), keys(second)) == (["lost", "good"], ["good"])
+        assert first.idempotency_key != second.idempotency_key
 
     def test_each_has_a_dead_letter_of_its_own_that_says_why(self, digests: Digests, store: Store) -> None:
         """Fact 24. What is set aside is a dead letter of its own, with its error."""

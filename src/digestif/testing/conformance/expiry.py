@@ -1,14 +1,16 @@
 """Expiry: what arrived longer ago than its ttl is removed by maintenance, and counted."""
 
+from typing import Any
+
 import pytest
 
-from digestif import Digests, Record, StaleLease
+from digestif import Digests, Outcome, Record, StaleLease
 from digestif.stores.base import Store
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, keys, let_wait, numbered, scheduled
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.footprint import assert_nothing_left
 
-OPTIONS = {"minimum_delay": 100, "maximum_delay": 100, "ttl": 200}
+OPTIONS: dict[str, Any] = {"minimum_delay": 100, "maximum_delay": 100, "ttl": 200}
 
 
 class Expiry(Suite):
@@ -93,6 +95,31 @@ class Expiry(Suite):
 
         assert (expiring.ledger().open, expiring.ledger().expired) == (0, 2)
         assert_nothing_left(store)
+
+    def test_a_digest_that_expired_whole_is_remembered(self, expiring: Digests) -> None:
+        """Fact 45. What expires is counted: a digest that may have gone out is in the history as expired."""
+        expiring.add("t", Record("a", 1, T), now=T)
+        with pytest.raises(StaleLease), expiring.digest("t", now=T) as lapsed:
+            expiring.maintenance(T - 1, now=T + 30)
+
+        expiring.maintenance(T - 1, now=T + 200)
+
+        [entry] = expiring.history("t")
+        assert (entry.id, entry.outcome, entry.ended) == (lapsed.id, Outcome.EXPIRED, T + 200)
+
+    def test_a_digest_that_lost_a_record_has_another_key(self, digests_with: DigestsWith) -> None:
+        """Fact 45. A failed digest of which a part expired: other records, so another idempotency key, same id."""
+        digests = digests_with(redelivery="same", **OPTIONS)
+        digests.add("t", Record("older", 1, T), now=T)
+        digests.add("t", Record("newer", 2, T), now=T + 50)
+        failed = fail(digests, "t", now=T + 60)
+        digests.maintenance(T - 1, now=T + 200)
+
+        again = deliver(digests, "t", now=T + 201)
+
+        assert (keys(failed), keys(again)) == (["newer", "older"], ["newer"])
+        assert failed.id == again.id
+        assert failed.idempotency_key != again.idempotency_key
 
     def test_a_paused_timeline_expires_too(self, expiring: Digests) -> None:
         """Fact 45. What expires is counted, paused or not."""

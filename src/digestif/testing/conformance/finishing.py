@@ -18,6 +18,7 @@ from digestif.testing.conformance.port import (
     maintain,
     open_and_take,
     open_digest,
+    open_lease,
     record_keys,
     release,
     seconds,
@@ -40,8 +41,8 @@ LATER = NOW + LEASE
 LOSSES: dict[str, Callable[[Store, Lease], object]] = {
     "lapsed": lambda store, lease: None,
     "lapsed and maintained": lambda store, lease: maintain(store, now=LATER),
-    "taken over": lambda store, lease: open_digest(store, token="other", now=LATER),
-    "taken over and released": lambda store, lease: release(store, open_digest(store, token="x", now=LATER), now=LATER),
+    "taken over": lambda store, lease: open_digest(store, now=LATER),
+    "taken over and released": lambda store, lease: release(store, open_digest(store, now=LATER), now=LATER),
     "closed": lambda store, lease: close(store, lease),
     "released": lambda store, lease: release(store, lease),
     "buried": lambda store, lease: store.bury([Burial(lease, "poison", 0)], now=NOW),
@@ -50,7 +51,7 @@ LOSSES: dict[str, Callable[[Store, Lease], object]] = {
     "deleted, added and opened again": lambda store, lease: [
         delete(store, "t"),
         arrive(store, "t", ["a"], now=LATER),
-        open_digest(store, token="other", now=LATER),
+        open_digest(store, now=LATER),
     ],
 }
 
@@ -103,6 +104,17 @@ class Finishing(Suite):
         assert store.inspect("t3").state == "open"
         assert (store.ledger().delivered, store.ledger().open) == (4, 1)
 
+    def test_a_digest_is_closed_once(self, store: Store) -> None:
+        """Fact 39. The same lease twice in a batch, or again in the next: closed and counted once."""
+        arrive(store, "t", ["a"])
+        lease = open_digest(store)
+
+        answers = store.close([Closing(lease, 5), Closing(lease, 7)], now=NOW)
+
+        assert [*answers, close(store, lease)] == [True, False, False]
+        assert store.ledger().delivered == 1
+        assert store.inspect("t").at == NOW + 5
+
     def test_an_extended_lease_lives_longer(self, store: Store) -> None:
         """Fact 22. Extended: a second worker gets Busy beyond the first expiry, and takes over at the new one."""
         arrive(store, "t", ["a"])
@@ -111,7 +123,7 @@ class Finishing(Suite):
         assert store.extend([lease], lease=LEASE, now=NOW + LEASE - 1) == [True]
 
         with pytest.raises(Busy):
-            store.open("t", token="x", lease=LEASE, now=NOW + 2 * LEASE - 2)
+            open_lease(store, now=NOW + 2 * LEASE - 2)
         assert maintain(store, NOW, now=NOW + 2 * LEASE - 2).lapsed == 0
         assert close(store, lease, now=NOW + 2 * LEASE - 2) is True
 
@@ -187,8 +199,8 @@ class StaleTokens(Suite):
         """Fact 39. The token of another timeline is not current."""
         arrive(store, "t", ["a"])
         arrive(store, "u", ["a"])
-        open_digest(store, "t", token="of t")
-        lease = open_digest(store, "u", token="of u")
+        open_digest(store, "t")
+        lease = open_digest(store, "u")
         before = everything(store)
 
         assert VERBS[verb](store, lease._replace(timeline="t"), NOW) is False
@@ -197,10 +209,10 @@ class StaleTokens(Suite):
     def test_the_same_token_again_after_a_takeover_is_still_stale_for_the_old_digest(self, store: Store) -> None:
         """Fact 39. After delete and re-add the new lease is its holder's alone."""
         arrive(store, "t", ["a"])
-        old = open_digest(store, token="old")
+        old = open_digest(store)
         delete(store, "t")
         arrive(store, "t", ["b"])
-        new = open_digest(store, token="new")
+        new = open_digest(store)
 
         assert close(store, old) is False
         assert close(store, new) is True
@@ -224,7 +236,7 @@ class Replaying(Suite):
         slot = store.inspect("t")
         assert (slot.state, slot.at, slot.since) == ("ready", NOW + 5, NOW + 5)
         assert (store.ledger().dead, store.ledger().open) == (0, 2)
-        lease = store.open("t", token="x", lease=LEASE, now=NOW + 5)
+        lease = open_lease(store, now=NOW + 5)
         assert (lease.digest_id, lease.attempt, lease.lapses) == (letter_id, 1, 0)
         taken = take_all(store, lease, now=NOW + 5)
         assert (record_keys(taken.records), taken.revision) == (["b", "a"], 1)
@@ -239,7 +251,7 @@ class Replaying(Suite):
 
         revisions = []
         for _ in range(2):
-            lease = store.open("t", token="x", lease=LEASE, now=NOW)
+            lease = open_lease(store)
             taken = take_all(store, lease, capacity=None, merge=True)
             revisions.append((record_keys(taken.records), taken.revision))
             release(store, lease)

@@ -10,11 +10,13 @@ from digestif.testing.conformance.port import (
     NOW,
     arrive,
     arrive_everywhere,
+    claim,
     claim_all,
     close,
     let_wait,
     open_and_take,
     open_digest,
+    open_lease,
     record_keys,
     release,
     take_all,
@@ -40,17 +42,18 @@ class Claiming(Suite):
         given: list[list[int]] = []
 
         for partition in range(store.partitions):
-            claims = [store.claim(partition, 3, token="x", lease=LEASE, now=NOW + 100) for _ in range(10)]
+            claims = [claim(store, partition, 3, now=NOW + 100) for _ in range(10)]
             given.append([lease.at - NOW for claim in claims for lease in claim.leases])
 
-        assert sorted(sum(given, [])) == list(range(0, 50, 5))
+        assert sorted(at for times in given for at in times) == list(range(0, 50, 5))
         assert all(times == sorted(times) for times in given)
 
     def test_a_lease_says_what_its_holder_needs(self, store: Store) -> None:
         """Fact 39. A lease carries the token that the caller chose, and its expiry."""
         arrive(store, "t", ["a", "b"])
 
-        [lease] = claim_all(store, token="mine", now=NOW + 7)
+        claims = [store.claim(p, 10, token="mine", lease=LEASE, now=NOW + 7) for p in range(store.partitions)]
+        [lease] = [lease for claimed in claims for lease in claimed.leases]
 
         assert (lease.timeline, lease.token, lease.until) == ("t", "mine", NOW + 7 + LEASE)
         assert (lease.attempt, lease.lapses, lease.iteration, lease.at) == (1, 0, 0, NOW)
@@ -69,7 +72,7 @@ class Claiming(Suite):
         """Fact 18. Claimed without any record: idle, without a delivery, and nothing is left."""
         let_wait(store, ["t0", "t1", "t2"], at=NOW + 50)
 
-        claims = [store.claim(p, 10, token="x", lease=LEASE, now=NOW + 50) for p in range(store.partitions)]
+        claims = [claim(store, p, 10, now=NOW + 50) for p in range(store.partitions)]
 
         assert sum(claim.retired for claim in claims) == 3
         assert [claim.leases for claim in claims] == [[]] * store.partitions
@@ -122,9 +125,9 @@ class Claiming(Suite):
     def test_two_workers_share_no_claim(self, store: Store) -> None:
         """Fact 22. What one worker has claimed is not given to another."""
         arrive_everywhere(store, [f"t{n}" for n in range(10)])
-        one = [store.claim(p, 1, token="one", lease=LEASE, now=NOW) for p in range(store.partitions)]
+        one = [claim(store, p, 1) for p in range(store.partitions)]
 
-        other = claim_all(store, token="other")
+        other = claim_all(store)
 
         taken = [lease.timeline for claim in one for lease in claim.leases]
         assert sorted([*taken, *(lease.timeline for lease in other)]) == [f"t{n}" for n in range(10)]
@@ -161,7 +164,7 @@ class Opening(Suite):
         for timeline in ("waiting", "paused", "unknown"):
             before = store.inspect(timeline)
             with pytest.raises(InvalidState) as refused:
-                store.open(timeline, token="x", lease=LEASE, now=NOW + 5)
+                open_lease(store, timeline, now=NOW + 5)
             assert not isinstance(refused.value, Busy)
             assert store.inspect(timeline) == before
 
@@ -170,9 +173,9 @@ class Opening(Suite):
         arrive(store, "t", ["a"])
         first = open_digest(store)
         with pytest.raises(Busy):
-            store.open("t", token="x", lease=LEASE, now=NOW + LEASE - 1)
+            open_lease(store, now=NOW + LEASE - 1)
 
-        second = store.open("t", token="x", lease=LEASE, now=NOW + LEASE)
+        second = open_lease(store, now=NOW + LEASE)
 
         assert (second.digest_id, second.attempt, second.lapses) == (first.digest_id, 2, 1)
 
@@ -180,7 +183,7 @@ class Opening(Suite):
         """Fact 18. Ready without records: an empty digest; closed, the timeline is idle and nothing is left."""
         let_wait(store, ["t"], at=NOW)
         store.flush("t", now=NOW)
-        lease = store.open("t", token="x", lease=LEASE, now=NOW)
+        lease = open_lease(store)
         assert take_all(store, lease).records == []
 
         assert close(store, lease) is True

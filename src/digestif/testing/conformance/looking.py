@@ -227,6 +227,20 @@ class Tracing(Suite):
         assert [(sighting.fate, sighting.digest_id) for sighting in dead] == [(Fate.DEAD, buried.id)]
         assert (discarded[0].fate, discarded[0].digest_id) == (Fate.DISCARDED, buried.id)
 
+    def test_a_replayed_record_is_seen_once(self, digests_with: DigestsWith) -> None:
+        """Fact 40. Replayed and delivered: one version of a record has one fate, the latest."""
+        digests = digests_with(attempts=1)
+        digests.add("t", Record("a", 1, T), now=T)
+        buried = fail(digests, "t")
+        digests.replay(buried.id, now=T + 1)
+
+        replayed = digests.trace("t", "a")
+        deliver(digests, "t", now=T + 2)
+        delivered = digests.trace("t", "a")
+
+        assert [(sighting.fate, sighting.digest_id) for sighting in replayed] == [(Fate.OPEN, buried.id)]
+        assert [(sighting.fate, sighting.ended) for sighting in delivered] == [(Fate.DELIVERED, T + 2)]
+
 
 class LookingBack(Suite):
     def test_digests_that_ended_are_remembered(self, digests: Digests) -> None:

@@ -5,7 +5,20 @@ from typing import Any
 
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.policy import Terms
-from digestif.stores.base import PAGE_RECORDS, Arrival, Closing, Lease, Maintained, Part, Release, Store, Take, Taken
+from digestif.ids import fresh_id
+from digestif.stores.base import (
+    PAGE_RECORDS,
+    Arrival,
+    Claimed,
+    Closing,
+    Lease,
+    Maintained,
+    Part,
+    Release,
+    Store,
+    Take,
+    Taken,
+)
 
 NOW = 1_700_000_000_000
 LEASE = 30_000
@@ -38,13 +51,19 @@ def arrive_everywhere(store: Store, timelines: Iterable[str], *, now: int = NOW,
         store.add(arrivals[page : page + PAGE_RECORDS], now=now)
 
 
-def claim_all(store: Store, *, limit: int = 200, token: str = "claim", now: int = NOW) -> list[Lease]:
+def claim(store: Store, partition: int, limit: int, *, now: int = NOW) -> Claimed:
+    """Claim once, with a token that nobody has used before."""
+    claimed = store.claim(partition, limit, token=fresh_id(), lease=LEASE, now=now)
+    assert len(claimed.leases) <= limit
+    return claimed
+
+
+def claim_all(store: Store, *, limit: int = 200, now: int = NOW) -> list[Lease]:
     """Claim everything that can be claimed, partition by partition."""
     leases: list[Lease] = []
     for partition in range(store.partitions):
         for _ in range(ROUNDS):
-            claimed = store.claim(partition, limit, token=token, lease=LEASE, now=now)
-            assert len(claimed.leases) <= limit
+            claimed = claim(store, partition, limit, now=now)
             leases += claimed.leases
             if not claimed.leases and not claimed.retired:
                 break
@@ -68,13 +87,18 @@ def take_all(store: Store, lease: Lease, *, capacity: int | None = None, merge: 
     raise AssertionError("the digest does not end")
 
 
-def open_and_take(store: Store, timeline: str, *, token: str = "token", now: int = NOW, **options: Any) -> Taken:
-    return take_all(store, store.open(timeline, token=token, lease=LEASE, now=now), now=now, **options)
+def open_lease(store: Store, timeline: str = "t", *, now: int = NOW) -> Lease:
+    """Open a timeline, with a token that nobody has used before."""
+    return store.open(timeline, token=fresh_id(), lease=LEASE, now=now)
 
 
-def open_digest(store: Store, timeline: str = "t", *, token: str = "token", now: int = NOW) -> Lease:
+def open_and_take(store: Store, timeline: str, *, now: int = NOW, **options: Any) -> Taken:
+    return take_all(store, open_lease(store, timeline, now=now), now=now, **options)
+
+
+def open_digest(store: Store, timeline: str = "t", *, now: int = NOW) -> Lease:
     """Open a timeline and take its records, as a worker does before it delivers."""
-    lease = store.open(timeline, token=token, lease=LEASE, now=now)
+    lease = open_lease(store, timeline, now=now)
     take_all(store, lease, now=now)
     return lease
 

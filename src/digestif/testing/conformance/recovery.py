@@ -69,7 +69,7 @@ class Recovery(Suite):
         assert (digests.ledger().superseded, digests.ledger().delivered) == (1, 2)
 
     def test_with_redelivery_same_a_failed_digest_comes_exactly_as_it_was(self, digests_with: DigestsWith) -> None:
-        """Fact 26. With redelivery "same" the digest stays as it was first opened, and the new record is in the next."""
+        """Fact 26. With redelivery "same" the digest stays as it was, and the new record is in the next."""
         digests = digests_with(redelivery="same")
         digests.add("t", Record("a", 1, T), now=T)
         first = fail(digests, "t")
@@ -83,7 +83,7 @@ class Recovery(Suite):
         assert keys(next_digest(digests, "t", now=T)) == ["b"]
 
     def test_a_failed_digest_is_found_again_by_maintenance(self, digests: Digests) -> None:
-        """Fact 27. The first digest raises at T; maintenance(T); add at T+1: schedule(T+1) gives it, with both records."""
+        """Fact 27. The first digest raises at T; maintenance(T); add at T+1: schedule(T+1) gives it, with both."""
         digests.add("t", Record("old", 1, T), now=T)
         fail(digests, "t", now=T)
         digests.maintenance(T, now=T)
@@ -137,7 +137,7 @@ class Recovery(Suite):
         assert keys(deliver(digests, "t", now=T + 600)) == ["b", "a"]
 
     def test_the_last_attempt_buries_the_digest(self, digests_with: DigestsWith) -> None:
-        """Fact 25. The raise of the last attempt propagates too, and buries: a dead letter, and the timeline goes on."""
+        """Fact 25. The last attempt raises: that propagates too, and buries; the timeline goes on."""
         digests = digests_with(attempts=2, minimum_delay=60)
         digests.add("t", "poison", now=T)
 

@@ -39,7 +39,7 @@ class Scheduling(Suite):
             for partition in range(store.partitions)
         ]
 
-        assert sorted(sum(given, [])) == [1000 * n for n in range(10)]
+        assert sorted(at for times in given for at in times) == [1000 * n for n in range(10)]
         assert all(times == sorted(times) for times in given)
 
     def test_nothing_moves_before_the_iterator_is_used(self, digests: Digests) -> None:

@@ -72,6 +72,16 @@ class Pausing(Suite):
         digests.resume("t", now=T)
         assert len(deliver(digests, "t")) == 1
 
+    def test_a_paused_timeline_is_maintained_all_the_same(self, digests: Digests) -> None:
+        """Fact 53. Paused and ready for too long: it waits again, and is scheduled when it is resumed."""
+        digests.add("t", "a", now=T)
+        digests.pause("t", now=T)
+
+        assert digests.maintenance(T, now=T) == 1
+        assert scheduled(digests, T + 1) == []
+        digests.resume("t", now=T + 1)
+        assert scheduled(digests, T + 1) == ["t"]
+
     def test_pausing_does_not_disturb_an_open_digest(self, digests: Digests) -> None:
         """Fact 53. Paused while open: the holder of the lease closes it, then it stays where it is."""
         digests.add("t", "a", now=T)
@@ -116,6 +126,17 @@ class Flushing(Suite):
         assert digests.timeline("t").state == "ready"
         assert digests.maintenance(T + 0.999, now=T + 1) == 0  # ready since T+1
         assert keys(deliver(digests, "t", now=T + 1)) == ["a"]
+
+    def test_a_paused_timeline_is_flushed_but_stays_paused(self, digests: Digests) -> None:
+        """Fact 53. Paused, then flushed: ready, and opened only when it is resumed."""
+        let_wait(digests, "t", due=T + 300)
+        digests.pause("t", now=T)
+
+        assert digests.flush("t", now=T) is True
+
+        assert (digests.timeline("t").state, digests.timeline("t").paused) == ("ready", True)
+        with pytest.raises(InvalidState):
+            deliver(digests, "t")
 
     def test_in_any_other_state_there_is_nothing_to_flush(self, digests: Digests) -> None:
         """Fact 17. Flush is True only from waiting: not for an idle, ready or open timeline."""

@@ -12,6 +12,7 @@ from digestif.testing.conformance.port import (
     numbers,
     open_and_take,
     open_digest,
+    open_lease,
     record_keys,
     release,
     stored,
@@ -34,7 +35,7 @@ class Taking(Suite):
     def test_pages_do_not_change_while_the_lease_is_held(self, store: Store) -> None:
         """Fact 20. What is added while a digest is open changes no page of it."""
         arrive(store, "t", numbers(0, OVER_A_PAGE))
-        lease = store.open("t", token="x", lease=LEASE, now=NOW)
+        lease = open_lease(store)
         first = take_all(store, lease)
         arrive(store, "t", numbers(0, 50))
 
@@ -48,7 +49,7 @@ class Taking(Suite):
         timelines = [f"t{n}" for n in range(4)]
         for timeline in timelines:
             arrive(store, timeline, numbers(0, 400))
-        requests = {t: Take(store.open(t, token=t, lease=LEASE, now=NOW), None, True) for t in timelines}
+        requests = {t: Take(open_lease(store, t), None, True) for t in timelines}
         read: dict[str, list[str]] = {timeline: [] for timeline in timelines}
 
         while requests:
@@ -121,24 +122,6 @@ class Merging(Suite):
         assert record_keys(stored(store, "t", Part.DIGEST)) == record_keys(taken.records)
         assert store.verify()
 
-    def test_a_merge_that_was_interrupted_is_finished_by_the_next_worker(self, store: Store) -> None:
-        """Fact 40. A worker dies in the middle of a merge: the next gets the whole digest of that revision."""
-        arrive(store, "t", numbers(0, OVER_A_PAGE))
-        release(store, open_digest(store))
-        arrive(store, "t", numbers(OVER_A_PAGE, 2 * OVER_A_PAGE), timestamp=1e6)
-        lease = store.open("t", token="dies", lease=LEASE, now=NOW)
-        [begun] = store.take([Take(lease, None, merge=True)], now=NOW)
-        assert begun is not None
-        assert not begun.complete
-        arrive(store, "t", ["meanwhile"])
-
-        taken = open_and_take(store, "t", token="next", now=NOW + LEASE)
-
-        assert record_keys(taken.records) == numbers(0, 2 * OVER_A_PAGE)[::-1]
-        assert taken.revision == 2
-        assert store.inspect("t").pending == 1
-        assert store.verify()
-
     def test_without_merge_a_failed_digest_stays_as_it_was(self, store: Store) -> None:
         """Fact 26. Taken without merge: the same records, the same revision; the new ones wait."""
         arrive(store, "t", ["a"])
@@ -165,7 +148,7 @@ class Merging(Suite):
         arrive(store, "t", ["a"])
         revisions = []
         for _ in range(3):
-            lease = store.open("t", token="x", lease=LEASE, now=NOW)
+            lease = open_lease(store)
             revisions.append(take_all(store, lease).revision)
             release(store, lease)
 

@@ -73,6 +73,20 @@ class Urgency(Suite):
 
         assert digests.timeline("t").due == T + 300
 
+    def test_a_deadline_is_gone_with_a_record_that_was_dropped_or_expired(self, digests_with: DigestsWith) -> None:
+        """Fact 51. Only pending records are urgent: a dropped or expired one no longer counts at the next add."""
+        digests = digests_with(lease=1000, capacity=1, minimum_delay=100, maximum_delay=100, ttl=200)
+        for timeline in ("dropped", "expired"):
+            digests.add(timeline, "first", now=T)
+            with digests.digest(timeline, 500, now=T):
+                digests.add(timeline, Record("urgent", 1, T), within=250, now=T)
+                if timeline == "dropped":
+                    digests.add(timeline, Record("newer", 2, T + 1), now=T)
+                digests.maintenance(T - 1, now=T if timeline == "dropped" else T + 200)
+
+        assert digests.timeline("dropped").due == T + 500
+        assert digests.timeline("expired").due == T + 500
+
     def test_a_retry_is_not_put_off_nor_pulled_forward(self, digests: Digests) -> None:
         """Fact 51. An unfinished digest waits for its retry: an urgent record joins pending and moves nothing."""
         let_wait(digests, "t", due=T + 60, last=T)
@@ -132,7 +146,7 @@ class Quiet(Suite):
         assert keys(deliver(digests, "t", now=T + 60)) == ["a"]
 
     def test_silence_never_shortens_the_cool_down(self, digests_with: DigestsWith) -> None:
-        """Fact 54. quiet=60: a record early in the cool-down leaves when that ends, one near its end 60 s after itself."""
+        """Fact 54. quiet=60: a record early in the cool-down leaves when that ends, a late one 60 s after itself."""
         digests = digests_with(quiet=60, maximum_delay=600, minimum_delay=300)
         let_wait(digests, "early", due=T + 300, last=T)
         let_wait(digests, "late", due=T + 300, last=T)
@@ -142,6 +156,17 @@ class Quiet(Suite):
 
         assert digests.timeline("early").due == T + 300
         assert digests.timeline("late").due == T + 350
+
+    def test_the_maximum_counts_from_the_first_that_is_still_pending(self, digests_with: DigestsWith) -> None:
+        """Fact 54. quiet=60, maximum=100: after everything was retracted, the next record begins the count anew."""
+        digests = digests_with(quiet=60, maximum_delay=100, minimum_delay=0)
+        let_wait(digests, "t", due=T, last=T)
+        digests.add("t", Record("a", 1, T), now=T)
+        digests.retract("t", "a", now=T + 50)
+
+        digests.add("t", "b", now=T + 90)
+
+        assert digests.timeline("t").due == T + 150
 
     def test_silence_counts_before_the_first_delivery(self, digests_with: DigestsWith) -> None:
         """Fact 54. quiet=60 with a first delay: the first digest waits for silence as well."""

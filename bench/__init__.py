@@ -1,0 +1,1 @@
+"""The programs behind every figure that we print: `./dev bench` lists them."""

@@ -1,0 +1,143 @@
+"""Subjects: what an add costs when one timeline holds many records, or the store many timelines."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+
+from bench._measure import Figures, Stopwatch, input_output
+from bench._workload import BATCH, CACHE, Source, fill, opened, timeline_key, writer
+from digestif import Digests, Policy, Record
+from digestif.testing import FakeClock
+
+SMALL = 1_000  # records; so few are soon twice as many, and are then filled anew
+WHOLE = 64  # times the cache of the store: room for the whole file
+BEGINNING = 1_700_000_000.0
+STEP = 0.001  # seconds between two calls
+AFTERWARDS = BEGINNING + 1000  # when a store of a million timelines has been filled
+MOVES = Policy.debounce(quiet=60, maximum=600)  # every add moves the due time: the dearest kind
+
+
+class Records:
+    """One timeline with so many records in it, at its capacity (each add drops one) or without any."""
+
+    def __init__(self, folder: str, size: int, full: bool, singles: int, batches: int) -> None:
+        self._size = size
+        self._full = full
+        self._counts = singles, batches
+        self._source = Source(1)
+        self._times = count(1)
+        self._timeline = timeline_key(0)
+        path = Path(folder) / f"records-{size}-{full}.db"
+        self._digests = opened(path, policy=Policy(capacity=size if full else None))
+        self._fill()
+        self.close = self._digests.close
+
+    def cost(self) -> Figures:
+        """Microseconds per record, added singly and in batches."""
+        singles, batches = self._counts
+        return {"single": self._singly(singles), "batch": self._in_batches(batches)}
+
+    def _singly(self, times: int) -> float:
+        watch = Stopwatch()
+        for number in range(times):
+            record = self._record()
+            with watch.running():
+                self._digests.add(self._timeline, record)
+            if number % max(self._size // 10, 10) == 0:
+                self._restore()
+        return watch.seconds / times * 1e6
+
+    def _in_batches(self, times: int) -> float:
+        watch = Stopwatch()
+        for _ in range(times):
+            batch = list(self._events(BATCH))
+            with watch.running():
+                self._digests.add_many(batch)
+            self._restore()
+        return watch.seconds / (times * BATCH) * 1e6
+
+    def _restore(self) -> None:
+        """Bring a small timeline back to its size; with many records a few more do not matter."""
+        if self._size <= SMALL and not self._full:
+            self._digests.delete(self._timeline)
+            self._fill()
+
+    def _fill(self) -> None:
+        fill(self._digests, self._events(self._size), total=self._size, title=f"{self._size:,} records")
+
+    def _events(self, size: int) -> Iterator[tuple[str, Record]]:
+        return ((self._timeline, self._record()) for _ in range(size))
+
+    def _record(self) -> Record:
+        return self._source.record(float(next(self._times)))
+
+
+class Timelines:
+    """A store with so many timelines, all waiting, one record in each."""
+
+    def __init__(self, folder: str, size: int, singles: int, batches: int) -> None:
+        self._size = size
+        self._counts = singles, batches
+        self._clock = FakeClock(BEGINNING)
+        self._source = Source(size)
+        self._digests = filled(folder, size, self._clock)
+        self.close = self._digests.close
+
+    def cost(self) -> Figures:
+        """Microseconds per record, added singly and in batches, to timelines chosen at random."""
+        singles, batches = self._counts
+        return {"single": self._measured(self._add, singles), "batch": self._measured(self._add_many, batches) / BATCH}
+
+    def _measured(self, step: Callable[[], None], times: int) -> float:
+        """Microseconds per step."""
+        began = perf_counter()
+        for _ in range(times):
+            step()
+        return (perf_counter() - began) / times * 1e6
+
+    def _add(self) -> None:
+        self._clock.advance(STEP)
+        self._digests.add(self._source.timeline(), self._source.record())
+
+    def _add_many(self) -> None:
+        self._clock.advance(STEP)
+        self._digests.add_many(self._source.batch())
+
+
+class Shares(Timelines):
+    """Where the time of a batch goes: the same again with a cache for the whole file, and then without checkpoints."""
+
+    def shares(self) -> Figures:
+        """Microseconds per record, and how often each made SQLite read from the file and how much it wrote."""
+        connection, (_, batches) = writer(self._digests), self._counts
+        before = input_output()
+        plain = self._measured(self._add_many, batches) / BATCH
+        reads, written = (now - then for now, then in zip(input_output(), before, strict=True))
+        connection.execute(f"PRAGMA cache_size = -{CACHE * WHOLE}")
+        connection.execute("PRAGMA quick_check").fetchall()  # reads every page, and so fills the cache
+        cached = self._measured(self._add_many, batches) / BATCH
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        unchecked = self._measured(self._add_many, batches) / BATCH
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        records = batches * BATCH
+        figures = {"plain": plain, "cached": cached, "unchecked": unchecked}
+        return {**figures, "reads": reads / records, "kibibytes": written / records / 1024}
+
+
+def filled(folder: str, size: int, clock: FakeClock) -> Digests:
+    """A store with so many waiting timelines, due in the order of their names; filled once, then found again."""
+    path = Path(folder) / f"timelines-{size}.db"
+    fresh = not path.exists()
+    digests = opened(path, policy=MOVES, clock=clock)
+    source = Source(size)
+
+    def events() -> Iterator[tuple[str, Record]]:
+        for number in range(size):
+            clock.advance(STEP / 10)
+            yield timeline_key(number), source.record()
+
+    if fresh:
+        fill(digests, events(), total=size, title=f"{size:,} timelines")
+    clock.set(AFTERWARDS)
+    return digests

@@ -1,0 +1,168 @@
+"""What the programs here share: command lines, timing, memory, child processes and tables."""
+
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.errors import ConfigError, DigestifError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 80
+
+Figures = dict[str, float]
+
+
+def start(command: click.Command, *, name: str) -> None:
+    """Run a program under the name that people typed: an error is one line, and Ctrl-C is no error."""
+    try:
+        status = command.main(prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        end(f"{name}: {error.format_message()}", status=2)
+    except ConfigError as error:
+        end(f"{name}: {error}", status=2)
+    except DigestifError as error:
+        end(f"{name}: {type(error).__name__}: {error}", status=1)
+    except (click.Abort, KeyboardInterrupt):
+        end(f"{name}: stopped", status=130)
+    sys.exit(status)
+
+
+def end(message: str, *, status: int) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(status)
+
+
+# Time and memory
+
+
+class Stopwatch:
+    """Adds up the seconds spent in its blocks."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += perf_counter() - began
+
+    def rate(self, count: int) -> float:
+        return count / max(self.seconds, 1e-9)
+
+
+def peak_memory() -> float:
+    """The most memory that this process has had, in MiB.
+
+    Not `ru_maxrss` where it can be helped: on Linux a new process inherits that peak from the one that started it.
+    """
+    with suppress(OSError, StopIteration), Path("/proc/self/status").open() as status:
+        line = next(line for line in status if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
+def input_output() -> tuple[int, int]:
+    """How many reads this process has asked the system for, and how many bytes it has written; zeros if unknown."""
+    try:
+        text = Path("/proc/self/io").read_text()
+    except OSError:
+        return 0, 0
+    counts = dict(line.split(": ") for line in text.splitlines())
+    return int(counts["syscr"]), int(counts["wchar"])
+
+
+# Children: each subject is measured in a process of its own, so that their peaks of memory don't mix
+
+
+class Child:
+    """A subject in a process of its own: the class is called there with the arguments, and its methods on request."""
+
+    def __init__(self, subject: Callable[..., object], *args: Any) -> None:
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, subject, args), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._answer()
+
+    def ask(self, method: str) -> Figures:
+        self._connection.send(method)
+        return self._answer()
+
+    def end(self) -> float:
+        """Let the subject go; the answer is its peak of memory in MiB."""
+        self._connection.send(None)
+        peak = self._answer()["peak"]
+        self._process.join()
+        return peak
+
+    def _answer(self) -> Figures:
+        try:
+            answer: Figures | str = self._connection.recv()
+        except EOFError:
+            answer = "it ended early"
+        if isinstance(answer, str):
+            raise click.ClickException(f"a measuring process failed: {answer}")
+        return answer
+
+
+def _serve(connection: Connection, subject: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    with suppress(KeyboardInterrupt, EOFError, BrokenPipeError):
+        try:
+            subject_here = subject(*args)
+            connection.send({})
+            while method := connection.recv():
+                connection.send(getattr(subject_here, method)())
+            subject_here.close()
+            connection.send({"peak": peak_memory()})
+        except Exception as error:
+            connection.send(f"{type(error).__name__}: {error}")
+            raise
+
+
+def interleaved(children: Mapping[str, Child], method: str, *, rounds: int) -> dict[str, list[Figures]]:
+    """Ask all children in turn, several times: a noisy minute then disturbs all of them alike."""
+    answers: dict[str, list[Figures]] = {name: [] for name in children}
+    for _ in range(rounds):
+        for name, child in children.items():
+            answers[name].append(child.ask(method))
+    return answers
+
+
+def middle(answers: Sequence[Figures], name: str) -> float:
+    """The median of one figure over all rounds."""
+    return statistics.median(answer[name] for answer in answers)
+
+
+def middle_ratio(answers: Sequence[Figures], base: Sequence[Figures], name: str, base_name: str | None = None) -> float:
+    """The median of the ratios within each round."""
+    pairs = zip(answers, base, strict=True)
+    return statistics.median(answer[name] / other[base_name or name] for answer, other in pairs)
+
+
+# Showing
+
+
+def console() -> "Console":
+    """Where people read: colours on a terminal, plain text of 80 columns in a file."""
+    from rich.console import Console
+
+    screen = Console(highlight=False)
+    screen.width = min(screen.width, WIDTH) if screen.is_terminal else WIDTH
+    return screen

@@ -1,0 +1,210 @@
+"""How the rounds look to a person: bars on a terminal, lines in a file, and the figures at the end."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from textwrap import shorten, wrap
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from bench._measure import WIDTH, Stopwatch, console
+from bench._result import Phase, Result
+from digestif import Digest, Explanation, Record
+from digestif.stores.base import Durability, Store
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
+
+INDENT = "   "
+BAR = 26
+NEWEST = 3  # records shown of each kind
+
+STORY = {
+    1: "Events arrive. The first one of a quiet timeline goes out at once.",
+    2: "More arrive during the cool-down: they are gathered, and leave together.",
+    3: "Another cool-down, no events: the digests are empty, the timelines retire.",
+}
+SURVIVES = {
+    Durability.POWER_LOSS: "each survives power loss",
+    Durability.PROCESS_KILL: "each survives a kill",
+    Durability.NOTHING: "in memory",
+}
+PLURALS = {"alert": "alerts", "build": "failed builds", "deploy": "deploys", "comment": "comments"}
+ONES = {"alert": "alert", "build": "failed build", "deploy": "deploy", "comment": "comment"}
+
+
+class Show:
+    """Shows nothing: for figures only."""
+
+    wants_samples = False
+
+    def begin(self, store: Store, *, events: int, timelines: int) -> None: ...
+    def heading(self, number: int) -> None: ...
+    def explanation(self, explanation: Explanation) -> None: ...
+    def digest(self, digest: Digest) -> None: ...
+    def finish(self, result: Result) -> None: ...
+
+    @contextmanager
+    def progress(self, phase: Phase, total: int) -> Iterator[None]:  # noqa: ARG002  # there is nobody to tell
+        yield
+
+
+class Screen(Show):
+    """Tells the story on a terminal or in a file."""
+
+    def __init__(self, *, demo: bool) -> None:
+        self._screen = console()
+        self.wants_samples = demo
+
+    def begin(self, store: Store, *, events: int, timelines: int) -> None:
+        self._say("[bold]Digestif[/] turns a flood of events into a few well-timed digests.")
+        self._say(f"{events:,} events for {timelines:,} people, channels and pagers; {SURVIVES[store.durability]}.")
+        self._say("[dim]The clock is turned by hand, so that a cool-down of minutes passes at once.[/]")
+
+    def heading(self, number: int) -> None:
+        self._say()
+        self._say(f"[bold cyan]{number}[/]  {STORY.get(number, 'Once more, for what is still waiting.')}")
+
+    @contextmanager
+    def progress(self, phase: Phase, total: int) -> Iterator[None]:
+        if not self._screen.is_terminal:
+            yield
+            self._say(INDENT + f"{phase.name:<9}" + outcome(phase))
+            return
+        with self._bar() as bar:
+            task = bar.add_task(phase.name, total=total or 1, outcome="")
+            with _watched(lambda: bar.update(task, completed=phase.count)):
+                yield
+            bar.update(task, completed=total or 1, outcome=outcome(phase))
+
+    def _bar(self) -> "Progress":
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        bar = BarColumn(bar_width=BAR, complete_style="cyan", finished_style="cyan")
+        name, figures = TextColumn(INDENT + "{task.description:<8}"), TextColumn("{task.fields[outcome]}")
+        return Progress(name, bar, figures, console=self._screen)
+
+    def explanation(self, explanation: Explanation) -> None:
+        lines = [explanation.summary, f"rule {explanation.rule}: {explanation.arithmetic}"]
+        self._panel(f'digests.explain("{explanation.timeline}")', lines)
+
+    def digest(self, digest: Digest) -> None:
+        name = digest.timeline.partition(":")[2].replace(".", " ").title()
+        lines = [f"[bold]{name}: {_counts(digest)}[/]", *_letter(digest)]
+        self._panel(f"one digest instead of {len(digest)} messages", lines, wrapped=False)
+
+    def _panel(self, title: str, lines: list[str], *, wrapped: bool = True) -> None:
+        from rich.padding import Padding
+        from rich.panel import Panel
+
+        width = WIDTH - len(INDENT) - 6
+        text = "\n".join(part for line in lines for part in (wrap(line, width) if wrapped else [line]))
+        panel = Panel(text, title=title, title_align="left", border_style="dim", width=width + 4)
+        self._screen.print(Padding(panel, (0, 0, 0, len(INDENT)), expand=False))
+
+    def finish(self, result: Result) -> None:
+        self._say()
+        self._screen.print(_totals(result.phases))
+        self._say()
+        each = result.events / max(result.digests, 1)
+        self._say(
+            f" [bold]{result.events:,} events in, {result.digests:,} digests out[/]: "
+            f"one for {each:.1f} events, the largest carries {result.largest:,}"
+        )
+        self._say(f" ledger  {_ledger(result)}")
+        self._say(f" verify  {_verdict(result)}")
+        if self.wants_samples:
+            self._next()
+
+    def _next(self) -> None:
+        self._say()
+        self._say(" [bold]next[/]    ./dev bench rounds   your own numbers: --timelines, --records, --store")
+        self._say("         ./dev test           every promise, as a sentence that runs")
+        self._say("         README.md            ten lines to paste into your program")
+
+    def _say(self, text: str = "") -> None:
+        self._screen.print(text, soft_wrap=True)
+
+
+@contextmanager
+def _watched(refresh: Callable[[], None]) -> Iterator[None]:
+    """Bring a bar up to date ten times a second, from a thread of its own: the work itself knows nothing of it."""
+    done = Event()
+
+    def watch() -> None:
+        while not done.wait(0.1):
+            refresh()
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def outcome(phase: Phase) -> str:
+    """How much a phase did, how long that took, and how fast that was."""
+    milliseconds = phase.watch.seconds * 1000
+    rate = f"{phase.watch.rate(phase.count):>9,.0f}/s" if phase.count else ""
+    return f"{phase.count:>7,} {phase.unit:<9} {milliseconds:>7,.0f} ms {rate}"
+
+
+def _totals(phases: list[Phase]) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold", pad_edge=True)
+    table.add_column("phase", min_width=10)
+    for name in ("rounds", "handled", "", "ms", "ms per round", "per second"):
+        table.add_column(name, justify="left" if name == "" else "right")
+    for name in dict.fromkeys(phase.name for phase in phases):
+        some = [phase for phase in phases if phase.name == name]
+        count = sum(phase.count for phase in some)
+        watch = Stopwatch()
+        watch.seconds = sum(phase.watch.seconds for phase in some)
+        each = watch.seconds * 1000 / len(some)
+        figures = f"{watch.seconds * 1000:,.0f}", f"{each:,.0f}", f"{watch.rate(count):,.0f}"
+        table.add_row(name, str(len(some)), f"{count:,}", some[0].unit, *figures)
+    return table
+
+
+def _ledger(result: Result) -> str:
+    ledger = result.ledger
+    fates = ("delivered", "superseded", "pending", "open", "dropped", "expired", "deleted", "dead")
+    parts = [f"{getattr(ledger, fate):,} {fate}" for fate in fates if getattr(ledger, fate)]
+    verdict = "[bold green]balanced[/]" if ledger.balanced else "[bold red]DOES NOT BALANCE[/]"
+    return f"{ledger.accepted:,} accepted = {' + '.join(parts) or 0}: {verdict}"
+
+
+def _verdict(result: Result) -> str:
+    if result.problems:
+        return f"[bold red]{'; '.join(result.problems)}[/]"
+    if result.left:
+        left = ", ".join(f"{count:,} of {kind}" for kind, count in result.left.items())
+        return f"a recount agrees, but [bold red]the store still holds {left}[/]"
+    return "a recount of the store agrees, and [bold green]nothing is left[/] in it"
+
+
+def _counts(digest: Digest) -> str:
+    """For example: 4 comments, 2 deploys and 1 alert."""
+    counts = Counter(record.value["kind"] for record in digest).most_common()
+    parts = [f"{count} {(ONES if count == 1 else PLURALS)[kind]}" for kind, count in counts]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _letter(digest: Digest) -> Iterator[str]:
+    """The newest of each kind, and how many more there are."""
+    for kind, _ in Counter(record.value["kind"] for record in digest).most_common():
+        records = [record for record in digest if record.value["kind"] == kind]
+        yield from (_line(record) for record in records[:NEWEST])
+        if len(records) > NEWEST:
+            yield f"[dim]       and {len(records) - NEWEST} more {PLURALS[kind]}[/]"
+
+
+def _line(record: Record) -> str:
+    moment = datetime.fromtimestamp(record.timestamp, UTC).strftime("%H:%M")
+    return f"[dim]{moment}[/]  {shorten(record.value['title'], 60, placeholder='…')}"

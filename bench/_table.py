@@ -1,0 +1,60 @@
+"""Tables of figures, with the bounds they have to keep beside them."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bench._measure import console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass
+class Report:
+    """One section: a table for people, and the same figures for programs."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.1f}×"
+
+
+def at_least(ratio: float, must: float, aim: float) -> str:
+    """A ratio that has to be large."""
+    if ratio >= aim:
+        return f"[green]✓[/] ≥ {aim:g}×"
+    if ratio >= must:
+        return f"[green]✓[/] ≥ {must:g}×, aim {aim:g}×"
+    return f"[red]✗[/] ≥ {must:g}×, aim {aim:g}×"
+
+
+def at_most(ratio: float, limit: float) -> str:
+    """A ratio that has to stay small."""
+    return f"[green]✓[/] ≤ {limit:g}×" if ratio <= limit else f"[red]✗[/] ≤ {limit:g}×"
+
+
+def show(report: Report) -> None:
+    """Print a section."""
+    screen = console()
+    screen.print()
+    screen.print(_table(report))
+    for note in report.notes:
+        screen.print(f"  {note}", width=screen.width)
+
+
+def _table(report: Report) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
+    table.add_column(report.title, min_width=26)
+    for column in report.columns:
+        table.add_column(column, justify="left" if column == "bound" else "right")
+    for row in report.rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,50 @@
+"""A gate around what many threads share, so that it can be closed, or the process forked, while nobody is inside."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Gate:
+    """Many threads may be inside at once; whoever shuts the gate waits until they have left."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside: Counter[int] = Counter()  # by thread
+        self._is_shut = False
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Be inside; waits while the gate is shut."""
+        me = threading.get_ident()
+        with self._changed:
+            while self._is_shut and not self._inside[me]:
+                self._changed.wait()
+            self._inside[me] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside[me] -= 1
+                if not self._inside[me]:
+                    del self._inside[me]
+                self._changed.notify_all()
+
+    def shut(self) -> bool:
+        """Let nobody in any more, and wait until all have left. False from inside: nobody can wait for oneself."""
+        with self._changed:
+            if threading.get_ident() in self._inside:
+                return False
+            while self._is_shut:
+                self._changed.wait()
+            self._is_shut = True
+            while self._inside:
+                self._changed.wait()
+            return True
+
+    def open(self) -> None:
+        """Let everybody in again."""
+        with self._changed:
+            self._is_shut = False
+            self._changed.notify_all()

@@ -1,0 +1,120 @@
+"""Forked processes that report through pipes, and can be killed. For programs that run alone: fork needs one thread."""
+
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from digestif.clock import monotonic
+
+Report = Callable[[str], None]
+Work = Callable[[Report], None]
+
+
+class Child:
+    """A process that runs a piece of work; what it reported, line by line, outlives it."""
+
+    def __init__(self, work: Work) -> None:
+        self.pipe, end = os.pipe()
+        self._heard = b""
+        self.ended = False
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.pipe)
+            _run(work, end)
+        os.close(end)
+
+    @property
+    def lines(self) -> list[str]:
+        """What was reported whole."""
+        return self._heard.decode().split("\n")[:-1]
+
+    def hear(self) -> bool:
+        """Read what it says next; False if it will say no more."""
+        heard = os.read(self.pipe, 1 << 16)
+        self._heard += heard
+        return bool(heard)
+
+    def wait_for(self, line: str) -> None:
+        """Return when it has reported this."""
+        while line not in self.lines:
+            if not self.hear():
+                raise AssertionError(f"it ended without a word of {line!r}")
+
+    def kill(self) -> None:
+        """End it with SIGKILL, at whatever it is."""
+        os.kill(self.pid, signal.SIGKILL)
+        self._end()
+
+    def finish(self) -> list[str]:
+        """Wait until it has done its work; gives what it reported."""
+        status = self._end()
+        assert status == 0, f"a child ended with {status}: {self.lines[-1:]}"
+        return self.lines
+
+    def _end(self) -> int:
+        while self.hear():
+            pass
+        os.close(self.pipe)
+        self.ended = True
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def listen(children: Iterable[Child], *, seconds: float) -> None:
+    """Take what they report until this much time has passed."""
+    deadline = monotonic() + seconds
+    speaking = {child.pipe: child for child in children}
+    while speaking and (left := deadline - monotonic()) > 0:
+        for pipe in select.select(list(speaking), [], [], left)[0]:
+            if not speaking[pipe].hear():
+                del speaking[pipe]
+
+
+class Gate:
+    """Lets children begin at once. Made before they are."""
+
+    def __init__(self) -> None:
+        self._wait, self._hold = os.pipe()
+
+    def wait(self) -> None:
+        """In a child: return when the parent opens the gate."""
+        os.close(self._hold)
+        os.read(self._wait, 1)
+
+    def open(self) -> None:
+        """In the parent, once."""
+        os.close(self._hold)
+        os.close(self._wait)
+
+
+@contextmanager
+def killed_at_the_end(children: list[Child]) -> Iterator[None]:
+    """Leave none behind, whatever happens."""
+    try:
+        yield
+    finally:
+        for child in children:
+            if not child.ended:
+                child.kill()
+
+
+def _run(work: Work, end: int) -> NoReturn:
+    status = 1
+    try:
+        work(lambda line: _write(end, f"{line}\n".encode()))
+        status = 0
+    except BaseException:  # noqa: BLE001 -- nothing may go on as if it were the parent
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def _write(end: int, text: bytes) -> None:
+    while text:
+        text = text[os.write(end, text) :]

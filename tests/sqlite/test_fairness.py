@@ -1,0 +1,119 @@
+"""Many processes at one file: everybody's turn comes soon, and nobody waits for ever."""
+
+import fcntl
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from digestif import Digests, StoreUnavailable
+from digestif.clock import monotonic
+from tests.sqlite.alone import alone
+from tests.sqlite.children import Child, Gate, Report, killed_at_the_end
+from tests.sqlite.soundness import check_sound
+
+PROCESSES = 8
+SECONDS = 2.5
+LONGEST_WAIT = 1.0
+ATTEMPTS = 3  # a machine that does other things as well may hold everybody up
+
+
+def test_none_of_eight_processes_that_write_at_once_waits_longer_than_a_second(tmp_path: Path) -> None:
+    for attempt in range(ATTEMPTS):
+        told = alone(write_at_once, str(tmp_path / f"{attempt}.db"))
+        if told["longest wait"] <= LONGEST_WAIT:
+            break
+
+    assert told["longest wait"] <= LONGEST_WAIT
+    assert told["fewest adds"] >= told["most adds"] / 4
+
+
+def test_a_process_that_adds_large_batches_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+    for attempt in range(ATTEMPTS):
+        told = alone(write_beside_batches, str(tmp_path / f"{attempt}.db"))
+        if told["longest wait"] <= LONGEST_WAIT:
+            break
+
+    assert told["longest wait"] <= LONGEST_WAIT
+    assert told["fewest adds"] > 0
+
+
+def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
+    assert alone(open_at_once, str(tmp_path)) == "all succeeded"
+
+
+def test_a_writer_gives_up_after_its_timeout_when_another_process_never_ends_its_turn(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    with Digests(f"sqlite:///{path}?timeout=0.2") as digests:
+        digests.add("t", "before", key="before")
+        (side_file,) = tmp_path.glob("*-lock")
+        stuck = os.open(side_file, os.O_RDWR)
+        fcntl.flock(stuck, fcntl.LOCK_EX)
+        begun = monotonic()
+
+        with pytest.raises(StoreUnavailable, match=r"d\.db.*locked.*again"):
+            digests.add("t", "meanwhile", key="meanwhile")
+        took = monotonic() - begun
+        os.close(stuck)
+        digests.add("t", "after", key="after")
+
+        assert 0.1 < took < 10
+        assert [record.key for record in digests.peek("t")] == ["after", "before"]
+
+
+def write_at_once(path: str) -> dict[str, float]:
+    return measure(path, batches=[1] * PROCESSES)
+
+
+def write_beside_batches(path: str) -> dict[str, float]:
+    return measure(path, batches=[1000] + [1] * (PROCESSES - 1))
+
+
+def measure(path: str, *, batches: list[int]) -> dict[str, float]:
+    """Let one process write for each size of batch; tells about those that add singly."""
+    Digests(f"sqlite:///{path}").close()
+    gate = Gate()
+    children = [Child(lambda report, size=size: write(path, size, gate, report)) for size in batches]  # type: ignore[misc]
+    with killed_at_the_end(children):
+        gate.open()
+        answers = [json.loads(child.finish()[0]) for child in children]
+    check_sound(path)
+    counts, waits = zip(*[answer for answer, size in zip(answers, batches, strict=True) if size == 1], strict=True)
+    told = {"longest wait": max(waits), "fewest adds": min(counts), "most adds": max(counts)}
+    sys.stderr.write(f"{told}\n")
+    return told
+
+
+def write(path: str, size: int, gate: Gate, report: Report) -> None:
+    """Add for a while; reports how often, and the longest time that an add took."""
+    count, longest = 0, 0.0
+    with Digests(f"sqlite:///{path}") as digests:
+        gate.wait()
+        now = begun = monotonic()
+        while now < begun + SECONDS:
+            digests.add_many([(f"of {os.getpid()}", count)] * size)
+            count += 1
+            before, now = now, monotonic()
+            longest = max(longest, now - before)
+    report(json.dumps([count, longest]))
+
+
+def open_at_once(folder: str) -> str:
+    for attempt in range(30):
+        path = f"{folder}/{attempt}.db"
+        gate = Gate()
+        children = [Child(lambda report, path=path: add_one(path, gate)) for _ in range(PROCESSES)]  # type: ignore[misc]
+        with killed_at_the_end(children):
+            gate.open()
+            for child in children:
+                child.finish()
+        assert check_sound(path).accepted == PROCESSES
+    return "all succeeded"
+
+
+def add_one(path: str, gate: Gate) -> None:
+    gate.wait()
+    with Digests(f"sqlite:///{path}") as digests:
+        digests.add("t", "value")
