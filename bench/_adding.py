@@ -145,11 +145,11 @@ def repeated(step: Callable[[], None], weight: int, *, seconds: float) -> Figure
     return {"rate": count / (now - began)}
 
 
-SUBJECTS = {
-    "bare upserts, singly": (Bare, 1),
-    f"bare upserts, groups of {BATCH}": (Bare, BATCH),
-    "add": (OneCaller, 1),
-    f"add_many of {BATCH}": (OneCaller, BATCH),
-    f"add in {CALLERS} threads": (Threads,),
-    f"add in {CALLERS} tasks": (Tasks,),
+SUBJECTS: dict[str, tuple[Callable[..., object], list[int]]] = {
+    "bare upserts": (Bare, [1]),
+    f"bare upserts by {BATCH}": (Bare, [BATCH]),
+    "add": (OneCaller, [1]),
+    f"add_many of {BATCH}": (OneCaller, [BATCH]),
+    f"add in {CALLERS} threads": (Threads, []),
+    f"add in {CALLERS} tasks": (Tasks, []),
 }

@@ -1,6 +1,8 @@
 """Subjects: what an add costs when one timeline holds many records, or the store many timelines."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -11,7 +13,6 @@ from digestif import Digests, Policy, Record
 from digestif.testing import FakeClock
 
 SMALL = 1_000  # records; so few are soon twice as many, and are then filled anew
-WHOLE = 64  # times the cache of the store: room for the whole file
 BEGINNING = 1_700_000_000.0
 STEP = 0.001  # seconds between two calls
 AFTERWARDS = BEGINNING + 1000  # when a store of a million timelines has been filled
@@ -21,10 +22,10 @@ MOVES = Policy.debounce(quiet=60, maximum=600)  # every add moves the due time: 
 class Records:
     """One timeline with so many records in it, at its capacity (each add drops one) or without any."""
 
-    def __init__(self, folder: str, size: int, full: bool, singles: int, batches: int) -> None:
+    def __init__(self, folder: str, size: int, full: bool, calls: tuple[int, int]) -> None:
         self._size = size
         self._full = full
-        self._counts = singles, batches
+        self._calls = calls
         self._source = Source(1)
         self._times = count(1)
         self._timeline = timeline_key(0)
@@ -35,7 +36,7 @@ class Records:
 
     def cost(self) -> Figures:
         """Microseconds per record, added singly and in batches."""
-        singles, batches = self._counts
+        singles, batches = self._calls
         return {"single": self._singly(singles), "batch": self._in_batches(batches)}
 
     def _singly(self, times: int) -> float:
@@ -76,18 +77,26 @@ class Records:
 class Timelines:
     """A store with so many timelines, all waiting, one record in each."""
 
-    def __init__(self, folder: str, size: int, singles: int, batches: int) -> None:
+    def __init__(self, folder: str, size: int, calls: tuple[int, int]) -> None:
         self._size = size
-        self._counts = singles, batches
+        self._calls = calls
         self._clock = FakeClock(BEGINNING)
         self._source = Source(size)
         self._digests = filled(folder, size, self._clock)
         self.close = self._digests.close
 
     def cost(self) -> Figures:
-        """Microseconds per record, added singly and in batches, to timelines chosen at random."""
-        singles, batches = self._counts
-        return {"single": self._measured(self._add, singles), "batch": self._measured(self._add_many, batches) / BATCH}
+        """Microseconds per record, added singly and in batches, to timelines chosen at random.
+
+        And for those in batches how often SQLite had to read from the file, and how much it wrote.
+        """
+        singles, batches = self._calls
+        single = self._measured(self._add, singles)
+        before = input_output()
+        batch = self._measured(self._add_many, batches) / BATCH
+        reads, written = (now - then for now, then in zip(input_output(), before, strict=True))
+        count = batches * BATCH
+        return {"single": single, "batch": batch, "reads": reads / count, "kibibytes": written / count / 1024}
 
     def _measured(self, step: Callable[[], None], times: int) -> float:
         """Microseconds per step."""
@@ -105,29 +114,35 @@ class Timelines:
         self._digests.add_many(self._source.batch())
 
 
-class Shares(Timelines):
-    """Where the time of a batch goes: the same again with a cache for the whole file, and then without checkpoints."""
+class Cached(Timelines):
+    """The same timelines, in a copy of the file and with a cache that holds all of it."""
 
-    def shares(self) -> Figures:
-        """Microseconds per record, and how often each made SQLite read from the file and how much it wrote."""
-        connection, (_, batches) = writer(self._digests), self._counts
-        before = input_output()
-        plain = self._measured(self._add_many, batches) / BATCH
-        reads, written = (now - then for now, then in zip(input_output(), before, strict=True))
-        connection.execute(f"PRAGMA cache_size = -{CACHE * WHOLE}")
-        connection.execute("PRAGMA quick_check").fetchall()  # reads every page, and so fills the cache
-        cached = self._measured(self._add_many, batches) / BATCH
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-        unchecked = self._measured(self._add_many, batches) / BATCH
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        records = batches * BATCH
-        figures = {"plain": plain, "cached": cached, "unchecked": unchecked}
-        return {**figures, "reads": reads / records, "kibibytes": written / records / 1024}
+    def __init__(self, folder: str, size: int, calls: tuple[int, int]) -> None:
+        copy = Path(folder) / f"copy-{size}"
+        copy.mkdir()
+        with closing(sqlite3.connect(_path(folder, size))) as source, closing(sqlite3.connect(_path(copy, size))) as to:
+            source.backup(to)
+        super().__init__(str(copy), size, calls)
+        kibibytes = max(CACHE, 2 * _path(copy, size).stat().st_size // 1024)
+        self._connection = writer(self._digests)
+        self._connection.execute(f"PRAGMA cache_size = -{kibibytes}")
+        self._connection.execute("PRAGMA quick_check").fetchall()  # reads every page
+
+    def cost_without_checkpoints(self) -> Figures:
+        self._connection.execute("PRAGMA wal_autocheckpoint = 0")
+        figures = self.cost()
+        self._connection.execute("PRAGMA wal_checkpoint").fetchall()
+        self._connection.execute("PRAGMA wal_autocheckpoint = 1000")
+        return figures
+
+
+def _path(folder: str | Path, size: int) -> Path:
+    return Path(folder) / f"timelines-{size}.db"
 
 
 def filled(folder: str, size: int, clock: FakeClock) -> Digests:
     """A store with so many waiting timelines, due in the order of their names; filled once, then found again."""
-    path = Path(folder) / f"timelines-{size}.db"
+    path = _path(folder, size)
     fresh = not path.exists()
     digests = opened(path, policy=MOVES, clock=clock)
     source = Source(size)

@@ -101,9 +101,14 @@ class Child:
         theirs.close()
         self._answer()
 
-    def ask(self, method: str) -> Figures:
-        self._connection.send(method)
-        return self._answer()
+    def ask(self, method: str) -> Callable[[], Figures]:
+        """A question that can be put many times: what does this method of the subject answer?"""
+
+        def put() -> Figures:
+            self._connection.send(method)
+            return self._answer()
+
+        return put
 
     def end(self) -> float:
         """Let the subject go; the answer is its peak of memory in MiB."""
@@ -136,12 +141,12 @@ def _serve(connection: Connection, subject: Callable[..., Any], args: tuple[Any,
             raise
 
 
-def interleaved(children: Mapping[str, Child], method: str, *, rounds: int) -> dict[str, list[Figures]]:
-    """Ask all children in turn, several times: a noisy minute then disturbs all of them alike."""
-    answers: dict[str, list[Figures]] = {name: [] for name in children}
+def interleaved(measures: Mapping[str, Callable[[], Figures]], *, rounds: int) -> dict[str, list[Figures]]:
+    """Take all measures in turn, several times: a noisy minute then disturbs all of them alike."""
+    answers: dict[str, list[Figures]] = {name: [] for name in measures}
     for _ in range(rounds):
-        for name, child in children.items():
-            answers[name].append(child.ask(method))
+        for name, measure in measures.items():
+            answers[name].append(measure())
     return answers
 
 

@@ -1,9 +1,10 @@
 """Tables of figures, with the bounds they have to keep beside them."""
 
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from bench._measure import console
+from bench._measure import WIDTH, console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,14 +45,14 @@ def show(report: Report) -> None:
     screen.print()
     screen.print(_table(report))
     for note in report.notes:
-        screen.print(f"  {note}", width=screen.width)
+        screen.print(fill(note, WIDTH - 2, initial_indent=" ", subsequent_indent=" "))
 
 
 def _table(report: Report) -> "Table":
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold", padding=(0, 0, 0, 1))
     table.add_column(report.title, min_width=26)
     for column in report.columns:
         table.add_column(column, justify="left" if column == "bound" else "right")

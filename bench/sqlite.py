@@ -18,7 +18,7 @@ import click
 
 from bench import _adding
 from bench._delivering import RECORDS, Deliveries, Due
-from bench._growing import Records, Shares, Timelines
+from bench._growing import Cached, Records, Timelines
 from bench._measure import Child, Figures, console, interleaved, middle, middle_ratio, start
 from bench._table import Report, at_least, at_most, show, times
 from bench._workload import BATCH, CALLERS
@@ -32,132 +32,125 @@ class Scale(NamedTuple):
     records: tuple[int, ...]  # in one timeline
     timelines: tuple[int, ...]  # in the store
     due: tuple[int, ...]
-    singles: int  # calls in each round
-    batches: int
+    calls: tuple[int, int]  # of add and of add_many, in each round
     digests: int
 
 
-FULL = Scale(5, 0.8, (10, 1_000, 100_000), (100, 10_000, 1_000_000), (1_000, 1_000_000), 300, 20, 1_000)
-QUICK = Scale(3, 0.2, (10, 1_000, 10_000), (100, 10_000), (1_000, 10_000), 60, 5, 200)
+FULL = Scale(7, 0.7, (10, 1_000, 100_000), (100, 10_000, 1_000_000), (1_000, 1_000_000), (150, 15), 600)
+QUICK = Scale(3, 0.2, (10, 1_000, 10_000), (100, 10_000), (1_000, 10_000), (50, 5), 200)
 
-THREADS, TASKS = f"add in {CALLERS} threads", f"add in {CALLERS} tasks"
-BOUNDS = {THREADS: (3, 5), TASKS: (5, 8)}  # times the rate of one caller: must, aim
+BOUNDS = {f"add in {CALLERS} threads": (3, 5), f"add in {CALLERS} tasks": (5, 8)}  # times the rate of add: must, aim
 FLAT, WITHIN = 1.3, 2.0
+GROWTH = ("µs singly", "×", "bound", f"µs by {BATCH}", "×", "peak MiB")
+
+Answers = dict[str, list[Figures]]
 
 
 def adds(scale: Scale, folder: str) -> Report:
     """Adds per second, one by one and together, beside bare upserts."""
     subjects = _adding.SUBJECTS.items()
-    children = {name: Child(kind, folder, scale.seconds, *args) for name, (kind, *args) in subjects}
-    answers = interleaved(children, "rate", rounds=scale.rounds)
-    single, bare = answers["add"], answers["bare upserts, singly"]
-    report = Report("adding, 300 bytes each", ("per second", "× add", "× bare", "bound", "peak"))
+    children = {name: Child(kind, folder, scale.seconds, *args) for name, (kind, args) in subjects}
+    answers = interleaved({name: child.ask("rate") for name, child in children.items()}, rounds=scale.rounds)
+    single, bare = answers["add"], answers["bare upserts"]
+    report = Report("adding, 300 bytes each", ("per second", "× add", "× bare", "bound", "peak MiB"))
     for name, child in children.items():
         rate = middle(answers[name], "rate")
         to_single, to_bare = (middle_ratio(answers[name], base, "rate") for base in (single, bare))
         bound = at_least(to_single, *BOUNDS[name]) if name in BOUNDS else ""
         peak = child.end()
-        report.rows.append((name, f"{rate:,.0f}", times(to_single), times(to_bare), bound, memory(peak)))
+        report.rows.append((name, f"{rate:,.0f}", times(to_single), times(to_bare), bound, f"{peak:,.0f}"))
         report.figures[name] = {"per_second": rate, "to_add": to_single, "to_bare": to_bare, "peak_mib": peak}
     return report
 
 
 def records(scale: Scale, folder: str) -> Report:
-    """What an add costs with many records in its timeline."""
-    report = Report("records in the timeline", COSTS)
-    for full in (False, True):
-        label = "{:,}, capacity reached" if full else "{:,}"
-        children = {
-            label.format(size): Child(Records, folder, size, full, scale.singles, scale.batches)
-            for size in scale.records
-        }
-        _growth(report, children, scale, limit=FLAT)
+    """What an add costs with many records in its timeline, without a capacity and at it."""
+    report = Report("records in the timeline", GROWTH)
+    for label, full in (("{:,}", False), ("{:,}, at capacity", True)):
+        children = {label.format(size): Child(Records, folder, size, full, scale.calls) for size in scale.records}
+        answers = interleaved({name: child.ask("cost") for name, child in children.items()}, rounds=scale.rounds)
+        _compare_sizes(report, children, answers, limit=FLAT)
     return report
 
 
 def timelines(scale: Scale, folder: str) -> Report:
-    """What an add costs with many timelines in the store."""
-    report = Report("timelines in the store", COSTS)
-    sizes = {f"{size:,}": size for size in scale.timelines}
-    children = {name: Child(Timelines, folder, size, scale.singles, scale.batches) for name, size in sizes.items()}
-    _growth(report, children, scale, limit=WITHIN)
-    few, many = (_shares(folder, size, scale) for size in (scale.timelines[0], scale.timelines[-1]))
-    report.figures["batches"] = {"few": few, "many": many}
-    report.notes += _finding(few, many, scale.timelines[-1])
+    """What an add costs with many timelines in the store, and where the time of batches goes."""
+    children = {f"{size:,}": Child(Timelines, folder, size, scale.calls) for size in scale.timelines}
+    asks = {name: child.ask("cost") for name, child in children.items()}
+    for which, size in (("few", scale.timelines[0]), ("many", scale.timelines[-1])):
+        cached = Child(Cached, folder, size, scale.calls)
+        asks |= {which: asks[f"{size:,}"], f"{which}, cached": cached.ask("cost")}
+        asks[f"{which}, unchecked"] = cached.ask("cost_without_checkpoints")
+    answers = interleaved(asks, rounds=scale.rounds)
+    report = Report("timelines in the store", GROWTH)
+    _compare_sizes(report, children, answers, limit=WITHIN)
+    report.notes.append(_finding(answers, report.figures))
     return report
 
 
-COSTS = ("µs singly", "×", "bound", f"µs in {BATCH}s", "×", "peak")
-
-
-def _growth(report: Report, children: dict[str, Child], scale: Scale, *, limit: float) -> None:
-    """Rows for the same subject in several sizes, each beside the smallest."""
-    answers = interleaved(children, "cost", rounds=scale.rounds)
-    base = next(iter(answers.values()))
+def _compare_sizes(report: Report, children: dict[str, Child], answers: Answers, *, limit: float) -> None:
+    """Rows for one subject in several sizes, each beside the smallest."""
+    base = answers[next(iter(children))]
     for name, child in children.items():
         found = answers[name]
         single, batch = middle(found, "single"), middle(found, "batch")
         slower, batch_slower = (middle_ratio(found, base, kind) for kind in ("single", "batch"))
         bound = at_most(slower, limit) if found is not base else ""
         peak = child.end()
-        report.rows.append(
-            (name, f"{single:,.0f}", times(slower), bound, f"{batch:,.0f}", times(batch_slower), memory(peak))
-        )
+        costs = f"{single:,.0f}", times(slower), bound, f"{batch:,.0f}", times(batch_slower)
+        report.rows.append((name, *costs, f"{peak:,.0f}"))
         figures = {"single_us": single, "single_ratio": slower, "batch_us": batch, "batch_ratio": batch_slower}
         report.figures[name] = {**figures, "peak_mib": peak}
 
 
-def _shares(folder: str, size: int, scale: Scale) -> Figures:
-    child = Child(Shares, folder, size, scale.singles, scale.batches)
-    figures = child.ask("shares")
-    child.end()
-    return figures
-
-
-def _finding(few: Figures, many: Figures, size: int) -> list[str]:
+def _finding(answers: Answers, figures: dict[str, Any]) -> str:
     """Where the time of batches goes in a large store."""
-    more = many["plain"] - few["plain"]
-    misses, checkpoints = many["plain"] - many["cached"], many["cached"] - many["unchecked"]
-    rest = many["unchecked"] - few["unchecked"]
-    return [
-        f"In batches a record takes {more:,.0f} µs more with {size:,} timelines, because each falls on pages of its own:",
-        f"{misses:,.0f} µs go with a cache for the whole file (page cache misses: {many['reads']:.1f} reads per record, "
-        f"{few['reads']:.1f} with few timelines),",
-        f"{checkpoints:,.0f} µs go without checkpoints, and {rest:,.0f} µs are more pages to change and log",
-        f"({many['kibibytes']:.0f} KiB written per record, {few['kibibytes']:.0f} with few timelines).",
-    ]
+    few, cached_few, unchecked_few = (middle(answers[f"few{how}"], "batch") for how in HOW)
+    many, cached_many, unchecked_many = (middle(answers[f"many{how}"], "batch") for how in HOW)
+    misses = (many - cached_many) - (few - cached_few)
+    checkpoints = (cached_many - unchecked_many) - (cached_few - unchecked_few)
+    rest = unchecked_many - unchecked_few
+    reads, less_reads = (middle(answers[which], "reads") for which in ("many", "few"))
+    written, less_written = (middle(answers[which], "kibibytes") for which in ("many", "few"))
+    figures["batches"] = {"misses_us": misses, "checkpoints_us": checkpoints, "pages_us": rest, "reads": reads}
+    figures["batches"] |= {"kibibytes": written, "kibibytes_with_few": less_written}
+    return (
+        f"Batches: of the {many - few:,.0f} µs that a record takes more in the largest store, {misses:,.0f} are page "
+        f"cache misses (gone with a cache for the whole file; {reads:.1f} reads per record, with few {less_reads:.1f}), "
+        f"{checkpoints:,.0f} are checkpoints (gone without them), and {rest:,.0f} are pages to change and log: "
+        f"records no longer share them, {written:.0f} KiB written for each, with few {less_written:.0f}."
+    )
+
+
+HOW = ("", ", cached", ", unchecked")
 
 
 def delivery(scale: Scale, folder: str) -> Report:
     """What it costs to find what is due, and to deliver it."""
-    report = Report("delivering", ("", "", "×", "bound", "peak"))
+    report = Report("delivering", ("", "", "×", "bound", "peak MiB"))
     due = {f"{size:,}": Child(Due, folder, size, 3) for size in scale.due}
-    found = interleaved(due, "milliseconds", rounds=scale.rounds)
+    found = interleaved({size: child.ask("milliseconds") for size, child in due.items()}, rounds=scale.rounds)
     base = next(iter(found.values()))
     peaks = {size: child.end() for size, child in due.items()}
-    for what, kind in (("claim of 200", "claim"), ("schedule page of 1,000", "page")):
+    for what, kind in (("claim 200", "claim"), ("schedule 1,000", "page")):
         for size, answers in found.items():
             cost, ratio = middle(answers, kind), middle_ratio(answers, base, kind)
             bound = at_most(ratio, WITHIN) if answers is not base else ""
-            name = f"{what}, of {size} due"
-            report.rows.append((name, f"{cost:,.1f}", "ms", times(ratio), bound, memory(peaks[size])))
+            name = f"{what} of {size}"
+            report.rows.append((name, f"{cost:,.1f}", "ms", times(ratio), bound, f"{peaks[size]:,.0f}"))
             report.figures[name] = {"milliseconds": cost, "ratio": ratio, "peak_mib": peaks[size]}
-    _deliveries(report, scale, folder)
+    _deliver(report, scale, folder)
     return report
 
 
-def _deliveries(report: Report, scale: Scale, folder: str) -> None:
+def _deliver(report: Report, scale: Scale, folder: str) -> None:
     child = Child(Deliveries, folder, scale.digests)
-    answers = [child.ask("rate") for _ in range(scale.rounds)]
+    answers = interleaved({"all": child.ask("rate")}, rounds=scale.rounds)["all"]
     peak = child.end()
-    for what, kind in ((f"digest() of {RECORDS} records", "digest"), ("claim, take, close by 200", "page")):
+    for what, kind in ((f"digest() of {RECORDS}", "digest"), ("claim, take, close by 200", "page")):
         rate, ratio = middle(answers, kind), middle_ratio(answers, answers, kind, "digest")
-        report.rows.append((what, f"{rate:,.0f}", "digests/s", times(ratio), "", memory(peak)))
+        report.rows.append((what, f"{rate:,.0f}", "digests/s", times(ratio), "", f"{peak:,.0f}"))
         report.figures[what] = {"digests_per_second": rate, "ratio": ratio, "peak_mib": peak}
-
-
-def memory(mebibytes: float) -> str:
-    return f"{mebibytes:,.0f} MiB"
 
 
 SECTIONS: dict[str, Callable[[Scale, str], Report]] = {
@@ -196,8 +189,8 @@ def sqlite(quick: bool, only: tuple[str, ...], folder: str | None, as_json: bool
     with TemporaryDirectory(prefix="digestif-bench-", dir=folder) as place:
         facts = surroundings(place)
         if not as_json:
-            line = "Python {python}, SQLite {sqlite}, {cores} cores, an fsync takes {fsync_ms:.2f} ms"
-            console().print(f"[dim]{line.format(**facts)}; compare ratios, within one run[/]")
+            line = "Python {python} · SQLite {sqlite} · {cores} cores · fsync {fsync_ms:.2f} ms"
+            console().print(f"[dim]{line.format(**facts)} · compare ratios only[/]")
         for name in only or SECTIONS:
             report = SECTIONS[name](QUICK if quick else FULL, place)
             figures[name] = report.figures

@@ -1,7 +1,7 @@
 """`AsyncDigests`: the same face, awaitable. The store runs in threads; adds that wait share a store call."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial, wraps
@@ -14,6 +14,7 @@ from digestif.core.times import Millis
 from digestif.engine import PAGE_LIMIT, Digests
 from digestif.errors import StoreUnavailable
 from digestif.events import Listener
+from digestif.leases import Delivery
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
 from digestif.stores.codec import Codec
 
@@ -113,12 +114,12 @@ class AsyncDigests:
         self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None
     ) -> AsyncIterator[ScheduleEntry]:
         """Make due timelines ready and give them out, as `Digests.schedule` does."""
-        entries = self._digests.schedule(deadline, page, now=now)
-        return self._entries(partial(next, entries, None))
+        return self._entries(self._digests._schedule(deadline, page, now=now))
 
-    async def _entries(self, following: Callable[[], ScheduleEntry | None]) -> AsyncIterator[ScheduleEntry]:
-        while (entry := await self._in_thread(following)) is not None:
-            yield entry
+    async def _entries(self, pages: Iterator[list[ScheduleEntry]]) -> AsyncIterator[ScheduleEntry]:
+        while (page := await self._in_thread(partial(next, pages, None))) is not None:
+            for entry in page:
+                yield entry
 
     @asynccontextmanager
     async def digest(
@@ -126,7 +127,7 @@ class AsyncDigests:
     ) -> AsyncIterator[Digest]:
         """Open a ready timeline and deliver its digest in the block, as `Digests.digest` does."""
         digests = self._digests
-        delivery = await self._in_thread(partial(digests._open_delivery, timeline, minimum_delay, now=now))
+        delivery = await self._opened(partial(digests._open_delivery, timeline, minimum_delay, now=now))
         try:
             with delivery.renewed(digests.events) if digests._renews(now) else nullcontext():
                 yield delivery.digest
@@ -134,6 +135,19 @@ class AsyncDigests:
             await asyncio.shield(self._in_thread(partial(delivery.fail, error)))
             raise
         await asyncio.shield(self._in_thread(delivery.close))
+
+    async def _opened(self, call: Callable[[], Delivery]) -> Delivery:
+        """Open in a thread; if cancelled meanwhile, give the digest back as soon as it is open."""
+        opening = asyncio.ensure_future(self._in_thread(call))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, opening: asyncio.Future[Delivery]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._threads.submit(opening.result().give_back)
 
     add_many = _awaitable(Digests.add_many)
     retract = _awaitable(Digests.retract)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -23,10 +24,10 @@ from digestif.core.records import (
     check_record_key,
     check_timeline,
 )
-from digestif.core.times import Millis, is_number, to_millis, to_seconds
+from digestif.core.times import is_duration, to_millis, to_seconds
 from digestif.errors import ConfigError
 from digestif.events import Events, Listener
-from digestif.intake import Intake, check_time
+from digestif.intake import Intake, check_text, check_time
 from digestif.leases import Delivery, decode
 from digestif.partitions import visit
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Maintained, Part, Store
@@ -56,7 +57,7 @@ class Digests:
         codec: str | Codec = "json",
         clock: Callable[[], float] | None = None,
     ) -> None:
-        if not is_number(lease) or lease <= 0:
+        if not is_duration(lease) or to_millis(lease) == 0:
             raise ConfigError(f"lease: {lease!r} is not a number of seconds > 0")
         if policy is not None and not isinstance(policy, Policy):
             raise ConfigError(f"policy: {policy!r} is not a Policy")
@@ -128,9 +129,7 @@ class Digests:
         One store call per page of 1,000: should one fail, the pages before it have been accepted.
         """
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
-        arrivals = [
-            self._intake.arrival(timeline, value, within=within, terms=terms, now=now) for timeline, value in records
-        ]
+        arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
         at = self._intake.millis(now)
         answers: list[bool] = []
         for start in range(0, len(arrivals), PAGE_RECORDS):
@@ -151,18 +150,20 @@ class Digests:
         A page is committed before its entries are given; those that nobody delivers are found again by maintenance.
         Each timeline comes once per call.
         """
+        return chain.from_iterable(self._schedule(deadline, page, now=now))
+
+    def _schedule(self, deadline: float | None, page: int, *, now: float | None) -> Iterator[list[ScheduleEntry]]:
+        """Pages of entries, each committed before it is given."""
         if type(page) is not int or not 1 <= page <= PAGE_LIMIT:
             raise ConfigError(f"page: {page!r} is not a whole number from 1 to {PAGE_LIMIT}")
-        limit = to_millis(self._intake.seconds(now) if deadline is None else check_time("deadline", deadline))
-        return self._schedule(limit, page, self._intake.millis(now))
+        until = to_millis(self._intake.seconds(now) if deadline is None else check_time("deadline", deadline))
+        at = self._intake.millis(now)
 
-    def _schedule(self, deadline: Millis, page: int, now: Millis | None) -> Iterator[ScheduleEntry]:
-        def pages(partition: int) -> Iterator[ScheduleEntry]:
+        def pages(partition: int) -> Iterator[list[ScheduleEntry]]:
             after: tuple[int, ...] | None = None
             while True:
-                found = self.store.schedule(partition, deadline, after=after, limit=page, now=now)
-                for due in found.entries:
-                    yield ScheduleEntry(due.timeline, to_seconds(due.at))
+                found = self.store.schedule(partition, until, after=after, limit=page, now=at)
+                yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in found.entries]
                 after = found.after
                 if after is None:
                     return
@@ -253,11 +254,11 @@ class Digests:
 
     def replay(self, digest_id: str, *, now: float | None = None) -> bool:
         """Deliver a dead letter again under its own id. False if there is none; Busy if another is unfinished."""
-        return self.store.replay(digest_id, now=self._intake.millis(now))
+        return self.store.replay(check_text("digest_id", digest_id), now=self._intake.millis(now))
 
     def discard(self, digest_id: str, *, now: float | None = None) -> bool:
         """Give up a dead letter. False if there is none."""
-        found = self.store.discard(digest_id, now=self._intake.millis(now))
+        found = self.store.discard(check_text("digest_id", digest_id), now=self._intake.millis(now))
         self._sweep(found)
         return found
 
@@ -283,6 +284,8 @@ class Digests:
         """Stored timelines in the order of their keys; the last key of a page is the `after` of the next."""
         wanted = None if state is None else _state(state)
         _check_limit(limit)
+        check_text("prefix", prefix)
+        after = None if after is None else check_text("after", after)
         found: list[Timeline] = []
         while len(found) < limit:
             page = self.store.scan(prefix=prefix, after=after, limit=PAGE_TIMELINES)
@@ -346,11 +349,13 @@ class Digests:
     ) -> list[DeadLetter]:
         """Digests that were given up, the oldest first; the last id of a page is the `after` of the next."""
         _check_limit(limit)
+        after = None if after is None else check_text("after", after)
         return self.store.letters(None if timeline is None else check_timeline(timeline), after=after, limit=limit)
 
     def dead_records(self, digest_id: str, *, now: float | None = None) -> list[Record]:
         """The records of a dead letter whose values can be read, newest first."""
-        stored = _paged(lambda after: self.store.letter_records(digest_id, after=after, limit=PAGE_RECORDS))
+        letter_id = check_text("digest_id", digest_id)
+        stored = _paged(lambda after: self.store.letter_records(letter_id, after=after, limit=PAGE_RECORDS))
         return decode(list(stored), self._sealer)[0]
 
     def history(self, timeline: str | None = None, limit: int = 100, *, now: float | None = None) -> list[HistoryEntry]:

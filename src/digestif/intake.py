@@ -1,16 +1,16 @@
 """What comes in from callers: times, delays and records, checked and put into the store's terms."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from digestif.clock import wall_clock
 from digestif.core.policy import Policy, Terms
 from digestif.core.records import Record, check_record_key, check_timeline, check_timestamp, check_within
-from digestif.core.times import Millis, is_number, to_millis
+from digestif.core.times import FARTHEST, Millis, is_time, to_millis
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.ids import fresh_id
 from digestif.stores.base import Arrival
-from digestif.stores.codec import Sealer
+from digestif.stores.codec import Sealer, shortened
 
 
 class Intake:
@@ -56,6 +56,19 @@ class Intake:
             terms,
         )
 
+    def arrivals(
+        self, records: Iterable[object], *, within: float | None, terms: Terms, now: float | None
+    ) -> list[Arrival]:
+        """Pairs of timeline and record that are ready for the store; an error says which one is wrong."""
+        arrivals: list[Arrival] = []
+        for place, item in enumerate(records):
+            timeline, value = _pair(item, place)
+            try:
+                arrivals.append(self.arrival(timeline, value, within=within, terms=terms, now=now))
+            except InvalidRecord as error:
+                raise InvalidRecord(f"record {place}: {error}") from error
+        return arrivals
+
     def millis(self, now: float | None) -> Millis | None:
         """The time that the caller or the clock gives; None leaves it to the store."""
         if now is not None:
@@ -70,7 +83,25 @@ class Intake:
 
 
 def check_time(name: str, value: object) -> float:
-    """Refuse a time that is not a finite number of seconds, by its name."""
-    if not is_number(value):
-        raise ConfigError(f"{name}: {value!r} is not a finite number of seconds")
-    return float(value)  # type: ignore[arg-type]  # is_number says so
+    """Refuse a time that is not a number of seconds, by its name."""
+    if not is_time(value):
+        raise ConfigError(f"{name}: {value!r} is not a number of seconds from {-FARTHEST:g} to {FARTHEST:g}")
+    return float(value)  # type: ignore[arg-type]  # is_time says so
+
+
+def check_text(name: str, value: object) -> str:
+    """Refuse what is not a string of valid characters, by its name."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return value
+    raise ConfigError(f"{name}: {value!r} is not a string of valid characters")
+
+
+def _pair(item: object, place: int) -> tuple[Any, Any]:
+    if isinstance(item, tuple | list) and len(item) == 2:
+        return item[0], item[1]
+    raise InvalidRecord(f"record {place}: {shortened(item)} is not a pair of timeline and record")

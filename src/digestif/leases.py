@@ -52,7 +52,7 @@ class Delivery:
         except InvalidState:
             raise  # it was buried
         except BaseException:
-            self._give_back()
+            self.give_back()
             raise
 
     def _begin(self) -> Digest:
@@ -62,7 +62,10 @@ class Delivery:
         if self.lease.lapses >= self._policy.lapses:
             self._bury(f"{self.lease.lapses} leases lapsed: delivering it seems to end its workers")
             raise InvalidState(f"{self.lease.timeline!r}: its digest lapsed too often and is now a dead letter")
-        records = self._decode(whole.records)
+        records, broken = decode(whole.records, self._sealer)
+        if broken:
+            self._set_aside(broken)
+            whole = read_whole(self._store, self.lease, self._policy, now=self._now)  # it may have another revision now
         lease = self.lease
         return Digest(lease.timeline, lease.digest_id, whole.revision, lease.attempt, whole.dropped, tuple(records))
 
@@ -71,13 +74,11 @@ class Delivery:
             return to_millis(self._minimum_delay)
         return self._policy.cool_down(0 if empty else self.lease.iteration + 1)
 
-    def _decode(self, stored: list[Stored]) -> list[Record]:
-        records, broken = decode(stored, self._sealer)
+    def _set_aside(self, broken: list[tuple[str, str]]) -> None:
         for start in range(0, len(broken), PAGE_RECORDS):
             page = broken[start : start + PAGE_RECORDS]
             aside = [SetAside(key, fresh_id(), reason) for key, reason in page]
             _require(self._store.set_aside(self.lease, aside, now=self._now()), self.lease)
-        return records
 
     def close(self) -> None:
         """End it as delivered. StaleLease if the lease was lost."""
@@ -91,12 +92,13 @@ class Delivery:
     def fail(self, error: BaseException) -> None:
         """Give it back after an error; after the last attempt it is buried. Never raises: the error itself matters."""
         if self.lease.attempt < self._policy.attempts:
-            self._give_back()
+            self.give_back()
         else:
             with suppress(DigestifError):
                 self._bury(f"{type(error).__name__}: {error}")
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """Make the timeline ready again, without a word if the lease is lost."""
         with suppress(DigestifError):  # the lease will lapse, then
             freeze = self._policy.redelivery == "same"
             self._store.release([Release(self.lease, None, freeze)], now=self._now())

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from digestif import Store
+from digestif import Digests, Store
 from digestif.stores.memory import MemoryStore
 from digestif.testing import StoreConformance
+from digestif.testing.conformance.actions import add_all, numbered
 
 
 class TestMemory(StoreConformance):
@@ -17,3 +18,15 @@ class TestMemory(StoreConformance):
     @pytest.fixture
     def store(self, make_store: Callable[[], Store]) -> Store:
         return make_store()
+
+    def test_verify_notices_a_record_that_is_missing(self, digests: Digests, store: MemoryStore) -> None:
+        """Fact 48. verify compares with a recount from the data: a record that is gone is noticed."""
+        add_all(digests, "t", numbered(range(3)))
+        [batch] = store._tables._batches.values()
+        del batch.entries["r1"]
+
+        report = digests.verify()
+
+        assert bool(report) is False
+        assert (report.ledger.pending, report.recounted["pending"]) == (3, 2)
+        assert report.problems

@@ -85,8 +85,8 @@ class TestSeveralHosts(OnEveryStore):
         """Fact 14. Maintenance and schedule report the host and go on; when it is back, so are its timelines."""
         events: list[Event] = []
         digests.subscribe(events.append)
-        down = hosts.partition_of(WAITING[0])
-        there = [key for key in READY + WAITING if hosts.partition_of(key) == down]
+        down = hosts.part_of(WAITING[0])
+        there = [key for key in READY + WAITING if hosts.part_of(key) == down]
         assert 0 < len(there) < 20
 
         hosts.failing.add(down)
@@ -105,12 +105,12 @@ class TestSeveralHosts(OnEveryStore):
         """Fact 14. The same for claim, which the origin did not have. Those without a record are retired on the way."""
         events, seen = Events(), list[Event]()
         events.subscribe(seen.append)
-        down = hosts.partition_of(READY[0])
+        down = hosts.part_of(READY[0])
         hosts.failing.add(down)
 
         claimed = claim(hosts, 100, lease=30_000, now=round(T * 1000), events=events)
 
-        assert sorted(lease.timeline for lease in claimed) == [key for key in READY if hosts.partition_of(key) != down]
+        assert sorted(lease.timeline for lease in claimed) == [key for key in READY if hosts.part_of(key) != down]
         assert reported(seen) == [("claim", down)]
 
     def test_when_all_hosts_are_down_that_is_said(self, digests: Digests, hosts: Partitioned) -> None:

@@ -278,10 +278,9 @@ def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
 
 
-def after_losing(digest: Unfinished, expired: int) -> Unfinished:
-    """Records of an unfinished digest expired: it is no longer what its idempotency key stood for."""
-    revision = digest.revision + 1 if expired else digest.revision
-    return replace(digest, records=digest.records - expired, revision=revision)
+def after_losing(digest: Unfinished, lost: int) -> Unfinished:
+    """An unfinished digest lost records: it is no longer what its idempotency key stood for."""
+    return replace(digest, records=digest.records - lost, revision=digest.revision + (1 if lost else 0))
 
 
 def after_expiry(slot: Slot, *, now: Millis) -> Slot:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from digestif.core.backoff import Retry
-from digestif.core.times import Millis, is_duration, to_millis
+from digestif.core.times import LONGEST, Millis, is_duration, to_millis
 from digestif.errors import ConfigError
 
 Backoff = Callable[[int], float]
@@ -181,7 +181,7 @@ class Policy:
 def check_delay(name: str, value: object) -> None:
     """Refuse a delay that is not a finite number of seconds ≥ 0, by its name."""
     if not is_duration(value):
-        raise ConfigError(f"{name}: {value!r} is not a finite number of seconds ≥ 0")
+        raise ConfigError(f"{name}: {value!r} is not a number of seconds from 0 to {LONGEST:g}")
 
 
 def _check_count(name: str, value: object) -> None:
@@ -199,5 +199,7 @@ def _longest(backoff: Backoff) -> float:
 def _checked_backoff(backoff: Backoff, iteration: int) -> float:
     delay = backoff(iteration)
     if not is_duration(delay):
-        raise ConfigError(f"backoff: gives {delay!r} for iteration {iteration}, not a finite number of seconds ≥ 0")
+        raise ConfigError(
+            f"backoff: gives {delay!r} for iteration {iteration}, not a number of seconds from 0 to {LONGEST:g}"
+        )
     return delay

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, overload
 
-from digestif.core.times import is_number
+from digestif.core.times import LONGEST, is_duration, is_number
 from digestif.errors import InvalidRecord
 
 KEY_BYTES = 512  # of UTF-8, for timelines and records
@@ -159,9 +159,9 @@ def check_timestamp(timestamp: object) -> float:
 
 def check_within(within: object) -> float:
     """Give back a record's own deadline in seconds, or refuse it."""
-    if not is_number(within) or within < 0:  # type: ignore[operator]
-        raise InvalidRecord(f"within: {within!r} is not a finite number of seconds ≥ 0")
-    return float(within)  # type: ignore[arg-type]
+    if not is_duration(within):
+        raise InvalidRecord(f"within: {within!r} is not a number of seconds from 0 to {LONGEST:g}")
+    return float(within)  # type: ignore[arg-type]  # is_duration says so
 
 
 def _check_key(key: object, what: str) -> str:

@@ -5,6 +5,9 @@ from typing import TypeAlias
 
 Millis: TypeAlias = int
 
+LONGEST = 1e10  # seconds, about 317 years: durations
+FARTHEST = 1e12  # seconds from the epoch, either way: times
+
 
 def to_millis(seconds: float) -> Millis:
     """Round to the nearest millisecond."""
@@ -16,8 +19,13 @@ def to_seconds(millis: Millis) -> float:
 
 
 def is_duration(value: object) -> bool:
-    """True for a finite number that is not negative and not a boolean."""
-    return is_number(value) and value >= 0  # type: ignore[operator]  # is_number says it compares
+    """True for a number of seconds from 0 to LONGEST that is not a boolean."""
+    return is_number(value) and 0 <= value <= LONGEST  # type: ignore[operator]  # is_number says it compares
+
+
+def is_time(value: object) -> bool:
+    """True for a number of seconds since the epoch that is not FARTHEST away."""
+    return is_number(value) and abs(value) <= FARTHEST  # type: ignore[arg-type]  # is_number says it is a number
 
 
 def is_number(value: object) -> bool:

@@ -214,7 +214,10 @@ class Store(ABC):
 
     @abstractmethod
     def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
-        """Turn records of an open digest into dead letters of their own; at most PAGE_RECORDS."""
+        """Turn records of an open digest into dead letters of their own; at most PAGE_RECORDS.
+
+        After an earlier attempt, which may have carried them, this raises the digest's revision.
+        """
 
     @abstractmethod
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:

@@ -1,4 +1,4 @@
-"""A store made of stores, for tests: it shows each as a partition, and can be told to fail, to forget and to watch."""
+"""A store made of stores, for tests: each is a partition or more, and it can be told to fail and to forget."""
 
 import operator
 from collections import Counter
@@ -36,25 +36,25 @@ Answer = TypeVar("Answer")
 
 
 class Partitioned(Store):
-    """Several stores as one, a timeline in the partition that the hash of its key says.
+    """Several stores as one, a timeline in the part that the hash of its key says.
 
-    `failing` are the partitions that refuse every call with StoreUnavailable; the values of the record keys in `lost`
-    are missing when they are read; `largest` is the most that each verb was given or gave in one call.
+    `failing` are the parts (by number) that refuse every call with StoreUnavailable; the values of the record keys in
+    `lost` are missing when they are read; `largest` is the most that each verb was given or gave in one call.
     """
 
     def __init__(self, parts: Sequence[Store]) -> None:
-        assert all(part.partitions == 1 for part in parts)
         self.parts = parts
         self.namespace = parts[0].namespace
         self.durability = parts[0].durability
-        self.partitions = len(parts)
         self.failing: set[int] = set()
         self.lost: set[str] = set()
         self.largest: Counter[str] = Counter()
+        self._places = [(number, inner) for number, part in enumerate(parts) for inner in range(part.partitions)]
+        self.partitions = len(self._places)
 
-    def partition_of(self, timeline: str) -> int:
-        """Where a timeline is kept."""
-        return crc32(timeline.encode()) % self.partitions
+    def part_of(self, timeline: str) -> int:
+        """The number of the part that keeps a timeline."""
+        return crc32(timeline.encode()) % len(self.parts)
 
     # Producing
 
@@ -69,19 +69,22 @@ class Partitioned(Store):
     def schedule(
         self, partition: int, deadline: Millis, *, after: tuple[int, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
-        page = self._part(partition).schedule(0, deadline, after=after, limit=limit, now=now)
+        part, inner = self._place(partition)
+        page = part.schedule(inner, deadline, after=after, limit=limit, now=now)
         self._watch("schedule", len(page.entries))
         return page
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
-        done = self._part(partition).maintain(0, deadline, limit=limit, now=now)
+        part, inner = self._place(partition)
+        done = part.maintain(inner, deadline, limit=limit, now=now)
         self._watch("maintain", done.moved + done.lapsed)
         return done
 
     # Delivering
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
-        claimed = self._part(partition).claim(0, limit, token=token, lease=lease, now=now)
+        part, inner = self._place(partition)
+        claimed = part.claim(inner, limit, token=token, lease=lease, now=now)
         self._watch("claim", len(claimed.leases))
         return claimed
 
@@ -190,16 +193,20 @@ class Partitioned(Store):
 
     # Finding the way
 
-    def _part(self, partition: int) -> Store:
-        if partition in self.failing:
-            raise StoreUnavailable(f"partition {partition} was told to fail")
-        return self.parts[partition]
+    def _part(self, number: int) -> Store:
+        if number in self.failing:
+            raise StoreUnavailable(f"part {number} was told to fail")
+        return self.parts[number]
+
+    def _place(self, partition: int) -> tuple[Store, int]:
+        number, inner = self._places[partition]
+        return self._part(number), inner
 
     def _home(self, timeline: str) -> Store:
-        return self._part(self.partition_of(timeline))
+        return self._part(self.part_of(timeline))
 
     def _all(self) -> list[Store]:
-        return [self._part(partition) for partition in range(self.partitions)]
+        return [self._part(number) for number in range(len(self.parts))]
 
     def _under_leases(
         self, verb: str, items: Sequence["UnderLease"], call: Callable[[Store, list[Any]], list[Answer]]
@@ -214,14 +221,14 @@ class Partitioned(Store):
         *,
         key: Callable[[Item], str],
     ) -> list[Answer]:
-        """Give each partition its share of a batch, and put the answers back in the order of the batch."""
+        """Give each part its share of a batch, and put the answers back in the order of the batch."""
         self._watch(verb, len(items))
         shares: dict[int, list[int]] = {}
         for place, item in enumerate(items):
-            shares.setdefault(self.partition_of(key(item)), []).append(place)
+            shares.setdefault(self.part_of(key(item)), []).append(place)
         answers: dict[int, Answer] = {}
-        for partition, places in shares.items():
-            given = call(self._part(partition), [items[place] for place in places])
+        for number, places in shares.items():
+            given = call(self._part(number), [items[place] for place in places])
             answers.update(zip(places, given, strict=True))
         return [answers[place] for place in range(len(items))]
 

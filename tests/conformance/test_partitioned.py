@@ -1,0 +1,25 @@
+"""The suite asks nothing of a store that only one with a single partition could answer."""
+
+import pytest
+
+from digestif import Store
+from digestif.stores.memory import MemoryStore
+from digestif.testing import Partitioned
+from digestif.testing.conformance.accounts import Accounts, DeadLetters
+from digestif.testing.conformance.keys import HostileKeys
+from digestif.testing.conformance.leases import Claiming
+from digestif.testing.conformance.listing import Letters, Remembering, Scanning
+from digestif.testing.conformance.recovery import Recovery
+from digestif.testing.conformance.scheduling import Scheduling
+from digestif.testing.conformance.upkeep import Expiring, Maintaining, SchedulingInPages
+
+ALL_THAT_VISIT_PARTITIONS = (
+    *(Accounts, Claiming, DeadLetters, Expiring, HostileKeys, Letters, Maintaining),
+    *(Recovery, Remembering, Scanning, Scheduling, SchedulingInPages),
+)
+
+
+class TestPartitioned(*ALL_THAT_VISIT_PARTITIONS):  # type: ignore[misc]  # a tuple of bases
+    @pytest.fixture
+    def store(self) -> Store:
+        return Partitioned([MemoryStore(namespace="d") for _ in range(3)])
