@@ -75,7 +75,7 @@ class Screen(Show):
             return
         with self._bar() as bar:
             task = bar.add_task(phase.name, total=total or 1, outcome="")
-            with _watched(lambda: bar.update(task, completed=phase.count)):
+            with _watched(lambda: bar.update(task, completed=phase.count, outcome=f"{phase.count:>7,} {phase.unit}")):
                 yield
             bar.update(task, completed=total or 1, outcome=outcome(phase))
 

@@ -53,7 +53,7 @@ def _table(report: Report) -> "Table":
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold", padding=(0, 0, 0, 1))
-    table.add_column(report.title, min_width=26)
+    table.add_column(report.title, min_width=25)
     for column in report.columns:
         table.add_column(column, justify="left" if column == "bound" else "right")
     for row in report.rows:

@@ -41,7 +41,7 @@ QUICK = Scale(3, 0.2, (10, 1_000, 10_000), (100, 10_000), (1_000, 10_000), (50, 
 
 BOUNDS = {f"add in {CALLERS} threads": (3, 5), f"add in {CALLERS} tasks": (5, 8)}  # times the rate of add: must, aim
 FLAT, WITHIN = 1.3, 2.0
-GROWTH = ("µs singly", "×", "bound", f"µs by {BATCH}", "×", "peak MiB")
+GROWTH = ("µs per add", "×", "bound", f"µs by {BATCH}", "×", "MiB")
 
 Answers = dict[str, list[Figures]]
 
@@ -52,7 +52,7 @@ def adds(scale: Scale, folder: str) -> Report:
     children = {name: Child(kind, folder, scale.seconds, *args) for name, (kind, args) in subjects}
     answers = interleaved({name: child.ask("rate") for name, child in children.items()}, rounds=scale.rounds)
     single, bare = answers["add"], answers["bare upserts"]
-    report = Report("adding, 300 bytes each", ("per second", "× add", "× bare", "bound", "peak MiB"))
+    report = Report("adding, 300 bytes each", ("per second", "× add", "× bare", "bound", "MiB"))
     for name, child in children.items():
         rate = middle(answers[name], "rate")
         to_single, to_bare = (middle_ratio(answers[name], base, "rate") for base in (single, bare))
@@ -115,10 +115,11 @@ def _finding(answers: Answers, figures: dict[str, Any]) -> str:
     figures["batches"] = {"misses_us": misses, "checkpoints_us": checkpoints, "pages_us": rest, "reads": reads}
     figures["batches"] |= {"kibibytes": written, "kibibytes_with_few": less_written}
     return (
-        f"Batches: of the {many - few:,.0f} µs that a record takes more in the largest store, {misses:,.0f} are page "
-        f"cache misses (gone with a cache for the whole file; {reads:.1f} reads per record, with few {less_reads:.1f}), "
-        f"{checkpoints:,.0f} are checkpoints (gone without them), and {rest:,.0f} are pages to change and log: "
-        f"records no longer share them, {written:.0f} KiB written for each, with few {less_written:.0f}."
+        f"Batches: a record takes {many - few:,.0f} µs more in the largest store than in the smallest. "
+        f"{misses:,.0f} are page cache misses, gone with a cache for the whole file ({reads:.1f} reads per record, "
+        f"with few timelines {less_reads:.1f}). {checkpoints:,.0f} are checkpoints, gone without them. "
+        f"{rest:,.0f} are pages to change and log, which records no longer share ({written:.0f} KiB written per "
+        f"record, with few {less_written:.0f})."
     )
 
 
@@ -127,7 +128,7 @@ HOW = ("", ", cached", ", unchecked")
 
 def delivery(scale: Scale, folder: str) -> Report:
     """What it costs to find what is due, and to deliver it."""
-    report = Report("delivering", ("", "", "×", "bound", "peak MiB"))
+    report = Report("delivering", ("", "", "×", "bound", "MiB"))
     due = {f"{size:,}": Child(Due, folder, size, 3) for size in scale.due}
     found = interleaved({size: child.ask("milliseconds") for size, child in due.items()}, rounds=scale.rounds)
     base = next(iter(found.values()))
@@ -181,18 +182,21 @@ def surroundings(folder: str) -> dict[str, Any]:
 @click.command("sqlite", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="Smaller numbers, in some 20 seconds instead of minutes.")
 @click.option("--only", type=click.Choice(list(SECTIONS)), multiple=True, help="A section; may be repeated.")
+@click.option("--rounds", type=click.IntRange(1), help="How often each is measured; more is steadier.")
 @click.option("--folder", type=click.Path(exists=True, file_okay=False, writable=True), help="Whose disk is measured.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
-def sqlite(quick: bool, only: tuple[str, ...], folder: str | None, as_json: bool) -> int:
+def sqlite(quick: bool, only: tuple[str, ...], rounds: int | None, folder: str | None, as_json: bool) -> int:
     """Measure the SQLite store, durable as it is by default (WAL, synchronous=FULL)."""
     figures: dict[str, Any] = {}
+    scale = QUICK if quick else FULL
+    scale = scale._replace(rounds=rounds or scale.rounds)
     with TemporaryDirectory(prefix="digestif-bench-", dir=folder) as place:
         facts = surroundings(place)
         if not as_json:
             line = "Python {python} · SQLite {sqlite} · {cores} cores · fsync {fsync_ms:.2f} ms"
-            console().print(f"[dim]{line.format(**facts)} · compare ratios only[/]")
+            console().print(f"[dim]{line.format(**facts)} · MiB: peak memory[/]")
         for name in only or SECTIONS:
-            report = SECTIONS[name](QUICK if quick else FULL, place)
+            report = SECTIONS[name](scale, place)
             figures[name] = report.figures
             if not as_json:
                 show(report)

@@ -1,6 +1,7 @@
 """`AsyncDigests`: the same face, awaitable. The store runs in threads; adds that wait share a store call."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
@@ -50,8 +51,7 @@ class AsyncDigests:
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._digests = Digests(store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif")
-        self._gate = _AddGate(self)
+        self._renew_threads()
         self._closed = False
 
     @property
@@ -89,7 +89,14 @@ class AsyncDigests:
     async def _in_thread(self, call: Callable[[], T]) -> T:
         if self._closed:
             raise StoreUnavailable("this AsyncDigests is closed")
+        if self._process != os.getpid():  # a fork does not copy threads
+            self._renew_threads()
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def _renew_threads(self) -> None:
+        self._process = os.getpid()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif")
+        self._gate = _AddGate(self)
 
     async def add(
         self,

@@ -11,14 +11,16 @@ A `python` block is run, one statement after the other, in the namespace of its 
 import ast
 import io
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 from typing import Any
+
+from digestif import Digests
+
+RunTests = Callable[[str, list[str]], None]  # of a file with this text, with these options of pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -100,23 +102,22 @@ def anchors(page: str) -> set[str]:
 # Running
 
 
-def run_page(path: Path, folder: Path) -> None:
-    """Run the examples of a page in this folder; fails where one does not do what the page says."""
+def run_page(path: Path, run_tests: RunTests) -> None:
+    """Run the examples of a page; fails where one does not do what the page says."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     try:
         for block in blocks(path.read_text("utf-8")):
-            if block.language == "python" and block.mark != "no-run":
-                _run(block, namespace, path, folder)
+            if block.language == "python" and block.mark.startswith("pytest"):
+                run_tests(block.text, block.mark.split()[1:])
+            elif block.language == "python" and block.mark != "no-run":
+                _run(block, namespace, path)
     finally:
         for value in namespace.values():
-            if type(value).__name__ == "Digests":
+            if isinstance(value, Digests):
                 value.close()
 
 
-def _run(block: Block, namespace: dict[str, Any], path: Path, folder: Path) -> None:
-    if block.mark.startswith("pytest"):
-        _run_pytest(block, path, folder)
-        return
+def _run(block: Block, namespace: dict[str, Any], path: Path) -> None:
     printed = "".join(_run_statement(statement, namespace) for statement in _statements(block, path))
     if block.output is not None:
         assert settled(printed) == settled(block.output), f"{path.name}:{block.line} prints\n{printed}"
@@ -159,12 +160,3 @@ def settled(text: str) -> str:
     """A text without what differs from run to run: fresh ids, and moments of waiting."""
     text = _REMAINING.sub(lambda found: f"due in about {round(float(found[1]), -1):g} s", text)
     return _ID.sub("<id>", text).strip()
-
-
-def _run_pytest(block: Block, path: Path, folder: Path) -> None:
-    file = folder / f"test_{path.stem.replace('-', '_')}_{block.line}.py"
-    file.write_text(block.text, "utf-8")
-    options = block.mark.removeprefix("pytest").split()
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file), *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{path.name}:{block.line}\n{done.stdout}{done.stderr}"

@@ -23,6 +23,8 @@ from digestif.stores import base, dsn
 from digestif.testing import plugin
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, code_names, links, run_page
 
+pytest_plugins = ["pytester"]
+
 REFERENCE = DOCS / "reference"
 PRESETS = [name for name, member in vars(Policy).items() if isinstance(member, classmethod)]
 
@@ -167,10 +169,16 @@ def test_the_limits_are_the_real_ones() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=by_path)
-def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_examples_run(page: Path, pytester: pytest.Pytester) -> None:
+    """In an empty folder."""
 
-    run_page(page, tmp_path)
+    def run_tests(text: str, options: list[str]) -> None:
+        file = pytester.makepyfile(text)
+        outcomes = pytester.runpytest_inprocess(file, "-p", "no:cacheprovider", *options).parseoutcomes()
+        assert outcomes.keys() <= {"passed", "deselected"}
+        assert outcomes["passed"] > 0
+
+    run_page(page, run_tests)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=by_path)

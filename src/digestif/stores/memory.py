@@ -1,9 +1,7 @@
 """`memory://`: timelines in Python objects, for tests, simulations and trying out. Survives nothing."""
 
 import heapq
-import os
 import threading
-import weakref
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +16,7 @@ from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Durability
 from digestif.stores.dsn import Dsn
+from digestif.stores.forking import watch
 from digestif.stores.ordered import Ordered
 from digestif.stores.rows import NEVER, Marks, Rows, RowStore, Waiting, marks
 
@@ -41,7 +40,7 @@ class MemoryStore(RowStore):
         self.clock = clock
         self._lock = threading.RLock()
         self._tables = Tables()
-        _stores.add(self)
+        watch(self)
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
         with self._lock:
@@ -55,20 +54,16 @@ class MemoryStore(RowStore):
     def disconnect(self) -> None:
         """Nothing to let go of."""
 
-    def after_fork(self) -> None:
-        """The child goes on with its copy; a lock that another thread held is gone with that thread."""
-        self._lock = threading.RLock()
+    def before_fork(self) -> None:
+        """Let nobody change anything while the memory is copied."""
+        self._lock.acquire()
 
-
-_stores: "weakref.WeakSet[MemoryStore]" = weakref.WeakSet()
-
-
-def _renew_locks() -> None:
-    for store in _stores:
-        store.after_fork()
-
-
-os.register_at_fork(after_in_child=_renew_locks)
+    def after_fork(self, *, in_child: bool) -> None:
+        """Go on; the child with a copy of its own, and a lock that no vanished thread can hold."""
+        if in_child:
+            self._lock = threading.RLock()
+        else:
+            self._lock.release()
 
 
 class Entry:
@@ -191,13 +186,14 @@ class Tables:
         return [timeline for *_, timeline in self._until(_SINCE, deadline, limit=limit)]
 
     def lapsed(self, now: Millis, *, limit: int) -> list[str]:
-        return [timeline for *_, timeline in self._until(_UNTIL, now, limit=limit)]
+        items = self._until(_UNTIL, now, limit=limit) + self._until(_PAUSED_UNTIL, now, limit=limit)
+        return [timeline for *_, timeline in sorted(items)[:limit]]
 
     def expiring(self, now: Millis, *, limit: int) -> list[str]:
         return [timeline for *_, timeline in self._until(_EXPIRES, now, limit=limit)]
 
     def claimable(self, now: Millis, *, limit: int) -> list[str]:
-        lapsed = [item for item in self._until(_UNTIL, now, limit=limit) if not self._slots[item[2]].paused]
+        lapsed = self._until(_UNTIL, now, limit=limit)
         due = self._until(_WAITING, now, limit=limit)
         ready = islice(self._orders[_READY].after(None), limit)
         return [timeline for *_, timeline in sorted([*lapsed, *due, *ready])[:limit]]
@@ -338,4 +334,4 @@ class Tables:
         return 0
 
 
-_WAITING, _READY, _SINCE, _UNTIL, _EXPIRES = range(len(Marks._fields))
+_WAITING, _READY, _SINCE, _UNTIL, _PAUSED_UNTIL, _EXPIRES = range(len(Marks._fields))

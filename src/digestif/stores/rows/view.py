@@ -28,7 +28,8 @@ class Marks(NamedTuple):
     waiting: Millis | None = None  # due, not paused
     ready: Millis | None = None  # was due, not paused
     since: Millis | None = None  # ready since
-    until: Millis | None = None  # the lease's expiry
+    until: Millis | None = None  # the lease's expiry, not paused
+    paused_until: Millis | None = None  # the lease's expiry, paused meanwhile
     expires: Millis | None = None
 
 
@@ -40,7 +41,8 @@ def marks(slot: Slot) -> Marks:
     if slot.state is State.READY:
         return Marks(ready=None if slot.paused else slot.at, since=slot.since, expires=expires)
     if slot.state is State.OPEN:
-        return Marks(until=slot.until, expires=expires)
+        until, paused_until = (None, slot.until) if slot.paused else (slot.until, None)
+        return Marks(until=until, paused_until=paused_until, expires=expires)
     return Marks()
 
 

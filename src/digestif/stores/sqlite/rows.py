@@ -127,15 +127,17 @@ class SqliteRows:
         return self._timelines(SQL.stale_ready, deadline, limit)
 
     def lapsed(self, now: Millis, *, limit: int) -> list[str]:
-        return self._timelines(SQL.lapsed, now, limit)
+        return self._heads(SQL.lapsed, now, limit)
 
     def expiring(self, now: Millis, *, limit: int) -> list[str]:
         return self._timelines(SQL.expiring, now, limit)
 
     def claimable(self, now: Millis, *, limit: int) -> list[str]:
+        return self._heads(SQL.claimable, now, limit)
+
+    def _heads(self, statement: str, now: Millis, limit: int) -> list[str]:
         self._write_slots()
-        rows = self._execute(SQL.claimable, {"namespace": self._namespace, "now": now, "limit": limit})
-        return [key for (key,) in rows if not self.slot(key).paused]
+        return [key for (key,) in self._execute(statement, {"namespace": self._namespace, "now": now, "limit": limit})]
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         self._write_slots()

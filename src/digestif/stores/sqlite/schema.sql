@@ -22,21 +22,23 @@ INSERT INTO sequence VALUES (0);
 
 -- A timeline: its slot as JSON, and the times by which it is looked up (NULL: not in that order).
 CREATE TABLE timeline (
-    id        INTEGER PRIMARY KEY,
-    namespace INTEGER NOT NULL,
-    key       TEXT    NOT NULL,
-    waiting   INTEGER,
-    ready     INTEGER,
-    since     INTEGER,
-    until     INTEGER,
-    expires   INTEGER,
-    slot      TEXT    NOT NULL,
+    id           INTEGER PRIMARY KEY,
+    namespace    INTEGER NOT NULL,
+    key          TEXT    NOT NULL,
+    waiting      INTEGER,
+    ready        INTEGER,
+    since        INTEGER,
+    until        INTEGER,
+    paused_until INTEGER,
+    expires      INTEGER,
+    slot         TEXT    NOT NULL,
     UNIQUE (namespace, key)
 ) STRICT;
 CREATE INDEX timeline_waiting ON timeline (namespace, waiting) WHERE waiting IS NOT NULL;
 CREATE INDEX timeline_ready   ON timeline (namespace, ready)   WHERE ready IS NOT NULL;
 CREATE INDEX timeline_since   ON timeline (namespace, since)   WHERE since IS NOT NULL;
 CREATE INDEX timeline_until   ON timeline (namespace, until)   WHERE until IS NOT NULL;
+CREATE INDEX timeline_paused_until ON timeline (namespace, paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX timeline_expires ON timeline (namespace, expires) WHERE expires IS NOT NULL;
 
 -- A record in its batch. A batch belongs to a timeline's pending records, its unfinished digest, a dead letter or the trash.

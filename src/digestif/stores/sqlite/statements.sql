@@ -4,13 +4,15 @@
 SELECT id, slot FROM timeline WHERE namespace = ? AND key = ?
 
 -- name: insert_slot
-INSERT INTO timeline (id, namespace, key, waiting, ready, since, until, expires, slot) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO timeline (id, namespace, key, waiting, ready, since, until, paused_until, expires, slot)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: update_slot
 UPDATE timeline SET slot = ? WHERE id = ?
 
 -- name: move_slot
-UPDATE timeline SET waiting = ?, ready = ?, since = ?, until = ?, expires = ?, slot = ? WHERE id = ?
+UPDATE timeline SET waiting = ?, ready = ?, since = ?, until = ?, paused_until = ?, expires = ?, slot = ?
+WHERE id = ?
 
 -- name: delete_slot
 DELETE FROM timeline WHERE id = ?
@@ -24,7 +26,14 @@ ORDER BY waiting, id LIMIT ?
 SELECT key FROM timeline WHERE namespace = ? AND since <= ? ORDER BY since, id LIMIT ?
 
 -- name: lapsed
-SELECT key FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until, id LIMIT ?
+SELECT key FROM (
+    SELECT * FROM (
+        SELECT until AS at, id, key FROM timeline
+        WHERE namespace = :namespace AND until <= :now ORDER BY until, id LIMIT :limit)
+    UNION ALL SELECT * FROM (
+        SELECT paused_until AS at, id, key FROM timeline
+        WHERE namespace = :namespace AND paused_until <= :now ORDER BY paused_until, id LIMIT :limit)
+) ORDER BY at, id LIMIT :limit
 
 -- name: expiring
 SELECT key FROM timeline WHERE namespace = ? AND expires <= ? ORDER BY expires, id LIMIT ?

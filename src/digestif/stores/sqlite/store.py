@@ -2,16 +2,17 @@
 
 import os
 import sqlite3
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
 from digestif.clock import wall_clock
+from digestif.core.policy import check_delay
 from digestif.errors import ConfigError, DigestifError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability
 from digestif.stores.dsn import check_namespace
+from digestif.stores.forking import watch
 from digestif.stores.gate import Gate
 from digestif.stores.group import GroupCommit, Job
 from digestif.stores.rows import Rows, RowStore
@@ -39,6 +40,7 @@ class SQLiteStore(RowStore):
         check_namespace(namespace)
         if synchronous not in _DURABILITY:
             raise ConfigError(f'synchronous: {synchronous!r} is neither "full" nor "normal"')
+        check_delay("timeout", timeout)
         file = None if path is None else Path(path).absolute()  # the folder may change, the file must not
         self.namespace = namespace
         self.clock = clock
@@ -46,13 +48,14 @@ class SQLiteStore(RowStore):
         self._database = Database(file, synchronous=synchronous, timeout=timeout)
         self._turns = None if file is None else Turns(file, timeout=timeout)
         self._closed = False
+        self._is_still = False  # for a fork
         self._number = 0  # of the namespace
         self._writer: Connection | None = None
         self._readers: list[Connection] = []
         self._renew()
         with translated(self._database.name), self._turn():
             self._connect()
-        _stores.add(self)
+        watch(self)
 
     def _renew(self) -> None:
         self._gate = Gate()
@@ -181,23 +184,3 @@ def _run(job: Job[Rows], rows: Rows) -> None:
         raise
     except BaseException as error:
         raise _Spoiled(job, error) from error
-
-
-_stores: "weakref.WeakSet[SQLiteStore]" = weakref.WeakSet()
-
-
-def _before_fork() -> None:
-    for store in _stores:
-        store.before_fork()
-
-
-def _after_fork(*, in_child: bool) -> None:
-    for store in _stores:
-        store.after_fork(in_child=in_child)
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=lambda: _after_fork(in_child=False),
-    after_in_child=lambda: _after_fork(in_child=True),
-)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 
 from digestif.errors import StoreUnavailable
 
@@ -25,6 +26,7 @@ class Turns:
         self._path = path.with_name(path.name + "-lock")
         self._timeout = timeout
         self._file: int | None = None
+        self._helper: _Helper | None = None
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -45,21 +47,52 @@ class Turns:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not _Wait(file).succeeds_within(self._timeout):
-                self._file = None  # left to the thread that still waits for it
+            if not self._help().takes(file, timeout=self._timeout):
+                self._file = self._helper = None  # left to each other
                 raise StoreUnavailable(
                     f"{self._path}: another process has been writing for {self._timeout:g} s; is it stopped?"
                 ) from None
         return file
 
+    def _help(self) -> "_Helper":
+        if self._helper is None:
+            self._helper = _Helper()
+        return self._helper
+
     def close(self) -> None:
+        """Let go of the file; it is opened again when needed. Not during a turn."""
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            helper.stop()
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
 
+class _Helper:
+    """A thread that blocks in `flock` for others, because `flock` knows no time limit."""
+
+    def __init__(self) -> None:
+        self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
+        threading.Thread(target=self._serve, name="digestif-turns", daemon=True).start()
+
+    def takes(self, file: int, *, timeout: float) -> bool:
+        """True if the lock was had in time; otherwise the helper and the file are of no use any more."""
+        wait = _Wait(file)
+        self._waits.put(wait)
+        return wait.ends_within(timeout)
+
+    def stop(self) -> None:
+        self._waits.put(None)
+
+    def _serve(self) -> None:
+        while (wait := self._waits.get()) is not None:
+            if not wait.block():
+                return
+
+
 class _Wait:
-    """A blocking `flock` in a thread of its own, because it knows no time limit."""
+    """One wait for the lock, which its caller may give up."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -67,18 +100,19 @@ class _Wait:
         self._decision = threading.Lock()
         self._given_up = False
 
-    def succeeds_within(self, timeout: float) -> bool:
-        threading.Thread(target=self._block, name="digestif-turn", daemon=True).start()
+    def ends_within(self, timeout: float) -> bool:
         if self._taken.wait(timeout):
             return True
         with self._decision:
             self._given_up = not self._taken.is_set()
             return not self._given_up
 
-    def _block(self) -> None:
+    def block(self) -> bool:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         with self._decision:
             if self._given_up:
-                os.close(self._file)  # and with it the lock
-            else:
-                self._taken.set()
+                fcntl.flock(self._file, fcntl.LOCK_UN)  # a fork may have copied the file: closing alone would not do
+                os.close(self._file)
+                return False
+            self._taken.set()
+            return True

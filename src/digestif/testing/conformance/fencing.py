@@ -46,29 +46,19 @@ class Fencing(Suite):
         assert (digests.ledger().delivered, digests.ledger().superseded) == (2, 0)
 
     @LOSSES
-    def test_a_close_after_the_lease_was_lost_changes_nothing(
-        self, digests: Digests, store: Store, lose: Callable[[Digests], None]
+    @pytest.mark.parametrize("error", [None, Boom()], ids=["close", "release"])
+    def test_who_lost_the_lease_changes_nothing(
+        self, digests: Digests, store: Store, lose: Callable[[Digests], None], error: Boom | None
     ) -> None:
-        """Fact 39. A close with a stale token, after a lapse, a delete, or a delete and re-add: StaleLease."""
+        """Fact 39. A close or release with a stale token changes nothing: StaleLease, or what the block raised."""
         digests.add("t", Record("a", 1, T), now=T)
-        with pytest.raises(StaleLease), digests.digest("t", now=T):
+        with pytest.raises(type(error) if error else StaleLease), digests.digest("t", now=T):
             lose(digests)
-            before = (digests.timeline("t"), digests.ledger(), store.footprint(), digests.history())
+            before = all_that_is_seen(digests, store)
+            if error:
+                raise error
 
-        assert (digests.timeline("t"), digests.ledger(), store.footprint(), digests.history()) == before
-
-    @LOSSES
-    def test_a_failure_after_the_lease_was_lost_changes_nothing(
-        self, digests: Digests, store: Store, lose: Callable[[Digests], None]
-    ) -> None:
-        """Fact 39. A release with a stale token changes nothing, and what the block raised propagates all the same."""
-        digests.add("t", Record("a", 1, T), now=T)
-        with pytest.raises(Boom), digests.digest("t", now=T):
-            lose(digests)
-            before = (digests.timeline("t"), digests.ledger(), store.footprint(), digests.history())
-            raise Boom
-
-        assert (digests.timeline("t"), digests.ledger(), store.footprint(), digests.history()) == before
+        assert all_that_is_seen(digests, store) == before
 
     def test_a_lost_lease_gives_exactly_the_same_digest_again(self, digests: Digests, store: Store) -> None:
         """Fact 40. A lease lost in the middle: the second worker gets the same digest; the first cannot close."""
@@ -190,6 +180,10 @@ class Fencing(Suite):
         assert sorted(delivered) == sorted(f"r{n}" for n in range(60))
         assert engines[0][0].ledger().delivered == 60
         assert_nothing_left(store)
+
+
+def all_that_is_seen(digests: Digests, store: Store) -> tuple[object, ...]:
+    return digests.timeline("t"), digests.ledger(), digests.history(), dict(store.footprint())
 
 
 def drain(digests: Digests, *, now: float) -> list[str]:

@@ -1,0 +1,107 @@
+"""The programs that people run first, with small numbers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from bench._measure import start
+from bench.rounds import rounds
+from bench.sqlite import sqlite
+
+ROOT = Path(__file__).parents[2]
+SMALL = ("--timelines", "30", "--records", "600")
+
+
+class Program:
+    """Runs a program of bench/ here, as if it had been called with these arguments."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, command: click.Command, *args: str, status: int = 0) -> str:
+        self._monkeypatch.setattr(sys, "argv", ["bench", *args])
+        with pytest.raises(SystemExit) as ended:
+            start(command, name="./dev bench")
+        said = self._capsys.readouterr()
+        assert ended.value.code == status, said.err
+        return said.err if status else said.out
+
+    def figures(self, command: click.Command, *args: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self(command, *args, "--json"))
+        return answer
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+    return Program(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_rounds_deliver_every_event_and_leave_nothing(kind: str, program: Program, tmp_path: Path) -> None:
+    store = "memory://" if kind == "memory" else f"sqlite:///{tmp_path / 'rounds.db'}"
+
+    found = program.figures(rounds, "--store", store, *SMALL)
+
+    assert found["events"] == found["ledger"]["accepted"] == 600
+    assert found["ledger"]["delivered"] + found["ledger"]["superseded"] == 600
+    assert (found["balanced"], found["verified"], found["left"]) == (True, True, {})
+
+
+def test_rounds_go_through_every_phase_until_the_timelines_are_idle(program: Program) -> None:
+    found = program.figures(rounds, "--store", "memory://", *SMALL)
+
+    phases = [(phase["round"], phase["phase"]) for phase in found["phases"]]
+    assert phases == [
+        *[(1, "load"), (1, "schedule"), (1, "digest")],
+        *[(2, "load"), (2, "schedule"), (2, "digest")],
+        *[(3, "schedule"), (3, "digest")],
+    ]
+    assert found["phases"][0]["events"] + found["phases"][3]["events"] == 600
+    assert all(phase["milliseconds"] >= 0 for phase in found["phases"])
+
+
+def test_the_demo_tells_its_story_in_a_log_of_80_columns() -> None:
+    command = [sys.executable, "-m", "bench.rounds", "--demo", *SMALL]
+
+    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    assert 'digests.explain("mail:' in told
+    assert "one digest instead of" in told
+    assert "balanced" in told
+    assert "nothing is left" in told
+    assert "./dev test" in told
+    assert max(map(len, told.splitlines())) <= 80
+    assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (("--records", "none"), "'none' is not a valid integer"),
+        (("--timelines", "0"), "0 is not in the range"),
+        (("--store", "sqlit:///x"), "nothing here opens sqlit://; did you mean sqlite?"),
+        (("--store", "off://"), "accepts nothing"),
+        (("--speed", "9"), "No such option"),
+    ],
+)
+def test_a_wrong_argument_is_answered_in_one_line(program: Program, args: tuple[str, str], complaint: str) -> None:
+    refused = program(rounds, *args, status=2)
+
+    assert complaint in refused
+    assert refused.startswith("./dev bench: ")
+    assert len(refused.splitlines()) == 1
+
+
+def test_the_bench_of_the_sqlite_store_gives_its_figures(program: Program, tmp_path: Path) -> None:
+    found = program.figures(sqlite, "--quick", "--rounds", "1", "--only", "adds", "--folder", str(tmp_path))
+
+    assert found["adds"]["add"]["per_second"] > 0
+    assert found["adds"]["add in 64 threads"]["to_add"] > 0
+    assert found["adds"]["add in 64 tasks"]["peak_mib"] > 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,219 @@
+"""Faults that once were made, or easily could be: what to change in which file, and which nets must find it.
+
+The first group is the origin's. The ledger of most of them balances all the same: a fault that `verify` alone would find
+is no test of the other nets.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A change of one text in one file, which must occur there exactly once."""
+
+    says: str  # what goes wrong
+    file: str  # below the package
+    old: str
+    new: str
+    directed: str  # the sentence of the conformance suite that is meant for it
+    model: bool = True  # the Hypothesis state machine finds it, too …
+    vectors: bool = False  # … and the arithmetic
+
+
+ORIGIN = [
+    Fault(
+        says="a record that is added again while its digest is open is lost at the close",
+        file="stores/rows/ending.py",
+        old="""\
+        erase_digest(rows, digest)
+    rows.tally["open"] -= digest.records
+    rows.tally["delivered"] += digest.records
+""",
+        new="""\
+        erase_digest(rows, digest)
+        from digestif.stores.rows.expiry import with_fewer_pending
+        for key in keys:
+            if slot.batch is not None and rows.remove_record(slot.batch, key):
+                slot = with_fewer_pending(rows, slot, 1)
+                rows.tally["pending"] -= 1
+                rows.tally["superseded"] += 1
+    rows.tally["open"] -= digest.records
+    rows.tally["delivered"] += digest.records
+""",
+        directed="test_a_record_added_again_during_its_digest_is_in_the_next_one",
+    ),
+    Fault(
+        says="whoever closes an open digest is believed, whatever the token",
+        file="stores/rows/ending.py",
+        old="if digest is None or not machine.is_held(slot, closing.lease.token, now=now):",
+        new="if digest is None or not machine.is_live(slot, now=now):",
+        directed="test_a_stale_token_changes_nothing",
+    ),
+    Fault(
+        says="a lapsed lease is good for a close as long as nobody took over",
+        file="stores/rows/ending.py",
+        old="if digest is None or not machine.is_held(slot, closing.lease.token, now=now):",
+        new="if digest is None or slot.token != closing.lease.token:",
+        directed="test_a_stale_token_changes_nothing",
+    ),
+    Fault(
+        says="a close that comes after a delete is refused, but puts the timeline back into the schedule",
+        file="stores/rows/ending.py",
+        old="    if digest is None or not machine.is_held(slot, closing.lease.token, now=now):\n",
+        new="""\
+    if slot.state is machine.State.IDLE:
+        put(rows, timeline, slot, replace(slot, state=machine.State.WAITING, at=now + closing.cool_down))
+    if digest is None or not machine.is_held(slot, closing.lease.token, now=now):
+""",
+        directed="test_who_lost_the_lease_changes_nothing",
+    ),
+    Fault(
+        says="the time of the event decides when a timeline is due",
+        file="stores/rows/adding.py",
+        old="machine.after_add(kept, now=now,",
+        new="machine.after_add(kept, now=round(arrival.timestamp * 1000),",
+        directed="test_the_time_of_the_event_never_decides_when_things_run",
+    ),
+    Fault(
+        says="capacity is applied at one add of 24, as chance has it",
+        file="stores/rows/adding.py",
+        old="if terms.capacity is not None and pending > terms.capacity:",
+        new="if terms.capacity is not None and pending > terms.capacity and rows.sequence() % 24 == 0:",
+        directed="test_a_dropped_key_that_comes_again_is_a_new_record",
+    ),
+    Fault(
+        says="an add keeps one record more than the capacity",
+        file="stores/rows/adding.py",
+        old="min(pending - terms.capacity, PAGE_RECORDS)",
+        new="min(pending - terms.capacity - 1, PAGE_RECORDS)",
+        directed="test_a_dropped_key_that_comes_again_is_a_new_record",
+    ),
+    Fault(
+        says="a merge keeps one record more than the capacity",
+        file="core/machine.py",
+        old="return digest.records - capacity if unread",
+        new="return digest.records - capacity - 1 if unread",
+        directed="test_a_failed_digest_and_newer_records_share_the_capacity",
+    ),
+    Fault(
+        says="what an add pushes out is not in the ledger",
+        file="stores/rows/adding.py",
+        old='    tally["dropped"] += dropped\n',
+        new="",
+        directed="test_the_newest_are_kept_and_the_others_counted",
+    ),
+    Fault(
+        says="what a merge pushes out is not in the ledger",
+        file="stores/rows/reading.py",
+        old='    rows.tally["dropped"] += dropped\n',
+        new="",
+        directed="test_a_failed_digest_and_newer_records_share_the_capacity",
+    ),
+]
+
+OURS = [
+    Fault(
+        says="an urgent record is forgotten at the close",
+        file="core/machine.py",
+        old="return _move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)",
+        new="return replace(slot, at=now + cool_down, rule=Rule.COOL_DOWN, was=slot.at)",
+        directed="test_it_is_urgent_after_a_digest_that_was_open_when_it_came",
+        vectors=True,
+    ),
+    Fault(
+        says="a record puts off the retry of a failed digest",
+        file="core/machine.py",
+        old="if slot.state is not State.WAITING or slot.digest is not None:",
+        new="if slot.state is not State.WAITING:",
+        directed="test_a_retry_is_not_put_off_nor_pulled_forward",
+        vectors=True,
+    ),
+    Fault(
+        says="a stream of records puts a digest off for ever",
+        file="core/machine.py",
+        old="return (at, rule) if at <= cap else (cap, cap_rule)",
+        new="return at, rule",
+        directed="test_increments_end_at_the_maximum_after_the_last_delivery",
+        vectors=True,
+    ),
+    Fault(
+        says="a digest that lapsed is merged with newer records",
+        file="core/machine.py",
+        old="lapses=slot.digest.lapses + 1, frozen=True)",
+        new="lapses=slot.digest.lapses + 1)",
+        directed="test_a_lost_lease_gives_exactly_the_same_digest_again",
+    ),
+    Fault(
+        says="a merged digest comes under the key that it had before",
+        file="core/machine.py",
+        old="        revision=digest.revision + 1,\n        merging=",
+        new="        merging=",
+        directed="test_the_revision_rises_with_each_reported_failure",
+    ),
+    Fault(
+        says="a second worker opens a digest a moment before the first one's lease ends",
+        file="core/machine.py",
+        old="    if is_live(slot, now=now):\n        raise Busy",
+        new="    if is_live(slot, now=now + 1):\n        raise Busy",
+        directed="test_a_lease_is_alive_until_the_last_moment",
+    ),
+    Fault(
+        says="an older version that a merge replaces is not in the ledger",
+        file="stores/rows/reading.py",
+        old='    rows.tally["superseded"] += superseded\n',
+        new="",
+        directed="test_a_later_version_of_a_failed_record_wins",
+    ),
+    Fault(
+        says="what expires is not in the ledger",
+        file="stores/rows/expiry.py",
+        old='    rows.tally["expired"] += expired\n',
+        new="",
+        directed="test_what_is_pending_for_too_long_expires",
+    ),
+    Fault(
+        says="one call of schedule gives a timeline twice",
+        file="stores/rows/dispatching.py",
+        old="if slot.placed <= began:",
+        new="if began >= 0:",
+        directed="test_a_timeline_that_is_due_again_at_once_is_given_once_per_call",
+        model=False,
+    ),
+    Fault(
+        says="a paused timeline is scheduled and claimed",
+        file="stores/rows/view.py",
+        old="Marks(waiting=None if slot.paused else slot.at, expires=expires)",
+        new="Marks(waiting=slot.at, expires=expires)",
+        directed="test_a_paused_timeline_accepts_but_does_not_move",
+    ),
+    Fault(
+        says="a record is retracted out of a digest",
+        file="stores/rows/adding.py",
+        old="    if slot.batch is None or not rows.remove_record(slot.batch, key):\n",
+        new="""\
+    if slot.digest is not None and rows.remove_record(slot.digest.batch, key):
+        rows.tally["open"] -= 1
+        rows.tally["deleted"] += 1
+        rows.put_slot(timeline, replace(slot, digest=replace(slot.digest, records=slot.digest.records - 1)))
+        return True
+    if slot.batch is None or not rows.remove_record(slot.batch, key):
+""",
+        directed="test_a_record_in_a_digest_can_not_be_taken_back",
+    ),
+    Fault(
+        says="of records with the same time the ones that came first are kept",
+        file="core/capacity.py",
+        old="return Cursor(record.timestamp, record.arrival)",
+        new="return Cursor(record.timestamp, -record.arrival)",
+        directed="test_two_thousand_adds_within_a_millisecond_respect_capacity",
+    ),
+    Fault(
+        says="dead letters stay when their timeline is deleted",
+        file="stores/rows/operating.py",
+        old="    letters = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)\n",
+        new="    letters = rows.letters(timeline, after=None, limit=0)\n",
+        directed="test_its_history_and_dead_letters_go_too",
+    ),
+]
+
+FAULTS = ORIGIN + OURS

@@ -1,0 +1,24 @@
+"""The shipped conformance suite on the store in memory. Asynchronously it would only find the same again."""
+
+from collections.abc import Callable
+
+import pytest
+
+from digestif import Store
+from digestif.stores.memory import MemoryStore
+from digestif.testing import StoreConformance
+from digestif.testing.modes import Mode
+
+
+class TestMemory(StoreConformance):
+    @pytest.fixture(params=["sync"])
+    def mode(self, request: pytest.FixtureRequest) -> Mode:
+        return "sync"
+
+    @pytest.fixture
+    def make_store(self) -> Callable[[], Store]:
+        return lambda: MemoryStore(namespace="d")
+
+    @pytest.fixture
+    def store(self, make_store: Callable[[], Store]) -> Store:
+        return make_store()
