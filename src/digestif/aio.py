@@ -73,6 +73,8 @@ class AsyncDigests:
 
     async def close(self) -> None:
         """Wait for what is under way, and let go of the store if it was made from a DSN."""
+        if self._closed:
+            return
         await self._gate.drained()
         await self._in_thread(self._digests.close)
         self._closed = True

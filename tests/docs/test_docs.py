@@ -68,9 +68,8 @@ def test_everything_that_testing_offers_is_there() -> None:
         ("testing", public(digestif.testing.FakeClock)),
         ("policy", [field.name for field in fields(Policy)]),
         ("policy", [f"Policy.{preset}" for preset in PRESETS]),
-        ("policy", [name for name in ("Exponential", "Intervals", "Retry")]),
+        ("policy", ["Exponential", "Intervals", "Retry"]),
         ("policy", [field.name for field in fields(digestif.Retry)]),
-        ("errors", [name for name in public(digestif.errors)]),
         ("dsn", [f"{scheme}://" for scheme in dsn.BUILT_IN]),
         ("api", [field.name for kind in (digestif.Timeline, digestif.Digest) for field in fields(kind)]),
         ("api", [field.name for kind in (digestif.DeadLetter, digestif.HistoryEntry) for field in fields(kind)]),
@@ -90,12 +89,11 @@ def test_every_event_is_explained_with_its_fields() -> None:
     explained = code_names(reference("events"))
     names = [name for event in subclasses(Event) for name in (event.__name__, *(f.name for f in fields(event)))]
 
-    assert names
     assert [name for name in names if name not in explained] == []
 
 
 def test_every_error_is_explained_and_public() -> None:
-    errors = {error.__name__ for error in subclasses(DigestifError)}
+    errors = {error.__name__ for error in subclasses(DigestifError)} | {DigestifError.__name__}
 
     assert errors <= code_names(reference("errors"))
     assert errors <= set(digestif.__all__)
@@ -202,7 +200,9 @@ def test_every_page_can_be_found() -> None:
 def test_the_first_example_of_the_readme_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And once more: it does not trip over what its first run left in the store."""
     monkeypatch.chdir(tmp_path)
-    example = next(block.text for block in blocks((ROOT / "README.md").read_text("utf-8")) if block.language == "python")
+    example = next(
+        block.text for block in blocks((ROOT / "README.md").read_text("utf-8")) if block.language == "python"
+    )
 
     printed = pasted([example, example])
 

@@ -5,20 +5,19 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from digestif.clock import monotonic
 
 Report = Callable[[str], None]
-Work = Callable[[Report], None]
 
 
 class Child:
-    """A process that runs a piece of work; what it reported, line by line, outlives it."""
+    """A process that runs `work(*arguments, report)`; what it reported, line by line, outlives it."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Callable[..., None], *arguments: Any) -> None:
         self.pipe, end = os.pipe()
         self._heard = b""
         self.ended = False
@@ -26,7 +25,7 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.pipe)
-            _run(work, end)
+            _run(work, arguments, end)
         os.close(end)
 
     @property
@@ -93,7 +92,7 @@ class Gate:
 
 
 @contextmanager
-def killed_at_the_end(children: list[Child]) -> Iterator[None]:
+def killed_at_the_end(children: Sequence[Child]) -> Iterator[None]:
     """Leave none behind, whatever happens."""
     try:
         yield
@@ -103,10 +102,10 @@ def killed_at_the_end(children: list[Child]) -> Iterator[None]:
                 child.kill()
 
 
-def _run(work: Work, end: int) -> NoReturn:
+def _run(work: Callable[..., None], arguments: Sequence[Any], end: int) -> NoReturn:
     status = 1
     try:
-        work(lambda line: _write(end, f"{line}\n".encode()))
+        work(*arguments, lambda line: _write(end, f"{line}\n".encode()))
         status = 0
     except BaseException:  # noqa: BLE001 -- nothing may go on as if it were the parent
         traceback.print_exc()

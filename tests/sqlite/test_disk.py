@@ -1,4 +1,4 @@
-"""Disks that are full, files and folders that can't be written, files that are not ours: clear errors, no false answers."""
+"""Disks that are full, files that can't be written, files that are not ours: clear errors, and no false answers."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from digestif import ConfigError, DigestifError, Digests, Overloaded, Policy, Record, StoreError, StoreUnavailable
+from digestif import ConfigError, DigestifError, Digests, Policy, Record, StoreError, StoreUnavailable
 from digestif.stores.sqlite import SQLiteStore
 from tests.sqlite.alone import alone
 from tests.sqlite.children import Child, Report
@@ -344,10 +344,6 @@ def test_a_file_kept_locked_by_another_program_is_told_as_such(tmp_path: Path) -
         digests.add("t", 0, key="after")
 
         assert {record.key for record in digests.peek("t")} == {"before", "after"}
-
-
-def test_overload_is_a_kind_of_store_error() -> None:
-    assert issubclass(Overloaded, StoreError)
 
 
 def assert_not_opened(path: Path, kind: type[DigestifError], message: str) -> None:

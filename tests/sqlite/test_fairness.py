@@ -75,7 +75,7 @@ def measure(path: str, *, batches: list[int]) -> dict[str, float]:
     """Let one process write for each size of batch; tells about those that add singly."""
     Digests(f"sqlite:///{path}").close()
     gate = Gate()
-    children = [Child(lambda report, size=size: write(path, size, gate, report)) for size in batches]  # type: ignore[misc]
+    children = [Child(write, path, size, gate) for size in batches]
     with killed_at_the_end(children):
         gate.open()
         answers = [json.loads(child.finish()[0]) for child in children]
@@ -104,7 +104,7 @@ def open_at_once(folder: str) -> str:
     for attempt in range(30):
         path = f"{folder}/{attempt}.db"
         gate = Gate()
-        children = [Child(lambda report, path=path: add_one(path, gate)) for _ in range(PROCESSES)]  # type: ignore[misc]
+        children = [Child(add_one, path, gate) for _ in range(PROCESSES)]
         with killed_at_the_end(children):
             gate.open()
             for child in children:
@@ -113,7 +113,7 @@ def open_at_once(folder: str) -> str:
     return "all succeeded"
 
 
-def add_one(path: str, gate: Gate) -> None:
+def add_one(path: str, gate: Gate, report: Report) -> None:
     gate.wait()
     with Digests(f"sqlite:///{path}") as digests:
         digests.add("t", "value")

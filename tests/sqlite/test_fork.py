@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from digestif import AsyncDigests, Digests, Policy
 from tests.sqlite.alone import alone
-from tests.sqlite.children import Child, Gate, killed_at_the_end
+from tests.sqlite.children import Child, Gate, Report, killed_at_the_end
 from tests.sqlite.soundness import check_sound, pending_keys
 
 CHILDREN = 4
@@ -110,12 +110,12 @@ def add_beside_children(path: str) -> dict[str, list[str]]:
     digests = engine(path)
     gate = Gate()
 
-    def work(name: int) -> None:
+    def work(name: int, report: Report) -> None:
         gate.wait()
         with time_limit():
             add_some(digests, name)
 
-    children = [child_of(lambda name=name: work(name)) for name in range(CHILDREN)]  # type: ignore[misc]
+    children = [Child(work, name) for name in range(CHILDREN)]
     with killed_at_the_end(children):
         gate.open()
         add_some(digests, "parent")
@@ -125,23 +125,17 @@ def add_beside_children(path: str) -> dict[str, list[str]]:
     return told_of(path)
 
 
-def child_of(work: Callable[[], None]) -> Child:
-    return Child(lambda report: work())
-
-
 def add_in_generations(path: str) -> dict[str, list[str]]:
     digests = engine(path)
 
-    def live(level: int) -> None:
+    def live(level: int, report: Report) -> None:
         with time_limit():
-            if level < 3:
-                child = child_of(lambda: live(level + 1))
-                add_some(digests, level)
+            children = [Child(live, level + 1)] if level < 3 else []
+            add_some(digests, level)
+            for child in children:
                 child.finish()
-            else:
-                add_some(digests, level)
 
-    live(0)
+    Child(live, 0).finish()
     digests.close()
     return told_of(path)
 
@@ -150,7 +144,7 @@ def go_on_without_the_parent(path: str) -> dict[str, list[str]]:
     digests = engine(path)
     parent_is_gone = Gate()
 
-    def work(report: Callable[[str], None]) -> None:
+    def work(report: Report) -> None:
         digests.add("t", 0, key="with the parent")
         report("added")
         parent_is_gone.wait()
@@ -171,7 +165,7 @@ def meet_a_stranger(path: str) -> dict[str, list[str]]:
     digests = engine(path)
     stranger_has_come = Gate()
 
-    def work(report: Callable[[str], None]) -> None:
+    def work(report: Report) -> None:
         add_some(digests, "first")
         report("added")
         stranger_has_come.wait()
@@ -182,7 +176,9 @@ def meet_a_stranger(path: str) -> dict[str, list[str]]:
     with killed_at_the_end([child]):
         child.wait_for("added")
         digests.close()
-        stranger = subprocess.Popen([sys.executable, "-c", STRANGER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        stranger = subprocess.Popen(
+            [sys.executable, "-c", STRANGER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         assert stranger.stdout is not None
         stranger.stdout.readline()
         stranger_has_come.open()
@@ -217,7 +213,7 @@ def fork_amid_writing(path: str) -> dict[str, list[str]]:
             acknowledged.append(key)
             number += 1
 
-    def work(number: int) -> None:
+    def work(number: int, report: Report) -> None:
         with time_limit():
             digests.add("t", number, key=f"child-{number}")
             assert digests.timeline("t").pending > number
@@ -227,7 +223,7 @@ def fork_amid_writing(path: str) -> dict[str, list[str]]:
         thread.start()
     try:
         for number in range(FORKS):
-            child_of(lambda number=number: work(number)).finish()  # type: ignore[misc]
+            Child(work, number).finish()
     finally:
         done.set()
         for thread in threads:
@@ -240,13 +236,13 @@ def fork_amid_writing(path: str) -> dict[str, list[str]]:
 def fork_inside_a_digest(path: str) -> dict[str, int]:
     digests = engine(path)
     with time_limit(), digests.digest("t"):
-        child_of(lambda: add_and_end(digests)).finish()
+        Child(add_and_end, digests).finish()
     digests.close()
     ledger = check_sound(path)
     return {"delivered": ledger.delivered, "pending": ledger.pending}
 
 
-def add_and_end(digests: Digests) -> None:
+def add_and_end(digests: Digests, report: Report) -> None:
     with time_limit():
         digests.add("t", 0, key="child")
 
@@ -258,12 +254,12 @@ def add_in_asyncio(path: str) -> dict[str, list[str]]:
         await digests.add("t", 0, key=key)
         assert key in [record.key for record in await digests.peek("t")]
 
-    def work() -> None:
+    def work(report: Report) -> None:
         with time_limit():
             asyncio.run(add("child"))
 
     asyncio.run(add("before"))
-    child_of(work).finish()
+    Child(work).finish()
     asyncio.run(add("after"))
     asyncio.run(digests.close())
     return told_of(path)
@@ -277,7 +273,7 @@ def fork_amid_writing_to_memory() -> str:
         while not done.is_set():
             digests.add("t", 0)
 
-    def work() -> None:
+    def work(report: Report) -> None:
         with time_limit():
             verification = digests.verify()
             assert verification, verification.problems
@@ -288,7 +284,7 @@ def fork_amid_writing_to_memory() -> str:
         thread.start()
     try:
         for _ in range(FORKS):
-            child_of(work).finish()
+            Child(work).finish()
     finally:
         done.set()
         for thread in threads:
@@ -304,11 +300,11 @@ def change_the_folder(folder: str) -> dict[str, list[str]]:
     with Digests("sqlite:///d.db") as digests:
         digests.add("t", 0, key="before")
         os.chdir(elsewhere)
-        child_of(lambda: add_nothing(digests)).finish()  # a fork opens everything anew
+        Child(add_nothing, digests).finish()  # a fork opens everything anew
         digests.add("t", 0, key="after")
         keys = sorted(record.key for record in digests.peek("t"))
-    return {"keys": keys, "elsewhere": os.listdir(elsewhere)}
+    return {"keys": keys, "elsewhere": [entry.name for entry in elsewhere.iterdir()]}
 
 
-def add_nothing(digests: Digests) -> None:
+def add_nothing(digests: Digests, report: Report) -> None:
     assert digests.timeline("t").pending == 1

@@ -1,4 +1,4 @@
-"""Processes that are killed with SIGKILL at random moments: what was acknowledged is there, and everything is counted."""
+"""Processes that are killed with SIGKILL at random moments: what was acknowledged is there, and all is counted."""
 
 import json
 import random
@@ -55,7 +55,7 @@ class Writer(Child):
 
     def __init__(self, path: str, name: str, seed: int) -> None:
         self.name = name
-        super().__init__(lambda report: write(path, name, random.Random(seed), report))
+        super().__init__(write, path, name, random.Random(seed))
 
     @property
     def acknowledged(self) -> int:
@@ -154,8 +154,8 @@ def kill_deliverers(folder: str, seed: int) -> dict[str, int]:
     say(seed=seed)
     chance = random.Random(seed)
     path = f"{folder}/delivered.db"
-    writer = Child(lambda report: write_slowly(path, report))
-    workers = [Child(lambda report: deliver(path, report)) for _ in range(PROCESSES - 1)]
+    writer = Child(write_singly, path)
+    workers = [Child(deliver, path) for _ in range(PROCESSES - 1)]
     sent: list[str] = []
     with killed_at_the_end([writer]), killed_at_the_end(workers):
         for _ in range(ROUNDS):
@@ -164,7 +164,7 @@ def kill_deliverers(folder: str, seed: int) -> dict[str, int]:
             victim.kill()
             sent += victim.lines
             check_sound(path)
-            workers.append(Child(lambda report: deliver(path, report)))
+            workers.append(Child(deliver, path))
     for worker in workers:
         sent += worker.lines
     sent += deliver_the_rest(path)
@@ -175,7 +175,7 @@ def kill_deliverers(folder: str, seed: int) -> dict[str, int]:
     return {"killed": ROUNDS + PROCESSES} | told
 
 
-def write_slowly(path: str, report: Report) -> None:
+def write_singly(path: str, report: Report) -> None:
     with Digests(f"sqlite:///{path}", policy=patient()) as digests:
         number = 0
         while True:

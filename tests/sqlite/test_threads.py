@@ -1,4 +1,4 @@
-"""Many threads and tasks at one store: commits are shared, errors are not, and whoever closes waits for those inside."""
+"""Many threads and tasks at one store: commits are shared, errors are not, and a close waits for those inside."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def test_adds_that_wait_while_another_commits_are_committed_together(store: SQLi
     commits = counted_commits(store)
 
     with one_group(store) as group:
-        adds = [group.submit(lambda n=n: digests.add("t", n, key=str(n))) for n in range(50)]
+        adds = [group.submit(digests.add, "t", n, key=str(n)) for n in range(50)]
 
     assert sum(add.result() for add in adds) == 1
     assert len(commits) == 2  # the one that they waited for, and theirs
@@ -112,9 +112,9 @@ def test_a_fault_in_one_unit_does_not_take_its_neighbours_along(
         raise fault("in the middle")
 
     with one_group(store) as group:
-        earlier = [group.submit(lambda n=n: digests.add(f"a{n}", n, key=f"a{n}")) for n in range(5)]
-        faulty = group.submit(lambda: store._write(spoil))
-        later = [group.submit(lambda n=n: digests.add(f"b{n}", n, key=f"b{n}")) for n in range(5)]
+        earlier = [group.submit(digests.add, f"a{n}", n, key=f"a{n}") for n in range(5)]
+        faulty = group.submit(store._write, spoil)
+        later = [group.submit(digests.add, f"b{n}", n, key=f"b{n}") for n in range(5)]
 
     assert [add.result() for add in earlier + later] == [True] * 10
     with pytest.raises(fault, match="in the middle"):
@@ -127,9 +127,9 @@ def test_a_refusal_of_one_does_not_disturb_its_neighbours(store: SQLiteStore, pa
     digests = Digests(store)
 
     with one_group(store) as group:
-        adds = [group.submit(lambda n=n: digests.add("t", n, key=f"a{n}")) for n in range(5)]
-        refused = [group.submit(lambda: store.open("unknown", token="x", lease=1000, now=None)) for _ in range(2)]
-        adds += [group.submit(lambda n=n: digests.add("t", n, key=f"b{n}")) for n in range(5)]
+        adds = [group.submit(digests.add, "t", n, key=f"a{n}") for n in range(5)]
+        refused = [group.submit(store.open, "unknown", token="x", lease=1000, now=None) for _ in range(2)]
+        adds += [group.submit(digests.add, "t", n, key=f"b{n}") for n in range(5)]
 
     assert sum(add.result() for add in adds) == 1
     for answer in refused:
@@ -155,8 +155,8 @@ def test_a_unit_that_is_run_again_answers_for_what_it_did_in_the_end(store: SQLi
         raise Boom
 
     with one_group(store) as group:
-        refused = group.submit(lambda: store._write(refuse_once))
-        faulty = group.submit(lambda: store._write(spoil))
+        refused = group.submit(store._write, refuse_once)
+        faulty = group.submit(store._write, spoil)
 
     assert faulty.exception() is not None
     outcome = "refused" if refused.exception() else refused.result()
@@ -170,7 +170,7 @@ def test_a_full_group_whose_commit_fails_tells_everybody(store: SQLiteStore, pat
     writer.execute(f"PRAGMA max_page_count = {pages + 8}")
 
     with one_group(store) as group:
-        adds = [group.submit(lambda n=n: digests.add("t", "x" * 10_000, key=str(n))) for n in range(20)]
+        adds = [group.submit(digests.add, "t", "x" * 10_000, key=str(n)) for n in range(20)]
 
     for add in adds:
         with pytest.raises(StoreError, match="full"):
@@ -200,9 +200,13 @@ def interrupt_one_who_waits(path: str) -> dict[str, bool]:
     digests = Digests(store)
     interrupted = False
     with one_group(store) as group:
-        main = threading.main_thread().ident or 0
         signal.signal(signal.SIGUSR1, raise_interruption)
-        threading.Thread(target=lambda: (group.wait_until_queued(1), signal.pthread_kill(main, signal.SIGUSR1))).start()
+
+        def interrupt() -> None:
+            group.wait_until_queued(1)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        threading.Thread(target=interrupt).start()
         try:
             digests.add("t", 0, key="main")
         except Interruption:
@@ -231,10 +235,8 @@ def interrupt_at_any_moment(path: str) -> dict[str, Any]:
     def add_beside(name: int) -> None:
         number = 0
         while not done.is_set():
-            try:
+            with suppress(StoreError):  # its leader was interrupted
                 add(f"{name}-{number}")
-            except StoreError:  # its leader was interrupted
-                pass
             number += 1
 
     threads = [threading.Thread(target=add_beside, args=(name,), daemon=True) for name in range(2)]
@@ -413,7 +415,7 @@ def write_until_closed(path: str) -> tuple[list[str], Sequence[BaseException]]:
 
 def open_files() -> list[str]:
     folder = Path("/proc/self/fd")
-    return [os.readlink(entry) for entry in folder.iterdir() if entry.is_symlink()] if folder.exists() else []
+    return [str(entry.readlink()) for entry in folder.iterdir() if entry.is_symlink()] if folder.exists() else []
 
 
 # Helpers
@@ -446,9 +448,9 @@ class Group:
         self._inside.set()
         self._go.wait(30)
 
-    def submit(self, call: Callable[[], Any]) -> "Future[Any]":
+    def submit(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> "Future[Any]":
         queued = len(self._store._group._queue)
-        answer = self._threads.submit(call)
+        answer = self._threads.submit(call, *arguments, **options)
         self.wait_until_queued(queued + 1)
         return answer
 

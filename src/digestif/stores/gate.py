@@ -1,7 +1,6 @@
 """A gate around what many threads share, so that it can be closed, or the process forked, while nobody is inside."""
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,24 +10,22 @@ class Gate:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._inside: Counter[int] = Counter()  # by thread
+        self._inside: set[int] = set()  # threads
         self._is_shut = False
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Be inside; waits while the gate is shut."""
+        """Be inside; waits while the gate is shut. A thread can be inside once."""
         me = threading.get_ident()
-        with self._changed:
-            while self._is_shut and not self._inside[me]:
-                self._changed.wait()
-            self._inside[me] += 1
         try:
+            with self._changed:
+                while self._is_shut:
+                    self._changed.wait()
+                self._inside.add(me)
             yield
         finally:
             with self._changed:
-                self._inside[me] -= 1
-                if not self._inside[me]:
-                    del self._inside[me]
+                self._inside.discard(me)
                 self._changed.notify_all()
 
     def shut(self) -> bool:

@@ -8,9 +8,14 @@ _NAME = "-- name:"
 
 def load_statements(package: str, file: str) -> SimpleNamespace:
     """The statements of a file beside an adapter, by name."""
+    return parse_statements(files(package).joinpath(file).read_text("utf-8"), file)
+
+
+def parse_statements(text: str, file: str) -> SimpleNamespace:
+    """The statements of a text, by name, without the remarks."""
     statements: dict[str, list[str]] = {}
     name = None
-    for line in files(package).joinpath(file).read_text("utf-8").splitlines():
+    for line in text.splitlines():
         if line.startswith(_NAME):
             name = line.removeprefix(_NAME).strip()
             if not name.isidentifier() or name in statements:

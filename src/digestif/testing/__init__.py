@@ -1,11 +1,13 @@
-"""For tests: a clock that obeys, the conformance suite that proves a store, and what they are made of.
+"""For tests: a clock that obeys, the suites that prove a store, and what they are made of.
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
         def store(self) -> Iterator[Store]:
             yield MyStore(…)  # fresh and empty
 
-The suite needs pytest and Hypothesis: `pip install 'digestif[testing]'`. The pytest plugin, with the fixtures
+    TestMyStoreAgainstTheModel = store_machine(lambda: MyStore(…)).TestCase
+
+The suites need pytest and Hypothesis: `pip install 'digestif[testing]'`. The pytest plugin, with the fixtures
 `digestif_clock` and `digestif_digests`, is found by itself.
 """
 
@@ -18,14 +20,18 @@ if TYPE_CHECKING:
     from digestif.testing.conformance import StoreConformance
     from digestif.testing.faults import Partitioned
     from digestif.testing.footprint import assert_nothing_left
+    from digestif.testing.model import Model
+    from digestif.testing.stateful import store_machine
 
-__all__ = ["FakeClock", "Partitioned", "StoreConformance", "assert_nothing_left"]
+__all__ = ["FakeClock", "Model", "Partitioned", "StoreConformance", "assert_nothing_left", "store_machine"]
 
 # Loaded on first use: the plugin lives in this package, and must not cost every pytest run the import of all this.
 _HOMES = {
+    "Model": "digestif.testing.model",
     "Partitioned": "digestif.testing.faults",
     "StoreConformance": "digestif.testing.conformance",
     "assert_nothing_left": "digestif.testing.footprint",
+    "store_machine": "digestif.testing.stateful",
 }
 _EXTRA = ("hypothesis", "pytest")
 

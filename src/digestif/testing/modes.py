@@ -56,7 +56,7 @@ class Blocking:
             while (entry := self._wait(step())) is not None:
                 yield entry
         finally:
-            if isinstance(entries, AsyncGenerator):
+            if isinstance(entries, AsyncGenerator) and self._thread.is_alive():
                 self._wait(_settled(entries.aclose))
 
     @contextmanager

@@ -19,8 +19,8 @@ class Connection(sqlite3.Connection):
 
     @contextmanager
     def transaction(self, begin: str) -> Iterator[None]:
-        self.execute(begin)
         try:
+            self.execute(begin)
             yield
             self.execute("COMMIT")
         except BaseException:

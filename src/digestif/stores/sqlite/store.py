@@ -67,7 +67,7 @@ class SQLiteStore(RowStore):
         return self._group.submit(unit, weight=weight)
 
     def _commit(self, jobs: Sequence[Job[Rows]]) -> None:
-        """Run the jobs in one transaction, the leader's first. Their errors are theirs; this does not raise."""
+        """Run the jobs in one transaction, the leader's first."""
         try:
             with translated(self._database.name), self._gate.inside(), self._turn():
                 self._transact(jobs)
@@ -79,10 +79,6 @@ class SQLiteStore(RowStore):
         except DigestifError as error:
             for job in jobs:
                 job.fail(error)
-        except BaseException as error:  # noqa: BLE001  # the leader was interrupted, perhaps just after the commit
-            jobs[0].fail(error)
-            for job in jobs[1:]:
-                job.fail(StoreUnavailable(f"{self._database.name}: interrupted, it may or may not have been accepted"))
 
     def _transact(self, jobs: Sequence[Job[Rows]]) -> None:
         writer = self._connect()
@@ -94,11 +90,15 @@ class SQLiteStore(RowStore):
             rows.flush()
 
     def _turn(self) -> AbstractContextManager[None]:
+        self._refuse_if_closed()
         return nullcontext() if self._turns is None else self._turns.turn()
 
-    def _connect(self) -> Connection:
+    def _refuse_if_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable(f"{self._database.name}: this store is closed")
+
+    def _connect(self) -> Connection:
+        self._refuse_if_closed()
         if self._writer is None:
             writer = self._database.connect()
             with writer.transaction("BEGIN IMMEDIATE"):
@@ -118,8 +118,7 @@ class SQLiteStore(RowStore):
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         """A connection that sees one state of the data; one that failed is not used again."""
-        if self._closed:
-            raise StoreUnavailable(f"{self._database.name}: this store is closed")
+        self._refuse_if_closed()
         try:
             reader = self._readers.pop()
         except IndexError:

@@ -34,13 +34,14 @@ class Turns:
         if fcntl is None:
             yield
             return
-        file = self._take()
         try:
+            self._take()
             yield
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+            if self._file is not None:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
 
-    def _take(self) -> int:
+    def _take(self) -> None:
         if self._file is None:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         file = self._file
@@ -52,7 +53,6 @@ class Turns:
                 raise StoreUnavailable(
                     f"{self._path}: another process has been writing for {self._timeout:g} s; is it stopped?"
                 ) from None
-        return file
 
     def _help(self) -> "_Helper":
         if self._helper is None:

@@ -20,6 +20,7 @@ from digestif.testing.conformance.recovery import Recovery
 from digestif.testing.conformance.scheduling import Scheduling
 from digestif.testing.conformance.steering import Flushing, Pausing, Retracting
 from digestif.testing.conformance.taking import Merging, SettingAside, Taking
+from digestif.testing.conformance.threads import Threads
 from digestif.testing.conformance.upkeep import DeletingInPages, Expiring, Maintaining, SchedulingInPages
 from digestif.testing.conformance.urgency import Quiet, Urgency
 
@@ -66,6 +67,7 @@ class StoreConformance(
     SettingAside,
     StaleTokens,
     Taking,
+    Threads,
     Tracing,
     Undecodable,
     Urgency,

@@ -1,0 +1,103 @@
+"""DSNs open stores, and wrong ones say what to write instead."""
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from digestif import ConfigError, Digests
+from digestif.stores import dsn
+from digestif.stores.dsn import open_store, redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("memory://", "MemoryStore"), ("sqlite://", "SQLiteStore"), ("off://", "OffStore"), ("MEMORY://", "MemoryStore")],
+)
+def test_each_scheme_opens_its_store(text: str, kind: str) -> None:
+    store = open_store(text)
+
+    assert type(store).__name__ == kind
+    store.disconnect()
+
+
+def test_a_path_is_relative_with_three_slashes_and_absolute_with_four(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_store("sqlite:///here%20it%20is.db").disconnect()
+    open_store(f"sqlite:///{tmp_path}/there.db").disconnect()
+
+    assert (tmp_path / "here it is.db").exists()
+    assert (tmp_path / "there.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("digests.db", "is not a DSN such as sqlite"),
+        ("", "is not a DSN"),
+        ("sqlight:///x.db", "did you mean sqlite"),
+        ("sqlite://x.db", "three slashes"),
+        ("sqlite:///", "sqlite:// for memory"),
+        ("sqlite:///:memory:", "sqlite:// for memory"),
+        ("sqlite:///x.db?sync=full", "sync: no such option.*synchronous"),
+        ("sqlite:///x.db?synchronous=off", "synchronous: 'off'"),
+        ("sqlite:///x.db?timeout=soon", "timeout: 'soon'"),
+        ("sqlite:///x.db?timeout=-1", "timeout: -1"),
+        ("sqlite:///x.db?timeout=nan", "timeout: nan"),
+        ("memory://here", "takes no path"),
+        ("memory://?size=3", "size: no such option.*takes none"),
+    ],
+)
+def test_a_wrong_dsn_is_a_config_error_that_names_the_field(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        open_store(text)
+
+
+@pytest.mark.parametrize("namespace", ["", "a b", "ü", "x" * 65, "a/b", None])
+def test_a_namespace_is_a_short_plain_word(namespace: str) -> None:
+    with pytest.raises(ConfigError, match="namespace"):
+        Digests("memory://", namespace=namespace)
+
+
+def test_a_store_object_keeps_its_own_namespace() -> None:
+    store = open_store("memory://", namespace="mine")
+
+    assert Digests(store).store.namespace == "mine"
+    assert Digests(store, namespace="mine").store is store
+    with pytest.raises(ConfigError, match="'other' was given, but the store has 'mine'"):
+        Digests(store, namespace="other")
+
+
+def test_a_password_is_not_shown() -> None:
+    assert redacted("redis://ada:secret@host:6379/0") == "redis://ada:…@host:6379/0"
+    with pytest.raises(ConfigError) as caught:
+        open_store("redis://ada:secret@host")
+    assert "secret" not in str(caught.value)
+
+
+def test_other_packages_bring_stores_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("elsewhere", "digestif.stores.memory:from_dsn", dsn.ENTRY_POINTS)
+    monkeypatch.setattr(dsn, "entry_points", lambda group: [point] if group == dsn.ENTRY_POINTS else [])
+
+    assert type(open_store("elsewhere://")).__name__ == "MemoryStore"
+
+
+def test_a_store_whose_extra_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("elsewhere", "a_module_that_is_not_here:open", dsn.ENTRY_POINTS)
+    monkeypatch.setattr(dsn, "entry_points", lambda group: [point])
+    monkeypatch.setitem(sys.modules, "a_module_that_is_not_here", None)
+
+    with pytest.raises(ConfigError, match=r"pip install 'elsewhere\[elsewhere\]'"):
+        open_store("elsewhere://")
+
+
+def test_off_accepts_nothing_and_says_so() -> None:
+    with Digests("off://") as digests:
+        assert digests.enabled is False
+        assert digests.add("t", 1) is False
+        assert list(digests.schedule()) == []
+        assert digests.ledger().accepted == 0
+        assert digests.verify()
