@@ -19,6 +19,7 @@ import digestif
 import digestif.testing
 from digestif import AsyncDigests, ConfigError, DigestifError, Digests, Event, Policy
 from digestif.core import records
+from digestif.core.machine import Rule
 from digestif.stores import base, dsn
 from digestif.testing import plugin
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, code_names, links, run_page
@@ -77,6 +78,7 @@ def test_everything_that_testing_offers_is_there() -> None:
         ("api", [field.name for field in fields(digestif.Explanation)]),
         ("api", [str(word) for kind in (digestif.State, digestif.Fate, digestif.Outcome) for word in kind]),
         ("api", [str(word) for word in digestif.Durability]),
+        ("api", [str(rule) for rule in Rule if rule is not Rule.STAYS]),
     ],
 )
 def test_every_name_is_explained(page: str, names: list[str]) -> None:

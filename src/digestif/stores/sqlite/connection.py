@@ -1,7 +1,8 @@
 """Connections to a SQLite file: how they are opened, checked, and how their errors are told."""
 
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -40,10 +41,28 @@ class Database:
         self._synchronous = synchronous
         self._timeout = timeout
 
-    def connect(self, *, read_only: bool = False) -> Connection:
-        """Open a connection. Raises ConfigError if the file is not one that this release can use."""
+    def connect(self, first: Callable[[Connection], None]) -> Connection:
+        """Open the file for writing, make its tables if it is new, and do something first.
+
+        Raises ConfigError if the file is not one that this release can use.
+        """
+
+        def prepare(connection: Connection) -> None:
+            self._prepare(connection)
+            first(connection)
+
+        return self._open(prepare, mode="rwc")
+
+    def connect_reader(self) -> Connection:
+        """Open the file, which exists, for reading only."""
+        return self._open(lambda connection: connection.execute("PRAGMA query_only = 1"), mode="rw")
+
+    def _open(self, prepare: Callable[[Connection], object], *, mode: str) -> Connection:
+        if self._path is not None:
+            _refuse_read_only(self._path)
         connection = sqlite3.connect(
-            self.name,
+            self.name if self._path is None else f"{self._path.as_uri()}?mode={mode}",
+            uri=self._path is not None,
             timeout=self._timeout,
             isolation_level=None,  # transactions are begun by us
             check_same_thread=False,
@@ -53,10 +72,7 @@ class Database:
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
-            if read_only:
-                connection.execute("PRAGMA query_only = 1")
-            else:
-                self._prepare(connection)
+            prepare(connection)
         except BaseException:
             connection.close()
             raise
@@ -83,7 +99,7 @@ class Database:
         if application == APPLICATION:
             version: int = connection.execute("PRAGMA user_version").fetchone()[0]
             return version
-        if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None:
+        if application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None:
             raise ConfigError(f"store: {self.name} is a database of another program; choose another path")
         return None
 
@@ -93,6 +109,12 @@ class Database:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _refuse_read_only(path: Path) -> None:
+    """Don't let SQLite open a file that can't be written: it would leave read-only side files behind, for good."""
+    if path.exists() and not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
 
 
 @contextmanager

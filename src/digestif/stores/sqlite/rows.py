@@ -214,7 +214,7 @@ class SqliteRows:
         if batch is None:
             return False
         if self._execute(SQL.erase_page, (batch, limit)).rowcount < limit:
-            self._execute(SQL.untrash, (batch,))
+            self._execute(SQL.untrash, (self._namespace, batch))
         return True
 
     # dead letters and history

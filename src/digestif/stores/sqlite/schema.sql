@@ -68,6 +68,7 @@ CREATE TABLE letter (
     body      TEXT    NOT NULL,
     UNIQUE (namespace, id)
 ) STRICT;
+CREATE INDEX letter_number   ON letter (namespace, number);
 CREATE INDEX letter_timeline ON letter (namespace, timeline, number);
 
 -- Digests that ended lately: a ring of fixed length, written over from the oldest.
@@ -81,4 +82,8 @@ CREATE TABLE history (
 ) STRICT, WITHOUT ROWID;
 
 -- Batches that nothing owns any more, erased page by page.
-CREATE TABLE trash (batch INTEGER PRIMARY KEY, namespace INTEGER NOT NULL) STRICT;
+CREATE TABLE trash (
+    namespace INTEGER NOT NULL,
+    batch     INTEGER NOT NULL,
+    PRIMARY KEY (namespace, batch)
+) STRICT, WITHOUT ROWID;

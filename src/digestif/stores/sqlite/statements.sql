@@ -98,8 +98,9 @@ SELECT key FROM record WHERE batch = ? ORDER BY key LIMIT ?
 -- name: merge_page
 UPDATE OR REPLACE record SET batch = ? WHERE batch = ? AND key <= ?
 
+-- CROSS keeps the order of the join: the page first, then its older versions one by one.
 -- name: merge_superseded
-SELECT count(*) FROM record AS newer JOIN record AS older ON older.batch = ? AND older.key = newer.key
+SELECT count(*) FROM record AS newer CROSS JOIN record AS older ON older.batch = ? AND older.key = newer.key
 WHERE newer.batch = ? AND newer.key <= ?
 
 -- name: earliest_deadline
@@ -127,7 +128,7 @@ SELECT batch FROM trash WHERE namespace = ? ORDER BY batch LIMIT 1
 DELETE FROM record WHERE arrival IN (SELECT arrival FROM record WHERE batch = ? LIMIT ?)
 
 -- name: untrash
-DELETE FROM trash WHERE batch = ?
+DELETE FROM trash WHERE namespace = ? AND batch = ?
 
 -- name: trashed_records
 SELECT count(*) FROM record WHERE batch IN (SELECT batch FROM trash WHERE namespace = ?)

@@ -100,12 +100,13 @@ class SQLiteStore(RowStore):
     def _connect(self) -> Connection:
         self._refuse_if_closed()
         if self._writer is None:
-            writer = self._database.connect()
-            with writer.transaction("BEGIN IMMEDIATE"):
-                writer.execute(SQL.add_namespace, (self.namespace,))
-                self._number = writer.execute(SQL.namespace, (self.namespace,)).fetchone()[0]
-            self._writer = writer
+            self._writer = self._database.connect(self._find_namespace)
         return self._writer
+
+    def _find_namespace(self, writer: Connection) -> None:
+        with writer.transaction("BEGIN IMMEDIATE"):
+            writer.execute(SQL.add_namespace, (self.namespace,))
+            self._number = writer.execute(SQL.namespace, (self.namespace,)).fetchone()[0]
 
     # Reading
 
@@ -122,7 +123,7 @@ class SQLiteStore(RowStore):
         try:
             reader = self._readers.pop()
         except IndexError:
-            reader = self._database.connect(read_only=True)
+            reader = self._database.connect_reader()
         try:
             with reader.transaction("BEGIN"):
                 yield reader
