@@ -16,9 +16,9 @@ class TestCapacity(OnEveryStore):
         held = []
         for record in numbered(range(4)):
             digests.add("t", record, now=T)
-            held.append(keys(digests.peek("t", now=T)))
+            held.append((digests.timeline("t").pending, keys(digests.peek("t", now=T))))
 
-        assert held == [["r0"], ["r1", "r0"], ["r2", "r1"], ["r3", "r2"]]
+        assert held == [(1, ["r0"]), (2, ["r1", "r0"]), (2, ["r2", "r1"]), (2, ["r3", "r2"])]
         digest = deliver(digests, "t")
         assert (keys(digest), digest.dropped) == (["r3", "r2"], 2)
 
@@ -26,6 +26,7 @@ class TestCapacity(OnEveryStore):
         """Fact 8. Capacity 100, 1,000 records: the origin trimmed at one add in 100 and gave what was left then."""
         digests = digests_with(capacity=100)
         add_all(digests, "t", numbered(range(1_000)))
+        assert digests.timeline("t").pending == 100
 
         digest = deliver(digests, "t")
 

@@ -1,6 +1,7 @@
 """Digests: what one carries, how its timeline goes on, and who may not have it."""
 
 import math
+from contextlib import ExitStack
 
 import pytest
 
@@ -178,9 +179,11 @@ class TestTwoWorkers(OnEveryStore):
         slow, other = digests_with(), digests_with()
         add_all(slow, "t", numbered(range(3)))
 
-        with pytest.raises(StaleLease), slow.digest("t", now=T) as first:
-            slow.add("t", Record("late", 1, T), now=T + 1)
-            second = deliver(other, "t", now=T + 30)
+        with ExitStack() as another:
+            with pytest.raises(StaleLease), slow.digest("t", now=T) as first:
+                slow.add("t", Record("late", 1, T), now=T + 1)
+                second = another.enter_context(other.digest("t", now=T + 30))
+            assert slow.timeline("t").state == "open"
 
         assert keys(first) == keys(second) == ["r2", "r1", "r0"]
         assert first.idempotency_key == second.idempotency_key

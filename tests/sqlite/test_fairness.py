@@ -101,7 +101,7 @@ def write(path: str, size: int, gate: Gate, report: Report) -> None:
 
 
 def open_at_once(folder: str) -> str:
-    for attempt in range(30):
+    for attempt in range(12):
         path = f"{folder}/{attempt}.db"
         gate = Gate()
         children = [Child(add_one, path, gate) for _ in range(PROCESSES)]

@@ -7,13 +7,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from digestif import AsyncDigests, DigestifError, Digests, InvalidState, Policy, StoreError
+from digestif import AsyncDigests, DigestifError, Digests, InvalidState, Policy, StoreError, StoreUnavailable
 from digestif.clock import monotonic
 from digestif.core.machine import IDLE
 from digestif.stores.rows import Rows
@@ -96,13 +96,9 @@ class Boom(Exception):
     """A fault in the code of a unit."""
 
 
-class Interruption(BaseException):
-    """As KeyboardInterrupt is: nobody's error."""
-
-
-@pytest.mark.parametrize("fault", [Boom, Interruption, OverflowError])
+@pytest.mark.parametrize("fault", [Boom, OverflowError])
 def test_a_fault_in_one_unit_does_not_take_its_neighbours_along(
-    store: SQLiteStore, path: str, fault: type[BaseException]
+    store: SQLiteStore, path: str, fault: type[Exception]
 ) -> None:
     digests = Digests(store)
 
@@ -181,6 +177,27 @@ def test_a_full_group_whose_commit_fails_tells_everybody(store: SQLiteStore, pat
 # Interruptions
 
 
+class Interruption(BaseException):
+    """As KeyboardInterrupt is: raised by a signal handler, in the main thread, wherever that is."""
+
+
+def test_an_interruption_of_the_one_who_commits_is_not_given_to_the_others(store: SQLiteStore, path: str) -> None:
+    digests = Digests(store)
+
+    def interrupt(rows: Rows) -> None:
+        raise Interruption
+
+    with one_group(store) as group:
+        leader = group.submit(store._write, interrupt)
+        adds = {str(n): group.submit(digests.add, "t", n, key=str(n)) for n in range(5)}
+
+    assert isinstance(leader.exception(), Interruption)
+    assert {type(add.exception()) for add in adds.values()} <= {type(None), StoreUnavailable}
+    assert {key for key, add in adds.items() if not add.exception()} <= set(pending_keys(path))
+    assert digests.add("t", 0, key="later") in (True, False)
+    check_sound(path)
+
+
 def test_a_signal_handler_that_raises_in_a_waiting_thread_does_not_stop_the_others(path: str) -> None:
     assert alone(interrupt_one_who_waits, path) == {"interrupted": True, "stuck": False}
     check_sound(path)
@@ -192,6 +209,7 @@ def test_interruptions_at_any_moment_leave_a_store_that_works(path: str) -> None
     assert told["interruptions"] > 0
     assert told["missing"] == []
     assert told["stuck"] == 0
+    assert told["given to others"] == []
     check_sound(path)
 
 
@@ -232,11 +250,17 @@ def interrupt_at_any_moment(path: str) -> dict[str, Any]:
         digests.add(f"t{len(key)}", 0, key=key)
         acknowledged.append(key)
 
+    given: list[str] = []
+
     def add_beside(name: int) -> None:
         number = 0
         while not done.is_set():
-            with suppress(StoreError):  # its leader was interrupted
+            try:
                 add(f"{name}-{number}")
+            except StoreUnavailable:  # its leader was interrupted
+                pass
+            except BaseException as error:  # noqa: BLE001 -- to be judged by the caller
+                given.append(repr(error))
             number += 1
 
     threads = [threading.Thread(target=add_beside, args=(name,), daemon=True) for name in range(2)]
@@ -260,7 +284,7 @@ def interrupt_at_any_moment(path: str) -> dict[str, Any]:
         thread.join(10)
     stuck = sum(thread.is_alive() for thread in threads)
     missing = [] if stuck else sorted(set(acknowledged) - set(pending_keys(path)))
-    return finish(store, {"interruptions": interruptions, "stuck": stuck, "missing": missing})
+    return finish(store, {"interruptions": interruptions, "stuck": stuck, "missing": missing, "given to others": given})
 
 
 def finish(store: SQLiteStore, told: dict[str, Any]) -> dict[str, Any]:

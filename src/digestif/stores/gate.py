@@ -9,7 +9,8 @@ class Gate:
     """Many threads may be inside at once; whoever shuts the gate waits until they have left."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._mutex = threading.Lock()  # entered by itself: a signal can't come between taking and holding it
+        self._changed = threading.Condition(self._mutex)
         self._inside: set[int] = set()  # threads
         self._is_shut = False
 
@@ -18,19 +19,19 @@ class Gate:
         """Be inside; waits while the gate is shut. A thread can be inside once."""
         me = threading.get_ident()
         try:
-            with self._changed:
+            with self._mutex:
                 while self._is_shut:
                     self._changed.wait()
                 self._inside.add(me)
             yield
         finally:
-            with self._changed:
+            with self._mutex:
                 self._inside.discard(me)
                 self._changed.notify_all()
 
     def shut(self) -> bool:
         """Let nobody in any more, and wait until all have left. False from inside: nobody can wait for oneself."""
-        with self._changed:
+        with self._mutex:
             if threading.get_ident() in self._inside:
                 return False
             while self._is_shut:
@@ -42,6 +43,6 @@ class Gate:
 
     def open(self) -> None:
         """Let everybody in again."""
-        with self._changed:
+        with self._mutex:
             self._is_shut = False
             self._changed.notify_all()

@@ -82,7 +82,7 @@ class GroupCommit(Generic[C]):
     def _lead(self, job: Job[C]) -> None:
         """Commit a page of the queue, and make the next in line the leader."""
         with self._mutex:
-            job.page = self._next_page()
+            self._fill_page(job.page)
         self._run(job.page)
         job.ran = True
         self._hand_over(job)
@@ -100,17 +100,17 @@ class GroupCommit(Generic[C]):
 
     def _withdraw(self, job: Job[C]) -> None:
         with self._mutex:
-            if job in self._queue:
-                self._queue.remove(job)
+            for gone in (job, *job.page):
+                if gone in self._queue:
+                    self._queue.remove(gone)
         if not job.ran:
             for other in job.page[1:]:
                 other.fail(StoreUnavailable("the commit was interrupted: it may or may not have been accepted"))
         self._hand_over(job)
 
-    def _next_page(self) -> list[Job[C]]:
-        jobs = [self._queue.popleft()]
-        weight = jobs[0].weight
-        while self._queue and weight + self._queue[0].weight <= self._limit:
-            jobs.append(self._queue.popleft())
-            weight += jobs[-1].weight
-        return jobs
+    def _fill_page(self, page: list[Job[C]]) -> None:
+        weight = 0
+        while self._queue and (not page or weight + self._queue[0].weight <= self._limit):
+            weight += self._queue[0].weight
+            page.append(self._queue[0])  # first in one, then out of the other: an interruption must lose nobody
+            self._queue.popleft()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, islice
+from itertools import count, cycle, islice
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -28,8 +28,8 @@ U = TypeVar("U")
 START = 1_700_000_000_000  # milliseconds
 LEASE = 5.0  # seconds
 HELD = 6  # leases that are remembered, living or stale
-TIMELINES = ("a", "a:d", "{\u00e9}\n", "{e\u0301}\n")
-KEYS = ("x", "y", "a:r:x", "\x00 \U0001f427")
+TIMELINES = ("a", "a:d", "{a}\n")
+KEYS = ("x", "y", "x:\x00 \U0001f427")
 TIMESTAMPS = (0.0, 1.0, 1.0, 1.0000000000000002, -62135596800.5, 0.1 + 0.2, 4102444800.0)
 SECONDS = (0.0, 0.001, 1.0, 2.0, 3.0, 4.999, 5.0, 7.5, 20.0)  # around LEASE and the delays below
 POLICIES = {
@@ -38,7 +38,7 @@ POLICIES = {
     "eager": Policy(minimum_delay=4, maximum_delay=8, ttl=16, capacity=3, max_records=2, first_delay=3, lapses=2),
     "quiet": Policy(minimum_delay=1, maximum_delay=6, ttl=None, quiet=2, first_delay=2, attempts=1),
     "steps": Policy(backoff=Exponential(2, limit=2), maximum_delay=8, ttl=None, redelivery="same", lapses=1),
-    "brief": Policy(minimum_delay=1, increment_delay=1, maximum_delay=2, ttl=5, capacity=2, attempts=2, lapses=1),
+    "brief": Policy(minimum_delay=1, increment_delay=1, maximum_delay=2, ttl=5, capacity=2, attempts=1, lapses=1),
     "fixed": Policy(minimum_delay=2, increment_delay=1, maximum_delay=4, ttl=8, redelivery="same", max_records=3),
 }
 
@@ -93,6 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.ids: dict[int, str] = {}  # of digests: the model's number, the store's id
         self.sent: dict[str, list[Record]] = {}  # what went out under each idempotency key
         self.numbers = count()
+        self.readers = cycle(POLICIES)  # who peeks after a step
 
     # Adding
 
@@ -322,15 +323,11 @@ class StoreMachine(RuleBasedStateMachine):
     def flush(self, timeline: str) -> None:
         self.same(lambda: self.any_engine.flush(timeline), lambda: self.model.flush(timeline, self.now))
 
-    @rule(timeline=timelines)
-    def pause(self, timeline: str) -> None:
-        self.same(lambda: self.any_engine.pause(timeline), lambda: self.model.pause(timeline))
+    @rule(timeline=timelines, verb=st.sampled_from(("pause", "resume")))
+    def pause_or_resume(self, timeline: str, verb: str) -> None:
+        self.same(lambda: getattr(self.any_engine, verb)(timeline), lambda: getattr(self.model, verb)(timeline))
 
-    @rule(timeline=timelines)
-    def resume(self, timeline: str) -> None:
-        self.same(lambda: self.any_engine.resume(timeline), lambda: self.model.resume(timeline))
-
-    @precondition(lambda self: self.ids)
+    @precondition(lambda self: self.model.dead)
     @rule(index=st.integers(0, 20))
     def replay(self, index: int) -> None:
         number, digest_id = self.any_digest(index)
@@ -360,9 +357,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def records_are_the_same(self) -> None:
+        name = next(self.readers)
         for key in TIMELINES:
-            for name, policy in POLICIES.items():
-                assert list(self.engines[name].peek(key)) == self.model.peek(key, policy, self.now)
+            assert list(self.engines[name].peek(key)) == self.model.peek(key, POLICIES[name], self.now)
 
     @invariant()
     def the_ledger_balances(self) -> None:

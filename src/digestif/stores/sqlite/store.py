@@ -168,7 +168,7 @@ class SQLiteStore(RowStore):
 class _Spoiled(Exception):
     """A fault in one job, before the commit: it must not take the others along."""
 
-    def __init__(self, job: Job[Rows], error: BaseException) -> None:
+    def __init__(self, job: Job[Rows], error: Exception) -> None:
         super().__init__(error)
         self.job = job
         self.error = error
@@ -182,5 +182,5 @@ def _run(job: Job[Rows], rows: Rows) -> None:
         job.fail(error)
     except sqlite3.Error:
         raise
-    except BaseException as error:
+    except Exception as error:
         raise _Spoiled(job, error) from error

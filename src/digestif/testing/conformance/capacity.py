@@ -57,6 +57,18 @@ class Capacity(Suite):
         assert digests.ledger().dropped == 10
         assert digests.ledger().delivered == 10
 
+    def test_everything_that_was_dropped_on_the_way_is_told(self, digests_with: DigestsWith) -> None:
+        """Fact 9. Dropped before the digest, while it had failed, and by the merge: `dropped` is the sum."""
+        digests = digests_with(capacity=2)
+        add_all(digests, "t", numbered(range(3)))
+        first = fail(digests, "t")
+        add_all(digests, "t", numbered(range(3, 6)))
+
+        second = deliver(digests, "t")
+
+        assert keys(second) == ["r5", "r4"]
+        assert (first.dropped, second.dropped, digests.ledger().dropped) == (1, 4, 4)
+
     @pytest.mark.parametrize("capacity", [0, -1, True, 2.0, "2"])
     def test_a_capacity_below_one_is_refused(self, digests: Digests, capacity: object) -> None:
         """Fact 10. Capacity below 1 is refused."""

@@ -86,7 +86,7 @@ class Digesting(Suite):
 
     def test_a_record_that_arrives_during_an_empty_digest_is_in_the_next(self, digests: Digests) -> None:
         """Fact 19. A record that arrives during an empty digest: it ends waiting, the record is in the next."""
-        let_wait(digests, "t", due=T, last=T)
+        let_wait(digests, "t", due=T, last=T - 10)
         scheduled(digests, T)
         with digests.digest("t", 60, now=T) as empty:
             answer = digests.add("t", Record("late", 1, T), now=T)
@@ -94,7 +94,7 @@ class Digesting(Suite):
         assert answer is False
         assert list(empty) == []
         timeline = digests.timeline("t")
-        assert (timeline.state, timeline.due, timeline.last, timeline.iteration) == ("waiting", T + 60, T, 0)
+        assert (timeline.state, timeline.due, timeline.last, timeline.iteration) == ("waiting", T + 60, T - 10, 0)
         assert keys(next_digest(digests, "t", now=T + 60)) == ["late"]
 
     def test_records_added_while_a_digest_is_open_are_in_the_next_one(self, digests: Digests) -> None:

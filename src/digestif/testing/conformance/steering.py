@@ -124,8 +124,16 @@ class Flushing(Suite):
         assert digests.flush("t", now=T + 1) is True
 
         assert digests.timeline("t").state == "ready"
-        assert digests.maintenance(T + 0.999, now=T + 1) == 0  # ready since T+1
         assert keys(deliver(digests, "t", now=T + 1)) == ["a"]
+
+    def test_a_flushed_timeline_is_due_and_ready_since_then(self, digests: Digests) -> None:
+        """Fact 27. Flushed at T+1 and not delivered: maintenance(T+1) finds it, due T+1, and not earlier."""
+        let_wait(digests, "t", due=T + 300)
+        digests.flush("t", now=T + 1)
+
+        assert digests.maintenance(T + 0.999, now=T + 1) == 0
+        assert digests.maintenance(T + 1, now=T + 1) == 1
+        assert digests.timeline("t").due == T + 1
 
     def test_a_paused_timeline_is_flushed_but_stays_paused(self, digests: Digests) -> None:
         """Fact 53. Paused, then flushed: ready, and opened only when it is resumed."""
