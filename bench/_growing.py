@@ -3,12 +3,13 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from enum import StrEnum
 from itertools import count
 from pathlib import Path
 from time import perf_counter
 
 from bench._measure import Figures, Stopwatch, input_output
-from bench._workload import BATCH, CACHE, Source, fill, opened, timeline_key, writer
+from bench._workload import BATCH, CACHE, VALUE, Source, fill, opened, timeline_key, writer
 from digestif import Digests, Policy, Record
 from digestif.testing import FakeClock
 
@@ -19,18 +20,26 @@ AFTERWARDS = BEGINNING + 1000  # when a store of a million timelines has been fi
 MOVES = Policy.debounce(quiet=60, maximum=600)  # every add moves the due time: the dearest kind
 
 
-class Records:
-    """One timeline with so many records in it, at its capacity (each add drops one) or without any."""
+class Kind(StrEnum):
+    """What is special about the records of a timeline."""
 
-    def __init__(self, folder: str, size: int, full: bool, calls: tuple[int, int]) -> None:
+    RANDOM = "random keys"
+    RISING = "rising keys"  # as from a counter or a clock: they fall on the same pages of the index
+    FULL = "at capacity"  # random keys, and each add drops the oldest record
+
+
+class Records:
+    """One timeline with so many records in it."""
+
+    def __init__(self, folder: str, size: int, kind: Kind, calls: tuple[int, int]) -> None:
         self._size = size
-        self._full = full
+        self._kind = kind
         self._calls = calls
         self._source = Source(1)
         self._times = count(1)
         self._timeline = timeline_key(0)
-        path = Path(folder) / f"records-{size}-{full}.db"
-        self._digests = opened(path, policy=Policy(capacity=size if full else None))
+        path = Path(folder) / f"records-{size}-{kind.name}.db"
+        self._digests = opened(path, policy=Policy(capacity=size if kind is Kind.FULL else None))
         self._fill()
         self.close = self._digests.close
 
@@ -60,7 +69,7 @@ class Records:
 
     def _restore(self) -> None:
         """Bring a small timeline back to its size; with many records a few more do not matter."""
-        if self._size <= SMALL and not self._full:
+        if self._size <= SMALL and self._kind is not Kind.FULL:
             self._digests.delete(self._timeline)
             self._fill()
 
@@ -71,7 +80,9 @@ class Records:
         return ((self._timeline, self._record()) for _ in range(size))
 
     def _record(self) -> Record:
-        return self._source.record(float(next(self._times)))
+        number = next(self._times)
+        key = f"{number:020x}" if self._kind is Kind.RISING else self._source.key()
+        return Record(key, VALUE, float(number))
 
 
 class Timelines:

@@ -33,7 +33,7 @@ def start(command: click.Command, *, name: str) -> None:
     except DigestifError as error:
         end(f"{name}: {type(error).__name__}: {error}", status=1)
     except (click.Abort, KeyboardInterrupt):
-        end(f"{name}: stopped", status=130)
+        end(f"\n{name}: stopped", status=130)
     sys.exit(status)
 
 

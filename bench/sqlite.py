@@ -18,7 +18,7 @@ import click
 
 from bench import _adding
 from bench._delivering import RECORDS, Deliveries, Due
-from bench._growing import Cached, Records, Timelines
+from bench._growing import Cached, Kind, Records, Timelines
 from bench._measure import Child, Figures, console, interleaved, middle, middle_ratio, start
 from bench._table import Report, at_least, at_most, show, times
 from bench._workload import BATCH, CALLERS
@@ -64,10 +64,10 @@ def adds(scale: Scale, folder: str) -> Report:
 
 
 def records(scale: Scale, folder: str) -> Report:
-    """What an add costs with many records in its timeline, without a capacity and at it."""
+    """What an add costs with many records in its timeline."""
     report = Report("records in the timeline", GROWTH)
-    for label, full in (("{:,}", False), ("{:,}, at capacity", True)):
-        children = {label.format(size): Child(Records, folder, size, full, scale.calls) for size in scale.records}
+    for kind in Kind:
+        children = {f"{size:,}, {kind}": Child(Records, folder, size, kind, scale.calls) for size in scale.records}
         answers = interleaved({name: child.ask("cost") for name, child in children.items()}, rounds=scale.rounds)
         _compare_sizes(report, children, answers, limit=FLAT)
     return report

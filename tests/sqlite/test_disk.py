@@ -302,8 +302,8 @@ def test_a_damaged_file_is_told_as_such(tmp_path: Path) -> None:
     content[4096:] = b"\xa5" * (len(content) - 4096)
     path.write_bytes(content)
 
-    with pytest.raises(StoreError, match=r"d\.db.*damaged.*restore it"):
-        Digests(f"sqlite:///{path}").peek("t")
+    with pytest.raises(StoreError, match=r"d\.db.*damaged.*restore it"), Digests(f"sqlite:///{path}") as digests:
+        digests.peek("t")
 
 
 def test_a_folder_as_path_is_refused(tmp_path: Path) -> None:

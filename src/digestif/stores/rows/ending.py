@@ -32,8 +32,9 @@ def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
 
 def bury_all(rows: Rows, burials: Sequence[Burial], *, now: Millis) -> list[bool]:
     for burial in burials:
-        digest = rows.slot(burial.lease.timeline).digest
-        if digest is not None and digest.merging is not None:
+        slot = rows.slot(burial.lease.timeline)
+        held = machine.is_held(slot, burial.lease.token, now=now)
+        if held and slot.digest is not None and slot.digest.merging is not None:
             raise InvalidState(f"{burial.lease.timeline!r} is being merged: take it whole before burying it")
     return [_bury(rows, burial, now=now) for burial in burials]
 

@@ -14,7 +14,14 @@ from digestif.stores.rows.leasing import move_to_open
 from digestif.stores.rows.view import Rows
 
 
-def needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
+def take_settled(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None] | None:
+    """The pages, if that takes no more than reading."""
+    if any(_needs_settling(rows, request, now=now) for request in requests):
+        return None
+    return take_all(rows, requests, now=now)
+
+
+def _needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
     slot = rows.slot(request.lease.timeline)
     digest = slot.digest
     if digest is None or not machine.is_held(slot, request.lease.token, now=now):
@@ -25,7 +32,7 @@ def needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
 def settle_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
     allowed = PAGE_RECORDS
     for request in requests:
-        if allowed > 0 and needs_settling(rows, request, now=now):
+        if allowed > 0 and _needs_settling(rows, request, now=now):
             allowed -= _settle(rows, request, limit=allowed)
 
 
@@ -83,7 +90,7 @@ def _take(rows: Rows, request: Take, *, limit: int, now: Millis) -> Taken | None
     digest = slot.digest
     if digest is None or not machine.is_held(slot, request.lease.token, now=now):
         return None
-    if limit == 0 or needs_settling(rows, request, now=now):
+    if limit == 0 or _needs_settling(rows, request, now=now):
         return Taken(digest.revision, digest.dropped, [], request.after, complete=False)
     records = rows.page(digest.batch, after=request.after, limit=limit)
     complete = len(records) < limit

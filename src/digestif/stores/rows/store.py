@@ -84,9 +84,11 @@ class RowStore(Store):
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
-        if self._read(lambda rows: any(reading.needs_settling(rows, request, now=at) for request in requests)):
+        answers = self._read(lambda rows: reading.take_settled(rows, requests, now=at))
+        if answers is None:
             self._write(lambda rows: reading.settle_all(rows, requests, now=at))
-        return self._read(lambda rows: reading.take_all(rows, requests, now=at))
+            answers = self._read(lambda rows: reading.take_all(rows, requests, now=at))
+        return answers
 
     def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
         at = self._now(now)

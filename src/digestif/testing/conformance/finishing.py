@@ -15,6 +15,7 @@ from digestif.testing.conformance.port import (
     close,
     delete,
     everything,
+    let_wait,
     maintain,
     open_and_take,
     open_digest,
@@ -158,6 +159,16 @@ class Finishing(Suite):
         assert [ended.outcome for ended in store.history("t", limit=10)] == [Outcome.DEAD]
         assert store.verify()
 
+    def test_an_empty_digest_makes_no_dead_letter(self, store: Store) -> None:
+        """Fact 18. An empty digest that is given up ends as one that is closed: idle, and nothing is left."""
+        let_wait(store, ["t"], at=NOW)
+        store.flush("t", now=NOW)
+        lease = open_digest(store)
+
+        assert store.bury([Burial(lease, "poison", 700)], now=NOW) == [True]
+
+        assert_nothing_left(store)
+
     def test_close_leaves_nothing_of_a_large_digest(self, store: Store) -> None:
         """Fact 30. Closed and retired: what a digest of several pages left behind is gone after maintenance."""
         arrive(store, "t", [f"r{n}" for n in range(2_500)])
@@ -270,6 +281,17 @@ class Replaying(Suite):
                 store.replay(letter_id, now=NOW)
             assert everything(store) == before
             release(store, lease, until=NOW + 10)
+
+    def test_a_replayed_digest_does_not_expire(self, store: Store) -> None:
+        """Fact 45. Somebody asked for it again: a replayed digest is there however old it is; so is its dead letter."""
+        arrive(store, "t", ["a"], ttl=100)
+        lease = open_digest(store)
+        store.bury([Burial(lease, "poison", 0)], now=NOW)
+
+        assert maintain(store, now=NOW + 100).expired == 0
+        assert store.replay(lease.digest_id, now=NOW + 100) is True
+        assert maintain(store, now=NOW + 200).expired == 0
+        assert record_keys(open_and_take(store, "t", now=NOW + 200).records) == ["a"]
 
     def test_an_idle_timeline_comes_to_life_again(self, store: Store) -> None:
         """Fact 40. The timeline was retired meanwhile: replay makes it ready all the same."""

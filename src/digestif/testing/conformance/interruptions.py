@@ -5,6 +5,7 @@ import pytest
 from digestif import InvalidState, Ledger
 from digestif.stores.base import PAGE_RECORDS, Burial, Lease, Part, Store, Take
 from digestif.testing.conformance.base import Suite
+from digestif.testing.conformance.finishing import VERBS
 from digestif.testing.conformance.port import (
     LEASE,
     NOW,
@@ -87,6 +88,15 @@ class Interruptions(Suite):
         sweep(store)
         assert store.ledger() == Ledger(accepted=WHOLE + 1, deleted=WHOLE + 1)
         assert_nothing_left(store)
+
+    @pytest.mark.parametrize("verb", VERBS)
+    def test_a_stale_token_changes_nothing_in_the_middle_of_a_merge(self, store: Store, verb: str) -> None:
+        """Fact 39. The holder is in the middle of a merge, and somebody comes with a stale token: refused as ever."""
+        stale = begin_merge(store)._replace(token="stale")
+        before = everything(store)
+
+        assert VERBS[verb](store, stale, NOW) is False
+        assert everything(store) == before
 
     def test_a_half_merged_digest_is_not_buried(self, store: Store) -> None:
         """Fact 40. Buried in the middle of a merge: InvalidState, nothing changes; a dead letter is always whole."""

@@ -81,6 +81,12 @@ class Peeking(Suite):
             digests.add("t", Record("b", 2, T), now=T)
             assert keys(digests.peek("t", now=T)) == ["b"]
 
+    def test_the_capacity_of_who_looks_is_applied(self, digests_with: DigestsWith) -> None:
+        """Fact 8. Five records added with capacity 5, and a capacity of 2 now: peek gives what the digest would carry."""
+        add_all(digests_with(capacity=5), "t", numbered(range(5)))
+
+        assert keys(digests_with(capacity=2).peek("t", now=T)) == ["r4", "r3"]
+
     def test_after_a_failure_the_merged_digest_is_shown(self, digests_with: DigestsWith) -> None:
         """Fact 9. After a failure: peek gives old and new records, the later version, up to capacity."""
         digests = digests_with(capacity=3)
