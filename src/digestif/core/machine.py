@@ -180,6 +180,7 @@ def refuse_opening(slot: Slot, timeline: str, *, now: Millis) -> None:
 
 def after_open(slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: str, fresh_batch: int) -> Slot:
     """Give a lease. The digest is the unfinished one, or else a new one that takes all pending records."""
+    since = now if slot.state is State.WAITING else slot.since
     if slot.state is State.OPEN:
         slot = after_lapse(slot)
     if slot.digest is None:
@@ -187,7 +188,6 @@ def after_open(slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: 
     else:
         phase = slot.digest.phase if slot.digest.frozen else Phase.UNDECIDED
         slot = replace(slot, digest=replace(slot.digest, attempt=slot.digest.attempt + 1, phase=phase))
-    since = slot.since if slot.state is State.READY else now
     return replace(slot, state=State.OPEN, since=since, token=token, until=until)
 
 

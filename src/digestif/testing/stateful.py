@@ -35,7 +35,7 @@ SECONDS = (0.0, 0.001, 1.0, 2.0, 3.0, 4.999, 5.0, 7.5, 20.0)  # around LEASE and
 POLICIES = {
     "plain": Policy(minimum_delay=5, increment_delay=2, maximum_delay=9, ttl=None),
     "small": Policy(minimum_delay=0, increment_delay=1, maximum_delay=4, ttl=None, capacity=1, attempts=2),
-    "eager": Policy(minimum_delay=4, maximum_delay=8, ttl=16, capacity=3, max_records=2, first_delay=3, lapses=2),
+    "eager": Policy(minimum_delay=2, maximum_delay=4, ttl=8, capacity=3, max_records=2, first_delay=3, lapses=2),
     "quiet": Policy(minimum_delay=1, maximum_delay=6, ttl=None, quiet=2, first_delay=2, attempts=1),
     "steps": Policy(backoff=Exponential(2, limit=2), maximum_delay=8, ttl=None, redelivery="same", lapses=1),
     "brief": Policy(minimum_delay=1, increment_delay=1, maximum_delay=2, ttl=5, capacity=2, attempts=1, lapses=1),
@@ -156,8 +156,9 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(moved) - len(given) <= page
         self.model.schedule(sorted(moved), self.now)
 
-    @rule(ago=maybe_seconds)
-    def maintenance(self, ago: float | None) -> None:
+    @rule(passing=seconds, ago=maybe_seconds)
+    def maintenance(self, passing: float, ago: float | None) -> None:
+        self.now += ms(passing)
         deadline = self.now - ms(300 if ago is None else ago)
         self.same(
             lambda: self.any_engine.maintenance(None if ago is None else deadline / 1000),
