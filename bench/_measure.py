@@ -4,6 +4,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,6 +25,8 @@ Figures = dict[str, float]
 
 def start(command: click.Command, *, name: str) -> None:
     """Run a program under the name that people typed: an error is one line, and Ctrl-C is no error."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an old terminal may lack some of our signs
     try:
         status = command.main(prog_name=name, standalone_mode=False)
     except click.ClickException as error:

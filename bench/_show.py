@@ -111,7 +111,7 @@ class Screen(Show):
         each = result.events / max(result.digests, 1)
         self._say(
             f" [bold]{result.events:,} events in, {result.digests:,} digests out[/]: "
-            f"one for {each:.1f} events, the largest carries {result.largest:,}"
+            f"{each:.1f} events per digest, at most {result.largest:,}"
         )
         self._say(f" ledger  {_ledger(result)}")
         self._say(f" verify  {_verdict(result)}")

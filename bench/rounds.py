@@ -145,7 +145,7 @@ def opened(store: str | None, clock: FakeClock) -> Iterator[Digests]:
 
 @click.command("rounds", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--store", metavar="DSN", help="Where to put the events. Default: a SQLite file in a temporary folder.")
-@click.option("--timelines", type=click.IntRange(1), default=1000, show_default=True, help="People and channels.")
+@click.option("--timelines", type=click.IntRange(1), default=600, show_default=True, help="People and channels.")
 @click.option("--records", type=click.IntRange(1), default=30_000, show_default=True, help="Events in all.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another one gives another stream.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")

@@ -3,10 +3,17 @@
 import random
 import secrets
 
+from digestif.clock import wall_clock
+
 
 def fresh_id() -> str:
     """A name that nobody has used before: 80 random bits in hexadecimal."""
     return secrets.token_hex(10)
+
+
+def fresh_key() -> str:
+    """A key for a record without one: rising with time, so that neighbours in time are neighbours in an index."""
+    return f"{int(wall_clock() * 1000):012x}{secrets.token_hex(6)}"
 
 
 def chance() -> float:

@@ -8,7 +8,7 @@ from digestif.core.policy import Policy, Terms
 from digestif.core.records import Record, check_record_key, check_timeline, check_timestamp, check_within
 from digestif.core.times import FARTHEST, Millis, is_time, to_millis
 from digestif.errors import ConfigError, InvalidRecord
-from digestif.ids import fresh_id
+from digestif.ids import fresh_key
 from digestif.stores.base import Arrival
 from digestif.stores.codec import Sealer, shortened
 
@@ -49,7 +49,7 @@ class Intake:
             timestamp = self.seconds(now)
         return Arrival(
             check_timeline(timeline),
-            fresh_id() if key is None else check_record_key(key),
+            fresh_key() if key is None else check_record_key(key),
             self._sealer.seal(value),
             check_timestamp(timestamp),
             None if within is None else to_millis(check_within(within)),

@@ -30,10 +30,10 @@ class Program:
             start(command, name="./dev bench")
         said = self._capsys.readouterr()
         assert ended.value.code == status, said.err
-        return said.err if status else said.out
+        return said.out or said.err
 
-    def figures(self, command: click.Command, *args: str) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self(command, *args, "--json"))
+    def figures(self, command: click.Command, *args: str, status: int = 0) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self(command, *args, "--json", status=status))
         return answer
 
 
@@ -64,6 +64,15 @@ def test_rounds_go_through_every_phase_until_the_timelines_are_idle(program: Pro
     ]
     assert found["phases"][0]["events"] + found["phases"][3]["events"] == 600
     assert all(phase["milliseconds"] >= 0 for phase in found["phases"])
+
+
+def test_rounds_fail_if_anything_is_left_in_the_store(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.rounds.MOST_ROUNDS", 2)  # the round that finds the timelines empty never comes
+
+    found = program.figures(rounds, "--store", "memory://", *SMALL, status=1)
+
+    assert found["left"]
+    assert not found["good"]
 
 
 def test_the_demo_tells_its_story_in_a_log_of_80_columns() -> None:

@@ -1,7 +1,7 @@
 """Faults that once were made, or easily could be: what to change in which file, and which nets must find it.
 
-The first group is the origin's. The ledger of most of them balances all the same: a fault that `verify` alone would find
-is no test of the other nets.
+The first group is the origin's. Most are planted so that the ledger balances all the same: what `verify` alone can find
+says little about the nets.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,10 @@ class Fault:
     directed: str  # the sentence of the conformance suite that is meant for it
     model: bool = True  # the Hypothesis state machine finds it, too …
     vectors: bool = False  # … and the arithmetic
+
+    @property
+    def nets(self) -> list[str]:
+        return ["directed", *(["model"] if self.model else []), *(["vectors"] if self.vectors else [])]
 
 
 ORIGIN = [

@@ -20,8 +20,10 @@ NETS = {"directed": THROWN / "directed.py", "model": THROWN / "model.py", "vecto
 ONLY_LARGE = ("hundred_thousand", "fifty_thousand")  # these show that size is no trouble, and take their time
 PATIENCE = 100  # seconds until a run counts as stuck
 
-FAILED = re.compile(r"^FAILED \S*?(?P<file>\w+\.py)::(?:\w+::)?(?P<sentence>test_\w+).*? - (?P<reason>.*)$", re.MULTILINE)
-# A statement of the net did not hold, or the store refused what it should do. Anything else is a fault that was badly planted.
+FAILED = re.compile(
+    r"^FAILED \S*?(?P<file>\w+\.py)::(?:\w+::)?(?P<sentence>test_\w+).*? - (?P<reason>.*)$", re.MULTILINE
+)
+# A statement of the net did not hold, or a call was refused; anything else is a fault that was planted badly.
 BECAUSE = ("AssertionError", "assert ", "Failed: DID NOT RAISE", "digestif.errors.")
 
 
@@ -62,7 +64,9 @@ def plant(fault: Fault, copy: Path) -> None:
     file = copy / "digestif" / fault.file
     text = file.read_text("utf-8")
     times = text.count(fault.old)
-    assert times == 1, f"{fault.file} has this text {times} times; the code has moved, let the fault follow:\n{fault.old}"
+    assert times == 1, (
+        f"{fault.file} has this text {times} times; the code has moved, let the fault follow:\n{fault.old}"
+    )
     file.write_text(text.replace(fault.old, fault.new), "utf-8")
 
 

@@ -3,7 +3,9 @@
 import fcntl
 import json
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,52 @@ def test_a_writer_gives_up_after_its_timeout_when_another_process_never_ends_its
 
         assert 0.1 < took < 10
         assert [record.key for record in digests.peek("t")] == ["after", "before"]
+
+
+def test_whoever_is_interrupted_while_it_waits_for_its_turn_does_not_take_it_later(tmp_path: Path) -> None:
+    told = alone(interrupt_a_wait, str(tmp_path / "d.db"))
+
+    assert told == {"interrupted": True, "free afterwards": True, "keys": ["after", "before"]}
+
+
+def interrupt_a_wait(path: str) -> dict[str, object]:
+    """Another process has the turn; a signal handler raises in the one that waits; then the turn is free."""
+    digests = Digests(f"sqlite:///{path}")
+    digests.add("t", 0, key="before", timestamp=1)
+    other = os.open(f"{path}-lock", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        digests.add("t", 0, key="meanwhile")
+        interrupted = False
+    except KeyboardInterrupt:
+        interrupted = True
+    fcntl.flock(other, fcntl.LOCK_UN)
+    can_have_turns(other, seconds=0.3)  # time enough for a wait that was left behind to end
+    free = can_have_turns(other, seconds=0.1)
+    os.close(other)
+    digests.add("t", 0, key="after", timestamp=2)
+    keys = [record.key for record in digests.peek("t")]
+    digests.close()
+    return {"interrupted": interrupted, "free afterwards": free, "keys": keys}
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def can_have_turns(file: int, *, seconds: float) -> bool:
+    """Take the lock again and again; False if it can't be had at all."""
+    had = False
+    ends = monotonic() + seconds
+    while monotonic() < ends:
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_UN)
+            had = True
+        os.sched_yield()
+    return had
 
 
 def write_at_once(path: str) -> dict[str, float]:

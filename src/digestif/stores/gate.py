@@ -27,7 +27,8 @@ class Gate:
         finally:
             with self._mutex:
                 self._inside.discard(me)
-                self._changed.notify_all()
+                if self._is_shut:
+                    self._changed.notify_all()
 
     def shut(self) -> bool:
         """Let nobody in any more, and wait until all have left. False from inside: nobody can wait for oneself."""

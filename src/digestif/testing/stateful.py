@@ -105,8 +105,9 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.model.add(timeline, record, POLICIES[policy], self.now, **delays),
         )
 
-    @rule(timeline=timelines, key=keys, policy=policies)
-    def add_plainly(self, timeline: str, key: str, policy: str) -> None:
+    @rule(passing=seconds, timeline=timelines, key=keys, policy=policies)
+    def add_plainly(self, passing: float, timeline: str, key: str, policy: str) -> None:
+        self.now += ms(passing)
         record = Record(key, self.value(), self.now / 1000)
         self.same(
             lambda: self.engines[policy].add(timeline, record.value, key=key),

@@ -28,9 +28,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: getattr(item, "originalname", item.name) != first)
 
 
-def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """True: there is nothing left to do for this one."""
-    return True if item.path in found else None
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.path in found:
+        pytest.skip("this net has found something")
 
 
 @pytest.hookimpl(wrapper=True)

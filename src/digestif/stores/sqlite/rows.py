@@ -61,10 +61,9 @@ class SqliteRows:
     def flush(self) -> None:
         """Write slots, counters and the sequence."""
         self._write_slots()
-        if any(self.tally.values()):
-            self._execute(SQL.count_fates, {**self.tally, "namespace": self._namespace})
-        if self._number != self._saved_number:
-            self._execute(SQL.save_sequence, (self._number,))
+        if self._number != self._saved_number or any(self.tally.values()):
+            number = self._number or 0
+            self._execute(SQL.save_counters, {**self.tally, "number": number, "namespace": self._namespace})
 
     def _value(self, statement: str, *arguments: Any) -> Any:
         row = self._execute(statement, arguments).fetchone()
@@ -110,6 +109,8 @@ class SqliteRows:
             self._execute(SQL.insert_slot, (loaded.id, self._namespace, timeline, *after, _encode(slot).decode()))
         elif after == loaded.before:
             self._execute(SQL.update_slot, (_encode(slot).decode(), row_id))
+        elif after[1:] == loaded.before[1:]:
+            self._execute(SQL.put_off_slot, (after.waiting, _encode(slot).decode(), row_id))
         else:
             self._execute(SQL.move_slot, (*after, _encode(slot).decode(), row_id))
         loaded.before = after

@@ -1,6 +1,7 @@
 -- The tables of a SQLite store, schema 1. Several namespaces may share a file.
 
--- Counters of each namespace: the ledger.
+-- Counters of each namespace: the ledger, and the last number that it gave to a timeline, an arrival, a batch or a dead
+-- letter. The next number is above those of all namespaces, so it is given once in the file.
 CREATE TABLE namespace (
     id         INTEGER PRIMARY KEY,
     name       TEXT    NOT NULL UNIQUE,
@@ -13,12 +14,9 @@ CREATE TABLE namespace (
     expired    INTEGER NOT NULL DEFAULT 0,
     deleted    INTEGER NOT NULL DEFAULT 0,
     dead       INTEGER NOT NULL DEFAULT 0,
-    ended      INTEGER NOT NULL DEFAULT 0  -- digests, for the place in the history
+    ended      INTEGER NOT NULL DEFAULT 0, -- digests, for the place in the history
+    number     INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-
--- One row: the last number given to an arrival, a batch, a dead letter or an entry of the history.
-CREATE TABLE sequence (value INTEGER NOT NULL) STRICT;
-INSERT INTO sequence VALUES (0);
 
 -- A timeline: its slot as JSON, and the times by which it is looked up (NULL: not in that order).
 CREATE TABLE timeline (

@@ -48,8 +48,14 @@ class Turns:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not self._help().takes(file, timeout=self._timeout):
-                self._file = self._helper = None  # left to each other
+            wait = _Wait(file)
+            taken = False
+            try:
+                taken = self._help().takes(wait, timeout=self._timeout)
+            finally:  # a signal handler may raise: then, too, nobody must be left with the lock
+                if not taken and wait.give_up():
+                    self._file = self._helper = None  # left to each other
+            if not taken:
                 raise StoreUnavailable(
                     f"{self._path}: another process has been writing for {self._timeout:g} s; is it stopped?"
                 ) from None
@@ -76,9 +82,8 @@ class _Helper:
         self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
         threading.Thread(target=self._serve, name="digestif-turns", daemon=True).start()
 
-    def takes(self, file: int, *, timeout: float) -> bool:
-        """True if the lock was had in time; otherwise the helper and the file are of no use any more."""
-        wait = _Wait(file)
+    def takes(self, wait: "_Wait", *, timeout: float) -> bool:
+        """True if the lock was had in time."""
         self._waits.put(wait)
         return wait.ends_within(timeout)
 
@@ -101,11 +106,13 @@ class _Wait:
         self._given_up = False
 
     def ends_within(self, timeout: float) -> bool:
-        if self._taken.wait(timeout):
-            return True
+        return self._taken.wait(timeout)
+
+    def give_up(self) -> bool:
+        """True if the helper is left with the file, to let go of the lock once it has it; False if it has it already."""
         with self._decision:
             self._given_up = not self._taken.is_set()
-            return not self._given_up
+            return self._given_up
 
     def block(self) -> bool:
         fcntl.flock(self._file, fcntl.LOCK_EX)

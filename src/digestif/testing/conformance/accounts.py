@@ -114,10 +114,11 @@ class DeadLetters(Suite):
         buried = [fail(digests, "t"), fail(digests, "t")][-1]
         digests.replay(buried.id, now=T)
 
-        fail(digests, "t")
+        again = fail(digests, "t")
         assert digests.ledger().dead == 0
-        fail(digests, "t")
+        last = fail(digests, "t")
 
+        assert buried.idempotency_key == again.idempotency_key == last.idempotency_key == f"{buried.id}.2"
         assert [letter.id for letter in digests.dead_letters()] == [buried.id]
 
     def test_replay_waits_for_an_unfinished_digest(self, giving_up: Digests) -> None:

@@ -290,6 +290,7 @@ class Replaying(Suite):
 
         assert maintain(store, now=NOW + 100).expired == 0
         assert store.replay(lease.digest_id, now=NOW + 100) is True
+        release(store, open_digest(store, now=NOW + 100), now=NOW + 100)
         assert maintain(store, now=NOW + 200).expired == 0
         assert record_keys(open_and_take(store, "t", now=NOW + 200).records) == ["a"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from digestif import Busy, InvalidState
-from digestif.stores.base import Store
+from digestif.stores.base import SetAside, Store
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -78,6 +78,16 @@ class Claiming(Suite):
         assert [claim.leases for claim in claims] == [[]] * store.partitions
         assert store.inspect("t0").state == "idle"
         assert_nothing_left(store)
+
+    def test_a_digest_of_which_nothing_is_left_is_retired_too(self, store: Store) -> None:
+        """Fact 24. All records of a digest were set aside, and its worker died: there is nothing to claim."""
+        arrive(store, "t", ["a"])
+        store.set_aside(open_digest(store), [SetAside("a", "letter", "odd")], now=NOW)
+
+        assert claim_all(store, now=NOW + LEASE) == []
+
+        assert store.inspect("t").state == "idle"
+        assert store.ledger().dead == 1
 
     def test_a_lapsed_digest_is_claimed_again(self, store: Store) -> None:
         """Fact 40. A dead worker's digest is claimable at its expiry, as a further attempt, and not before."""

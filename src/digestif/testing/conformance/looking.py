@@ -82,7 +82,7 @@ class Peeking(Suite):
             assert keys(digests.peek("t", now=T)) == ["b"]
 
     def test_the_capacity_of_who_looks_is_applied(self, digests_with: DigestsWith) -> None:
-        """Fact 8. Five records added with capacity 5, and a capacity of 2 now: peek gives what the digest would carry."""
+        """Fact 8. Five records added with capacity 5, and now it is 2: peek gives what the digest would carry."""
         add_all(digests_with(capacity=5), "t", numbered(range(5)))
 
         assert keys(digests_with(capacity=2).peek("t", now=T)) == ["r4", "r3"]
