@@ -31,7 +31,7 @@ def _awaitable(
     """The same method, run in a thread."""
 
     @wraps(method)
-    async def call(self: "AsyncDigests", *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call(self: "AsyncDigests", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._in_thread(partial(method, self._digests, *args, **kwargs))
 
     return call

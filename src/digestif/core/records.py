@@ -149,12 +149,12 @@ def check_record_key(key: object) -> str:
 
 def check_timestamp(timestamp: object) -> float:
     """Give back the time of an event as a float of the same value, or refuse it."""
-    if type(timestamp) is not float or not is_number(timestamp):
-        if not is_number(timestamp):
-            raise InvalidRecord(f"timestamp: {timestamp!r} is not a finite number of seconds")
-        if float(timestamp) != timestamp:  # type: ignore[arg-type]  # is_number says so
-            raise InvalidRecord(f"timestamp: {timestamp!r} has no float of the same value")
-    return float(timestamp) + 0.0  # type: ignore[arg-type]  # + 0.0 turns -0.0 into 0.0, as stores do
+    if not is_number(timestamp):
+        raise InvalidRecord(f"timestamp: {timestamp!r} is not a finite number of seconds")
+    seconds = float(timestamp)  # type: ignore[arg-type]  # is_number says so
+    if seconds != timestamp:
+        raise InvalidRecord(f"timestamp: {timestamp!r} has no float of the same value")
+    return seconds + 0.0  # turns -0.0 into 0.0, as stores do
 
 
 def check_within(within: object) -> float:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Add(NamedTuple):
-    """A timeline, the numbers of an add, and where it must be afterwards. `pending` and `deadline` count the new record."""
+    """A timeline, the numbers of an add, and where it must be afterwards; `pending` and `deadline` count the record."""
 
     name: str
     now: int

@@ -109,7 +109,7 @@ class _Wait:
         return self._taken.wait(timeout)
 
     def give_up(self) -> bool:
-        """True if the helper is left with the file, to let go of the lock once it has it; False if it has it already."""
+        """True if the helper keeps the file, to let go of the lock once it has it; False if it has it already."""
         with self._decision:
             self._given_up = not self._taken.is_set()
             return self._given_up
