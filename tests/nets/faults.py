@@ -76,7 +76,7 @@ ORIGIN = [
         file="stores/rows/adding.py",
         old="machine.after_add(kept, now=now,",
         new="machine.after_add(kept, now=round(arrival.timestamp * 1000),",
-        directed="test_the_time_of_the_event_never_decides_when_things_run",
+        directed="test_what_waits_is_claimed_when_it_is_due",
     ),
     Fault(
         says="capacity is applied at one add of 24, as chance has it",
@@ -180,7 +180,7 @@ OURS = [
         file="stores/rows/dispatching.py",
         old="if slot.placed <= began:",
         new="if began >= 0:",
-        directed="test_a_timeline_that_is_due_again_at_once_is_given_once_per_call",
+        directed="test_what_is_due_again_meanwhile_is_not_given_again",
         model=False,
     ),
     Fault(

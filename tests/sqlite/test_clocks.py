@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +24,6 @@ LEASE = 200  # milliseconds
 SECONDS = 2.0
 TIMELINES = 60
 POLICY = Policy(minimum_delay=0, increment_delay=0, capacity=None, lapses=1_000_000, attempts=1_000_000)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "d.db")
 
 
 @pytest.fixture

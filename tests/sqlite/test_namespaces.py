@@ -18,11 +18,6 @@ class Boom(Exception):
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "d.db")
-
-
-@pytest.fixture
 def one(path: str) -> Iterator[Digests]:
     with Digests(f"sqlite:///{path}", namespace="one", policy=POLICY) as digests:
         yield digests

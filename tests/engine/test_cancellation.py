@@ -1,0 +1,77 @@
+"""Cancelled awaits leave nothing half done."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from digestif import AsyncDigests, State
+from digestif.core.times import Millis
+from digestif.stores.base import Lease, Release
+from digestif.stores.memory import MemoryStore
+
+
+class Slow(MemoryStore):
+    """Opens only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opening = threading.Event()
+        self.may_open = threading.Event()
+        self.released = threading.Event()
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+        self.opening.set()
+        assert self.may_open.wait(30)
+        return super().open(timeline, token=token, lease=lease, now=now)
+
+    def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
+        try:
+            return super().release(releases, now=now)
+        finally:
+            self.released.set()
+
+
+def test_a_digest_that_is_cancelled_while_it_is_opened_is_given_back() -> None:
+    store = Slow()
+
+    async def deliver(digests: AsyncDigests) -> None:
+        async with digests.digest("t"):
+            raise AssertionError("it was cancelled before")
+
+    async def cancel() -> None:
+        async with AsyncDigests(store) as digests:
+            await digests.add("t", 1)
+            task = asyncio.create_task(deliver(digests))
+            await asyncio.to_thread(store.opening.wait, 30)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            store.may_open.set()
+            assert await asyncio.to_thread(store.released.wait, 30)
+
+    asyncio.run(cancel())
+
+    assert store.inspect("t").state is State.READY
+    assert store.ledger().open == 1
+
+
+def test_a_block_that_is_cancelled_gives_its_digest_back() -> None:
+    store = MemoryStore()
+
+    async def deliver(digests: AsyncDigests, inside: asyncio.Event) -> None:
+        async with digests.digest("t"):
+            inside.set()
+            await asyncio.Event().wait()
+
+    async def cancel() -> None:
+        async with AsyncDigests(store) as digests:
+            await digests.add("t", 1)
+            inside = asyncio.Event()
+            task = asyncio.create_task(deliver(digests, inside))
+            await inside.wait()
+            task.cancel()
+            await asyncio.wait([task])
+
+    asyncio.run(cancel())
+
+    assert store.inspect("t").state is State.READY
