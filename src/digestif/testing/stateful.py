@@ -172,6 +172,12 @@ class StoreMachine(RuleBasedStateMachine):
     def enter(self, timeline: str, policy: str, minimum_delay: float | None, given: bool) -> None:
         self.entered(timeline, policy, minimum_delay, given)
 
+    @rule(timeline=timelines, policy=policies)
+    def enter_when_due(self, timeline: str, policy: str) -> None:
+        self.now = max(self.now, self.model.timeline(timeline).due or 0)
+        self.schedule(ahead=None, page=1)
+        self.entered(timeline, policy, None, given=False)
+
     @rule(timeline=timelines, policy=policies, minimum_delay=maybe_seconds, fails=st.booleans())
     def digest_at_once(self, timeline: str, policy: str, minimum_delay: float | None, fails: bool) -> None:
         held = self.entered(timeline, policy, minimum_delay, given=False)

@@ -79,19 +79,20 @@ class Scheduling(Suite):
         assert sorted(entry.key for entry in given) == [f"t{n}" for n in range(10)]
         assert scheduled(digests, T + 1) == []
 
-    def test_a_timeline_that_is_due_again_at_once_is_given_once_per_call(self, digests: Digests) -> None:
+    @pytest.mark.parametrize("later", [0, 1])
+    def test_a_timeline_that_is_due_again_at_once_is_given_once_per_call(self, digests: Digests, later: int) -> None:
         """Fact 13. An entry is not given twice, and the call ends even if the consumer closes with minimum 0."""
         for n in range(5):
             let_wait(digests, f"t{n}")
             digests.add(f"t{n}", "more", increment_delay=0, now=T)
 
         given = []
-        for entry in digests.schedule(T, page=2, now=T):
-            deliver(digests, entry.key, 0, now=T)
+        for entry in digests.schedule(T + later, page=2, now=T + later):
+            deliver(digests, entry.key, 0, now=T + later)
             given.append(entry.key)
 
         assert sorted(given) == [f"t{n}" for n in range(5)]
-        assert sorted(scheduled(digests)) == [f"t{n}" for n in range(5)]
+        assert sorted(scheduled(digests, T + later)) == [f"t{n}" for n in range(5)]
 
     @in_sync_mode_only
     def test_a_hundred_thousand_due_timelines_are_scheduled(self, digests_with: DigestsWith, store: Store) -> None:
