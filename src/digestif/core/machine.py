@@ -145,9 +145,10 @@ def after_maintenance(slot: Slot) -> Slot:
 
 def after_lapse(slot: Slot) -> Slot:
     """The lease ran out: nobody knows whether the digest went out, so it is frozen."""
-    assert slot.digest is not None  # an open timeline has one
-    lapsed = replace(slot.digest, lapses=slot.digest.lapses + 1, frozen=True)
-    return replace(slot, state=State.WAITING, digest=lapsed, token=None, until=None)
+    digest = _kept(slot.digest, freeze=True)
+    if digest is not None:
+        digest = replace(digest, lapses=digest.lapses + 1)
+    return replace(slot, state=State.WAITING, digest=digest, token=None, until=None)
 
 
 # Leases
@@ -255,7 +256,10 @@ def after_release(slot: Slot, *, until: Millis, freeze: bool) -> Slot:
 
 
 def _kept(digest: Unfinished | None, *, freeze: bool) -> Unfinished | None:
-    return replace(digest, frozen=True) if freeze and digest is not None else digest
+    """What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten."""
+    if digest is None or digest.records == 0:
+        return None
+    return replace(digest, frozen=True) if freeze else digest
 
 
 # On request

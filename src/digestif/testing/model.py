@@ -25,12 +25,12 @@ def ms(seconds: float) -> int:
 class Facts(NamedTuple):
     """What can be seen of a timeline from outside. Times in milliseconds."""
 
-    state: str = "idle"
-    due: int | None = None
-    pending: int = 0
-    last: int | None = None
-    iteration: int = 0
-    paused: bool = False
+    state: str
+    due: int | None
+    pending: int
+    last: int | None
+    iteration: int
+    paused: bool
 
 
 class Opened(NamedTuple):
@@ -61,8 +61,7 @@ class Item:
     """A record that was accepted, with what its arrival decided."""
 
     record: Record
-    arrival: int  # milliseconds
-    order: int  # breaks ties of arrival
+    order: int  # of arrival
     deadline: int | None  # arrival + within
     expires: int | None  # arrival + ttl
 
@@ -103,6 +102,11 @@ class Line:
     @property
     def empty(self) -> bool:
         return not self.pending and not (self.digest and self.digest.items)
+
+    def forget_if_empty(self) -> None:
+        """A digest without records is never unfinished: nothing can have gone out."""
+        if self.digest is not None and not self.digest.items:
+            self.digest = None
 
     def has_lapsed(self, now: int) -> bool:
         return self.state == "open" and now >= self.expiry
@@ -167,7 +171,6 @@ class Model:
         self.counts["superseded"] += line.pending.pop(record.key, None) is not None
         line.pending[record.key] = Item(
             record=record,
-            arrival=now,
             order=next(self.numbers),
             deadline=None if within is None else now + ms(within),
             expires=None if policy.ttl is None else now + ms(policy.ttl),
@@ -227,7 +230,7 @@ class Model:
                 expired += len(digest.items) - len(young)
                 digest.items = young
                 digest.revision += 1
-                line.digest = digest if young else None
+                line.forget_if_empty()
         self.counts["expired"] += expired
         if expired and line.empty and (line.state == "ready" or (line.state == "waiting" and line.at <= now)):
             self._retire(key)
@@ -291,6 +294,7 @@ class Model:
         if line.digest is not None:
             line.digest.lapses += 1
             line.digest.frozen = True
+            line.forget_if_empty()
 
     def take(self, key: str, token: int, policy: Policy, now: int) -> Opened:
         """The digest of a leased timeline; the first look under a lease settles what it carries."""
@@ -362,6 +366,7 @@ class Model:
 
     def _give_back(self, line: Line, policy: Policy) -> None:
         line.token = None
+        line.forget_if_empty()
         if line.digest is not None and policy.redelivery == "same":
             line.digest.frozen = True
 

@@ -14,13 +14,13 @@ from itertools import count, cycle, islice
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from digestif import Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease
 from digestif.core.capacity import Stored
 from digestif.stores.base import Burial, Closing, Lease, Release, Store, Take, Taken
 from digestif.stores.codec import Sealer
-from digestif.testing.model import FATES, Leased, Model, Opened, ms
+from digestif.testing.model import FATES, Leased, Line, Model, Opened, ms
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -50,6 +50,7 @@ timestamps = st.sampled_from(TIMESTAMPS)
 seconds = st.sampled_from(SECONDS)
 maybe_seconds = st.none() | seconds
 indexes = st.integers(0, HELD - 1)
+picks = st.integers(0, 4 * len(TIMELINES) - 1)  # the lower quarter: any timeline, otherwise one that fits
 delays = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(("within", "first_delay", "increment_delay", "maximum_delay"), seconds)
 )
@@ -75,25 +76,26 @@ class Held:
 class StoreMachine(RuleBasedStateMachine):
     """The same operations, the same clock, a store and the model. Say in `make_store` which store."""
 
-    def make_store(self) -> Store:
-        """A fresh and empty store."""
-        raise NotImplementedError
-
-    @initialize()
-    def begin(self) -> None:
+    def __init__(self) -> None:
+        super().__init__()
         self.now = START
         self.store = self.make_store()
         self.model = Model()
-        self.engines = {
-            name: Digests(self.store, policy=policy, lease=LEASE, clock=lambda: self.now / 1000)
-            for name, policy in POLICIES.items()
-        }
+        self.engines = {name: self.make_engine(policy) for name, policy in POLICIES.items()}
         self.any_engine = self.engines["plain"]
         self.held: list[Held] = []
         self.ids: dict[int, str] = {}  # of digests: the model's number, the store's id
         self.sent: dict[str, list[Record]] = {}  # what went out under each idempotency key
         self.numbers = count()
         self.readers = cycle(POLICIES)  # who peeks after a step
+
+    def make_store(self) -> Store:
+        """A fresh and empty store."""
+        raise NotImplementedError
+
+    def make_engine(self, policy: Policy) -> Digests:
+        """An engine over the store that reads the clock of the test."""
+        return Digests(self.store, policy=policy, lease=LEASE, clock=lambda: self.now / 1000)
 
     # Adding
 
@@ -154,7 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(given) == min(wanted, len(due))
         assert all(ms(at) == due[key] for key, at in given)
         assert {key for key, _ in given} <= moved
-        assert len(moved) - len(given) <= page
+        assert len(moved) - len(given) < page
         self.model.schedule(sorted(moved), self.now)
 
     @rule(passing=seconds, ago=maybe_seconds)
@@ -168,9 +170,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Digesting in a block
 
-    @rule(timeline=timelines, policy=policies, minimum_delay=maybe_seconds, given=st.booleans())
-    def enter(self, timeline: str, policy: str, minimum_delay: float | None, given: bool) -> None:
-        self.entered(timeline, policy, minimum_delay, given)
+    @rule(pick=picks, policy=policies, minimum_delay=maybe_seconds, given=st.booleans())
+    def enter(self, pick: int, policy: str, minimum_delay: float | None, given: bool) -> None:
+        self.entered(self.openable(pick), policy, minimum_delay, given)
 
     @rule(timeline=timelines, policy=policies)
     def enter_when_due(self, timeline: str, policy: str) -> None:
@@ -178,9 +180,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.schedule(ahead=None, page=1)
         self.entered(timeline, policy, None, given=False)
 
-    @rule(timeline=timelines, policy=policies, minimum_delay=maybe_seconds, fails=st.booleans())
-    def digest_at_once(self, timeline: str, policy: str, minimum_delay: float | None, fails: bool) -> None:
-        held = self.entered(timeline, policy, minimum_delay, given=False)
+    @rule(pick=picks, policy=policies, minimum_delay=maybe_seconds, fails=st.booleans())
+    def digest_at_once(self, pick: int, policy: str, minimum_delay: float | None, fails: bool) -> None:
+        held = self.entered(self.openable(pick), policy, minimum_delay, given=False)
         if held is not None:
             self.left(held, Failed() if fails else None)
 
@@ -295,8 +297,16 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     def lease(self, index: int) -> Held:
+        """One of the leases; at even numbers one that may live, if there is."""
         leases = [held for held in self.held if held.lease]
-        return leases[index % len(leases)]
+        current = [held for held in leases if self.model.lines.get(held.timeline, Line()).token == held.token]
+        chosen = current if current and index % 2 == 0 else leases
+        return chosen[index // 2 % len(chosen)]
+
+    def openable(self, pick: int) -> str:
+        """A timeline that is ready or open, if there is; now and then any."""
+        fitting = [key for key in TIMELINES if self.model.timeline(key).state in ("ready", "open")]
+        return fitting[pick % len(fitting)] if fitting and pick >= len(TIMELINES) else TIMELINES[pick % len(TIMELINES)]
 
     def taken(self, held: Held) -> None:
         policy, lease = POLICIES[held.policy], leased(held)
@@ -323,17 +333,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Steering
 
-    @rule(timeline=timelines)
-    def delete(self, timeline: str) -> None:
-        self.same(lambda: self.any_engine.delete(timeline), lambda: self.model.delete(timeline))
+    @rule(timeline=timelines, verb=st.sampled_from(("delete", "pause", "resume", "resume")))
+    def steer(self, timeline: str, verb: str) -> None:
+        self.same(lambda: getattr(self.any_engine, verb)(timeline), lambda: getattr(self.model, verb)(timeline))
 
     @rule(timeline=timelines)
     def flush(self, timeline: str) -> None:
         self.same(lambda: self.any_engine.flush(timeline), lambda: self.model.flush(timeline, self.now))
-
-    @rule(timeline=timelines, verb=st.sampled_from(("pause", "resume")))
-    def pause_or_resume(self, timeline: str, verb: str) -> None:
-        self.same(lambda: getattr(self.any_engine, verb)(timeline), lambda: getattr(self.model, verb)(timeline))
 
     @precondition(lambda self: self.model.dead)
     @rule(index=st.integers(0, 20))
@@ -386,10 +392,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.any_engine.verify()
 
     def teardown(self) -> None:
-        for held in [held for held in self.held if held.block]:
-            self.left(held, None)
-        assert self.any_engine.verify()
-        self.store.disconnect()
+        try:
+            for held in [held for held in self.held if held.block]:
+                self.left(held, None)
+            assert self.any_engine.verify()
+        finally:
+            for engine in self.engines.values():
+                engine.close()
+            self.store.disconnect()
 
     # Comparing
 

@@ -1,4 +1,4 @@
-"""A pytest plugin for runs on a copy: the package must be the copy's; of the suite only the wanted sentences are run."""
+"""A pytest plugin for runs on a copy: the package must be the copy's; of the suite it keeps the wanted sentences."""
 
 from pathlib import Path
 
