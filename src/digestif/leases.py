@@ -91,7 +91,7 @@ class Delivery:
 
     def fail(self, error: BaseException) -> None:
         """Give it back after an error; after the last attempt it is buried. Never raises: the error itself matters."""
-        if self.lease.attempt < self._policy.attempts:
+        if self.lease.attempt < self._policy.attempts or not self.digest.records:
             self.give_back()
         else:
             with suppress(DigestifError):

@@ -143,8 +143,8 @@ OURS = [
     Fault(
         says="a digest that lapsed is merged with newer records",
         file="core/machine.py",
-        old="lapses=slot.digest.lapses + 1, frozen=True)",
-        new="lapses=slot.digest.lapses + 1)",
+        old="digest = _kept(slot.digest, freeze=True)",
+        new="digest = _kept(slot.digest, freeze=False)",
         directed="test_a_lost_lease_gives_exactly_the_same_digest_again",
     ),
     Fault(
