@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, ScheduleEntry
@@ -98,7 +99,15 @@ class AsyncDigests:
     def _renew_threads(self) -> None:
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif")
-        self._gate = _AddGate(self)
+        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, _AddGate] = WeakKeyDictionary()
+
+    @property
+    def _gate(self) -> "_AddGate":
+        """The gate of the running loop: several may use this at once, each in its own thread."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._gates:
+            self._gates[loop] = _AddGate(self)
+        return self._gates[loop]
 
     async def add(
         self,

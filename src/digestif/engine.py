@@ -24,13 +24,14 @@ from digestif.core.records import (
     check_record_key,
     check_timeline,
 )
+from digestif.core.texts import shortened
 from digestif.core.times import is_duration, to_millis, to_seconds
 from digestif.errors import ConfigError
 from digestif.events import Events, Listener
 from digestif.intake import Intake, check_text, check_time
 from digestif.leases import Delivery, decode
 from digestif.partitions import visit
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Maintained, Part, Store
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Maintained, Part, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.dsn import check_namespace, open_store
 
@@ -57,10 +58,12 @@ class Digests:
         codec: str | Codec = "json",
         clock: Callable[[], float] | None = None,
     ) -> None:
+        if clock is not None and not callable(clock):
+            raise ConfigError(f"clock: {shortened(clock)} is not a callable that gives seconds")
         if not is_duration(lease) or to_millis(lease) == 0:
-            raise ConfigError(f"lease: {lease!r} is not a number of seconds > 0")
+            raise ConfigError(f"lease: {shortened(lease)} is not a number of seconds > 0")
         if policy is not None and not isinstance(policy, Policy):
-            raise ConfigError(f"policy: {policy!r} is not a Policy")
+            raise ConfigError(f"policy: {shortened(policy)} is not a Policy")
         self.policy = Policy() if policy is None else policy
         self.events = Events()
         self._lease = to_millis(lease)
@@ -82,6 +85,9 @@ class Digests:
         """Let go of the store's files and connections, if it was made from a DSN."""
         if self._owns_store:
             self.store.disconnect()
+
+    def __reduce__(self) -> str:
+        raise TypeError("a Digests can't be pickled; open one with the same DSN in the other process")
 
     def __enter__(self) -> "Digests":
         return self
@@ -154,15 +160,14 @@ class Digests:
 
     def _schedule(self, deadline: float | None, page: int, *, now: float | None) -> Iterator[list[ScheduleEntry]]:
         """Pages of entries, each committed before it is given."""
-        if type(page) is not int or not 1 <= page <= PAGE_LIMIT:
-            raise ConfigError(f"page: {page!r} is not a whole number from 1 to {PAGE_LIMIT}")
+        _check_limit("page", page)
         until = to_millis(self._intake.seconds(now) if deadline is None else check_time("deadline", deadline))
         at = self._intake.millis(now)
 
         def pages(partition: int) -> Iterator[list[ScheduleEntry]]:
             after: tuple[int, ...] | None = None
             while True:
-                found = self.store.schedule(partition, until, after=after, limit=page, now=at)
+                found = self.store.schedule(partition, until, after=after, limit=min(page, PAGE_LIMIT), now=at)
                 yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in found.entries]
                 after = found.after
                 if after is None:
@@ -283,7 +288,7 @@ class Digests:
     ) -> list[Timeline]:
         """Stored timelines in the order of their keys; the last key of a page is the `after` of the next."""
         wanted = None if state is None else _state(state)
-        _check_limit(limit)
+        _check_limit("limit", limit)
         check_text("prefix", prefix)
         after = None if after is None else check_text("after", after)
         found: list[Timeline] = []
@@ -348,9 +353,18 @@ class Digests:
         now: float | None = None,
     ) -> list[DeadLetter]:
         """Digests that were given up, the oldest first; the last id of a page is the `after` of the next."""
-        _check_limit(limit)
+        _check_limit("limit", limit)
+        of = None if timeline is None else check_timeline(timeline)
         after = None if after is None else check_text("after", after)
-        return self.store.letters(None if timeline is None else check_timeline(timeline), after=after, limit=limit)
+        found: list[DeadLetter] = []
+        while len(found) < limit:
+            wanted = min(limit - len(found), PAGE_TIMELINES)
+            page = self.store.letters(of, after=after, limit=wanted)
+            found += page
+            if len(page) < wanted:
+                break
+            after = page[-1].id
+        return found
 
     def dead_records(self, digest_id: str, *, now: float | None = None) -> list[Record]:
         """The records of a dead letter whose values can be read, newest first."""
@@ -360,31 +374,32 @@ class Digests:
 
     def history(self, timeline: str | None = None, limit: int = 100, *, now: float | None = None) -> list[HistoryEntry]:
         """Digests that ended lately, the latest first."""
-        _check_limit(limit)
-        return self.store.history(None if timeline is None else check_timeline(timeline), limit=limit)
+        _check_limit("limit", limit)
+        of = None if timeline is None else check_timeline(timeline)
+        return self.store.history(of, limit=min(limit, HISTORY_LIMIT))
 
 
 def _store(store: str | Store, namespace: str) -> Store:
     if isinstance(store, str):
         return open_store(store, namespace=namespace)
     if not isinstance(store, Store):
-        raise ConfigError(f"store: {store!r} is neither a DSN nor a Store")
+        raise ConfigError(f"store: {shortened(store)} is neither a DSN nor a Store")
     check_namespace(namespace)
     if namespace not in ("d", store.namespace):
         raise ConfigError(f"namespace: {namespace!r} was given, but the store has {store.namespace!r}")
     return store
 
 
-def _check_limit(limit: object) -> None:
+def _check_limit(name: str, limit: object) -> None:
     if type(limit) is not int or limit < 1:
-        raise ConfigError(f"limit: {limit!r} is not a whole number ≥ 1")
+        raise ConfigError(f"{name}: {shortened(limit)} is not a whole number ≥ 1")
 
 
 def _state(state: State | str) -> State:
     try:
         return State(state)
     except ValueError:
-        raise ConfigError(f"state: {state!r} is none of {', '.join(State)}") from None
+        raise ConfigError(f"state: {shortened(state)} is none of {', '.join(State)}") from None
 
 
 def _timeline(key: str, slot: Slot) -> Timeline:

@@ -6,11 +6,12 @@ from typing import Any
 from digestif.clock import wall_clock
 from digestif.core.policy import Policy, Terms
 from digestif.core.records import Record, check_record_key, check_timeline, check_timestamp, check_within
+from digestif.core.texts import shortened
 from digestif.core.times import FARTHEST, Millis, is_time, to_millis
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.ids import fresh_key
 from digestif.stores.base import Arrival
-from digestif.stores.codec import Sealer, shortened
+from digestif.stores.codec import Sealer, mark_timestamp
 
 
 class Intake:
@@ -47,11 +48,12 @@ class Intake:
             check_record_key(key)
         elif timestamp is None:
             timestamp = self.seconds(now)
+        seconds = check_timestamp(timestamp)
         return Arrival(
             check_timeline(timeline),
             fresh_key() if key is None else check_record_key(key),
-            self._sealer.seal(value),
-            check_timestamp(timestamp),
+            mark_timestamp(self._sealer.seal(value), seconds),
+            seconds,
             None if within is None else to_millis(check_within(within)),
             terms,
         )
@@ -73,19 +75,19 @@ class Intake:
         """The time that the caller or the clock gives; None leaves it to the store."""
         if now is not None:
             return to_millis(check_time("now", now))
-        return None if self.clock is None else to_millis(self.clock())
+        return None if self.clock is None else to_millis(check_time("clock", self.clock()))
 
     def seconds(self, now: float | None) -> float:
         """The time that the caller, the clock or else this machine gives."""
         if now is not None:
             return check_time("now", now)
-        return wall_clock() if self.clock is None else self.clock()
+        return wall_clock() if self.clock is None else check_time("clock", self.clock())
 
 
 def check_time(name: str, value: object) -> float:
     """Refuse a time that is not a number of seconds, by its name."""
     if not is_time(value):
-        raise ConfigError(f"{name}: {value!r} is not a number of seconds from {-FARTHEST:g} to {FARTHEST:g}")
+        raise ConfigError(f"{name}: {shortened(value)} is not a number of seconds from {-FARTHEST:g} to {FARTHEST:g}")
     return float(value)  # type: ignore[arg-type]  # is_time says so
 
 
@@ -98,7 +100,7 @@ def check_text(name: str, value: object) -> str:
             pass
         else:
             return value
-    raise ConfigError(f"{name}: {value!r} is not a string of valid characters")
+    raise ConfigError(f"{name}: {shortened(value)} is not a string of valid characters")
 
 
 def _pair(item: object, place: int) -> tuple[Any, Any]:

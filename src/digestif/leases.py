@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
+from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_millis
 from digestif.errors import DigestifError, InvalidState, StaleLease, StoreError
 from digestif.events import Events, LeaseNotRenewed
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_RECORDS, Burial, Closing, Lease, Release, SetAside, Store, Take
-from digestif.stores.codec import Sealer
+from digestif.stores.codec import Sealer, read_timestamp
 
 Now = Callable[[], Millis | None]
 
@@ -95,7 +96,7 @@ class Delivery:
             self.give_back()
         else:
             with suppress(DigestifError):
-                self._bury(f"{type(error).__name__}: {error}")
+                self._bury(reason_of(error))
 
     def give_back(self) -> None:
         """Make the timeline ready again, without a word if the lease is lost."""
@@ -116,8 +117,7 @@ class Delivery:
         try:
             yield
         finally:
-            done.set()
-            renewal.join()
+            done.set()  # not joined: it may be waiting for the store, and whoever is here may be an event loop
 
     def _renew(self, done: threading.Event, events: Events) -> None:
         while not done.wait(self._duration / 3000):
@@ -125,6 +125,8 @@ class Delivery:
                 if not self._store.extend([self.lease], lease=self._duration, now=self._now())[0]:
                     return  # lost: the close will say so
             except StoreError as error:
+                if done.is_set():
+                    return
                 events.emit(LeaseNotRenewed(timeline=self.lease.timeline, error=error))
 
 
@@ -153,7 +155,7 @@ def decode(stored: list[Stored], sealer: Sealer) -> tuple[list[Record], list[tup
         except ValueError as error:
             broken.append((item.key, str(error)))
         else:
-            records.append(Record(item.key, value, item.timestamp))
+            records.append(Record(item.key, value, read_timestamp(item)))
     return records, broken
 
 

@@ -20,8 +20,8 @@ def test_the_three_delays_default_to_five_minutes_thirty_seconds_and_half_an_hou
         ({"maximum_delay": 100, "minimum_delay": 1, "ttl": 199}, "ttl"),
         ({"first_delay": 4 * 86_400}, "ttl"),
         ({"backoff": Exponential(86_400, limit=5)}, "ttl"),
-        ({"backoff": lambda n: 86_400.0 * n}, "ttl"),
-        ({"backoff": lambda n: -1.0}, "backoff"),
+        ({"quiet": 2000}, "quiet"),
+        ({"first_delay": 10**5000}, "first_delay"),
         ({"backoff": 5}, "backoff"),
         ({"minimum_delay": -1}, "minimum_delay"),
         ({"increment_delay": float("nan")}, "increment_delay"),
@@ -65,11 +65,28 @@ def test_a_backoff_never_waits_so_long_that_records_could_expire() -> None:
     assert policy.cool_down(64) == 1_800_000
 
 
-def test_a_backoff_that_misbehaves_later_is_named_when_it_is_asked() -> None:
-    policy = Policy(backoff=lambda n: 10.0 if n < 64 else float("nan"))
+@pytest.mark.parametrize(
+    ("backoff", "complaint"),
+    [
+        (lambda n: float("nan"), "backoff: gives nan for iteration 7"),
+        (lambda n: -1.0, "backoff: gives -1.0"),
+        (lambda n: "soon", "backoff: gives 'soon'"),
+        ([10, 20].__getitem__, "backoff: fails for iteration 7: IndexError"),
+    ],
+)
+def test_a_backoff_that_misbehaves_is_named_when_it_is_asked(backoff: Any, complaint: str) -> None:
+    policy = Policy(backoff=backoff)
 
-    with pytest.raises(ConfigError, match="backoff: gives nan for iteration 64"):
-        policy.cool_down(64)
+    with pytest.raises(ConfigError, match=complaint):
+        policy.cool_down(7)
+
+
+@pytest.mark.parametrize("backoff", [lambda n: 2**n, lambda n: 60 * 2.0**n, lambda n: 10**5000 if n else 0])
+def test_any_callable_serves_as_a_backoff(backoff: Any) -> None:
+    policy = Policy(backoff=backoff)
+
+    assert policy.cool_down(0) == backoff(0) * 1000
+    assert policy.cool_down(60) == policy.ttl * 1000 / 2  # type: ignore[operator]
 
 
 def test_retries_double_up_to_a_maximum_and_chance_shortens_them() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from digestif.core.texts import shortened
 from digestif.core.times import is_duration
 from digestif.errors import ConfigError
 
@@ -16,9 +17,9 @@ class Exponential:
 
     def __post_init__(self) -> None:
         if not is_duration(self.base):
-            raise ConfigError(f"base: {self.base!r} is not a number of seconds ≥ 0")
+            raise ConfigError(f"base: {shortened(self.base)} is not a number of seconds ≥ 0")
         if type(self.limit) is not int or not 0 <= self.limit <= 64:
-            raise ConfigError(f"limit: {self.limit!r} is not a whole number from 0 to 64")
+            raise ConfigError(f"limit: {shortened(self.limit)} is not a whole number from 0 to 64")
 
     def __call__(self, iteration: int) -> float:
         return self.base * 2.0 ** min(iteration, self.limit)
@@ -38,11 +39,11 @@ class Intervals:
     def __post_init__(self) -> None:
         for iteration, delay in self.steps.items():
             if type(iteration) is not int or iteration < 0:
-                raise ConfigError(f"steps: {iteration!r} is not an iteration (a whole number ≥ 0)")
+                raise ConfigError(f"steps: {shortened(iteration)} is not an iteration (a whole number ≥ 0)")
             if not is_duration(delay):
-                raise ConfigError(f"steps: {delay!r} is not a number of seconds ≥ 0")
+                raise ConfigError(f"steps: {shortened(delay)} is not a number of seconds ≥ 0")
         if not is_duration(self.default):
-            raise ConfigError(f"default: {self.default!r} is not a number of seconds ≥ 0")
+            raise ConfigError(f"default: {shortened(self.default)} is not a number of seconds ≥ 0")
 
     def __call__(self, iteration: int) -> float:
         return self.steps.get(iteration, self.default)
@@ -67,9 +68,9 @@ class Retry:
     def __post_init__(self) -> None:
         for name in ("initial", "factor", "maximum"):
             if not is_duration(getattr(self, name)):
-                raise ConfigError(f"retry.{name}: {getattr(self, name)!r} is not a finite number ≥ 0")
+                raise ConfigError(f"retry.{name}: {shortened(getattr(self, name))} is not a finite number ≥ 0")
         if not is_duration(self.jitter) or self.jitter > 1:
-            raise ConfigError(f"retry.jitter: {self.jitter!r} is not a number from 0 to 1")
+            raise ConfigError(f"retry.jitter: {shortened(self.jitter)} is not a number from 0 to 1")
 
     def delay(self, attempt: int, *, chance: float) -> float:
         """Seconds to wait after the given attempt (1 is the first) failed."""

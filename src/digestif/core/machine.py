@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from digestif.core.policy import Terms
 from digestif.core.records import State
-from digestif.core.times import Millis
+from digestif.core.times import Millis, to_seconds
 from digestif.errors import Busy, InvalidState
 
 
@@ -172,11 +172,12 @@ def is_empty(slot: Slot) -> bool:
 def refuse_opening(slot: Slot, timeline: str, *, now: Millis) -> None:
     """Raise InvalidState or Busy unless the timeline may be opened."""
     if is_live(slot, now=now):
-        raise Busy(f"{timeline!r} is open under a lease that is alive")
+        raise Busy(f"{timeline!r} is open under a lease that is alive until {to_seconds(slot.until or 0)}")
     if slot.paused:
         raise InvalidState(f"{timeline!r} is paused; resume it first")
     if slot.state not in (State.READY, State.OPEN):
-        raise InvalidState(f"{timeline!r} is {slot.state}, not ready")
+        hint = f": due at {to_seconds(slot.at)}, then schedule() makes it ready; flush() at once"
+        raise InvalidState(f"{timeline!r} is {slot.state}, not ready{hint if slot.state is State.WAITING else ''}")
 
 
 def after_open(slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: str, fresh_batch: int) -> Slot:

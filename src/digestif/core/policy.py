@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from digestif.core.backoff import Retry
+from digestif.core.texts import reason_of, shortened
 from digestif.core.times import LONGEST, Millis, is_duration, to_millis
 from digestif.errors import ConfigError
 
@@ -16,7 +17,6 @@ Backoff = Callable[[int], float]
 T = TypeVar("T")
 
 DAY = 86_400.0
-_SAMPLED_ITERATIONS = 64  # of a backoff that does not say how long its longest delay is
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -91,17 +91,19 @@ class Policy:
         if self.window is not None:
             raise ConfigError("window: calendar windows are not available in this release; leave it None")
         if self.redelivery not in ("merge", "same"):
-            raise ConfigError(f'redelivery: {self.redelivery!r} is neither "merge" nor "same"')
+            raise ConfigError(f'redelivery: {shortened(self.redelivery)} is neither "merge" nor "same"')
         if not isinstance(self.retry, Retry):
-            raise ConfigError(f"retry: {self.retry!r} is not a Retry")
+            raise ConfigError(f"retry: {shortened(self.retry)} is not a Retry")
         if self.backoff is not None and not callable(self.backoff):
-            raise ConfigError(f"backoff: {self.backoff!r} is not a callable from iteration to seconds")
+            raise ConfigError(f"backoff: {shortened(self.backoff)} is not a callable from iteration to seconds")
 
     def _check_order(self) -> None:
         if self.minimum_delay > self.maximum_delay and self.backoff is None:
             raise ConfigError(
                 f"minimum_delay: {self.minimum_delay:g} is more than maximum_delay {self.maximum_delay:g}"
             )
+        if self.quiet is not None and self.quiet > self.maximum_delay:
+            raise ConfigError(f"quiet: {self.quiet:g} is more than maximum_delay {self.maximum_delay:g}")
         longest = self.longest_wait
         if self.ttl is not None and self.ttl < 2 * longest:
             raise ConfigError(
@@ -181,25 +183,28 @@ class Policy:
 def check_delay(name: str, value: object) -> None:
     """Refuse a delay that is not a finite number of seconds ≥ 0, by its name."""
     if not is_duration(value):
-        raise ConfigError(f"{name}: {value!r} is not a number of seconds from 0 to {LONGEST:g}")
+        raise ConfigError(f"{name}: {shortened(value)} is not a number of seconds from 0 to {LONGEST:g}")
 
 
 def _check_count(name: str, value: object) -> None:
     if type(value) is not int or value < 1:
-        raise ConfigError(f"{name}: {value!r} is not a whole number ≥ 1")
+        raise ConfigError(f"{name}: {shortened(value)} is not a whole number ≥ 1")
 
 
 def _longest(backoff: Backoff) -> float:
-    longest = getattr(backoff, "longest", None)
-    if longest is not None:
-        return float(longest)
-    return max(_checked_backoff(backoff, iteration) for iteration in range(_SAMPLED_ITERATIONS))
+    """The longest delay, if the strategy says it; otherwise cool-downs are cut when they are asked for."""
+    longest = getattr(backoff, "longest", 0.0)
+    check_delay("backoff.longest", longest)
+    return float(longest)
 
 
 def _checked_backoff(backoff: Backoff, iteration: int) -> float:
-    delay = backoff(iteration)
+    try:
+        delay = backoff(iteration)
+    except Exception as error:
+        raise ConfigError(f"backoff: fails for iteration {iteration}: {reason_of(error)}") from error
+    if isinstance(delay, int | float) and delay > LONGEST:
+        delay = LONGEST
     if not is_duration(delay):
-        raise ConfigError(
-            f"backoff: gives {delay!r} for iteration {iteration}, not a number of seconds from 0 to {LONGEST:g}"
-        )
+        raise ConfigError(f"backoff: gives {shortened(delay)} for iteration {iteration}, not a number of seconds ≥ 0")
     return delay

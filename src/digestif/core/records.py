@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, overload
 
+from digestif.core.texts import shortened
 from digestif.core.times import LONGEST, is_duration, is_number
 from digestif.errors import InvalidRecord
 
@@ -150,27 +151,27 @@ def check_record_key(key: object) -> str:
 def check_timestamp(timestamp: object) -> float:
     """Give back the time of an event as a float of the same value, or refuse it."""
     if not is_number(timestamp):
-        raise InvalidRecord(f"timestamp: {timestamp!r} is not a finite number of seconds")
+        raise InvalidRecord(f"timestamp: {shortened(timestamp)} is not a finite number of seconds")
     seconds = float(timestamp)  # type: ignore[arg-type]  # is_number says so
     if seconds != timestamp:
-        raise InvalidRecord(f"timestamp: {timestamp!r} has no float of the same value")
-    return seconds + 0.0  # turns -0.0 into 0.0, as stores do
+        raise InvalidRecord(f"timestamp: {shortened(timestamp)} has no float of the same value")
+    return seconds
 
 
 def check_within(within: object) -> float:
     """Give back a record's own deadline in seconds, or refuse it."""
     if not is_duration(within):
-        raise InvalidRecord(f"within: {within!r} is not a number of seconds from 0 to {LONGEST:g}")
+        raise InvalidRecord(f"within: {shortened(within)} is not a number of seconds from 0 to {LONGEST:g}")
     return float(within)  # type: ignore[arg-type]  # is_duration says so
 
 
 def _check_key(key: object, what: str) -> str:
     if not isinstance(key, str):
-        raise InvalidRecord(f"{what}: {key!r} is not a string")
+        raise InvalidRecord(f"{what}: {shortened(key)} is not a string")
     try:
         size = len(key) if key.isascii() else len(key.encode())
     except UnicodeEncodeError:
-        raise InvalidRecord(f"{what}: {key!r} has a lone surrogate and is not valid UTF-8") from None
+        raise InvalidRecord(f"{what}: {shortened(key)} has a lone surrogate and is not valid UTF-8") from None
     if not 1 <= size <= KEY_BYTES:
         raise InvalidRecord(f"{what}: {size} bytes of UTF-8, allowed are 1 to {KEY_BYTES}")
     return key if type(key) is str else str.__str__(key)

@@ -1,12 +1,15 @@
 """Codecs: from a value to the bytes that are stored, and back. Each stored value begins with the name of its codec."""
 
+import math
 import sys
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from digestif.core.capacity import Stored
 from digestif.core.policy import did_you_mean
 from digestif.core.records import VALUE_BYTES
+from digestif.core.texts import reason_of, shortened
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.stores.dsn import load_attribute
 
@@ -57,6 +60,9 @@ def _zstd() -> tuple[Any, Any]:
     return zstandard.compress, zstandard.decompress
 
 
+# A timestamp of -0.0 is marked at the head of the payload: not every store keeps the sign of a zero.
+MINUS_ZERO = b"-"
+
 BUILT_IN: dict[str, type[JsonCodec] | type[ZstdCodec]] = {"json": JsonCodec, "zstd": ZstdCodec}
 
 
@@ -74,7 +80,7 @@ class Sealer:
             body = self._codec.encode(value)
             same = self._codec.decode(body) == value
         except (Exception, RecursionError) as error:
-            raise InvalidRecord(f"value: can't be encoded: {error}") from error
+            raise InvalidRecord(f"value: can't be encoded: {reason_of(error)}") from error
         if same is not True:
             raise InvalidRecord(f"value: {shortened(value)} would not read back equal")
         if len(body) > VALUE_BYTES:
@@ -85,12 +91,16 @@ class Sealer:
         """Decode a stored value; ValueError says why it can't be."""
         if payload is None:
             raise ValueError("the stored value is missing")
-        name, _, body = payload.partition(b" ")
+        name, _, body = payload.removeprefix(MINUS_ZERO).partition(b" ")
         codec = self._known.get(name) or self._built_in(name)
         try:
             return codec.decode(body)
+        except (RecursionError, MemoryError):
+            raise  # not the value's fault
         except Exception as error:
-            raise ValueError(f"the codec {name.decode(errors='replace')} can't decode it: {error}") from error
+            raise ValueError(
+                f"the codec {name.decode(errors='replace')} can't decode it: {reason_of(error)}"
+            ) from error
 
     def _built_in(self, name: bytes) -> Codec:
         for codec in BUILT_IN.values():
@@ -100,12 +110,22 @@ class Sealer:
         raise ValueError(f"it was stored by the codec {name[:80].decode(errors='replace')!r}, which is not configured")
 
 
+def mark_timestamp(payload: bytes, timestamp: float) -> bytes:
+    """The payload of a record with this timestamp."""
+    return MINUS_ZERO + payload if timestamp == 0 and math.copysign(1, timestamp) < 0 else payload
+
+
+def read_timestamp(record: Stored) -> float:
+    """The timestamp of a stored record, to the last bit."""
+    return -0.0 if record.payload is not None and record.payload.startswith(MINUS_ZERO) else record.timestamp
+
+
 def load_codec(codec: str | Codec) -> Codec:
     """The codec itself: a built-in name, `module:attribute`, or an object with encode and decode."""
     if isinstance(codec, str):
         return _named_codec(codec)
     if not isinstance(codec, Codec):
-        raise ConfigError(f"codec: {codec!r} has no encode and decode")
+        raise ConfigError(f"codec: {shortened(codec)} has no encode and decode")
     return codec
 
 
@@ -122,15 +142,9 @@ def _named_codec(name: str) -> Codec:
 def codec_name(codec: Codec) -> str:
     """The name that is stored with each value."""
     name = str(getattr(codec, "name", f"{type(codec).__module__}:{type(codec).__qualname__}"))
-    if not name or any(character.isspace() for character in name):
-        raise ConfigError(f"codec: its name {name!r} is empty or has white space")
+    if not name or name.startswith("-") or any(character.isspace() for character in name):
+        raise ConfigError(f"codec: its name {name!r} is empty, has white space or begins with a hyphen")
     return name
-
-
-def shortened(value: object, length: int = 80) -> str:
-    """A value for an error message."""
-    text = repr(value)
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 class _Renamed:

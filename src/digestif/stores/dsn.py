@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from digestif.core.policy import did_you_mean
+from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 from digestif.stores.base import Store
 
@@ -65,7 +66,9 @@ def open_store(text: str, *, namespace: str = "d") -> Store:
 
 def check_namespace(namespace: object) -> None:
     if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
-        raise ConfigError(f"namespace: {namespace!r} is not 1 to 64 letters, digits, dots, hyphens or underscores")
+        raise ConfigError(
+            f"namespace: {shortened(namespace)} is not 1 to 64 letters, digits, dots, hyphens or underscores"
+        )
 
 
 def _opener(scheme: str) -> Opener:

@@ -14,6 +14,7 @@ from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
+from digestif.errors import StoreUnavailable
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Durability
 from digestif.stores.dsn import Dsn
 from digestif.stores.forking import watch
@@ -40,19 +41,28 @@ class MemoryStore(RowStore):
         self.clock = clock
         self._lock = threading.RLock()
         self._tables = Tables()
+        self._closed = False
         watch(self)
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
         with self._lock:
-            self._tables.budget = PAGE_RECORDS
+            self._open_tables().budget = PAGE_RECORDS
             return unit(self._tables)
 
     def _read(self, unit: Callable[[Rows], T]) -> T:
         with self._lock:
-            return unit(self._tables)
+            return unit(self._open_tables())
+
+    def _open_tables(self) -> "Tables":
+        if self._closed:
+            raise StoreUnavailable("memory: this store is closed")
+        return self._tables
 
     def disconnect(self) -> None:
-        """Nothing to let go of."""
+        """Forget everything."""
+        with self._lock:
+            self._closed = True
+            self._tables = Tables()
 
     def before_fork(self) -> None:
         """Let nobody change anything while the memory is copied."""

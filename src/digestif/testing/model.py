@@ -358,7 +358,7 @@ class Model:
         """The block of digest(key) raised."""
         line = self._held(key, token, now)
         assert line.digest is not None
-        if line.digest.attempt >= policy.attempts:
+        if line.digest.items and line.digest.attempt >= policy.attempts:
             self.bury(key, token, policy, now, minimum_delay)
         else:
             self._give_back(line, policy)

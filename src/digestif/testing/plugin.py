@@ -9,7 +9,12 @@ if TYPE_CHECKING:
     from digestif import Digests
     from digestif.testing.clock import FakeClock
 
-pytest.register_assert_rewrite("digestif.testing.conformance", "digestif.testing.footprint")
+pytest.register_assert_rewrite(
+    "digestif.testing.conformance",
+    "digestif.testing.footprint",
+    "digestif.testing.stateful",
+    "digestif.testing.vectors",
+)
 
 
 @pytest.fixture

@@ -36,8 +36,8 @@ POLICIES = {
     "plain": Policy(minimum_delay=5, increment_delay=2, maximum_delay=9, ttl=None),
     "small": Policy(minimum_delay=0, increment_delay=1, maximum_delay=4, ttl=None, capacity=1, attempts=2),
     "eager": Policy(minimum_delay=2, maximum_delay=4, ttl=8, capacity=3, max_records=2, first_delay=3, lapses=2),
-    "quiet": Policy(minimum_delay=1, maximum_delay=6, ttl=None, quiet=2, first_delay=2, attempts=1),
-    "steps": Policy(backoff=Exponential(2, limit=2), maximum_delay=8, ttl=None, redelivery="same", lapses=1),
+    "quiet": Policy(minimum_delay=1, maximum_delay=6, ttl=None, quiet=2, first_delay=2),
+    "steps": Policy(backoff=Exponential(2, limit=2), maximum_delay=8, ttl=None, redelivery="same", attempts=1),
     "brief": Policy(minimum_delay=1, increment_delay=1, maximum_delay=2, ttl=5, capacity=2, attempts=1, lapses=1),
     "fixed": Policy(minimum_delay=2, increment_delay=1, maximum_delay=4, ttl=8, redelivery="same", max_records=3),
 }

@@ -41,6 +41,8 @@ class SQLiteStore(RowStore):
         if synchronous not in _DURABILITY:
             raise ConfigError(f'synchronous: {synchronous!r} is neither "full" nor "normal"')
         check_delay("timeout", timeout)
+        if path is not None and "\0" in os.fspath(path):
+            raise ConfigError("store: the path has a NUL character")
         file = None if path is None else Path(path).absolute()  # the folder may change, the file must not
         self.namespace = namespace
         self.clock = clock

@@ -1,0 +1,65 @@
+"""Every store lives the same random lives as the model, through both faces."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from digestif import Digests, Policy
+from digestif.stores.base import Store
+from digestif.stores.memory import MemoryStore
+from digestif.stores.sqlite import SQLiteStore
+from digestif.testing.modes import digests_in
+from digestif.testing.stateful import LEASE, StoreMachine, store_machine
+
+QUICKLY = partial(settings, stateful_step_count=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    """Stores in files of their own, all closed in the end."""
+    opened: list[Store] = []
+    numbers = count()
+
+    def make() -> Store:
+        opened.append(SQLiteStore(tmp_path / f"{next(numbers)}.db", synchronous="normal"))
+        return opened[-1]
+
+    yield make
+    for store in opened:
+        store.disconnect()
+
+
+def test_the_memory_store_lives_as_the_model_says() -> None:
+    run_state_machine_as_test(store_machine(MemoryStore), settings=QUICKLY(max_examples=40))
+
+
+def test_sqlite_in_memory_lives_as_the_model_says() -> None:
+    run_state_machine_as_test(store_machine(lambda: SQLiteStore(None)), settings=QUICKLY(max_examples=20))
+
+
+def test_sqlite_in_a_file_lives_as_the_model_says(files: Callable[[], Store]) -> None:
+    run_state_machine_as_test(store_machine(files), settings=QUICKLY(max_examples=8))
+
+
+class AwaitedMachine(StoreMachine):
+    """The same lives, awaited."""
+
+    def make_store(self) -> Store:
+        return MemoryStore()
+
+    def make_engine(self, policy: Policy) -> Digests:
+        return digests_in("async", self.store, policy=policy, lease=LEASE, clock=lambda: self.now / 1000)
+
+    def teardown(self) -> None:
+        super().teardown()
+        for engine in self.engines.values():
+            engine.close()
+
+
+def test_the_awaited_face_lives_as_the_model_says() -> None:
+    run_state_machine_as_test(AwaitedMachine, settings=QUICKLY(max_examples=6))

@@ -1,0 +1,104 @@
+"""What handlers raise, and how deep they stand, harms neither the timeline nor the error."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digestif import ConfigError, Digests, Policy, Record, State
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.fixture(params=["memory://", "sqlite://", "sqlite:///{path}"])
+def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(request.param).format(path=tmp_path / "d.db")
+
+
+@pytest.mark.parametrize("error", [OSError("no such file: b\udcff"), Unspeakable(), ValueError("x" * 10_000_000)])
+def test_the_last_attempt_buries_whatever_was_raised(dsn: str, error: Exception) -> None:
+    with Digests(dsn, policy=Policy(attempts=1)) as digests:
+        digests.add("t", 1, now=0)
+
+        with pytest.raises(type(error)) as raised, digests.digest("t", now=0):
+            raise error
+
+        assert raised.value is error
+        (letter,) = digests.dead_letters()
+        assert letter.reason.startswith(type(error).__name__)
+        assert len(letter.reason) <= 1000
+        assert digests.verify()
+
+
+def test_a_deep_value_is_not_lost_because_its_reader_stands_deep(dsn: str) -> None:
+    nested: list[Any] = []
+    for _ in range(600):
+        nested = [nested]
+
+    with Digests(dsn) as digests:
+        digests.add("t", nested, now=0)
+
+        with pytest.raises(RecursionError):
+            _deep_down(380, lambda: _open(digests))
+        assert digests.timeline("t").state is State.READY
+        assert _open(digests) == 1
+        assert digests.ledger().dead == 0
+
+
+def _deep_down(frames: int, call: Callable[[], object]) -> object:
+    return call() if frames == 0 else _deep_down(frames - 1, call)
+
+
+def _open(digests: Digests) -> int:
+    with digests.digest("t", now=0) as digest:
+        return len(digest)
+
+
+def test_the_sign_of_a_zero_is_kept(dsn: str) -> None:
+    with Digests(dsn) as digests:
+        digests.add("t", Record("a", 1, -0.0), now=0)
+        digests.add("t", Record("b", 1, 0.0), now=0)
+
+        with digests.digest("t", now=0) as digest:
+            assert [str(record.timestamp) for record in digest] == ["0.0", "-0.0"]
+
+
+def test_a_closed_store_says_so(dsn: str) -> None:
+    digests = Digests(dsn)
+    digests.close()
+    digests.close()
+
+    with pytest.raises(Exception, match="this store is closed"):
+        digests.add("t", 1)
+
+
+@pytest.mark.parametrize("clock", [5, lambda: "soon", lambda: float("nan")])
+def test_a_clock_that_does_not_give_seconds_is_named(clock: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^clock"):
+        Digests("memory://", clock=clock).add("t", 1)
+
+
+def test_digests_are_not_pickled_but_opened_again() -> None:
+    import pickle
+
+    with pytest.raises(TypeError, match="same DSN"):
+        pickle.dumps(Digests("memory://"))
+
+
+@pytest.mark.parametrize("limit", [1, 999, 10**30])
+def test_lists_are_read_in_pages_whatever_the_limit(limit: int) -> None:
+    digests = Digests("memory://", policy=Policy(attempts=1))
+    for number in range(450):
+        digests.add(f"t{number:03}", 1, now=0)
+        with pytest.raises(KeyError), digests.digest(f"t{number:03}", now=0):
+            raise KeyError
+
+    expected = min(limit, 450)
+    assert len(digests.dead_letters(limit=limit)) == expected
+    assert len(digests.history(limit=limit)) == expected
+    assert len(digests.timelines(limit=limit)) == expected
+    assert len(list(digests.schedule(1000, page=min(limit, 5000), now=1000))) == 450
