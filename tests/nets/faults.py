@@ -181,7 +181,7 @@ OURS = [
         old="if slot.placed <= began:",
         new="if began >= 0:",
         directed="test_what_is_due_again_meanwhile_is_not_given_again",
-        model=False,
+        model=False,  # nobody delivers there while a call of schedule is under way
     ),
     Fault(
         says="a paused timeline is scheduled and claimed",
@@ -217,6 +217,7 @@ OURS = [
         old="    letters = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)\n",
         new="    letters = rows.letters(timeline, after=None, limit=0)\n",
         directed="test_its_history_and_dead_letters_go_too",
+        model=False,  # only now and then: it would need more lives than we have time for
     ),
 ]
 

@@ -41,6 +41,16 @@ class Database:
         self._synchronous = synchronous
         self._timeout = timeout
 
+    def identity(self) -> tuple[int, int] | None:
+        """Which file there is at the path now."""
+        if self._path is None:
+            return None
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
     def connect(self, first: Callable[[Connection], None]) -> Connection:
         """Open the file for writing, make its tables if it is new, and do something first.
 
@@ -89,9 +99,8 @@ class Database:
                     self._create(connection)
                 version = self._version(connection)
         if version != SCHEMA:
-            raise ConfigError(
-                f"store: {self.name} has schema {version}, this release knows {SCHEMA}; upgrade digestif to open it"
-            )
+            advice = "upgrade digestif to open it" if (version or 0) > SCHEMA else "no release has written that"
+            raise ConfigError(f"store: {self.name} has schema {version}, this release knows {SCHEMA}; {advice}")
 
     def _version(self, connection: Connection) -> int | None:
         """The schema of the file; None if it is empty."""
@@ -128,10 +137,19 @@ def translated(name: str) -> Iterator[None]:
         raise StoreUnavailable(f"{name}: {error.strerror or error}; check the folder and its permissions") from error
 
 
+def is_full(error: sqlite3.Error) -> bool:
+    """True if the disk, or what SQLite is allowed of it, is full."""
+    return _primary_code(error) == sqlite3.SQLITE_FULL
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 def _translation(error: sqlite3.Error, name: str) -> DigestifError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
-    if code == sqlite3.SQLITE_FULL:
-        return Overloaded(f"{name}: the disk is full; nothing was accepted, free some space and try again")
+    code = _primary_code(error)
+    if is_full(error):
+        return Overloaded(f"{name}: the disk is full; nothing was changed, free some space and try again")
     if code == sqlite3.SQLITE_READONLY:
         return StoreUnavailable(f"{name}: can't be written ({error}); check the permissions of file and folder")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

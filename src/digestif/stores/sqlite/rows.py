@@ -11,6 +11,7 @@ from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
+from digestif.errors import StoreError
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS
 from digestif.stores.rows import NEVER, Waiting, marks
 from digestif.stores.sqlfile import load_statements
@@ -18,9 +19,22 @@ from digestif.stores.sqlfile import load_statements
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 
 _encode = msgspec.json.Encoder().encode
-_slot = msgspec.json.Decoder(Slot).decode
+_decode_slot = msgspec.json.Decoder(Slot).decode
 _letter = msgspec.json.Decoder(DeadLetter).decode
 _ended = msgspec.json.Decoder(HistoryEntry).decode
+
+
+class UnreadableRow(StoreError):
+    """A row was damaged, or written by a release that knows more than this one."""
+
+
+def _slot(timeline: str, text: str) -> Slot:
+    try:
+        return _decode_slot(text)
+    except msgspec.MsgspecError as error:
+        raise UnreadableRow(
+            f"the row of timeline {timeline!r} can't be read ({error}); it is damaged or of a newer release"
+        ) from error
 
 
 class _Loaded:
@@ -78,7 +92,7 @@ class SqliteRows:
         loaded = self._loaded.get(timeline)
         if loaded is None:
             row = self._execute(SQL.load_slot, (self._namespace, timeline)).fetchone()
-            loaded = _Loaded(None, IDLE) if row is None else _Loaded(row[0], _slot(row[1]))
+            loaded = _Loaded(None, IDLE) if row is None else _Loaded(row[0], _slot(timeline, row[1]))
             self._loaded[timeline] = loaded
         return loaded
 
@@ -146,7 +160,7 @@ class SqliteRows:
             rows = self._execute(SQL.scan, (self._namespace, after, limit))
         else:
             rows = self._execute(SQL.scan_from, (self._namespace, prefix, limit))
-        return [(key, _slot(slot)) for key, slot in rows if key.startswith(prefix)]
+        return [(key, _slot(key, slot)) for key, slot in rows if key.startswith(prefix)]
 
     # records
 

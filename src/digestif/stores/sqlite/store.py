@@ -16,8 +16,8 @@ from digestif.stores.forking import watch
 from digestif.stores.gate import Gate
 from digestif.stores.group import GroupCommit, Job
 from digestif.stores.rows import Rows, RowStore
-from digestif.stores.sqlite.connection import Connection, Database, translated
-from digestif.stores.sqlite.rows import SQL, SqliteRows
+from digestif.stores.sqlite.connection import Connection, Database, is_full, translated
+from digestif.stores.sqlite.rows import SQL, SqliteRows, UnreadableRow
 from digestif.stores.sqlite.turns import Turns
 
 T = TypeVar("T")
@@ -53,6 +53,7 @@ class SQLiteStore(RowStore):
         self._is_still = False  # for a fork
         self._number = 0  # of the namespace
         self._writer: Connection | None = None
+        self._file: tuple[int, int] | None = None  # which the writer has open
         self._readers: list[Connection] = []
         self._renew()
         with translated(self._database.name), self._turn():
@@ -83,6 +84,16 @@ class SQLiteStore(RowStore):
                 job.fail(error)
 
     def _transact(self, jobs: Sequence[Job[Rows]]) -> None:
+        """Draining needs room, too: if the disk is full, give back what the log takes up, and try once more."""
+        try:
+            self._attempt(jobs)
+        except sqlite3.Error as error:
+            if not is_full(error) or self._writer is None:
+                raise
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._attempt(jobs)
+
+    def _attempt(self, jobs: Sequence[Job[Rows]]) -> None:
         writer = self._connect()
         rows = SqliteRows(writer, self._number)
         with writer.transaction("BEGIN IMMEDIATE"):
@@ -103,7 +114,17 @@ class SQLiteStore(RowStore):
         self._refuse_if_closed()
         if self._writer is None:
             self._writer = self._database.connect(self._find_namespace)
+            self._file = self._database.identity()
+        elif self._database.identity() != self._file:
+            self._lose_file()
         return self._writer
+
+    def _lose_file(self) -> None:
+        """What is written to a file that is no longer there would be lost: start anew with the next call."""
+        self._close_connections()
+        if self._turns is not None:
+            self._turns.renew()
+        raise StoreUnavailable(f"{self._database.name}: was removed or replaced; nothing was changed, try again")
 
     def _find_namespace(self, writer: Connection) -> None:
         with writer.transaction("BEGIN IMMEDIATE"):
@@ -141,7 +162,7 @@ class SQLiteStore(RowStore):
         if not self._gate.shut():
             raise StoreUnavailable(f"{self._database.name}: can't be closed from inside one of its own calls")
         self._closed = True
-        self._close_connections()
+        self._close_everything()
         self._gate.open()
 
     def _close_connections(self) -> None:
@@ -150,6 +171,9 @@ class SQLiteStore(RowStore):
         for connection in [*readers, writer]:
             if connection is not None:
                 connection.close()
+
+    def _close_everything(self) -> None:
+        self._close_connections()
         if self._turns is not None:
             self._turns.close()
 
@@ -157,7 +181,7 @@ class SQLiteStore(RowStore):
         """Close the file: SQLite's notes about locks would be copied into the child, and be wrong there."""
         self._is_still = self._gate.shut()
         if self._is_still and self._turns is not None:
-            self._close_connections()
+            self._close_everything()
 
     def after_fork(self, *, in_child: bool) -> None:
         """Go on; connections are opened again when needed. The child's other threads, and their locks, are gone."""
@@ -180,6 +204,8 @@ def _run(job: Job[Rows], rows: Rows) -> None:
     job.error = None
     try:
         job.result = job.unit(rows)
+    except UnreadableRow as error:  # met in the middle of things
+        raise _Spoiled(job, error) from error
     except DigestifError as error:  # raised before anything was changed
         job.fail(error)
     except sqlite3.Error:

@@ -27,6 +27,7 @@ class Turns:
         self._timeout = timeout
         self._file: int | None = None
         self._helper: _Helper | None = None
+        self._is_stale = False
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -42,6 +43,9 @@ class Turns:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _take(self) -> None:
+        if self._is_stale:
+            self.close()
+            self._is_stale = False
         if self._file is None:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         file = self._file
@@ -59,6 +63,10 @@ class Turns:
                 raise StoreUnavailable(
                     f"{self._path}: another process has been writing for {self._timeout:g} s; is it stopped?"
                 ) from None
+
+    def renew(self) -> None:
+        """Open the side file anew at the next turn: the one that is open may have been removed."""
+        self._is_stale = True
 
     def _help(self) -> "_Helper":
         if self._helper is None:

@@ -1,0 +1,78 @@
+"""Files that vanish, rows that are damaged, disks that are full: told plainly, and nothing is acknowledged in vain."""
+
+from pathlib import Path
+
+import pytest
+
+from digestif import Digests, Overloaded, Policy, StoreError, StoreUnavailable
+from digestif.stores.sqlite import SQLiteStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "d.db"
+
+
+def test_a_file_that_was_removed_acknowledges_nothing_and_is_made_anew(path: Path) -> None:
+    with Digests(f"sqlite:///{path}") as digests:
+        digests.add("t", 1, key="lost")
+        for file in path.parent.glob("d.db*"):
+            file.unlink()
+
+        with pytest.raises(StoreUnavailable, match="was removed or replaced"):
+            digests.add("t", 1, key="refused")
+
+        assert digests.add("t", 1, key="kept") is True
+        with Digests(f"sqlite:///{path}") as other:
+            assert [record.key for record in other.peek("t")] == ["kept"]
+
+
+def test_a_damaged_row_is_named_and_spares_the_others(path: Path) -> None:
+    store = SQLiteStore(path)
+    digests = Digests(store)
+    for name in ("good", "bad"):
+        digests.add(name, 1, now=0)
+    store._connect().execute("""UPDATE timeline SET slot = '{"state":"sleeping"}' WHERE key = 'bad'""")
+
+    for call in (lambda: digests.add("bad", 1), lambda: digests.timeline("bad"), digests.verify):
+        with pytest.raises(StoreError, match="timeline 'bad' can't be read"):
+            call()
+
+    assert digests.add("good", 2, now=0) is False
+    with digests.digest("good", now=0) as digest:
+        assert len(digest) == 2
+    store.disconnect()
+
+
+def test_a_page_with_a_damaged_row_changes_nothing(path: Path) -> None:
+    store = SQLiteStore(path)
+    digests = Digests(store)
+    for name in ("a", "b", "c"):
+        digests.add(name, 1, first_delay=5, now=0)
+    store._connect().execute("""UPDATE timeline SET slot = '{"state":"sleeping"}' WHERE key = 'b'""")
+
+    with pytest.raises(StoreError, match="'b' can't be read"):
+        list(digests.schedule(10, now=10))
+
+    assert [digests.timeline(name).state for name in ("a", "c")] == ["waiting", "waiting"]
+    store.disconnect()
+
+
+def test_a_full_store_can_still_be_drained(path: Path) -> None:
+    store = SQLiteStore(path)
+    digests = Digests(store, policy=Policy(capacity=None))
+    writer = store._connect()
+    writer.execute("PRAGMA max_page_count = 200")
+    accepted = 0
+    with pytest.raises(Overloaded, match="disk is full"):
+        for accepted in range(10_000):
+            digests.add(f"t{accepted % 10}", "x" * 2000, key=str(accepted))
+
+    for number in range(10):
+        with digests.digest(f"t{number}", 0):
+            pass
+
+    assert digests.ledger().delivered == accepted
+    assert digests.add("t", "x" * 2000) is True
+    assert digests.verify()
+    store.disconnect()
