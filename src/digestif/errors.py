@@ -41,8 +41,8 @@ class StoreError(DigestifError):
 
 
 class StoreUnavailable(StoreError):
-    """The store can't be reached, locked or written now. What was not acknowledged was not accepted."""
+    """The store can't be reached, locked or written now. What was not acknowledged may be added again."""
 
 
 class Overloaded(StoreError):
-    """The store refuses to grow. Records are refused before acceptance; delivery goes on."""
+    """The store refuses to grow: records are refused before acceptance. Delivery goes on as far as there is room."""

@@ -1,4 +1,4 @@
-"""Fresh identities and chances: the one place that draws random numbers."""
+"""Fresh identities and random orders: the one place that draws random numbers."""
 
 import random
 import secrets
@@ -14,11 +14,6 @@ def fresh_id() -> str:
 def fresh_key() -> str:
     """A key for a record without one: rising with time, so that neighbours in time are neighbours in an index."""
     return f"{int(wall_clock() * 1000):012x}{secrets.token_hex(6)}"
-
-
-def chance() -> float:
-    """A random number from 0 up to, not including, 1."""
-    return random.random()
 
 
 def shuffled(count: int) -> list[int]:

@@ -99,14 +99,16 @@ class TestTheClock:
 class TestTheModes:
     def test_a_closed_engine_leaves_no_thread(self, mode: Mode) -> None:
         """The event loop of the asynchronous mode ends with the engine."""
-        before = threading.active_count()
+        before = set(threading.enumerate())
         digests = digests_in(mode, "memory://")
         digests.add("t", "a", now=T)
 
         digests.close()
         digests.close()
 
-        assert threading.active_count() == before
+        for thread in set(threading.enumerate()) - before:
+            thread.join(30)
+            assert not thread.is_alive()
 
     def test_the_exception_of_the_block_reaches_the_engine(self, mode: Mode) -> None:
         """A block that raises is a failed attempt in either mode, and the very exception comes out."""
@@ -129,12 +131,14 @@ class TestTheModes:
 
     def test_a_wrong_option_is_an_error_at_once(self, mode: Mode) -> None:
         """An engine that can't be made leaves no thread either."""
-        before = threading.active_count()
+        before = set(threading.enumerate())
 
         with pytest.raises(digestif.ConfigError):
             digests_in(mode, "memory://", lease=-1)
 
-        assert threading.active_count() == before
+        for thread in set(threading.enumerate()) - before:
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 def test_something_left_is_named() -> None:

@@ -76,7 +76,7 @@ ORIGIN = [
         file="stores/rows/adding.py",
         old="machine.after_add(kept, now=now,",
         new="machine.after_add(kept, now=round(arrival.timestamp * 1000),",
-        directed="test_what_waits_is_claimed_when_it_is_due",
+        directed="test_first_delays_silence_and_deadlines_count_from_the_arrival",
     ),
     Fault(
         says="capacity is applied at one add of 24, as chance has it",

@@ -33,14 +33,6 @@ class Rule(StrEnum):
     REPLAYED = "replayed"
 
 
-class Phase(StrEnum):
-    """How far the contents of an unfinished digest are decided for its present attempt."""
-
-    UNDECIDED = "undecided"  # newer records may join
-    DECIDED = "decided"  # what joins is fixed, and is being merged and trimmed page by page
-    SETTLED = "settled"  # nothing changes any more
-
-
 class Unfinished(Struct, frozen=True, omit_defaults=True):
     """A digest that was opened and has not ended: it owns its records, wherever the timeline is."""
 
@@ -53,7 +45,8 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     attempt: int = 1
     lapses: int = 0
     frozen: bool = False  # it may have gone out: it comes again exactly as it was
-    phase: Phase = Phase.SETTLED
+    deciding: bool = False  # opened again after a failure: newer records may join when it is read
+    settled: bool = True  # not being merged or trimmed
     merging: int | None = None  # a batch whose records are being moved in, page by page
     replayed: bool = False  # somebody asked for it again: it does not expire
 
@@ -188,8 +181,8 @@ def after_open(slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: 
     if slot.digest is None:
         slot = _cut(slot, now=now, fresh_id=fresh_id, fresh_batch=fresh_batch)
     else:
-        phase = slot.digest.phase if slot.digest.frozen else Phase.UNDECIDED
-        slot = replace(slot, digest=replace(slot.digest, attempt=slot.digest.attempt + 1, phase=phase))
+        again = replace(slot.digest, attempt=slot.digest.attempt + 1, deciding=not slot.digest.frozen)
+        slot = replace(slot, digest=again)
     return replace(slot, state=State.OPEN, since=since, token=token, until=until)
 
 
@@ -205,16 +198,15 @@ def without_pending(slot: Slot) -> Slot:
 
 
 def after_decision(slot: Slot, *, merge: bool) -> Slot:
-    """Decide what an undecided digest carries: with a merge, also what is pending now; a frozen one stays as it is."""
+    """Decide what a digest carries that was opened again: with a merge, also what is pending now."""
     digest = slot.digest
     assert digest is not None
-    if digest.frozen:
-        return replace(slot, digest=replace(digest, phase=Phase.DECIDED))
     if not merge:
-        return replace(slot, digest=replace(digest, phase=Phase.SETTLED))
+        return replace(slot, digest=replace(digest, deciding=False))
     joined = replace(
         digest,
-        phase=Phase.DECIDED,
+        deciding=False,
+        settled=False,
         revision=digest.revision + 1,
         merging=slot.batch,
         records=digest.records + slot.pending,
@@ -224,8 +216,8 @@ def after_decision(slot: Slot, *, merge: bool) -> Slot:
 
 
 def excess(digest: Unfinished, capacity: int | None) -> int:
-    """How many records are too many, while the digest may still be trimmed: it is unread, or was just merged."""
-    unread = digest.phase is Phase.DECIDED or (digest.attempt == 1 and not digest.frozen)
+    """How many records are too many, while the digest may still be trimmed: nobody can have read the whole of it."""
+    unread = not digest.settled or (digest.attempt == 1 and not digest.frozen)
     return digest.records - capacity if unread and capacity is not None and digest.records > capacity else 0
 
 
@@ -260,7 +252,7 @@ def _kept(digest: Unfinished | None, *, freeze: bool) -> Unfinished | None:
     """What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten."""
     if digest is None or digest.records == 0:
         return None
-    return replace(digest, frozen=True) if freeze else digest
+    return replace(digest, frozen=True, deciding=False) if freeze else digest
 
 
 # On request
@@ -278,7 +270,7 @@ def after_flush(slot: Slot, *, now: Millis) -> Slot:
 
 def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     """A dead letter becomes the unfinished digest again, exactly as it was, with its attempts counted anew."""
-    revived = replace(digest, attempt=0, lapses=0, frozen=True, phase=Phase.SETTLED, replayed=True)
+    revived = replace(digest, attempt=0, lapses=0, frozen=True, replayed=True)
     was = slot.at if slot.state is not State.IDLE else None
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
 
@@ -289,7 +281,7 @@ def after_losing(digest: Unfinished, lost: int) -> Unfinished:
 
 
 def after_expiry(slot: Slot, *, now: Millis) -> Slot:
-    """Records expired: a timeline that has none left, and would be looked at now, is idle."""
+    """Records expired, perhaps the last of a digest: then that vanishes. A due timeline without any is idle."""
     if slot.digest is not None and slot.digest.records == 0 and slot.state is not State.OPEN:
         slot = replace(slot, digest=None)
     due = slot.state is State.READY or (slot.state is State.WAITING and slot.at <= now)

@@ -1,6 +1,5 @@
 """Policy: when a timeline is delivered, and how much it keeps."""
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -9,7 +8,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from digestif.core.backoff import Retry
-from digestif.core.texts import reason_of, shortened
+from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.core.times import LONGEST, Millis, is_duration, to_millis
 from digestif.errors import ConfigError
 
@@ -45,12 +44,6 @@ def _refuse_unknown(cls: type[T]) -> type[T]:
 
     cls.__init__ = checked  # type: ignore[method-assign]
     return cls
-
-
-def did_you_mean(name: str, known: list[str]) -> str:
-    """An ending for an error message: the nearest known name, or all of them."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
 @_refuse_unknown

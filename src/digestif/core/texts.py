@@ -1,4 +1,6 @@
-"""Values and errors as text for people: always short, always valid, never an error of its own."""
+"""Values, errors and hints as text for people: always short, always valid, never an error of its own."""
+
+import difflib
 
 LONGEST_TEXT = 1000
 
@@ -19,6 +21,12 @@ def reason_of(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  # an error whose text fails
         text = type(error).__name__
     return _cut(text, LONGEST_TEXT)
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """An ending for an error message: the nearest known name, or all of them."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
 def _cut(text: str, length: int) -> str:

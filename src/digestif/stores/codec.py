@@ -7,9 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from digestif.core.capacity import Stored
-from digestif.core.policy import did_you_mean
 from digestif.core.records import VALUE_BYTES
-from digestif.core.texts import reason_of, shortened
+from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.stores.dsn import load_attribute
 

@@ -8,8 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from digestif.core.policy import did_you_mean
-from digestif.core.texts import shortened
+from digestif.core.texts import did_you_mean, shortened
 from digestif.errors import ConfigError
 from digestif.stores.base import Store
 

@@ -1,8 +1,35 @@
-"""A gate around what many threads share, so that it can be closed, or the process forked, while nobody is inside."""
+"""Entrances to what many threads share: one that can be shut for all, one that lets each thread in once."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+from digestif.errors import StoreUnavailable
+
+T = TypeVar("T")
+
+
+class Turnstile:
+    """Lets each thread in once.
+
+    A finalizer or a signal handler may call the store while the same thread is in the middle of a call. To wait for that
+    call would be to wait for itself, and to go on would be to see half of it.
+    """
+
+    def __init__(self) -> None:
+        self._inside: set[int] = set()  # threads
+
+    def through(self, call: Callable[[], T]) -> T:
+        """Run the call. StoreUnavailable if this thread is inside already; checked before any lock is taken."""
+        me = threading.get_ident()
+        if me in self._inside:
+            raise StoreUnavailable("the store was called from inside one of its own calls, by a finalizer or a signal")
+        try:
+            self._inside.add(me)
+            return call()
+        finally:
+            self._inside.discard(me)
 
 
 class Gate:

@@ -18,6 +18,7 @@ from digestif.errors import StoreUnavailable
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Durability
 from digestif.stores.dsn import Dsn
 from digestif.stores.forking import watch
+from digestif.stores.gate import Turnstile
 from digestif.stores.ordered import Ordered
 from digestif.stores.rows import NEVER, Marks, Rows, RowStore, Waiting, marks
 
@@ -39,19 +40,23 @@ class MemoryStore(RowStore):
     def __init__(self, *, namespace: str = "d", clock: Callable[[], float] = wall_clock) -> None:
         self.namespace = namespace
         self.clock = clock
-        self._lock = threading.RLock()
+        self._turnstile = Turnstile()
+        self._lock = threading.Lock()
         self._tables = Tables()
         self._closed = False
         watch(self)
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
-        with self._lock:
-            self._open_tables().budget = PAGE_RECORDS
-            return unit(self._tables)
+        return self._turnstile.through(lambda: self._run(unit))
 
     def _read(self, unit: Callable[[Rows], T]) -> T:
+        return self._turnstile.through(lambda: self._run(unit))
+
+    def _run(self, unit: Callable[[Rows], T]) -> T:
         with self._lock:
-            return unit(self._open_tables())
+            tables = self._open_tables()
+            tables.budget = PAGE_RECORDS
+            return unit(tables)
 
     def _open_tables(self) -> "Tables":
         if self._closed:
@@ -71,7 +76,8 @@ class MemoryStore(RowStore):
     def after_fork(self, *, in_child: bool) -> None:
         """Go on; the child with a copy of its own, and a lock that no vanished thread can hold."""
         if in_child:
-            self._lock = threading.RLock()
+            self._turnstile = Turnstile()
+            self._lock = threading.Lock()
         else:
             self._lock.release()
 

@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from digestif.core import machine
 from digestif.core.machine import IDLE, Unfinished
-from digestif.core.records import HistoryEntry, Outcome, State
-from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.core.records import DeadLetter, Outcome, State
+from digestif.core.times import Millis, to_millis
 from digestif.errors import Busy
 from digestif.stores.base import PAGE_TIMELINES
-from digestif.stores.rows.ending import erase, erase_digest, newest_keys
+from digestif.stores.rows.ending import ended, erase, erase_digest, newest_keys
 from digestif.stores.rows.view import Rows
 
 
@@ -58,14 +58,7 @@ def replay(rows: Rows, letter_id: str, *, now: Millis) -> bool:
     slot = rows.slot(letter.timeline)
     if slot.digest is not None:
         raise Busy(f"{letter.timeline!r} has an unfinished digest; replay {letter_id} when that has ended")
-    digest = Unfinished(
-        id=letter.id,
-        batch=rows.letter_batch(letter_id),
-        records=letter.records,
-        opened=to_millis(letter.opened),
-        dropped=letter.dropped,
-        revision=letter.revision,
-    )
+    digest = _revived(letter, rows.letter_batch(letter_id))
     rows.remove_letter(letter_id)
     rows.tally["dead"] -= letter.records
     rows.tally["open"] += letter.records
@@ -83,19 +76,19 @@ def discard(rows: Rows, letter_id: str, *, now: Millis) -> bool:
     rows.remove_letter(letter_id)
     rows.tally["dead"] -= letter.records
     rows.tally["deleted"] += letter.records
-    rows.remember(
-        HistoryEntry(
-            id=letter.id,
-            timeline=letter.timeline,
-            outcome=Outcome.DISCARDED,
-            revision=letter.revision,
-            attempts=letter.attempts,
-            records=letter.records,
-            dropped=letter.dropped,
-            opened=letter.opened,
-            ended=to_seconds(now),
-            reason=letter.reason,
-            keys=keys,
-        )
-    )
+    digest = _revived(letter, batch)
+    rows.remember(ended(letter.timeline, digest, Outcome.DISCARDED, keys=keys, reason=letter.reason, now=now))
     return True
+
+
+def _revived(letter: DeadLetter, batch: int) -> Unfinished:
+    return Unfinished(
+        id=letter.id,
+        batch=batch,
+        records=letter.records,
+        opened=to_millis(letter.opened),
+        dropped=letter.dropped,
+        revision=letter.revision,
+        attempt=letter.attempts,
+        lapses=letter.lapses,
+    )

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from digestif.core import machine
 from digestif.core.capacity import Cursor, Stored, age_order
-from digestif.core.machine import Phase, Slot
+from digestif.core.machine import Slot
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, Take, Taken
 from digestif.stores.rows.expiry import expirable
@@ -26,7 +26,7 @@ def _needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
     digest = slot.digest
     if digest is None or not machine.is_held(slot, request.lease.token, now=now):
         return False
-    return digest.phase is not Phase.SETTLED or machine.excess(digest, request.capacity) > 0
+    return digest.deciding or not digest.settled or machine.excess(digest, request.capacity) > 0
 
 
 def settle_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
@@ -40,7 +40,7 @@ def _settle(rows: Rows, request: Take, *, limit: int) -> int:
     """One page of: finish a merge that was begun, decide what this attempt carries, merge that, trim."""
     timeline = request.lease.timeline
     slot, work = _merge_page(rows, rows.slot(timeline), limit=limit)
-    if slot.digest is not None and slot.digest.phase is Phase.UNDECIDED and slot.digest.merging is None:
+    if slot.digest is not None and slot.digest.deciding and slot.digest.merging is None:
         decided = machine.after_decision(slot, merge=request.merge)
         move_to_open(rows, slot, decided)
         slot, merged = _merge_page(rows, decided, limit=limit - work)
@@ -70,8 +70,8 @@ def _trim(rows: Rows, slot: Slot, capacity: int | None, *, limit: int) -> tuple[
     rows.tally["open"] -= dropped
     rows.tally["dropped"] += dropped
     digest = replace(digest, records=digest.records - dropped, dropped=digest.dropped + dropped)
-    phase = Phase.SETTLED if machine.excess(digest, capacity) == 0 else Phase.DECIDED  # whoever comes next goes on
-    digest = replace(digest, phase=phase)
+    settled = machine.excess(digest, capacity) == 0  # otherwise whoever comes next goes on
+    digest = replace(digest, settled=settled)
     return replace(slot, digest=digest), dropped
 
 

@@ -13,7 +13,7 @@ from digestif.errors import ConfigError, DigestifError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
-from digestif.stores.gate import Gate
+from digestif.stores.gate import Gate, Turnstile
 from digestif.stores.group import GroupCommit, Job
 from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connection import Connection, Database, is_full, translated
@@ -61,13 +61,14 @@ class SQLiteStore(RowStore):
         watch(self)
 
     def _renew(self) -> None:
+        self._turnstile = Turnstile()
         self._gate = Gate()
         self._group: GroupCommit[Rows] = GroupCommit(self._commit, limit=PAGE_RECORDS)
 
     # Writing
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
-        return self._group.submit(unit, weight=weight)
+        return self._turnstile.through(lambda: self._group.submit(unit, weight=weight))
 
     def _commit(self, jobs: Sequence[Job[Rows]]) -> None:
         """Run the jobs in one transaction, the leader's first."""
@@ -136,6 +137,9 @@ class SQLiteStore(RowStore):
     def _read(self, unit: Callable[[Rows], T]) -> T:
         if self._turns is None:
             return self._write(unit)  # in memory there is one connection, for one thread at a time
+        return self._turnstile.through(lambda: self._read_one_state(unit))
+
+    def _read_one_state(self, unit: Callable[[Rows], T]) -> T:
         with translated(self._database.name), self._gate.inside(), self._reading() as reader:
             return unit(SqliteRows(reader, self._number))
 

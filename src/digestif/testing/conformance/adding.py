@@ -7,6 +7,9 @@ from digestif.testing.conformance.actions import DAY, T, add_all, assert_leaves_
 from digestif.testing.conformance.base import DigestsWith, Suite
 
 
+dated = pytest.mark.parametrize("timestamp", [T - DAY, T + 365 * DAY, 0.0, -1e9, 1e300])
+
+
 class Adding(Suite):
     def test_the_first_record_of_an_unknown_timeline_makes_it_ready(self, digests: Digests) -> None:
         """Fact 1. An unknown timeline: add answers exactly True and the timeline is ready."""
@@ -114,7 +117,7 @@ class Adding(Suite):
         assert digests.add("t", "first", first_delay=0, now=T) is True
         assert digests.timeline("t").state == "ready"
 
-    @pytest.mark.parametrize("timestamp", [T - DAY, T + 365 * DAY, 0.0, -1e9, 1e300])
+    @dated
     def test_the_time_of_the_event_never_decides_when_things_run(self, digests: Digests, timestamp: float) -> None:
         """Fact 41. Records dated yesterday, next year, 1970 or before it: due times are those of the engine's clock."""
         answer = digests.add("t", Record("a", 1, timestamp), now=T)
@@ -125,6 +128,30 @@ class Adding(Suite):
         assert first[0].timestamp == timestamp
         assert digests.timeline("t").due == T + 65
         assert_leaves_at(digests, "t", T + 65)
+
+    @dated
+    def test_a_lost_dispatch_is_found_again_whatever_the_time_of_the_event(
+        self, digests: Digests, timestamp: float
+    ) -> None:
+        """Fact 41. When a timeline became ready is a time of the engine's clock: maintenance goes by that."""
+        digests.add("t", Record("a", 1, timestamp), now=T)
+
+        assert digests.maintenance(T - 0.001, now=T) == 0
+        assert digests.maintenance(T, now=T) == 1
+        assert list(digests.schedule(T, now=T)) == [("t", T)]
+
+    @dated
+    def test_first_delays_silence_and_deadlines_count_from_the_arrival(
+        self, digests_with: DigestsWith, timestamp: float
+    ) -> None:
+        """Fact 41. Delays and deadlines count from the arrival of a record, not from the time of its event."""
+        digests = digests_with(first_delay=60, quiet=60, maximum_delay=100, minimum_delay=0)
+        digests.add("calm", Record("a", 1, timestamp), now=T)
+        digests.add("urgent", Record("a", 1, timestamp), within=10, now=T)
+
+        assert [digests.timeline(name).due for name in ("calm", "urgent")] == [T + 60, T + 10]
+        digests.add("calm", Record("b", 1, timestamp), now=T + 50)
+        assert digests.timeline("calm").due == T + 100
 
     def test_many_records_are_added_in_their_order(self, digests: Digests) -> None:
         """Fact 1. Of several records in one call, the first of each unknown timeline answers True."""
