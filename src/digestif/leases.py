@@ -57,15 +57,15 @@ class Delivery:
             raise
 
     def _begin(self) -> Digest:
-        self._cool_down = self._cool_down_after(empty=False)  # a strategy that fails must fail before the delivery
-        self._empty_cool_down = self._cool_down_after(empty=True)
         whole = read_whole(self._store, self.lease, self._policy, now=self._now)
+        self._cool_down = self._cool_down_after(empty=not whole.records)  # if that fails, then before the delivery
         if self.lease.lapses >= self._policy.lapses:
             self._bury(f"{self.lease.lapses} leases lapsed: delivering it seems to end its workers")
             raise InvalidState(f"{self.lease.timeline!r}: its digest lapsed too often and is now a dead letter")
         records, broken = decode(whole.records, self._sealer)
         if broken:
             self._set_aside(broken)
+            self._cool_down = self._cool_down_after(empty=not records)
             whole = read_whole(self._store, self.lease, self._policy, now=self._now)  # it may have another revision now
         lease = self.lease
         return Digest(lease.timeline, lease.digest_id, whole.revision, lease.attempt, whole.dropped, tuple(records))
@@ -83,8 +83,7 @@ class Delivery:
 
     def close(self) -> None:
         """End it as delivered. StaleLease if the lease was lost."""
-        cool_down = self._cool_down if self.digest.records else self._empty_cool_down
-        closing = Closing(self.lease, cool_down, self._policy.max_records)
+        closing = Closing(self.lease, self._cool_down, self._policy.max_records)
         _require(self._store.close([closing], now=self._now())[0], self.lease)
         if len(self.digest) > PAGE_RECORDS:
             while self._store.sweep():

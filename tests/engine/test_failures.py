@@ -102,3 +102,13 @@ def test_lists_are_read_in_pages_whatever_the_limit(limit: int) -> None:
     assert len(digests.history(limit=limit)) == expected
     assert len(digests.timelines(limit=limit)) == expected
     assert len(list(digests.schedule(1000, page=min(limit, 5000), now=1000))) == 450
+
+
+def test_a_backoff_is_asked_only_for_the_iteration_that_counts() -> None:
+    digests = Digests("memory://", policy=Policy(backoff=[None, 10, 20].__getitem__))  # type: ignore[arg-type]
+    digests.add("t", 1, now=0)
+
+    with digests.digest("t", now=0):
+        pass
+
+    assert digests.timeline("t").due == 10

@@ -1,5 +1,6 @@
 """Policy: when a timeline is delivered, and how much it keeps."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -193,11 +194,11 @@ def _longest(backoff: Backoff) -> float:
 
 def _checked_backoff(backoff: Backoff, iteration: int) -> float:
     try:
-        delay = backoff(iteration)
+        delay: object = backoff(iteration)
     except Exception as error:
         raise ConfigError(f"backoff: fails for iteration {iteration}: {reason_of(error)}") from error
-    if isinstance(delay, int | float) and delay > LONGEST:
+    if isinstance(delay, int | float) and LONGEST < delay < math.inf:
         delay = LONGEST
     if not is_duration(delay):
         raise ConfigError(f"backoff: gives {shortened(delay)} for iteration {iteration}, not a number of seconds ≥ 0")
-    return delay
+    return float(delay)  # type: ignore[arg-type]  # is_duration says so

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Turnstile:
     """Lets each thread in once.
 
-    A finalizer or a signal handler may call the store while the same thread is in the middle of a call. To wait for that
+    A finalizer or a signal handler may call the store while the same thread is inside a call. To wait for that
     call would be to wait for itself, and to go on would be to see half of it.
     """
 

@@ -85,13 +85,13 @@ class SQLiteStore(RowStore):
                 job.fail(error)
 
     def _transact(self, jobs: Sequence[Job[Rows]]) -> None:
-        """Draining needs room, too: if the disk is full, give back what the log takes up, and try once more."""
+        """If the disk is full, use the log's own room again, as far as that goes, and try once more."""
         try:
             self._attempt(jobs)
         except sqlite3.Error as error:
             if not is_full(error) or self._writer is None:
                 raise
-            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
             self._attempt(jobs)
 
     def _attempt(self, jobs: Sequence[Job[Rows]]) -> None:

@@ -6,7 +6,6 @@ from digestif import Digests, Record
 from digestif.testing.conformance.actions import DAY, T, add_all, assert_leaves_at, deliver, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
 
-
 dated = pytest.mark.parametrize("timestamp", [T - DAY, T + 365 * DAY, 0.0, -1e9, 1e300])
 
 
