@@ -1,6 +1,5 @@
 """What handlers raise, and how deep they stand, harms neither the timeline nor the error."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,28 +33,78 @@ def test_the_last_attempt_buries_whatever_was_raised(dsn: str, error: Exception)
         assert digests.verify()
 
 
+class Shallow:
+    """A codec that can't decode while the stack is deep, as it seems to it."""
+
+    name = "shallow"
+
+    def __init__(self) -> None:
+        self.deep = False
+
+    def encode(self, value: Any) -> bytes:
+        return str(value).encode()
+
+    def decode(self, payload: bytes) -> Any:
+        if self.deep:
+            raise RecursionError
+        return payload.decode()
+
+
 def test_a_deep_value_is_not_lost_because_its_reader_stands_deep(dsn: str) -> None:
-    nested: list[Any] = []
-    for _ in range(600):
-        nested = [nested]
+    codec = Shallow()
+    with Digests(dsn, codec=codec) as digests:
+        digests.add("t", "value", now=0)
+        codec.deep = True
 
-    with Digests(dsn) as digests:
-        digests.add("t", nested, now=0)
+        with pytest.raises(RecursionError), digests.digest("t", now=0):
+            raise AssertionError("the block must not run")
 
-        with pytest.raises(RecursionError):
-            _deep_down(380, lambda: _open(digests))
         assert digests.timeline("t").state is State.READY
-        assert _open(digests) == 1
+        codec.deep = False
+        with digests.digest("t", now=0) as digest:
+            assert len(digest) == 1
         assert digests.ledger().dead == 0
 
 
-def _deep_down(frames: int, call: Callable[[], object]) -> object:
-    return call() if frames == 0 else _deep_down(frames - 1, call)
+def test_a_broken_record_in_a_first_digest_leaves_its_revision_at_one(dsn: str) -> None:
+    codec = Shallow()
+    with Digests(dsn, codec=codec) as digests:
+        digests.add("t", "good", key="good", now=0)
+        Digests(digests.store).add("t", "other codec", key="other", now=0)
+        Digests(digests.store, codec=Plain()).add("t", "unknown codec", key="unknown", now=0)
+
+        with digests.digest("t", now=0) as digest:
+            assert [record.key for record in digest] == ["other", "good"]
+            assert (digest.revision, digest.attempt) == (1, 1)
 
 
-def _open(digests: Digests) -> int:
-    with digests.digest("t", now=0) as digest:
-        return len(digest)
+class Plain(Shallow):
+    name = "plain"
+
+
+def test_a_timeline_with_hundreds_of_dead_letters_is_deleted_whole() -> None:
+    digests = Digests("memory://", policy=Policy(attempts=1, minimum_delay=0, increment_delay=0))
+    for number in range(450):
+        digests.add("t", 1, now=number)
+        digests.flush("t", now=number)
+        with pytest.raises(KeyError), digests.digest("t", now=number):
+            raise KeyError
+
+    assert digests.delete("t") is True
+    assert digests.dead_letters() == []
+    assert digests.ledger().deleted == 450
+
+
+def test_what_comes_next_is_never_in_the_past() -> None:
+    digests = Digests("memory://", policy=Policy(minimum_delay=10), lease=30)
+    digests.add("t", 1, now=0)
+    assert digests.explain("t", now=5).next == 5
+    with pytest.raises(Exception, match="lease lapsed"), digests.digest("t", now=0):
+        assert digests.explain("t", now=5).next == 30
+        assert digests.explain("t", now=50).next == 50
+        digests.maintenance(now=50)
+    assert digests.explain("t", now=60).next == 60
+    assert digests.explain("unknown", now=60).next is None
 
 
 def test_the_sign_of_a_zero_is_kept(dsn: str) -> None:

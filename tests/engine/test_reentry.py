@@ -1,8 +1,12 @@
 """A call from inside a call of the same thread, by a finalizer or a signal, is refused and stops nobody."""
 
 import gc
+import os
+import random
 import signal
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -47,26 +51,73 @@ def test_abandoned_deliveries_that_the_collector_ends_stop_nobody(digests: Diges
     assert digests.verify()
 
 
-def test_a_signal_handler_that_adds_is_served_or_refused(digests: Digests) -> None:
-    refused = served = 0
+@contextmanager
+def signals(handle: Callable[[], object]) -> Iterator[Callable[[], None]]:
+    """Gives a function that lets one signal come, at a moment that nobody chose."""
 
-    def add(number: int, frame: FrameType | None) -> None:
-        nonlocal refused, served
-        try:
-            digests.add("signals", 1)
-            served += 1
-        except StoreUnavailable:
-            refused += 1
+    def handler(number: int, frame: FrameType | None) -> None:
+        handle()
 
-    before = signal.signal(signal.SIGALRM, add)
-    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    before = signal.signal(signal.SIGALRM, handler)
     try:
-        for number in range(1500):
-            digests.add("main", number)
+        yield lambda: _alarm(random.uniform(0.00002, 0.0004))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
-    assert served + refused > 0
-    assert digests.ledger().accepted == 1500 + served
+
+def _alarm(seconds: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def test_a_signal_handler_that_adds_is_served_or_refused(digests: Digests) -> None:
+    outcomes: Counter[str] = Counter()
+
+    def add() -> None:
+        try:
+            digests.add("signals", 1)
+            outcomes["served"] += 1
+        except StoreUnavailable:
+            outcomes["refused"] += 1
+
+    with signals(add) as let_one_come:
+        for number in range(1500):
+            if number % 3 == 0:
+                let_one_come()
+            digests.add("main", number)
+
+    assert outcomes.total() > 0
+    assert digests.ledger().accepted == 1500 + outcomes["served"]
     assert digests.verify()
+
+
+def test_a_signal_handler_may_fork_in_the_middle_of_a_call(digests: Digests) -> None:
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    with signals(fork) as let_one_come:
+        for number in range(60):
+            let_one_come()
+            for _ in range(5):
+                digests.add("main", number)
+
+    assert digests.ledger().accepted == 300
+    assert digests.verify()
+
+
+def test_a_signal_handler_that_closes_in_the_middle_of_a_call_is_refused_or_closes(digests: Digests) -> None:
+    def close() -> None:
+        with suppress(StoreUnavailable):
+            digests.close()
+
+    with signals(close) as let_one_come, suppress(StoreUnavailable):
+        for number in range(200):
+            let_one_come()
+            digests.add("main", number)
+
+    close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        digests.add("main", 1)

@@ -58,6 +58,22 @@ def test_a_page_with_a_damaged_row_changes_nothing(path: Path) -> None:
     store.disconnect()
 
 
+@pytest.mark.parametrize(("synchronous", "level"), [("full", 2), ("normal", 1)])
+def test_every_connection_is_as_durable_as_it_was_asked_to_be(path: Path, synchronous: str, level: int) -> None:
+    store = SQLiteStore(path, synchronous=synchronous)
+    digests = Digests(store)
+
+    for _ in range(2):
+        writer = store._connect()
+        assert writer.execute("PRAGMA synchronous").fetchone() == (level,)
+        assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        store.before_fork()  # closes everything: the next use opens it again
+        store.after_fork(in_child=False)
+        digests.add("t", 1)
+
+    store.disconnect()
+
+
 def test_a_full_store_can_still_be_drained(path: Path) -> None:
     store = SQLiteStore(path)
     digests = Digests(store, policy=Policy(capacity=None))

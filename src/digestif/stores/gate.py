@@ -20,11 +20,19 @@ class Turnstile:
     def __init__(self) -> None:
         self._inside: set[int] = set()  # threads
 
-    def through(self, call: Callable[[], T]) -> T:
-        """Run the call. StoreUnavailable if this thread is inside already; checked before any lock is taken."""
-        me = threading.get_ident()
-        if me in self._inside:
+    def has_me(self) -> bool:
+        """True if this thread is inside. Ask before taking any lock."""
+        return threading.get_ident() in self._inside
+
+    def refuse_me(self) -> None:
+        """Raise StoreUnavailable if this thread is inside."""
+        if self.has_me():
             raise StoreUnavailable("the store was called from inside one of its own calls, by a finalizer or a signal")
+
+    def through(self, call: Callable[[], T]) -> T:
+        """Run the call. StoreUnavailable if this thread is inside already."""
+        self.refuse_me()
+        me = threading.get_ident()
         try:
             self._inside.add(me)
             return call()
@@ -57,17 +65,14 @@ class Gate:
                 if self._is_shut:
                     self._changed.notify_all()
 
-    def shut(self) -> bool:
-        """Let nobody in any more, and wait until all have left. False from inside: nobody can wait for oneself."""
+    def shut(self) -> None:
+        """Let nobody in any more, and wait until all have left. Not from inside: nobody can wait for oneself."""
         with self._mutex:
-            if threading.get_ident() in self._inside:
-                return False
             while self._is_shut:
                 self._changed.wait()
             self._is_shut = True
             while self._inside:
                 self._changed.wait()
-            return True
 
     def open(self) -> None:
         """Let everybody in again."""

@@ -44,6 +44,7 @@ class MemoryStore(RowStore):
         self._lock = threading.Lock()
         self._tables = Tables()
         self._closed = False
+        self._is_still = False  # for a fork
         watch(self)
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
@@ -65,20 +66,23 @@ class MemoryStore(RowStore):
 
     def disconnect(self) -> None:
         """Forget everything."""
+        self._turnstile.refuse_me()
         with self._lock:
             self._closed = True
             self._tables = Tables()
 
     def before_fork(self) -> None:
         """Let nobody change anything while the memory is copied."""
-        self._lock.acquire()
+        self._is_still = not self._turnstile.has_me()
+        if self._is_still:
+            self._lock.acquire()
 
     def after_fork(self, *, in_child: bool) -> None:
         """Go on; the child with a copy of its own, and a lock that no vanished thread can hold."""
         if in_child:
             self._turnstile = Turnstile()
             self._lock = threading.Lock()
-        else:
+        elif self._is_still:
             self._lock.release()
 
 

@@ -137,18 +137,9 @@ def translated(name: str) -> Iterator[None]:
         raise StoreUnavailable(f"{name}: {error.strerror or error}; check the folder and its permissions") from error
 
 
-def is_full(error: sqlite3.Error) -> bool:
-    """True if the disk, or what SQLite is allowed of it, is full."""
-    return _primary_code(error) == sqlite3.SQLITE_FULL
-
-
-def _primary_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
 def _translation(error: sqlite3.Error, name: str) -> DigestifError:
-    code = _primary_code(error)
-    if is_full(error):
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
+    if code == sqlite3.SQLITE_FULL:
         return Overloaded(f"{name}: the disk is full; nothing was changed, free some space and try again")
     if code == sqlite3.SQLITE_READONLY:
         return StoreUnavailable(f"{name}: can't be written ({error}); check the permissions of file and folder")

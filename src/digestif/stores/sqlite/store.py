@@ -16,7 +16,7 @@ from digestif.stores.forking import watch
 from digestif.stores.gate import Gate, Turnstile
 from digestif.stores.group import GroupCommit, Job
 from digestif.stores.rows import Rows, RowStore
-from digestif.stores.sqlite.connection import Connection, Database, is_full, translated
+from digestif.stores.sqlite.connection import Connection, Database, translated
 from digestif.stores.sqlite.rows import SQL, SqliteRows, UnreadableRow
 from digestif.stores.sqlite.turns import Turns
 
@@ -85,16 +85,6 @@ class SQLiteStore(RowStore):
                 job.fail(error)
 
     def _transact(self, jobs: Sequence[Job[Rows]]) -> None:
-        """If the disk is full, use the log's own room again, as far as that goes, and try once more."""
-        try:
-            self._attempt(jobs)
-        except sqlite3.Error as error:
-            if not is_full(error) or self._writer is None:
-                raise
-            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            self._attempt(jobs)
-
-    def _attempt(self, jobs: Sequence[Job[Rows]]) -> None:
         writer = self._connect()
         rows = SqliteRows(writer, self._number)
         with writer.transaction("BEGIN IMMEDIATE"):
@@ -163,8 +153,8 @@ class SQLiteStore(RowStore):
 
     def disconnect(self) -> None:
         """Wait for what is under way and close everything; what comes later is refused."""
-        if not self._gate.shut():
-            raise StoreUnavailable(f"{self._database.name}: can't be closed from inside one of its own calls")
+        self._turnstile.refuse_me()
+        self._gate.shut()
         self._closed = True
         self._close_everything()
         self._gate.open()
@@ -183,9 +173,11 @@ class SQLiteStore(RowStore):
 
     def before_fork(self) -> None:
         """Close the file: SQLite's notes about locks would be copied into the child, and be wrong there."""
-        self._is_still = self._gate.shut()
-        if self._is_still and self._turns is not None:
-            self._close_everything()
+        self._is_still = not self._turnstile.has_me()
+        if self._is_still:
+            self._gate.shut()
+            if self._turns is not None:
+                self._close_everything()
 
     def after_fork(self, *, in_child: bool) -> None:
         """Go on; connections are opened again when needed. The child's other threads, and their locks, are gone."""
