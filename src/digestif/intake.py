@@ -45,13 +45,13 @@ class Intake:
             if key is not None or timestamp is not None:
                 raise InvalidRecord("key and timestamp: give them in the Record or as arguments, not both")
             key, value, timestamp = value
-            check_record_key(key)
-        elif timestamp is None:
-            timestamp = self.seconds(now)
+        else:
+            key = fresh_key() if key is None else key
+            timestamp = self.seconds(now) if timestamp is None else timestamp
         seconds = check_timestamp(timestamp)
         return Arrival(
             check_timeline(timeline),
-            fresh_key() if key is None else check_record_key(key),
+            check_record_key(key),
             mark_timestamp(self._sealer.seal(value), seconds),
             seconds,
             None if within is None else to_millis(check_within(within)),

