@@ -24,14 +24,10 @@ class Turnstile:
         """True if this thread is inside. Ask before taking any lock."""
         return threading.get_ident() in self._inside
 
-    def refuse_me(self) -> None:
-        """Raise StoreUnavailable if this thread is inside."""
-        if self.has_me():
-            raise StoreUnavailable("the store was called from inside one of its own calls, by a finalizer or a signal")
-
     def through(self, call: Callable[[], T]) -> T:
         """Run the call. StoreUnavailable if this thread is inside already."""
-        self.refuse_me()
+        if self.has_me():
+            raise StoreUnavailable("the store was called from inside one of its own calls, by a finalizer or a signal")
         me = threading.get_ident()
         try:
             self._inside.add(me)

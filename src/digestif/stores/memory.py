@@ -66,7 +66,9 @@ class MemoryStore(RowStore):
 
     def disconnect(self) -> None:
         """Forget everything."""
-        self._turnstile.refuse_me()
+        self._turnstile.through(self._forget)
+
+    def _forget(self) -> None:
         with self._lock:
             self._closed = True
             self._tables = Tables()

@@ -153,7 +153,9 @@ class SQLiteStore(RowStore):
 
     def disconnect(self) -> None:
         """Wait for what is under way and close everything; what comes later is refused."""
-        self._turnstile.refuse_me()
+        self._turnstile.through(self._shut_down)
+
+    def _shut_down(self) -> None:
         self._gate.shut()
         self._closed = True
         self._close_everything()
