@@ -186,8 +186,8 @@ OURS = [
     Fault(
         says="a paused timeline is scheduled and claimed",
         file="stores/rows/view.py",
-        old="Marks(waiting=None if slot.paused else slot.at, expires=expires)",
-        new="Marks(waiting=slot.at, expires=expires)",
+        old="Marks(None if slot.paused else slot.at, None, None, None, None, expires)",
+        new="Marks(slot.at, None, None, None, None, expires)",
         directed="test_a_paused_timeline_accepts_but_does_not_move",
     ),
     Fault(

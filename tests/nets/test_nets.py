@@ -20,7 +20,7 @@ THROWN = TESTS / "nets" / "thrown"
 NETS = {"directed": THROWN / "directed.py", "model": THROWN / "model.py", "vectors": TESTS / "core" / "test_machine.py"}
 PATIENCE = 100  # seconds until a run counts as stuck
 
-FAILED = re.compile(r"^FAILED \S*?(\w+\.py)::(?:\w+::)?(test_\w+).*? - (.*)$", re.MULTILINE)
+FAILED = re.compile(r"^FAILED .*?(\w+\.py)::(?:\w+::)?(test_\w+).*? - (.*)$", re.MULTILINE)
 # A statement of the net did not hold, or a call was refused; anything else is a fault that was planted badly.
 BECAUSE = ("AssertionError", "Failed: DID NOT RAISE", "digestif.errors.")
 
