@@ -25,7 +25,7 @@ from digestif.core.records import (
     check_timeline,
 )
 from digestif.core.texts import shortened
-from digestif.core.times import is_duration, to_millis, to_seconds
+from digestif.core.times import Millis, is_duration, to_millis, to_seconds
 from digestif.errors import ConfigError
 from digestif.events import Events, Listener
 from digestif.intake import Intake, check_text, check_time
@@ -37,7 +37,7 @@ from digestif.stores.dsn import check_namespace, open_store
 
 T = TypeVar("T")
 
-MAINTENANCE_DELAY = 300.0  # seconds after which a dispatch counts as lost
+MAINTENANCE_DELAY = 300_000  # milliseconds after which a dispatch counts as lost
 PAGE_LIMIT = 1000  # entries of a page of schedule
 
 
@@ -161,11 +161,12 @@ class Digests:
     def _schedule(self, deadline: float | None, page: int, *, now: float | None) -> Iterator[list[ScheduleEntry]]:
         """Pages of entries, each committed before it is given."""
         _check_limit("page", page)
-        until = to_millis(self._intake.seconds(now) if deadline is None else check_time("deadline", deadline))
+        given = None if deadline is None else to_millis(check_time("deadline", deadline))
         at = self._intake.millis(now)
 
         def pages(partition: int) -> Iterator[list[ScheduleEntry]]:
-            after: tuple[int, ...] | None = None
+            after: tuple[int | str, ...] | None = None
+            until = self._time(partition, at) if given is None else given
             while True:
                 found = self.store.schedule(partition, until, after=after, limit=min(page, PAGE_LIMIT), now=at)
                 yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in found.entries]
@@ -180,17 +181,22 @@ class Digests:
 
         `deadline` is the time up to which they became ready, by default five minutes ago. Also expires old records.
         """
-        since = self._intake.seconds(now) - MAINTENANCE_DELAY if deadline is None else check_time("deadline", deadline)
+        given = None if deadline is None else to_millis(check_time("deadline", deadline))
         at = self._intake.millis(now)
 
         def pages(partition: int) -> Iterator[Maintained]:
+            since = self._time(partition, at) - MAINTENANCE_DELAY if given is None else given
             more = True
             while more:
-                page = self.store.maintain(partition, to_millis(since), limit=PAGE_TIMELINES, now=at)
+                page = self.store.maintain(partition, since, limit=PAGE_TIMELINES, now=at)
                 yield page
                 more = page.more
 
         return sum(page.moved + page.lapsed for page in visit(self.store, "maintenance", pages, self.events))
+
+    def _time(self, partition: int, at: Millis | None) -> Millis:
+        """The time that the caller or the clock gave, else the store's."""
+        return self.store.time(partition) if at is None else at
 
     # Delivering
 

@@ -37,7 +37,12 @@ class InvalidRecord(DigestifError):
 
 
 class StoreError(DigestifError):
-    """The store could not do what was asked."""
+    """The store could not do what was asked.
+
+    Of a batch of which only some partitions failed, `answers` tells what is known: None for those that failed.
+    """
+
+    answers: "list[bool | None] | None" = None
 
 
 class StoreUnavailable(StoreError):

@@ -54,7 +54,7 @@ class Due(NamedTuple):
 
 class SchedulePage(NamedTuple):
     entries: list[Due]
-    after: tuple[int, ...] | None  # where the next page begins; None: that was all
+    after: tuple[int | str, ...] | None  # where the next page begins; None: that was all
 
 
 class Maintained(NamedTuple):
@@ -151,6 +151,10 @@ class Store(ABC):
     partitions: int = 1
     enabled: bool = True  # False: accepts nothing
 
+    @abstractmethod
+    def time(self, partition: int) -> Millis:
+        """The clock of a partition, which counts wherever `now` is None."""
+
     # Producing
 
     @abstractmethod
@@ -169,7 +173,7 @@ class Store(ABC):
 
     @abstractmethod
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int, ...] | None, limit: int, now: Millis | None
+        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
         """Make timelines ready that wait, are due at or before the deadline and not paused, earliest first.
 

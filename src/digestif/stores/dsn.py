@@ -18,7 +18,16 @@ BUILT_IN = {
     "memory": "digestif.stores.memory:from_dsn",
     "off": "digestif.stores.off:from_dsn",
     "sqlite": "digestif.stores.sqlite:from_dsn",
+    **dict.fromkeys(
+        (
+            f"{product}{kind}"
+            for product in ("redis", "rediss", "valkey", "valkeys")
+            for kind in ("", "+cluster", "+sentinel")
+        ),
+        "digestif.stores.redis:from_dsn",
+    ),
 }
+EXTRAS = {"redis": "redis"}  # modules that a built-in store needs, and the extra that brings them
 ENTRY_POINTS = "digestif.stores"
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -52,8 +61,8 @@ class Dsn:
 
 
 def redacted(text: str) -> str:
-    """A DSN without its password."""
-    return re.sub(r"://([^/@]*):[^/@]*@", r"://\1:…@", text)
+    """A DSN without its password, whatever that consists of."""
+    return re.sub(r"://([^:@]*):.*@", r"://\1:…@", text)
 
 
 def open_store(text: str, *, namespace: str = "d") -> Store:
@@ -72,7 +81,14 @@ def check_namespace(namespace: object) -> None:
 
 def _opener(scheme: str) -> Opener:
     if scheme in BUILT_IN:
-        return load_attribute(BUILT_IN[scheme])  # type: ignore[no-any-return]
+        try:
+            return load_attribute(BUILT_IN[scheme])  # type: ignore[no-any-return]
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRAS:
+                raise
+            raise ConfigError(
+                f"store: {scheme}:// needs the module {error.name}; pip install 'digestif[{EXTRAS[error.name]}]'"
+            ) from error
     others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if scheme not in others:
         raise ConfigError(f"store: nothing here opens {scheme}://{did_you_mean(scheme, [*BUILT_IN, *others])}")

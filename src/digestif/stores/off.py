@@ -43,6 +43,9 @@ class OffStore(Store):
     def __init__(self, *, namespace: str = "d") -> None:
         self.namespace = namespace
 
+    def time(self, partition: int) -> Millis:
+        return 0
+
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
         return [False] * len(batch)
 
@@ -50,7 +53,7 @@ class OffStore(Store):
         return False
 
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int, ...] | None, limit: int, now: Millis | None
+        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
         return SchedulePage([], None)
 

@@ -56,6 +56,10 @@ class Partitioned(Store):
         """The number of the part that keeps a timeline."""
         return crc32(timeline.encode()) % len(self.parts)
 
+    def time(self, partition: int) -> Millis:
+        part, inner = self._place(partition)
+        return part.time(inner)
+
     # Producing
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
@@ -67,7 +71,7 @@ class Partitioned(Store):
     # Dispatching
 
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int, ...] | None, limit: int, now: Millis | None
+        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
         part, inner = self._place(partition)
         page = part.schedule(inner, deadline, after=after, limit=limit, now=now)

@@ -49,7 +49,10 @@ class RowStore(Store):
         """Run a unit of work that only reads, on one state of the data."""
 
     def _now(self, now: Millis | None) -> Millis:
-        return to_millis(self.clock()) if now is None else now
+        return self.time(0) if now is None else now
+
+    def time(self, partition: int) -> Millis:
+        return to_millis(self.clock())
 
     # Producing
 
@@ -63,7 +66,7 @@ class RowStore(Store):
     # Dispatching
 
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int, ...] | None, limit: int, now: Millis | None
+        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
         at = self._now(now)
         return self._write(lambda rows: dispatching.schedule(rows, deadline, after=after, limit=limit, now=at))

@@ -1,0 +1,100 @@
+"""Start-up checks: is this a server to whom records can be entrusted, and what will they survive there?"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from digestif.errors import ConfigError
+from digestif.stores.base import Durability
+from digestif.stores.redis.commands import Command
+from digestif.stores.redis.keys import settings_key
+from digestif.stores.redis.link import Link
+from digestif.stores.redis.scripts import load
+
+SCHEMA = 1
+PARTITIONS = 1  # by default, on a single server
+CLUSTER_PARTITIONS = 64  # …and on a cluster
+MOST_PARTITIONS = 4096
+OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
+
+_ORDER = (Durability.NOTHING, Durability.PROCESS_KILL, Durability.POWER_LOSS)
+
+
+class Findings(NamedTuple):
+    """What is known of a server, or of all primaries of a cluster."""
+
+    partitions: int
+    durability: Durability
+    versions: dict[str, str]  # by host and port, such as "valkey 9.1.2"
+
+
+def examine(link: Link, *, namespace: str, partitions: int | None, clustered: bool) -> Findings:
+    """Check every server in charge, and the settings of the namespace, which are noted at its first use."""
+    facts = {name: _facts(_required(reply)) for name, reply in link.ask_all("INFO").items()}
+    for name, known in facts.items():
+        _check(name, known, clustered=clustered)
+    persistence = link.ask_all("CONFIG", "GET", "appendfsync")
+    durable = [_durability(facts[name], persistence.get(name)) for name in facts]
+    return Findings(
+        partitions=_settle(link, namespace, partitions, clustered=clustered),
+        durability=min(durable, key=_ORDER.index),
+        versions={name: "{} {}".format(*_product(known)) for name, known in facts.items()},
+    )
+
+
+def _check(name: str, known: Mapping[str, str], *, clustered: bool) -> None:
+    product, version = _product(known)
+    oldest = OLDEST[product]
+    if tuple(int(part) for part in version.split(".")[:2]) < oldest:
+        raise ConfigError(f"{name}: {product} {version} is too old, {oldest[0]}.{oldest[1]} or later is needed")
+    if known.get("role") != "master":
+        raise ConfigError(f"{name}: this server is a replica, which loses what is written to it; name its primary")
+    policy = known.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        raise ConfigError(
+            f"{name}: maxmemory-policy is {policy}: the server would evict records that were accepted; "
+            "set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in its configuration)"
+        )
+    if known.get("cluster_enabled") == "1" and not clustered:
+        raise ConfigError(f"{name}: this server belongs to a cluster; use redis+cluster://{name}")
+
+
+def _settle(link: Link, namespace: str, partitions: int | None, *, clustered: bool) -> int:
+    wanted = partitions or (CLUSTER_PARTITIONS if clustered else PARTITIONS)
+    command = Command(0, (1, settings_key(namespace), SCHEMA, wanted), load("settings"))
+    schema, noted = (int(text) for text in _required(link.run([command])[0]))
+    if schema != SCHEMA:
+        raise ConfigError(
+            f"namespace {namespace!r} was written with schema {schema}, this release knows schema {SCHEMA}; "
+            "use the release that wrote it, or another namespace"
+        )
+    if partitions is not None and partitions != noted:
+        raise ConfigError(
+            f"partitions: namespace {namespace!r} has {noted} and keeps them, not {partitions}; leave the option out, or use another namespace"
+        )
+    return noted
+
+
+def _durability(known: Mapping[str, str], configured: Any) -> Durability:
+    """What survives there. Who may not read the configuration is told the least that can be true."""
+    if known.get("aof_enabled") != "1":
+        return Durability.NOTHING
+    always = isinstance(configured, list) and configured[1:2] == [b"always"]
+    return Durability.POWER_LOSS if always else Durability.PROCESS_KILL
+
+
+def _product(known: Mapping[str, str]) -> tuple[str, str]:
+    if "valkey_version" in known:
+        return "valkey", known["valkey_version"]
+    return "redis", known.get("redis_version", "0.0")
+
+
+def _facts(reply: bytes) -> dict[str, str]:
+    """The answer of INFO."""
+    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines() if ":" in line)
+    return {name: value for name, _, value in lines}
+
+
+def _required(answer: Any) -> Any:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -1,0 +1,24 @@
+"""What the store asks of a server, and how a script says no."""
+
+from typing import NamedTuple
+
+from digestif.stores.redis.scripts import Script
+
+OURS = "DIGESTIF_"  # the first word of every refusal by a script
+
+
+class Command(NamedTuple):
+    """A call of a script or a plain command, on the keys of one partition. Safe to repeat."""
+
+    partition: int  # decides the node of a cluster
+    parts: tuple[bytes | str | int | float, ...]  # what follows EVALSHA and the digest; the whole command otherwise
+    script: Script | None = None
+
+
+class Refused(Exception):
+    """A script refused: the first word of its error reply, which begins with DIGESTIF_, and what followed."""
+
+    def __init__(self, word: str, rest: str = "") -> None:
+        super().__init__(word, rest)
+        self.word = word
+        self.rest = rest

@@ -1,0 +1,65 @@
+"""The names of the keys of a namespace.
+
+All keys of a partition begin with its tag, `{d:17}`, so a cluster keeps them together. What follows is a kind and, for
+kinds of which there are many, a name behind a colon: no two things share a key, whatever timelines are called.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+from zlib import crc32
+
+# Of a partition, in the order in which scripts declare them; before them comes the caller's `c:`.
+PARTITION_KINDS = "ledger names waiting ready since leases paused expiring history letters wake".split()
+# Of a timeline: records, ages and times of what is pending (beside the slot), in the digest, and being merged into it;
+# and the order of its dead letters.
+TIMELINE_KINDS = ("t", "ta", "tx", "o", "oa", "ox", "m", "ma", "mx", "d")
+LETTER_KINDS = ("l", "la", "lx")
+
+_HOMES = 8192  # timelines whose keys are kept at hand
+
+
+class Home(NamedTuple):
+    """Where a timeline lives."""
+
+    partition: int
+    keys: tuple[bytes, ...]  # of its TIMELINE_KINDS
+
+
+class Keys:
+    """The keys of one namespace."""
+
+    def __init__(self, namespace: str, partitions: int) -> None:
+        self.namespace = namespace
+        self.partitions = partitions
+        self.home = lru_cache(_HOMES)(self._home)
+        self._fixed = [self._of_partition(partition) for partition in range(partitions)]
+
+    def tag(self, partition: int) -> str:
+        return f"{{{self.namespace}:{partition}}}"
+
+    def fixed(self, partition: int) -> tuple[bytes, ...]:
+        """The keys of a partition that every script declares."""
+        return self._fixed[partition]
+
+    def key(self, partition: int, kind: str, name: str | None = None) -> bytes:
+        """One key."""
+        return f"{self.tag(partition)}:{kind}".encode() + (b"" if name is None else b":" + name.encode())
+
+    def letter(self, partition: int, letter_id: str) -> tuple[bytes, ...]:
+        """The keys of a dead letter."""
+        return tuple(self.key(partition, kind, letter_id) for kind in LETTER_KINDS)
+
+    def partition_of(self, timeline: str) -> int:
+        return crc32(timeline.encode()) % self.partitions
+
+    def _home(self, timeline: str) -> Home:
+        partition = self.partition_of(timeline)
+        return Home(partition, tuple(self.key(partition, kind, timeline) for kind in TIMELINE_KINDS))
+
+    def _of_partition(self, partition: int) -> tuple[bytes, ...]:
+        return tuple(self.key(partition, kind) for kind in PARTITION_KINDS)
+
+
+def settings_key(namespace: str) -> bytes:
+    """Where a namespace notes its schema and its number of partitions: known before the latter is."""
+    return f"{{{namespace}:0}}:meta".encode()

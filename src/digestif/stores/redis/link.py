@@ -1,0 +1,105 @@
+"""The link: from commands to answers, over whatever connections, nodes and failures lie between."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from threading import Event
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from digestif.stores.forking import watch
+from digestif.stores.redis.commands import Command, Refused
+from digestif.stores.redis.confirming import Confirmation
+from digestif.stores.redis.exchange import UNANSWERED, Errand, packed
+from digestif.stores.redis.faults import FAILURES, UNREACHABLE, Remedy, final, remedy
+from digestif.stores.redis.journey import Journey
+from digestif.stores.redis.routes import Routes
+
+__all__ = ["Command", "Link", "Refused", "RoutedLink"]
+
+
+class Link(ABC):
+    """Where the store sends its commands."""
+
+    @abstractmethod
+    def run(self, commands: Sequence[Command], *, writes: bool = True) -> list[Any]:
+        """Answer each command, in order: what the server replied, never decoded, or an exception in its place.
+
+        That is a Refused if a script said no, a DigestifError if the command failed for good. What may pass is tried
+        again until the link's patience is over, so a command may be run more than once. One that fails does not stop
+        the others. `writes`: an answer counts only once as many replicas have it as the link was told to wait for.
+        """
+
+    @abstractmethod
+    def ask_all(self, *parts: bytes | str | int | float) -> dict[str, Any]:
+        """Send one plain command to every server in charge: answers as above, by the name of the server."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let every connection go. Later calls are answered with StoreUnavailable."""
+
+
+class RoutedLink(Link):
+    """A link over one node or several."""
+
+    def __init__(self, routes: Routes, *, patience: float, confirmation: Confirmation | None = None) -> None:
+        self._routes = routes
+        self._patience = patience
+        self._confirmation = confirmation
+        self._closed = Event()
+        watch(self)
+
+    def run(self, commands: Sequence[Command], *, writes: bool = True) -> list[Any]:
+        confirmation = self._confirmation if writes else None
+        if len(commands) == 1 and confirmation is None:
+            answer = self._try_once(commands[0])
+            if answer is not UNANSWERED:
+                return [answer]
+        return self._carry([Errand(command) for command in commands], confirmation)
+
+    def ask_all(self, *parts: bytes | str | int | float) -> dict[str, Any]:
+        [problem] = self.run([Command(0, ("PING",))], writes=False)  # from here on the nodes are known
+        if isinstance(problem, Exception):
+            return {self._routes.name: problem}
+        nodes = list(self._routes.nodes())
+        answers = self._carry([Errand(Command(0, parts), fixed=node) for node in nodes])
+        return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
+
+    def close(self) -> None:
+        self._closed.set()
+        self._routes.close()
+
+    def before_fork(self) -> None:
+        """Nothing to bring to rest: what is under way stays the parent's."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            self._routes.after_fork()
+
+    def _try_once(self, command: Command) -> Any:
+        """The short way for one command; whatever is not a plain answer is left to the long way."""
+        if self._closed.is_set():
+            return UNANSWERED
+        try:
+            node = self._routes.node_for(command.partition)
+            connection, _ = node.take()
+        except FAILURES:
+            return UNANSWERED
+        try:
+            connection.send_packed_command((packed(command),), check_health=False)
+            answer = connection.read_response(disable_decoding=True)
+        except ResponseError as error:
+            node.give(connection)
+            return final(error, node.name) if remedy(error) is Remedy.NONE else UNANSWERED
+        except UNREACHABLE:
+            node.drop(connection)
+            return UNANSWERED
+        except BaseException:
+            node.drop(connection)
+            raise
+        node.give(connection)
+        return answer
+
+    def _carry(self, errands: Sequence[Errand], confirmation: Confirmation | None = None) -> list[Any]:
+        Journey(self._routes, self._closed, self._patience, confirmation).make(errands)
+        return [errand.answer for errand in errands]

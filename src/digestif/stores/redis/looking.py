@@ -1,0 +1,236 @@
+"""Reading without changing anything: plain commands and small scripts, in pages."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from operator import attrgetter
+
+from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.ledger import COUNTERS, Ledger
+from digestif.core.machine import IDLE, Slot
+from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.stores.base import HISTORY_LIMIT, Part
+from digestif.stores.redis import wire
+from digestif.stores.redis.commands import Command
+from digestif.stores.redis.dialogue import Dialogue
+from digestif.stores.redis.wire import Entry, Letter
+
+PAGE = 100  # entries of the history, or letters, that one command reads
+
+BATCHES = {
+    Part.PENDING: (0,),
+    Part.DIGEST: (3, 6),
+}  # where the keys of each begin among a timeline's; the later one last
+
+
+# Timelines
+
+
+def inspect(dialogue: Dialogue, timeline: str) -> Slot:
+    return next(iter(slots(dialogue, [timeline]).values()), IDLE)
+
+
+def slots(dialogue: Dialogue, timelines: Sequence[str]) -> dict[str, Slot]:
+    """The slots of those that are stored."""
+    commands = []
+    for timeline in timelines:
+        home = dialogue.keys.home(timeline)
+        commands.append(Command(home.partition, ("HGET", home.keys[0], b"")))
+        commands.append(Command(home.partition, ("HLEN", home.keys[0])))
+    answers = dialogue.get(commands)
+    found = {}
+    for timeline, stored, size in zip(timelines, answers[::2], answers[1::2], strict=True):
+        if stored is not None:
+            found[timeline] = wire.slot(timeline, stored, size - 1)
+    return found
+
+
+def scan(dialogue: Dialogue, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+    found: list[tuple[str, Slot]] = []
+    while len(found) < limit:
+        page = _names(dialogue, prefix=prefix, after=after, limit=limit - len(found))
+        if not page:
+            break
+        known = slots(dialogue, page)
+        found += [(name, known[name]) for name in page if name in known]  # the others ended just now
+        after = page[-1]
+    return found
+
+
+def _names(dialogue: Dialogue, *, prefix: str, after: str | None, limit: int) -> list[str]:
+    beyond = after is not None and after >= prefix
+    start = b"(" + after.encode() if beyond and after is not None else b"[" + prefix.encode()
+    pages = dialogue.get(_everywhere(dialogue, "names", "ZRANGEBYLEX", start, b"+", b"LIMIT", 0, limit))
+    in_order = merge(*pages)  # by bytes of UTF-8, which is by code points
+    return [name.decode() for name in islice(in_order, limit) if name.startswith(prefix.encode())]
+
+
+def _everywhere(dialogue: Dialogue, kind: str, command: str, *arguments: bytes | int) -> list[Command]:
+    """A command on a key of each partition."""
+    keys = dialogue.keys
+    return [
+        Command(partition, (command, keys.key(partition, kind), *arguments)) for partition in range(keys.partitions)
+    ]
+
+
+def records(dialogue: Dialogue, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
+    home = dialogue.keys.home(timeline)
+    found: list[Stored] = []
+    for begin in BATCHES[part]:
+        found += _page(dialogue, home.partition, home.keys[begin : begin + 3], after=after, limit=limit)
+    return sorted(found, key=age_order, reverse=True)[:limit]
+
+
+def _page(
+    dialogue: Dialogue, partition: int, keys: Sequence[bytes], *, after: Cursor | None, limit: int
+) -> list[Stored]:
+    return wire.records(dialogue.read("page", partition, keys, limit, wire.encode(after) if after else b""))
+
+
+def find(dialogue: Dialogue, timeline: str, key: str) -> dict[Part, Stored]:
+    home = dialogue.keys.home(timeline)
+    places = [(part, begin) for part, begins in BATCHES.items() for begin in begins]
+    commands = [Command(home.partition, ("HGET", home.keys[begin], key.encode())) for _, begin in places]
+    found = zip(places, dialogue.get(commands), strict=True)
+    return {part: wire.record(key, stored) for (part, _), stored in found if stored is not None}
+
+
+# Dead letters
+
+
+def letter_ids(dialogue: Dialogue, timeline: str, *, limit: int) -> list[str]:
+    """The first dead letters of a timeline."""
+    home = dialogue.keys.home(timeline)
+    [members] = dialogue.get([Command(home.partition, ("ZRANGE", home.keys[9], 0, limit - 1))])
+    return [_letter_id(member) for member in members]
+
+
+def find_letter(dialogue: Dialogue, letter_id: str) -> Letter | None:
+    keys = dialogue.keys
+    commands = [
+        Command(partition, ("HGET", keys.letter(partition, letter_id)[0], b"")) for partition in range(keys.partitions)
+    ]
+    return next((wire.letter(stored) for stored in dialogue.get(commands) if stored is not None), None)
+
+
+def letters(dialogue: Dialogue, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+    start = None
+    if after is not None:
+        found = find_letter(dialogue, after)
+        if found is None:
+            return []
+        start = (found.buried, found.number, dialogue.keys.partition_of(found.timeline))
+    if timeline is None:
+        orders = [(partition, dialogue.keys.key(partition, "letters")) for partition in range(dialogue.keys.partitions)]
+    else:
+        home = dialogue.keys.home(timeline)
+        orders = [(home.partition, home.keys[9])]
+    places = merge(*(_letter_places(dialogue, partition, order, start, limit) for partition, order in orders))
+    page = list(islice(places, limit))
+    return [wire.dead_letter(letter) for letter in _read_letters(dialogue, page)]
+
+
+Place = tuple[int, int, int, str]  # of a dead letter: buried, number, partition, id
+
+
+def _letter_places(
+    dialogue: Dialogue, partition: int, order: bytes, start: tuple[int, int, int] | None, limit: int
+) -> Iterator[Place]:
+    """The dead letters of an order behind the start, earliest first."""
+    least = b"-inf" if start is None else start[0]
+    offset = 0
+    while True:
+        command = ("ZRANGEBYSCORE", order, least, b"+inf", b"WITHSCORES", b"LIMIT", offset, limit)
+        [flat] = dialogue.get([Command(partition, command)])
+        for member, buried in zip(flat[::2], flat[1::2], strict=True):
+            place = (int(buried), int(member[:16]), partition, _letter_id(member))
+            if start is None or place[:3] > start:
+                yield place
+        if len(flat) < 2 * limit:
+            return
+        offset += limit
+
+
+def _read_letters(dialogue: Dialogue, places: Iterable[Place]) -> list[Letter]:
+    keys = dialogue.keys
+    commands = [Command(partition, ("HGET", keys.letter(partition, name)[0], b"")) for *_, partition, name in places]
+    return [wire.letter(stored) for stored in dialogue.get(commands) if stored is not None]
+
+
+def _letter_id(member: bytes) -> str:
+    return member[16:].decode()  # behind its number
+
+
+def letter_records(dialogue: Dialogue, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
+    found = find_letter(dialogue, letter_id)
+    if found is None:
+        return []
+    partition = dialogue.keys.partition_of(found.timeline)
+    return _page(dialogue, partition, dialogue.keys.letter(partition, letter_id), after=after, limit=limit)
+
+
+def letter_with(dialogue: Dialogue, timeline: str, key: str) -> DeadLetter | None:
+    home = dialogue.keys.home(timeline)
+    offset = 0
+    while True:
+        command = ("ZREVRANGE", home.keys[9], offset, offset + PAGE - 1)
+        [members] = dialogue.get([Command(home.partition, command)])
+        ids = [_letter_id(member) for member in members]
+        letters = [dialogue.keys.letter(home.partition, letter_id)[0] for letter_id in ids]
+        holding = dialogue.get([Command(home.partition, ("HEXISTS", letter, key.encode())) for letter in letters])
+        for letter_id, held in zip(ids, holding, strict=True):
+            found = find_letter(dialogue, letter_id) if held else None
+            if found is not None:
+                return wire.dead_letter(found)
+        if len(ids) < PAGE:
+            return None
+        offset += PAGE
+
+
+# History
+
+
+def history(dialogue: Dialogue, timeline: str | None, *, limit: int, ring: int) -> list[HistoryEntry]:
+    keys = dialogue.keys
+    partitions = range(keys.partitions) if timeline is None else [keys.partition_of(timeline)]
+    latest_first = merge(
+        *(_entries(dialogue, partition, ring) for partition in partitions), key=attrgetter("ended"), reverse=True
+    )
+    wanted = (entry for entry in latest_first if timeline in (None, entry.timeline))
+    return [wire.history_entry(entry) for entry in islice(wanted, min(limit, HISTORY_LIMIT))]
+
+
+def _entries(dialogue: Dialogue, partition: int, ring: int) -> Iterator[Entry]:
+    """The history of a partition, the latest first."""
+    [ended] = dialogue.get([Command(partition, ("HGET", dialogue.keys.key(partition, "ledger"), b"ended"))])
+    latest = int(ended or 0)
+    for begin in range(latest, max(0, latest - ring), -PAGE):
+        numbers = range(begin, max(0, begin - PAGE, latest - ring), -1)
+        places = [number % ring for number in numbers]
+        [stored] = dialogue.get([Command(partition, ("HMGET", dialogue.keys.key(partition, "history"), *places))])
+        yield from (entry for entry in wire.entries(stored) if entry.number <= latest)
+
+
+def places_of(dialogue: Dialogue, timeline: str, *, ring: int) -> list[tuple[int, int]]:
+    """Where the entries of a timeline stand in the history of its partition, and their numbers."""
+    found = _entries(dialogue, dialogue.keys.partition_of(timeline), ring)
+    return [(entry.number % ring, entry.number) for entry in found if entry.timeline == timeline]
+
+
+# Counts
+
+
+def ledger(dialogue: Dialogue) -> Ledger:
+    return total(ledger_of(pairs) for pairs in dialogue.get(_everywhere(dialogue, "ledger", "HMGET", *_COUNTERS)))
+
+
+def ledger_of(counts: Sequence[bytes | None]) -> Ledger:
+    return Ledger(**{name: int(count or 0) for name, count in zip(COUNTERS, counts, strict=True)})
+
+
+def total(ledgers: Iterable[Ledger]) -> Ledger:
+    every = list(ledgers)
+    return Ledger(**{name: sum(getattr(each, name) for each in every) for name in COUNTERS})
+
+
+_COUNTERS = [name.encode() for name in COUNTERS]

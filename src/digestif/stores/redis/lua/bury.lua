@@ -1,0 +1,50 @@
+#!lua flags=allow-oom
+-- End digests as dead letters.
+-- KEYS   13… per digest: the timeline, then the letter: records, ages, times
+-- ARGV   3 {ring, burials}: the size of the history; per digest {token, id, reason, cool-down, max_records}
+-- Reply  '1' per digest, or '0' if the token is stale; an error with nothing done if one is being merged
+-- include: ending.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local request = cmsgpack.unpack(ARGV[3])
+local APART = STRIDE + 3 -- keys of a timeline and its letter
+
+local function held_digest(timeline, burial)
+  local digest = timeline.slot.digest
+  return digest and digest.id == burial[2] and is_held(timeline.slot, burial[1], now) and digest
+end
+
+local function bury(timeline, burial)
+  local digest = held_digest(timeline, burial)
+  if not digest then
+    return '0'
+  end
+  if digest.records > 0 then
+    local batch, place = digest_of(timeline), timeline.place + STRIDE
+    local letter = letter_of(digest, digest.id, digest.records, digest.dropped, burial[3])
+    remember(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial[3])
+    rename(batch, place)
+    write_letter(timeline, place, letter)
+  end
+  count('open', -digest.records)
+  count('dead', digest.records)
+  timeline.slot = after_close(timeline.slot, now, burial[4], burial[5] or nil, timeline.pending)
+  save_timeline(timeline)
+  return '1'
+end
+
+for number, burial in ipairs(request.burials) do
+  local digest = held_digest(timeline_number(number, APART), burial)
+  if digest and digest.merging then
+    return redis.error_reply('DIGESTIF_MERGING ' .. number)
+  end
+end
+local buried = {}
+for number, burial in ipairs(request.burials) do
+  buried[number] = bury(timeline_number(number, APART), burial)
+end
+return answer(table.concat(buried))

@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- End digests as delivered.
+-- KEYS   13… the timelines
+-- ARGV   3 {ring, closings}: the size of the history; per timeline {token, cool-down, max_records}
+-- Reply  '1' per digest, or '0' if the token is stale
+-- include: ending.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local request = cmsgpack.unpack(ARGV[3])
+
+local function close(timeline, token, cool_down, max_records)
+  local slot = timeline.slot
+  local digest = slot.digest
+  if not digest or not is_held(slot, token, now) then
+    return '0'
+  end
+  if digest.records > 0 then
+    remember(timeline.name, digest, 'delivered', request.ring, newest_keys(digest_of(timeline), HISTORY_KEYS))
+    erase_digest(timeline)
+  end
+  count('open', -digest.records)
+  count('delivered', digest.records)
+  timeline.slot = after_close(slot, now, cool_down, max_records, timeline.pending)
+  save_timeline(timeline)
+  return '1'
+end
+
+local closed = {}
+for number, closing in ipairs(request.closings) do
+  closed[number] = close(timeline_number(number), closing[1], closing[2], closing[3] or nil)
+end
+return answer(table.concat(closed))

@@ -1,0 +1,56 @@
+#!lua flags=allow-oom
+-- Remove a timeline with everything that belongs to it, as far as it is declared.
+-- KEYS   13… the timeline, then per dead letter: records, ages, times
+-- ARGV   3 {letters, entries}: how many letters; places and numbers of its entries in the history
+-- Reply  '1' if there was anything, else '0'
+-- include: ending.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local request = cmsgpack.unpack(ARGV[3])
+local timeline = timeline_number(1)
+local slot = timeline.slot
+
+local function forget(place, number)
+  local stored = call('HGET', HISTORY, place)
+  if stored and cmsgpack.unpack(stored).number == number then
+    call('HDEL', HISTORY, place)
+  end
+end
+
+local function delete_letters()
+  local gone, records = 0, 0
+  for number = 1, request.letters do
+    local place = TIMELINES + STRIDE + (number - 1) * 3
+    local letter = read_letter(place, timeline.name)
+    if letter then
+      unlist_letter(letter, KEYS[timeline.place + DEAD])
+      erase(batch_at(place))
+      gone, records = gone + 1, records + letter.records
+    end
+  end
+  return gone, records
+end
+
+for _, entry in ipairs(request.entries) do
+  forget(entry[1], entry[2])
+end
+local letters, dead = delete_letters()
+if not timeline.stored and letters == 0 then
+  return answer('0')
+end
+local pending, open = timeline.pending, slot.digest and slot.digest.records or 0
+if slot.digest then
+  erase_digest(timeline)
+end
+timeline.slot = { state = 'idle' }
+save_timeline(timeline)
+erase(pending_of(timeline))
+count('pending', -pending)
+count('open', -open)
+count('dead', -dead)
+count('deleted', pending + open + dead)
+return answer('1')

@@ -1,0 +1,20 @@
+#!lua flags=no-writes
+-- Timelines that wait and are due, earliest first.
+-- ARGV   3 {deadline, limit, after}: after = {time, name}, the last one of the page before, or nil
+-- Reply  the number of the last move, then name and time of each
+-- include: partition.lua
+-- include: ties.lua
+
+local request = cmsgpack.unpack(ARGV[3])
+local start = 0
+if request.after then
+  local at, name = request.after[1], request.after[2]
+  start = cut_ties(call('ZCOUNT', WAITING, '-inf', '(' .. at), call('ZCOUNT', WAITING, at, at), function(rank)
+    return call('ZRANGE', WAITING, rank, rank)[1]
+  end, function(member)
+    return member <= name
+  end)
+end
+local found = call('ZRANGEBYSCORE', WAITING, '-inf', request.deadline, 'WITHSCORES', 'LIMIT', start, request.limit)
+table.insert(found, 1, call('HGET', LEDGER, 'number') or '0')
+return found

@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- Let leases end later.
+-- KEYS   13… per timeline: its hash
+-- ARGV   3 {lease, tokens}
+-- Reply  '1' per lease, or '0' if its token is stale
+-- include: slots.lua
+-- include: leasing.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local request = cmsgpack.unpack(ARGV[3])
+local extended = {}
+for number, token in ipairs(request.tokens) do
+  local timeline = load_timeline(TIMELINES + number - 1)
+  local held = is_held(timeline.slot, token, now)
+  if held then
+    timeline.slot['until'] = now + request.lease
+    save_timeline(timeline)
+  end
+  extended[number] = held and '1' or '0'
+end
+return answer(table.concat(extended))

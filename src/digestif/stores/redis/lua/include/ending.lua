@@ -1,0 +1,65 @@
+-- include: timelines.lua
+-- include: leasing.lua
+-- include: placing.lua
+-- include: paging.lua
+-- What is told of a digest when it ends: in the history, and of a dead letter.
+local HISTORY_KEYS = 100
+
+-- Note a digest that ended in the ring of the last ones.
+local function remember(timeline, digest, outcome, ring, keys, reason)
+  local number = call('HINCRBY', LEDGER, 'ended', 1)
+  call('HSET', HISTORY, number % ring, cmsgpack.pack({
+    number = number,
+    id = digest.id,
+    timeline = timeline,
+    outcome = outcome,
+    revision = digest.revision,
+    attempts = digest.attempt or digest.attempts,
+    records = digest.records,
+    dropped = digest.dropped,
+    opened = digest.opened,
+    ended = now,
+    reason = reason,
+    keys = keys,
+  }))
+end
+
+local function letter_member(letter)
+  return string.format('%016.0f', letter.number) .. letter.id
+end
+
+-- Write a dead letter beside its records.
+local function write_letter(timeline, place, letter)
+  letter.timeline = timeline.name
+  letter.number = next_number()
+  letter.buried = now
+  call('HSET', KEYS[place], '', cmsgpack.pack(letter))
+  call('ZADD', LETTERS, now, letter_member(letter))
+  call('ZADD', KEYS[timeline.place + DEAD], now, letter_member(letter))
+end
+
+local function letter_of(digest, id, records, dropped, reason)
+  return {
+    id = id,
+    revision = digest.revision,
+    attempts = digest.attempt,
+    lapses = digest.lapses,
+    reason = reason,
+    records = records,
+    dropped = dropped,
+    opened = digest.opened,
+  }
+end
+
+-- The dead letter whose keys are at `place`, if it is one of this timeline's.
+local function read_letter(place, name)
+  local stored = call('HGET', KEYS[place], '')
+  local letter = stored and cmsgpack.unpack(stored)
+  return letter and letter.timeline == name and letter or nil
+end
+
+-- Take a dead letter out of the orders; its records are the caller's to move or erase.
+local function unlist_letter(letter, dead)
+  call('ZREM', LETTERS, letter_member(letter))
+  call('ZREM', dead, letter_member(letter))
+end

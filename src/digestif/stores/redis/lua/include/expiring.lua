@@ -1,0 +1,52 @@
+-- include: batches.lua
+-- When the records of a batch expire.
+
+-- Take up to `limit` expired records out; the answer is how many.
+local function expire(batch, now, limit)
+  local old = {}
+  if batch.large then
+    local members = redis.call('ZRANGEBYSCORE', batch.times, '(0', now + SHIFT, 'LIMIT', 0, limit)
+    for place, member in ipairs(members) do
+      old[place] = string.sub(member, 2)
+    end
+  else
+    for key, record in each(batch) do
+      local expires = expiry_of(record)
+      if expires and expires <= now and #old < limit then
+        table.insert(old, key)
+      end
+    end
+  end
+  for _, key in ipairs(old) do
+    pull(batch, key)
+  end
+  return #old
+end
+
+-- When the first record expires; nil is never.
+local function earliest_expiry(batch)
+  if batch.large then
+    local found = redis.call('ZRANGEBYSCORE', batch.times, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    return found[2] and tonumber(found[2]) - SHIFT or nil
+  end
+  local first
+  for _, record in each(batch) do
+    first = earlier(first, expiry_of(record))
+  end
+  return first
+end
+
+-- When the last record has expired; nil is never.
+local function latest_expiry(batch)
+  if batch.large then
+    if redis.call('ZCOUNT', batch.times, '(0', '+inf') < redis.call('HLEN', batch.records) then
+      return nil
+    end
+    return tonumber(redis.call('ZREVRANGE', batch.times, 0, 0, 'WITHSCORES')[2]) - SHIFT
+  end
+  local last = -NEVER
+  for _, record in each(batch) do
+    last = math.max(last, expiry_of(record) or NEVER)
+  end
+  return last < NEVER and last or nil
+end

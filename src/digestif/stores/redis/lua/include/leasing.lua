@@ -1,0 +1,103 @@
+-- How a timeline is opened and given back: the twin of core/machine.py.
+-- include: times.lua
+
+local function is_live(slot, now)
+  return slot.state == 'open' and slot['until'] and now < slot['until']
+end
+
+local function is_held(slot, token, now)
+  return slot.token == token and is_live(slot, now)
+end
+
+-- What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten.
+local function kept(digest, freeze)
+  if not digest or digest.records == 0 then
+    return nil
+  end
+  if freeze then
+    digest.frozen, digest.deciding = true, nil
+  end
+  return digest
+end
+
+-- The lease ran out: nobody knows whether the digest went out, so it is frozen.
+local function after_lapse(slot)
+  slot.digest = kept(slot.digest, true)
+  if slot.digest then
+    slot.digest.lapses = slot.digest.lapses + 1
+  end
+  slot.state, slot.token, slot['until'] = 'waiting', nil, nil
+end
+
+-- All pending records have left.
+local function without_pending(slot)
+  slot.dropped, slot.first, slot.deadline, slot.expires = nil, nil, nil, nil
+end
+
+local function cut(slot, now, fresh_id, pending)
+  slot.digest = {
+    id = fresh_id,
+    batch = 0,
+    records = pending,
+    opened = now,
+    dropped = slot.dropped or 0,
+    revision = 1,
+    attempt = 1,
+    lapses = 0,
+    expires = slot.expires,
+  }
+  without_pending(slot)
+end
+
+-- Give a lease. The digest is the unfinished one, or else a new one that takes all pending records: then the answer is true.
+local function after_open(slot, now, token, lease, fresh_id, pending)
+  local since = slot.state == 'waiting' and now or slot.since
+  if slot.state == 'open' then
+    after_lapse(slot)
+  end
+  local fresh = not slot.digest
+  if fresh then
+    cut(slot, now, fresh_id, pending)
+  else
+    slot.digest.attempt = slot.digest.attempt + 1
+    slot.digest.deciding = not slot.digest.frozen or nil
+  end
+  slot.state, slot.since, slot.token, slot['until'] = 'open', since, token, now + lease
+  return fresh
+end
+
+-- The attempt failed: at once ready again at the same times, or try again later.
+local function after_failure(slot, later, freeze)
+  slot.digest = kept(slot.digest, freeze)
+  slot.token, slot['until'] = nil, nil
+  if later then
+    slot.state, slot.was, slot.at, slot.rule = 'waiting', slot.at, later, 'retry'
+  else
+    slot.state = 'ready'
+  end
+end
+
+-- Decide what a digest carries that was opened again: with a merge, also what is pending now.
+local function after_decision(slot, merge, pending)
+  local digest = slot.digest
+  digest.deciding = nil
+  if not merge then
+    return
+  end
+  digest.revision = digest.revision + 1
+  digest.settled = false
+  digest.merging = pending > 0 and 0 or nil
+  digest.records = digest.records + pending
+  digest.dropped = digest.dropped + (slot.dropped or 0)
+  digest.expires = earlier(digest.expires, slot.expires)
+  without_pending(slot)
+end
+
+-- How many records are too many, while the digest may still be trimmed: nobody can have read the whole of it.
+local function excess(digest, capacity)
+  local unread = digest.settled == false or (digest.attempt == 1 and not digest.frozen)
+  if unread and capacity and digest.records > capacity then
+    return digest.records - capacity
+  end
+  return 0
+end

@@ -1,0 +1,16 @@
+-- include: timelines.lua
+-- include: leasing.lua
+
+-- Give a lease for a timeline and save it; the answer tells its digest, for the caller.
+local function open(timeline, token, lease, fresh_id)
+  local slot, pending = timeline.slot, timeline.pending
+  local iteration, at = slot.iteration, slot.at
+  if after_open(slot, now, token, lease, fresh_id, pending) then
+    move_pending(timeline, DIGEST)
+    count('pending', -pending)
+    count('open', pending)
+  end
+  save_timeline(timeline)
+  local digest = slot.digest
+  return { timeline.name, slot['until'], digest.id, digest.attempt, digest.lapses, iteration, at }
+end

@@ -1,0 +1,97 @@
+-- include: batches.lua
+-- include: ties.lua
+-- Reading a batch newest first, a page at a time.
+local HEAVY = 1048576 -- bytes: a page that has so many is not made longer
+
+-- How many records are as new as the cursor or newer.
+local function rank_after(batch, after)
+  local timestamp, arrival = string.format('%.17g', after[1]), after[2]
+  local newer = redis.call('ZCOUNT', batch.ages, '(' .. timestamp, '+inf')
+  local ties = redis.call('ZCOUNT', batch.ages, timestamp, timestamp)
+  return cut_ties(newer, ties, function(rank)
+    return redis.call('ZREVRANGE', batch.ages, rank, rank)[1]
+  end, function(member)
+    return arrival_of(string.sub(member, 4)) >= arrival
+  end)
+end
+
+local function page_of_large(batch, after, limit)
+  local start = after and rank_after(batch, after) or 0
+  local members = redis.call('ZREVRANGE', batch.ages, start, start + limit - 1)
+  local flat, bytes = {}, 0
+  for number, member in ipairs(members) do
+    local key = key_of(member)
+    local record = redis.call('HGET', batch.records, key) or ''
+    flat[number * 2 - 1], flat[number * 2] = key, record
+    bytes = bytes + string.len(record)
+    if bytes > HEAVY then
+      return flat, false
+    end
+  end
+  return flat, #members < limit
+end
+
+local function is_newer(one, other)
+  if one.timestamp ~= other.timestamp then
+    return one.timestamp > other.timestamp
+  end
+  return one.arrival > other.arrival
+end
+
+local function newest_first(batch)
+  local sorted = {}
+  for key, record in each(batch) do
+    table.insert(sorted, { key = key, record = record, timestamp = timestamp_of(record), arrival = arrival_of(record) })
+  end
+  table.sort(sorted, is_newer)
+  return sorted
+end
+
+local function page_of_small(batch, after, limit)
+  local cursor = after and { timestamp = after[1], arrival = after[2] }
+  local flat = {}
+  for _, item in ipairs(newest_first(batch)) do
+    if not cursor or is_newer(cursor, item) then
+      if #flat == limit * 2 then
+        return flat, false
+      end
+      table.insert(flat, item.key)
+      table.insert(flat, item.record)
+    end
+  end
+  return flat, true
+end
+
+-- Up to `limit` records as a flat list of keys and records, and whether these were the last. A small batch that is read
+-- whole comes as it lies, the reader sorts it.
+local function page(batch, after, limit)
+  if batch.large then
+    return page_of_large(batch, after, limit)
+  end
+  if after or redis.call('HLEN', batch.records) > limit then
+    return page_of_small(batch, after, limit)
+  end
+  local flat = {}
+  for key, record in each(batch) do
+    table.insert(flat, key)
+    table.insert(flat, record)
+  end
+  return flat, true
+end
+
+-- The keys of the newest records.
+local function newest_keys(batch, limit)
+  local keys = {}
+  if batch.large then
+    for number, member in ipairs(redis.call('ZREVRANGE', batch.ages, 0, limit - 1)) do
+      keys[number] = key_of(member)
+    end
+    return keys
+  end
+  for number, item in ipairs(newest_first(batch)) do
+    if number <= limit then
+      keys[number] = item.key
+    end
+  end
+  return keys
+end

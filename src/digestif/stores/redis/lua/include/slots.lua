@@ -1,0 +1,79 @@
+-- include: calls.lua
+-- include: times.lua
+-- Timelines: a hash with the slot in the field '' and the pending records in fields of their own, which are never empty.
+-- The keys of a timeline are declared together, its hash first. A slot is a table with the names of core/machine.py.
+local NAME = string.len(NAMES) - string.len('names') + string.len('t:') + 1 -- where its name begins in a timeline's key
+
+local function marks(slot)
+  local state, paused = slot.state, slot.paused
+  local found = {}
+  if state == 'waiting' then
+    found.waiting = not paused and slot.at or nil
+  elseif state == 'ready' then
+    found.ready = not paused and slot.at or nil
+    found.since = slot.since
+  elseif state == 'open' then
+    found[paused and 'paused' or 'leases'] = slot['until']
+  end
+  local digest = slot.digest
+  if state ~= 'idle' then
+    found.expiring = slot.expires
+    if digest and state ~= 'open' and not digest.replayed then
+      found.expiring = earlier(slot.expires, digest.expires)
+    end
+  end
+  return found
+end
+
+local function load_timeline(place)
+  local key = KEYS[place]
+  local stored = call('HGET', key, '')
+  local slot = stored and cmsgpack.unpack(stored) or { state = 'idle', at = 0, since = 0, iteration = 0 }
+  return {
+    place = place,
+    key = key,
+    name = string.sub(key, NAME),
+    slot = slot,
+    stored = stored and true,
+    state = slot.state,
+    marks = marks(slot),
+    pending = call('HLEN', key) - (stored and 1 or 0),
+  }
+end
+
+local function reorder(order, name, before, after)
+  if before == after then
+    return
+  end
+  if after then
+    call('ZADD', order, after, name)
+  else
+    call('ZREM', order, name)
+  end
+end
+
+local function save_timeline(timeline)
+  local slot, before = timeline.slot, timeline.marks
+  if slot.state == 'waiting' and timeline.state ~= 'waiting' then
+    slot.placed = next_number()
+  end
+  local after = marks(slot)
+  reorder(WAITING, timeline.name, before.waiting, after.waiting)
+  reorder(READY, timeline.name, before.ready, after.ready)
+  reorder(SINCE, timeline.name, before.since, after.since)
+  reorder(LEASES, timeline.name, before.leases, after.leases)
+  reorder(PAUSED, timeline.name, before.paused, after.paused)
+  reorder(EXPIRING, timeline.name, before.expiring, after.expiring)
+  woken = woken or (after.ready and not before.ready) or (after.waiting and after.waiting <= now)
+  if slot.state == 'idle' and not slot.paused then
+    if timeline.stored then
+      call('HDEL', timeline.key, '')
+      call('ZREM', NAMES, timeline.name)
+    end
+    return
+  end
+  if not timeline.stored then
+    call('ZADD', NAMES, 0, timeline.name)
+  end
+  call('HSET', timeline.key, '', cmsgpack.pack(slot))
+end

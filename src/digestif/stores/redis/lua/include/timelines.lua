@@ -1,0 +1,49 @@
+-- include: slots.lua
+-- include: batches.lua
+-- A timeline is declared with all of its keys: three per batch (records, ages, times) for what is pending, in the digest
+-- and being merged into it, and the order of its dead letters.
+local STRIDE = 10
+local DIGEST, MERGING, DEAD = 3, 6, 9 -- offsets
+
+local function timeline_number(number, stride)
+  return load_timeline(TIMELINES + (number - 1) * (stride or STRIDE))
+end
+
+local function pending_of(timeline)
+  return batch_at(timeline.place)
+end
+
+local function digest_of(timeline)
+  return batch_at(timeline.place + DIGEST)
+end
+
+local function merging_of(timeline)
+  return batch_at(timeline.place + MERGING)
+end
+
+-- The pending records become another batch of the timeline; the slot stays.
+local function move_pending(timeline, offset)
+  if timeline.pending > 0 then
+    rename(pending_of(timeline), timeline.place + offset)
+    call('HDEL', KEYS[timeline.place + offset], '')
+    timeline.pending = 0
+  end
+end
+
+local function erase_digest(timeline)
+  erase(digest_of(timeline))
+  if timeline.slot.digest.merging then
+    erase(merging_of(timeline))
+  end
+end
+
+-- Pending records were taken away one by one: note what is left.
+local function fewer_pending(timeline, many)
+  local slot = timeline.slot
+  timeline.pending = timeline.pending - many
+  if timeline.pending == 0 then
+    slot.first, slot.deadline, slot.expires = nil, nil, nil
+  elseif slot.deadline then
+    slot.deadline = earliest_deadline(pending_of(timeline))
+  end
+end

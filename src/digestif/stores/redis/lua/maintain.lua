@@ -1,0 +1,136 @@
+#!lua flags=allow-oom
+-- Let timelines wait again that are ready for too long or whose lease lapsed, and expire records.
+-- KEYS   13… the timelines: the stale ones, the lapsed ones, the expiring ones
+-- ARGV   3 {deadline, stale, lapsed, expiring, limit, ring}: how many of each; records that may expire; size of the history
+-- Reply  {moved, lapsed, expired}
+-- include: ending.lua
+-- include: expiring.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local request = cmsgpack.unpack(ARGV[3])
+local moved, lapsed, expired = 0, 0, 0
+
+-- Ready for too long: the dispatch got lost, it waits to be scheduled again.
+local function let_wait(timeline)
+  local slot = timeline.slot
+  if slot.state == 'ready' and slot.since <= request.deadline then
+    slot.state = 'waiting'
+    save_timeline(timeline)
+    moved = moved + 1
+  end
+end
+
+local function lapse(timeline)
+  local slot = timeline.slot
+  if slot.state == 'open' and slot['until'] <= now then
+    after_lapse(slot)
+    save_timeline(timeline)
+    lapsed = lapsed + 1
+  end
+end
+
+local function expire_pending(timeline, limit)
+  local slot = timeline.slot
+  if not slot.expires or slot.expires > now then
+    return 0
+  end
+  local batch = pending_of(timeline)
+  local gone = expire(batch, now, limit)
+  count('pending', -gone)
+  fewer_pending(timeline, gone)
+  slot.expires = timeline.pending > 0 and earliest_expiry(batch) or nil
+  return gone
+end
+
+-- A frozen digest goes as a whole, once its last record has expired.
+local function expire_frozen(timeline, batches)
+  local digest = timeline.slot.digest
+  local last = -NEVER
+  for _, batch in ipairs(batches) do
+    last = math.max(last, latest_expiry(batch) or NEVER)
+  end
+  if last > now then
+    digest.expires = last < NEVER and last or nil
+    return 0
+  end
+  erase_digest(timeline)
+  remember(timeline.name, digest, 'expired', request.ring, {})
+  local gone = digest.records
+  digest.records, digest.merging = 0, nil
+  return gone
+end
+
+local function expire_one_by_one(timeline, batches, limit)
+  local digest = timeline.slot.digest
+  local gone, next_expiry = 0, nil
+  for _, batch in ipairs(batches) do
+    gone = gone + expire(batch, now, limit - gone)
+  end
+  for _, batch in ipairs(batches) do
+    next_expiry = earlier(next_expiry, earliest_expiry(batch))
+  end
+  digest.records = digest.records - gone
+  digest.revision = digest.revision + (gone > 0 and 1 or 0)
+  digest.expires = next_expiry
+  return gone
+end
+
+local function expire_digest(timeline, limit)
+  local slot = timeline.slot
+  local digest = slot.digest
+  if not digest or slot.state == 'open' or digest.replayed or not digest.expires or digest.expires > now or limit == 0 then
+    return 0
+  end
+  local batches = { digest_of(timeline) }
+  if digest.merging then
+    table.insert(batches, merging_of(timeline))
+  end
+  local gone = digest.frozen and expire_frozen(timeline, batches) or expire_one_by_one(timeline, batches, limit)
+  count('open', -gone)
+  return gone
+end
+
+-- Records expired, perhaps the last of a digest: then that vanishes. A due timeline without any is idle.
+local function after_expiry(timeline)
+  local slot = timeline.slot
+  if slot.digest and slot.digest.records == 0 and slot.state ~= 'open' then
+    slot.digest = nil
+  end
+  local is_due = slot.state == 'ready' or (slot.state == 'waiting' and slot.at <= now)
+  if is_due and timeline.pending == 0 and not slot.digest then
+    timeline.slot = after_retirement(slot)
+  end
+end
+
+local function expire_timeline(timeline)
+  if timeline.state == 'idle' then
+    return
+  end
+  local gone = expire_pending(timeline, request.limit - expired)
+  gone = gone + expire_digest(timeline, request.limit - expired - gone)
+  count('expired', gone)
+  expired = expired + gone
+  after_expiry(timeline)
+  save_timeline(timeline)
+end
+
+local number = 0
+local function with_next(many, act)
+  for _ = 1, many do
+    number = number + 1
+    act(timeline_number(number))
+  end
+end
+
+with_next(request.stale, let_wait)
+with_next(request.lapsed, lapse)
+with_next(request.expiring, function(timeline)
+  if expired < request.limit then
+    expire_timeline(timeline)
+  end
+end)
+return answer(cmsgpack.pack({ moved, lapsed, expired }))

@@ -1,0 +1,30 @@
+#!lua flags=no-writes
+-- Timelines for maintenance: ready for too long, with a lapsed lease, with expired records.
+-- ARGV   3 {deadline, limit}: without a deadline, ready ones are left alone
+-- Reply  three lists of names
+-- include: partition.lua
+
+local request = cmsgpack.unpack(ARGV[3])
+
+local function until_now(order, last)
+  return call('ZRANGEBYSCORE', order, '-inf', last, 'WITHSCORES', 'LIMIT', 0, request.limit)
+end
+
+-- The earliest of two orders.
+local function merged(one, other)
+  local names = {}
+  local i, j = 1, 1
+  while #names < request.limit and (one[i] or other[j]) do
+    if one[i] and (not other[j] or tonumber(one[i + 1]) <= tonumber(other[j + 1])) then
+      table.insert(names, one[i])
+      i = i + 2
+    else
+      table.insert(names, other[j])
+      j = j + 2
+    end
+  end
+  return names
+end
+
+local stale = request.deadline and until_now(SINCE, request.deadline) or {}
+return { merged(stale, {}), merged(until_now(LEASES, now), until_now(PAUSED, now)), merged(until_now(EXPIRING, now), {}) }

@@ -1,0 +1,20 @@
+#!lua flags=allow-oom
+-- Set or clear the flag that keeps a timeline from being delivered.
+-- KEYS   13 its hash
+-- ARGV   3 '1' to set, '0' to clear
+-- Reply  '1', or '0' if it was so already
+-- include: slots.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local timeline = load_timeline(TIMELINES)
+local paused = ARGV[3] == '1' or nil
+if timeline.slot.paused == paused then
+  return answer('0')
+end
+timeline.slot.paused = paused
+save_timeline(timeline)
+return answer('1')

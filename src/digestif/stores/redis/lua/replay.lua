@@ -1,0 +1,42 @@
+#!lua flags=allow-oom
+-- Make a dead letter its timeline's unfinished digest.
+-- KEYS   13… the timeline, then the letter: records, ages, times
+-- Reply  '1', or '0' if there is no such letter; an error if the timeline has an unfinished digest
+-- include: ending.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local timeline = timeline_number(1)
+local slot = timeline.slot
+local place = TIMELINES + STRIDE
+local letter = read_letter(place, timeline.name)
+if not letter then
+  return answer('0')
+end
+if slot.digest then
+  return redis.error_reply('DIGESTIF_UNFINISHED')
+end
+slot.digest = {
+  id = letter.id,
+  batch = 0,
+  records = letter.records,
+  opened = letter.opened,
+  dropped = letter.dropped,
+  revision = letter.revision,
+  attempt = 0,
+  lapses = 0,
+  frozen = true,
+  replayed = true,
+}
+slot.was = slot.state ~= 'idle' and slot.at or nil
+slot.state, slot.at, slot.since, slot.rule = 'ready', now, now, 'replayed'
+call('HDEL', KEYS[place], '')
+unlist_letter(letter, KEYS[timeline.place + DEAD])
+rename(batch_at(place), timeline.place + DIGEST)
+count('dead', -letter.records)
+count('open', letter.records)
+save_timeline(timeline)
+return answer('1')

@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- Remove a pending record.
+-- KEYS   13… the timeline
+-- ARGV   3 the record's key
+-- Reply  '1' if there was one, else '0'
+-- include: timelines.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local timeline = timeline_number(1)
+if ARGV[3] == '' or not pull(pending_of(timeline), ARGV[3]) then
+  return answer('0')
+end
+count('pending', -1)
+count('deleted', 1)
+fewer_pending(timeline, 1)
+save_timeline(timeline)
+return answer('1')

@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- Make timelines ready that wait and are due.
+-- KEYS   13… per timeline: its hash
+-- ARGV   3 {began, times}: the move after which a timeline is left to the next call of schedule; when each was seen to be due
+-- Reply  '1' per timeline that became ready, '0' per one that somebody else moved meanwhile or that is left
+-- include: slots.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local request = cmsgpack.unpack(ARGV[3])
+
+-- Waiting and due: somebody is told to deliver it.
+local function schedule(timeline, at)
+  local slot = timeline.slot
+  if slot.state ~= 'waiting' or slot.paused or slot.at ~= at or (slot.placed or 0) > request.began then
+    return '0'
+  end
+  slot.state, slot.since = 'ready', now
+  save_timeline(timeline)
+  return '1'
+end
+
+local moved = {}
+for number, at in ipairs(request.times) do
+  moved[number] = schedule(load_timeline(TIMELINES + number - 1), at)
+end
+return answer(table.concat(moved))

@@ -1,0 +1,38 @@
+#!lua flags=no-writes
+-- Read pages of open digests.
+-- KEYS   13… the timelines
+-- ARGV   3 {limit, requests}: records to read, over all; per timeline {token, capacity, after}
+-- Reply  per timeline: nil if the token is stale, else {revision, dropped, 1 if complete, 1 if unsettled, key, record, …}
+-- include: timelines.lua
+-- include: leasing.lua
+-- include: paging.lua
+
+local request = cmsgpack.unpack(ARGV[3])
+local allowed = request.limit
+
+local function take(timeline, token, capacity, after)
+  local slot = timeline.slot
+  local digest = slot.digest
+  if not digest or not is_held(slot, token, now) then
+    return false
+  end
+  if digest.deciding or digest.settled == false or excess(digest, capacity) > 0 then
+    return { digest.revision, digest.dropped, 0, 1 }
+  end
+  if allowed == 0 then
+    return { digest.revision, digest.dropped, 0, 0 }
+  end
+  local flat, complete = page(digest_of(timeline), after, allowed)
+  allowed = allowed - #flat / 2
+  table.insert(flat, 1, complete and 1 or 0)
+  table.insert(flat, 2, 0)
+  table.insert(flat, 1, digest.dropped)
+  table.insert(flat, 1, digest.revision)
+  return flat
+end
+
+local taken = {}
+for number, wanted in ipairs(request.requests) do
+  taken[number] = take(timeline_number(number), wanted[1], wanted[2] or nil, wanted[3] or nil)
+end
+return taken

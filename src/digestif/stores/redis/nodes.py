@@ -1,0 +1,88 @@
+"""A server, and the connections that are kept to it: taken from redis-py's pool once, then passed from call to call."""
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from digestif.clock import monotonic
+
+IDLE_SECONDS = 60.0  # a connection that nobody needed for this long is let go
+_VERSION = tuple(int(part) for part in redis.__version__.split(".")[:2])
+_WANTS_A_COMMAND = _VERSION < (5, 3)  # older pools ask what a connection is for, newer ones warn about the answer
+
+
+class Node:
+    """One server.
+
+    The last connection to come back is the first to go out again, so those that outnumber the calls of late gather at
+    the other end. No locks: both ends of a deque are safe by themselves, and a fork can't leave them half done.
+    """
+
+    def __init__(self, make_client: Callable[[], Any], name: str, *, spare: int = sys.maxsize) -> None:
+        self._make_client = make_client
+        self._client = make_client()
+        self._name = name
+        self._spare = spare  # connections that may be kept when nobody uses them
+        self._idle: deque[tuple[float, Any]] = deque()
+        self._look_at = 0.0
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def take(self) -> tuple[Any, bool]:
+        """A connection for one pipeline, and whether it was used before, so that it may have died meanwhile."""
+        try:
+            return self._idle.pop()[1], True
+        except IndexError:
+            return self._connect(), False
+
+    def give(self, connection: Any) -> None:
+        """Bring back a connection from which every reply was read."""
+        if self._closed:
+            self.drop(connection)
+            return
+        if len(self._idle) >= self._spare:
+            self._client.connection_pool.release(connection)
+            return
+        now = monotonic()
+        self._idle.append((now, connection))
+        if now >= self._look_at:
+            self._look_at = now + IDLE_SECONDS / 4
+            self._let_go(before=now - IDLE_SECONDS)
+
+    def drop(self, connection: Any) -> None:
+        """Bring back a connection that failed, or whose replies nobody will read."""
+        connection.disconnect()
+        self._client.connection_pool.release(connection)
+
+    def drop_idle(self) -> None:
+        self._let_go(before=monotonic())
+
+    def close(self) -> None:
+        self._closed = True
+        self.drop_idle()
+
+    def after_fork(self) -> None:
+        """In the child: leave everything to the parent, above all the sockets."""
+        self._idle = deque()
+        self._client = self._make_client()
+
+    def _connect(self) -> Any:
+        pool = self._client.connection_pool
+        return pool.get_connection("EVALSHA") if _WANTS_A_COMMAND else pool.get_connection()
+
+    def _let_go(self, *, before: float) -> None:
+        while self._idle:
+            try:
+                since, connection = self._idle.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            if since > before:
+                self._idle.appendleft((since, connection))
+                return
+            self.drop(connection)

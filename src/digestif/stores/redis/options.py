@@ -1,0 +1,78 @@
+"""Options of a DSN, checked: `redis://host?timeout=2&patience=30`."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from digestif.errors import ConfigError
+
+NAMES = ("ca", "connect_timeout", "patience", "replica_timeout", "replicas", "timeout", "verify")
+_TRUTHS = {"yes": True, "no": False}
+
+
+class Options(NamedTuple):
+    """How a link behaves. Durations in seconds."""
+
+    timeout: float | None = 5.0  # for one reply
+    connect_timeout: float | None = 2.0
+    patience: float = 10.0  # for all tries of one call
+    replicas: int = 0  # that have to confirm what was written…
+    replica_timeout: float = 1.0  # …within this time
+    ca: str | None = None  # certificates to trust
+    verify: bool = True  # the server's certificate and name
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], *, tls: bool) -> "Options":
+        """Read those that are ours; others are left to others."""
+        for name in ("ca", "verify"):
+            if name in given and not tls:
+                raise ConfigError(f"{name}: only for TLS; write rediss:// (or valkeys://) with two s")
+        return cls(
+            timeout=_seconds(given, "timeout", 5.0),
+            connect_timeout=_seconds(given, "connect_timeout", 2.0),
+            patience=_seconds(given, "patience", 10.0),
+            replicas=_count(given, "replicas"),
+            replica_timeout=_seconds(given, "replica_timeout", 1.0),
+            ca=_file(given, "ca"),
+            verify=_truth(given, "verify"),
+        )
+
+    def check(self) -> None:
+        """The server answers for its replicas when their time is over; the connection has to wait for that."""
+        if self.replicas and self.timeout is not None and self.replica_timeout >= self.timeout:
+            raise ConfigError(f"replica_timeout: {self.replica_timeout:g} s is not below timeout, {self.timeout:g} s")
+
+
+def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    text = given.get(name)
+    if text is None:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"{name}: {text!r} is not a number of seconds above 0")
+    return seconds
+
+
+def _count(given: Mapping[str, str], name: str) -> int:
+    text = given.get(name, "0")
+    if not (text.isascii() and text.isdecimal()):
+        raise ConfigError(f"{name}: {text!r} is not a whole number")
+    return int(text)
+
+
+def _truth(given: Mapping[str, str], name: str) -> bool:
+    text = given.get(name, "yes")
+    if text not in _TRUTHS:
+        raise ConfigError(f"{name}: {text!r} is neither yes nor no")
+    return _TRUTHS[text]
+
+
+def _file(given: Mapping[str, str], name: str) -> str | None:
+    path = given.get(name)
+    if path is not None and not Path(path).is_file():
+        raise ConfigError(f"{name}: there is no file {path!r}")
+    return path

@@ -1,0 +1,423 @@
+"""`redis://` and its kin: timelines in Redis or Valkey, on one server or a cluster.
+
+Every verb is one script call per partition, pipelined. What a verb finds by itself, such as timelines that are due, it
+looks up first and then names in the call that acts, which checks each again: so all keys of a call are declared.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from digestif.core import machine
+from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.ledger import Ledger, Verification
+from digestif.core.machine import Slot
+from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.times import Millis
+from digestif.errors import Busy, ConfigError, InvalidState, StoreError
+from digestif.stores.base import (
+    HISTORY_LIMIT,
+    PAGE_RECORDS,
+    PAGE_TIMELINES,
+    Arrival,
+    Burial,
+    Claimed,
+    Closing,
+    Due,
+    Durability,
+    Lease,
+    Maintained,
+    Part,
+    Release,
+    SchedulePage,
+    SetAside,
+    Store,
+    Take,
+    Taken,
+)
+from digestif.stores.forking import watch
+from digestif.stores.redis import looking, wire
+from digestif.stores.redis.checks import Findings, examine
+from digestif.stores.redis.commands import Command, Refused
+from digestif.stores.redis.dialogue import Call, Dialogue, every, sole
+from digestif.stores.redis.keys import Keys
+from digestif.stores.redis.link import Link
+from digestif.stores.redis.recount import footprint, recount
+from digestif.stores.redis.shares import shares_of
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+MOVED_RECORDS = 250  # of a digest that a call merges or trims: about 2 ms of the server
+EXPIRED_RECORDS = 500
+ATTEMPTS = 8  # at claiming what others claim too
+
+
+class RedisStore(Store):
+    """Timelines in Redis or Valkey, over a link."""
+
+    def __init__(self, link: Link, *, namespace: str = "d", partitions: int | None = None, clustered: bool) -> None:
+        self.namespace = namespace
+        self._link = link
+        self._wanted = partitions
+        self._clustered = clustered
+        self._found: Findings | None = None
+        self._dialogue_: Dialogue | None = None
+        watch(self)
+
+    @property
+    def _dialogue(self) -> Dialogue:
+        """The way to the scripts, once the server has been examined."""
+        if self._dialogue_ is None:
+            self.examine()
+        assert self._dialogue_ is not None
+        return self._dialogue_
+
+    def examine(self) -> Findings:
+        """Check that the server is fit; ConfigError says what is wrong, StoreUnavailable that it can't be reached."""
+        found = examine(self._link, namespace=self.namespace, partitions=self._wanted, clustered=self._clustered)
+        self._dialogue_ = self._dialogue_ or Dialogue(self._link, Keys(self.namespace, found.partitions))
+        self._found = found
+        return found
+
+    @property
+    def partitions(self) -> int:  # type: ignore[override]  # known once the server was asked
+        return self._dialogue.keys.partitions
+
+    @property
+    def durability(self) -> Durability:  # type: ignore[override]  # likewise
+        return (self._found or self.examine()).durability
+
+    @property
+    def _ring(self) -> int:
+        """Entries of the history that each partition keeps."""
+        return HISTORY_LIMIT if self.partitions <= 4 else max(50, 4 * HISTORY_LIMIT // self.partitions)
+
+    def time(self, partition: int) -> Millis:
+        seconds, micros = sole(self._dialogue.ask([Command(partition, ("TIME",))]))
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    # Producing
+
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+        shares = shares_of(self._dialogue.keys, batch)
+        replies = self._dialogue.write("add", [share.call() for share in shares], now=now)
+        answers: list[bool | None] = [None] * len(batch)
+        for share, reply in zip(shares, replies, strict=True):
+            if not isinstance(reply, Exception):
+                for place, flag in zip(share.places, wire.flags(reply), strict=True):
+                    answers[place] = flag
+        return _whole(answers, replies)
+
+    def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
+        return self._act("retract", timeline, key.encode(), now=now)
+
+    # Dispatching
+
+    def schedule(
+        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
+    ) -> SchedulePage:
+        limit = min(limit, PAGE_TIMELINES)
+        request = wire.encode({"deadline": deadline, "limit": limit, "after": after and after[1:]})
+        number, *flat = self._dialogue.look("due", Call(partition, (), (request,)))
+        began = int(number) if after is None else int(after[0])
+        found = [Due(name.decode(), int(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)]
+        entries = self._make_ready(partition, found, began=began, now=now) if found else []
+        rest = (began, found[-1].at, found[-1].timeline) if len(found) == limit else None
+        return SchedulePage(entries, rest)
+
+    def _make_ready(self, partition: int, found: list[Due], *, began: int, now: Millis | None) -> list[Due]:
+        keys = [self._dialogue.keys.home(due.timeline).keys[0] for due in found]
+        request = wire.encode({"began": began, "times": [due.at for due in found]})
+        reply = self._dialogue.write_one("schedule", Call(partition, keys, (request,)), now=now)
+        return [due for due, moved in zip(found, wire.flags(reply), strict=True) if moved]
+
+    def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
+        limit = min(limit, PAGE_TIMELINES)
+        request = wire.encode({"deadline": deadline, "limit": limit})
+        lists = self._dialogue.look("overdue", Call(partition, (), (request,)), now=now)
+        stale, lapsed, expiring = ([name.decode() for name in names] for names in lists)
+        timelines = [*stale, *lapsed, *expiring]
+        if not timelines:
+            return Maintained()
+        numbers = {"stale": len(stale), "lapsed": len(lapsed), "expiring": len(expiring)}
+        request = wire.encode({"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers})
+        reply = self._dialogue.write_one("maintain", self._call(partition, timelines, request), now=now)
+        moved, gone, expired = wire.decode(reply)
+        more = expired >= EXPIRED_RECORDS or limit in numbers.values()
+        return Maintained(moved=moved, lapsed=gone, expired=expired, more=more)
+
+    # Delivering
+
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        leases: list[Lease] = []
+        retired = 0
+        for _ in range(ATTEMPTS):
+            wanted = min(limit, PAGE_TIMELINES) - len(leases) - retired
+            names = self._dialogue.look("claimable", Call(partition, (), (wanted,)), now=now)
+            if not names:
+                break
+            request = wire.encode({"count": len(names), "token": token, "lease": lease, "first": len(leases)})
+            call = self._call(partition, [name.decode() for name in names], request)
+            emptied, told = wire.decode(self._dialogue.write_one("claim", call, now=now))
+            leases += [wire.lease(each, token) for each in told]
+            retired += emptied
+            if len(told) + emptied == len(names):  # otherwise somebody else claims here too
+                break
+        return Claimed(leases, retired)
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+        request = wire.encode({"token": token, "lease": lease})
+        home = self._dialogue.keys.home(timeline)
+        reply = self._dialogue.write_one("open", Call(home.partition, home.keys, (request,)), now=now)
+        told, *refusal = wire.decode(reply)
+        if told:
+            return wire.lease(told, token)
+        at, stored = refusal
+        machine.refuse_opening(wire.slot(timeline, stored, 0), timeline, now=at)
+        raise StoreError(f"{timeline!r}: the server refused to open it and does not say why")
+
+    def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
+        answers, unsettled = self._take(requests, now=now)
+        if unsettled:
+            self._settle([requests[place] for place in unsettled], now=now)
+            answers, _ = self._take(requests, now=now)
+        return answers
+
+    def _take(self, requests: Sequence[Take], *, now: Millis | None) -> tuple[list[Taken | None], list[int]]:
+        shares = self._shares(requests, lambda request: request.lease.timeline)
+        limit = max(1, PAGE_RECORDS // max(1, len(shares)))
+        calls = []
+        for partition, places in shares.items():
+            wanted = [
+                (requests[place].lease.token, requests[place].capacity, requests[place].after) for place in places
+            ]
+            timelines = [requests[place].lease.timeline for place in places]
+            calls.append(self._call(partition, timelines, wire.encode({"limit": limit, "requests": wanted})))
+        replies = every(self._dialogue.looks("take", calls, now=now))
+        answers: list[Taken | None] = [None] * len(requests)
+        unsettled = []
+        for places, reply in zip(shares.values(), replies, strict=True):
+            for place, told in zip(places, reply, strict=True):
+                if told is not None:
+                    answers[place] = _taken(requests[place], told)
+                    if told[3]:
+                        unsettled.append(place)
+        return answers, unsettled
+
+    def _settle(self, requests: Sequence[Take], *, now: Millis | None) -> None:
+        shares = self._shares(requests, lambda request: request.lease.timeline)
+        limit = max(1, MOVED_RECORDS // max(1, len(shares)))
+        calls = []
+        for partition, places in shares.items():
+            wanted = [
+                (requests[place].lease.token, requests[place].capacity, requests[place].merge) for place in places
+            ]
+            timelines = [requests[place].lease.timeline for place in places]
+            calls.append(self._call(partition, timelines, wire.encode({"limit": limit, "requests": wanted})))
+        every(self._dialogue.write("settle", calls, now=now))
+
+    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
+        home = self._dialogue.keys.home(lease.timeline)
+        for start in range(0, len(records), MOVED_RECORDS):
+            page = records[start : start + MOVED_RECORDS]
+            letters = [key for item in page for key in self._dialogue.keys.letter(home.partition, item.letter_id)]
+            request = wire.encode({"token": lease.token, "records": page})
+            call = Call(home.partition, (*home.keys, *letters), (request,))
+            if not wire.flags(self._dialogue.write_one("set_aside", call, now=now))[0]:
+                return False
+        return True
+
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+        def request(share: list[Lease]) -> bytes:
+            return wire.encode({"lease": lease, "tokens": [held.token for held in share]})
+
+        return self._in_shares("extend", leases, lambda held: held.timeline, request, keys=1, now=now)
+
+    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
+        def request(share: list[Closing]) -> bytes:
+            told = [(closing.lease.token, closing.cool_down, closing.max_records) for closing in share]
+            return wire.encode({"ring": self._ring, "closings": told})
+
+        return self._in_shares("close", closings, _timeline_of, request, now=now)
+
+    def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
+        def request(share: list[Release]) -> bytes:
+            return wire.encode([(release.lease.token, release.freeze, release.until) for release in share])
+
+        return self._in_shares("release", releases, _timeline_of, request, keys=1, now=now)
+
+    def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
+        answers: list[bool | None] = [None] * len(burials)
+        shares = self._shares(burials, _timeline_of)
+        calls = [self._burial(partition, [burials[place] for place in places]) for partition, places in shares.items()]
+        replies = self._dialogue.write("bury", calls, now=now)
+        for places, reply in zip(shares.values(), replies, strict=True):
+            if isinstance(reply, Refused):
+                timeline = burials[places[int(reply.rest) - 1]].lease.timeline
+                raise InvalidState(f"{timeline!r} is being merged: take it whole before burying it")
+            _fill(answers, places, reply)
+        return _whole(answers, replies)
+
+    def _burial(self, partition: int, burials: list[Burial]) -> Call:
+        keys: list[bytes] = []
+        for burial in burials:
+            keys += self._dialogue.keys.home(burial.lease.timeline).keys
+            keys += self._dialogue.keys.letter(partition, burial.lease.digest_id)
+        told = [(b.lease.token, b.lease.digest_id, b.reason, b.cool_down, b.max_records) for b in burials]
+        return Call(partition, keys, (wire.encode({"ring": self._ring, "burials": told}),))
+
+    # Operating
+
+    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+        home = self._dialogue.keys.home(timeline)
+        ids = looking.letter_ids(self._dialogue, timeline, limit=PAGE_TIMELINES)
+        letters = [key for each in ids for key in self._dialogue.keys.letter(home.partition, each)]
+        entries = looking.places_of(self._dialogue, timeline, ring=self._ring)
+        request = wire.encode({"letters": len(ids), "entries": entries})
+        reply = self._dialogue.write_one("delete", Call(home.partition, (*home.keys, *letters), (request,)), now=now)
+        return wire.flags(reply)[0]
+
+    def sweep(self) -> bool:
+        return False  # the server frees what is unlinked by itself, beside its work
+
+    def flush(self, timeline: str, *, now: Millis | None) -> bool:
+        return self._act("flush", timeline, now=now)
+
+    def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
+        return self._act("pause", timeline, b"1" if paused else b"0", now=now)
+
+    def replay(self, letter_id: str, *, now: Millis | None) -> bool:
+        try:
+            return self._end_letter("replay", letter_id, now=now)
+        except Refused:
+            raise Busy(f"the timeline of {letter_id} has an unfinished digest; replay it when that has ended") from None
+
+    def discard(self, letter_id: str, *, now: Millis | None) -> bool:
+        return self._end_letter("discard", letter_id, now=now)
+
+    def _end_letter(self, script: str, letter_id: str, *, now: Millis | None) -> bool:
+        found = looking.find_letter(self._dialogue, letter_id)
+        if found is None:
+            return False
+        home = self._dialogue.keys.home(found.timeline)
+        keys = (*home.keys, *self._dialogue.keys.letter(home.partition, letter_id))
+        request = wire.encode({"ring": self._ring})
+        return wire.flags(self._dialogue.write_one(script, Call(home.partition, keys, (request,)), now=now))[0]
+
+    # Looking
+
+    def inspect(self, timeline: str) -> Slot:
+        return looking.inspect(self._dialogue, timeline)
+
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        return looking.scan(self._dialogue, prefix=prefix, after=after, limit=limit)
+
+    def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
+        return looking.records(self._dialogue, timeline, part, after=after, limit=limit)
+
+    def find(self, timeline: str, key: str) -> dict[Part, Stored]:
+        return looking.find(self._dialogue, timeline, key)
+
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+        return looking.letters(self._dialogue, timeline, after=after, limit=limit)
+
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        found = looking.find_letter(self._dialogue, letter_id)
+        return None if found is None else wire.dead_letter(found)
+
+    def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
+        return looking.letter_records(self._dialogue, letter_id, after=after, limit=limit)
+
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
+        return looking.letter_with(self._dialogue, timeline, key)
+
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        return looking.history(self._dialogue, timeline, limit=limit, ring=self._ring)
+
+    def ledger(self) -> Ledger:
+        return looking.ledger(self._dialogue)
+
+    def verify(self) -> Verification:
+        return recount(self._dialogue)
+
+    def footprint(self) -> Mapping[str, int]:
+        return footprint(self._dialogue)
+
+    def disconnect(self) -> None:
+        self._link.close()
+
+    # Finding the way
+
+    def _call(self, partition: int, timelines: Iterable[str], request: bytes, *, keys: int | None = None) -> Call:
+        home = self._dialogue.keys.home
+        return Call(partition, [key for timeline in timelines for key in home(timeline).keys[:keys]], (request,))
+
+    def _act(self, script: str, timeline: str, *arguments: bytes, now: Millis | None) -> bool:
+        home = self._dialogue.keys.home(timeline)
+        return wire.flags(self._dialogue.write_one(script, Call(home.partition, home.keys, arguments), now=now))[0]
+
+    def _shares(self, items: Sequence[Item], timeline_of: Callable[[Item], str]) -> dict[int, list[int]]:
+        """The places of items by the partition of their timeline."""
+        shares: dict[int, list[int]] = {}
+        for place, item in enumerate(items):
+            shares.setdefault(self._dialogue.keys.home(timeline_of(item)).partition, []).append(place)
+        return shares
+
+    def _in_shares(
+        self,
+        script: str,
+        items: Sequence[Item],
+        timeline_of: Callable[[Item], str],
+        request: Callable[[list[Item]], bytes],
+        *,
+        keys: int | None = None,
+        now: Millis | None,
+    ) -> list[bool]:
+        """Ask each partition about its share of the items, and put the answers back in their order."""
+        answers: list[bool | None] = [None] * len(items)
+        shares = self._shares(items, timeline_of)
+        calls = []
+        for partition, places in shares.items():
+            share = [items[place] for place in places]
+            calls.append(self._call(partition, map(timeline_of, share), request(share), keys=keys))
+        replies = self._dialogue.write(script, calls, now=now)
+        for places, reply in zip(shares.values(), replies, strict=True):
+            _fill(answers, places, reply)
+        return _whole(answers, replies)
+
+    # Forks
+
+    def before_fork(self) -> None:
+        """Nothing has to rest: what is under way stays the parent's."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """The child is another caller."""
+        if in_child and self._dialogue_ is not None:
+            self._dialogue_.forget_callers()
+
+
+def _timeline_of(item: Closing | Release | Burial) -> str:
+    return item.lease.timeline
+
+
+def _taken(request: Take, told: Sequence[Any]) -> Taken:
+    revision, dropped, complete, _, *flat = told
+    records = wire.records(flat)
+    after = age_order(records[-1]) if records else request.after
+    return Taken(revision, dropped, records, after, bool(complete))
+
+
+def _fill(answers: list[bool | None], places: Sequence[int], reply: Any) -> None:
+    if not isinstance(reply, Exception):
+        for place, flag in zip(places, wire.flags(reply), strict=True):
+            answers[place] = flag
+
+
+def _whole(answers: list[bool | None], replies: Sequence[Any]) -> list[bool]:
+    """All answers; if partitions failed, their error, which carries what is known of the others."""
+    for reply in replies:
+        if isinstance(reply, StoreError):
+            reply.answers = answers
+        if isinstance(reply, Exception):
+            raise reply
+    return [answer is True for answer in answers]

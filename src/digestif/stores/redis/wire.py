@@ -1,0 +1,153 @@
+"""Values between Python and Lua: MessagePack for what both read, a packed head before the payload of a record."""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct as Packing
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from digestif.core.capacity import Stored, age_order
+from digestif.core.machine import IDLE, Slot
+from digestif.core.records import DeadLetter, HistoryEntry, Outcome
+from digestif.core.times import Millis, to_seconds
+from digestif.errors import StoreError
+from digestif.stores.base import Lease
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder().decode
+_slot = msgspec.msgpack.Decoder(Slot).decode
+
+_TIMESTAMP = Packing(">d")
+_HEAD = Packing(">5s7sd")  # arrival, expiry, timestamp
+
+
+class Letter(msgspec.Struct):
+    """A dead letter as it is stored beside its records. Times in milliseconds."""
+
+    id: str
+    timeline: str
+    revision: int
+    attempts: int
+    lapses: int
+    reason: str
+    records: int
+    dropped: int
+    opened: Millis
+    buried: Millis
+    number: int
+
+
+class Entry(msgspec.Struct):
+    """An entry of the history as it is stored. Times in milliseconds."""
+
+    number: int
+    id: str
+    timeline: str
+    outcome: Outcome
+    revision: int
+    attempts: int
+    records: int
+    dropped: int
+    opened: Millis
+    ended: Millis
+    reason: str | None = None
+    keys: list[str] = []
+
+
+_letter = msgspec.msgpack.Decoder(Letter).decode
+_entry = msgspec.msgpack.Decoder(Entry).decode
+
+
+class Opened(NamedTuple):
+    """What the scripts tell of a lease."""
+
+    timeline: str
+    until: Millis
+    digest_id: str
+    attempt: int
+    lapses: int
+    iteration: int
+    at: Millis
+
+
+def with_timestamp(timestamp: float, payload: bytes) -> bytes:
+    """What a client sends of a record; the server puts arrival and expiry before it."""
+    return _TIMESTAMP.pack(timestamp) + payload
+
+
+def lease(told: Sequence[Any], token: str) -> Lease:
+    timeline, until, digest_id, attempt, lapses, iteration, at = told
+    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at)
+
+
+def flags(reply: bytes) -> list[bool]:
+    """`0101` as booleans."""
+    return [flag == ord("1") for flag in reply]
+
+
+def slot(timeline: str, stored: bytes | None, pending: int) -> Slot:
+    """A slot as it is stored; what is pending is not noted in it but counted."""
+    if stored is None:
+        return IDLE
+    try:
+        found = _slot(stored)
+    except msgspec.MsgspecError as error:
+        raise StoreError(
+            f"the slot of timeline {timeline!r} can't be read ({error}); it is damaged or of a newer release"
+        ) from error
+    return replace(found, pending=pending)
+
+
+def records(flat: Sequence[bytes]) -> list[Stored]:
+    """Keys and records in turn, in whatever order, as records newest first."""
+    found = [record(key.decode(), stored) for key, stored in zip(flat[::2], flat[1::2], strict=True)]
+    found.sort(key=age_order, reverse=True)
+    return found
+
+
+def record(key: str, stored: bytes) -> Stored:
+    """A record; one that is too short to be one has lost its value."""
+    if len(stored) < _HEAD.size:
+        return Stored(key, None, 0.0, 0)
+    arrival, _, timestamp = _HEAD.unpack_from(stored)
+    return Stored(key, stored[_HEAD.size :], timestamp, int.from_bytes(arrival))
+
+
+def letter(stored: bytes) -> Letter:
+    return _letter(stored)
+
+
+def dead_letter(found: Letter) -> DeadLetter:
+    return DeadLetter(
+        id=found.id,
+        timeline=found.timeline,
+        revision=found.revision,
+        attempts=found.attempts,
+        lapses=found.lapses,
+        reason=found.reason,
+        records=found.records,
+        dropped=found.dropped,
+        opened=to_seconds(found.opened),
+        buried=to_seconds(found.buried),
+    )
+
+
+def entries(stored: Iterable[bytes | None]) -> list[Entry]:
+    return [_entry(item) for item in stored if item is not None]
+
+
+def history_entry(found: Entry) -> HistoryEntry:
+    return HistoryEntry(
+        id=found.id,
+        timeline=found.timeline,
+        outcome=found.outcome,
+        revision=found.revision,
+        attempts=found.attempts,
+        records=found.records,
+        dropped=found.dropped,
+        opened=to_seconds(found.opened),
+        ended=to_seconds(found.ended),
+        reason=found.reason,
+        keys=tuple(found.keys),
+    )

@@ -1,0 +1,50 @@
+"""Redis and Valkey obey: a single server, and a cluster-enabled one, which refuses keys of other slots in a call."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from digestif import Store
+from digestif.stores.dsn import open_store
+from digestif.testing import StoreConformance
+from tests.servers import empty_lone_cluster, empty_server
+
+Maker = Callable[[], Store]
+
+
+class TestRedis(StoreConformance):
+    @pytest.fixture
+    def make_store(self) -> Iterator[Maker]:
+        yield from made(f"{empty_server().url}/0")
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
+
+
+class TestRedisCluster(StoreConformance):
+    # The same scripts show it above, on one partition.
+    test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_store(self) -> Iterator[Maker]:
+        yield from made(f"redis+cluster://127.0.0.1:{empty_lone_cluster().port}?partitions=3")
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
+
+
+def made(dsn: str) -> Iterator[Maker]:
+    """A maker of stores in namespaces of their own, disconnected in the end."""
+    stores: list[Store] = []
+    numbers = count()
+
+    def make_another() -> Store:
+        stores.append(open_store(dsn, namespace=f"d{next(numbers)}"))
+        return stores[-1]
+
+    yield make_another
+    for store in stores:
+        store.disconnect()
