@@ -7,6 +7,8 @@ looks up first and then names in the call that acts, which checks each again: so
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from digestif.core import machine
 from digestif.core.capacity import Cursor, Stored, age_order
 from digestif.core.ledger import Ledger, Verification
@@ -172,8 +174,8 @@ class RedisStore(Store):
         told, *refusal = wire.decode(reply)
         if told:
             return wire.lease(told, token)
-        at, stored = refusal
-        machine.refuse_opening(wire.slot(timeline, stored, 0), timeline, now=at)
+        at, slot = refusal
+        machine.refuse_opening(msgspec.convert(slot, Slot), timeline, now=at)
         raise StoreError(f"{timeline!r}: the server refused to open it and does not say why")
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:

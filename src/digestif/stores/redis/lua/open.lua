@@ -2,7 +2,7 @@
 -- Open one timeline for delivery.
 -- KEYS   13… the timeline
 -- ARGV   3 {token, lease}
--- Reply  {lease} as `open` tells it; or if the timeline may not be opened, {nil, now, slot}
+-- Reply  {lease} as `open` tells it; or if the timeline may not be opened, {false, now, slot}
 -- include: opening.lua
 
 local earlier_reply = earlier_answer()
@@ -14,6 +14,6 @@ local request = cmsgpack.unpack(ARGV[3])
 local timeline = timeline_number(1)
 local slot = timeline.slot
 if slot.paused or is_live(slot, now) or (slot.state ~= 'ready' and slot.state ~= 'open') then
-  return cmsgpack.pack({ false, now, cmsgpack.pack(slot) })
+  return cmsgpack.pack({ false, now, slot })
 end
 return answer(cmsgpack.pack({ open(timeline, request.token, request.lease, request.token) }))
