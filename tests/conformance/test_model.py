@@ -11,10 +11,12 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from digestif import Digests, Policy
 from digestif.stores.base import Store
+from digestif.stores.dsn import open_store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing.modes import digests_in
 from digestif.testing.stateful import LEASE, StoreMachine, store_machine
+from tests.servers import empty_lone_cluster, empty_server
 
 QUICKLY = partial(settings, stateful_step_count=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -44,6 +46,37 @@ def test_sqlite_in_memory_lives_as_the_model_says() -> None:
 
 def test_sqlite_in_a_file_lives_as_the_model_says(files: Callable[[], Store]) -> None:
     run_state_machine_as_test(store_machine(files), settings=QUICKLY(max_examples=8))
+
+
+@pytest.fixture
+def namespaces() -> Iterator[Callable[[str], Callable[[], Store]]]:
+    """Stores in namespaces of their own on one server, all closed in the end."""
+    opened: list[Store] = []
+    numbers = count()
+
+    def maker(dsn: str) -> Callable[[], Store]:
+        def make() -> Store:
+            opened.append(open_store(dsn, namespace=f"d{next(numbers)}"))
+            return opened[-1]
+
+        return make
+
+    yield maker
+    for store in opened:
+        store.disconnect()
+
+
+Makers = Callable[[str], Callable[[], Store]]
+
+
+def test_redis_lives_as_the_model_says(namespaces: Makers) -> None:
+    maker = namespaces(empty_server().url)
+    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=12))
+
+
+def test_a_redis_cluster_lives_as_the_model_says(namespaces: Makers) -> None:
+    maker = namespaces(f"{empty_lone_cluster().url}?partitions=3")
+    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=8))
 
 
 class AwaitedMachine(StoreMachine):

@@ -1,7 +1,6 @@
 """How scripts are asked: each call carries its caller's number, so that a repetition answers as the first did."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from digestif.core.times import Millis
@@ -26,11 +25,14 @@ class Call(NamedTuple):
 class Caller:
     """Somebody who makes one call after the other."""
 
-    __slots__ = ("calls", "id")
+    __slots__ = ("calls", "name")
 
     def __init__(self) -> None:
-        self.id = fresh_id()
+        self.name = f"c:{fresh_id()}".encode()
         self.calls = 0
+
+
+_NOBODY = Caller()  # what only reads needs no number
 
 
 class Dialogue:
@@ -44,18 +46,27 @@ class Dialogue:
     def write(self, name: str, calls: Sequence[Call], *, now: Millis | None) -> list[Any]:
         """Run a script that changes things, in each of these partitions; an answer may be an error."""
         script = load(name)
-        with self._caller() as caller:
-            commands = [self._written(script, call, caller, now) for call in calls]
-            return [_understood(answer) for answer in self._link.run(commands)]
+        caller = self._next_caller()
+        try:
+            return self._understood(self._link.run([self._command(script, call, caller, now) for call in calls]))
+        finally:
+            self._callers.append(caller)
 
-    def _written(self, script: Script, call: Call, caller: Caller, now: Millis | None) -> Command:
-        return self._command(script, call, self.keys.key(call.partition, "c", caller.id), caller.calls, now)
+    def _next_caller(self) -> Caller:
+        """Somebody with a fresh number for a call. Should its answer never come, a straggler of it is refused."""
+        try:
+            caller = self._callers.pop()
+        except IndexError:
+            caller = Caller()
+        caller.calls += 1
+        return caller
 
-    def _command(self, script: Script, call: Call, caller: bytes, number: int, now: Millis | None) -> Command:
-        fixed = self.keys.fixed(call.partition)
-        count = 1 + len(fixed) + len(call.keys)
+    def _command(self, script: Script, call: Call, caller: Caller, now: Millis | None) -> Command:
+        partition, keys, arguments = call
+        fixed = self.keys.fixed(partition)
         at: Part = b"" if now is None else now
-        return Command(call.partition, (count, caller, *fixed, *call.keys, number, at, *call.arguments), script)
+        parts = (len(fixed) + len(keys), *fixed, *keys, caller.calls, caller.name, at, *arguments)
+        return Command(partition, parts, script)
 
     def write_one(self, name: str, call: Call, *, now: Millis | None) -> Any:
         """The answer of one partition; raises its error."""
@@ -68,11 +79,7 @@ class Dialogue:
     def looks(self, name: str, calls: Sequence[Call], *, now: Millis | None = None) -> list[Any]:
         """The same in several partitions; an answer may be an error."""
         script = load(name)
-        return self.ask([self._asked(script, call, now) for call in calls])
-
-    def _asked(self, script: Script, call: Call, now: Millis | None) -> Command:
-        nobody = self.keys.key(call.partition, "c", "")  # what only reads needs no caller
-        return self._command(script, call, nobody, 0, now)
+        return self.ask([self._command(script, call, _NOBODY, now) for call in calls])
 
     def read(self, name: str, partition: int, keys: Sequence[bytes], *arguments: Part) -> Any:
         """Run a script that only reads the keys that it is given; raises its error."""
@@ -80,34 +87,22 @@ class Dialogue:
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
         """Answers of commands that only read; an answer may be an error."""
-        return [_understood(answer) for answer in self._link.run(commands, writes=False)]
+        return self._understood(self._link.run(commands, writes=False))
 
     def get(self, commands: Sequence[Command]) -> list[Any]:
         """Answers of commands that only read; raises the first error."""
         return every(self.ask(commands))
 
-    @contextmanager
-    def _caller(self) -> Iterator[Caller]:
-        """Somebody with a fresh number for a call. Should its answer never come, a straggler of it is refused."""
-        try:
-            caller = self._callers.pop()
-        except IndexError:
-            caller = Caller()
-        caller.calls += 1
-        try:
-            yield caller
-        finally:
-            self._callers.append(caller)
+    @staticmethod
+    def _understood(answers: list[Any]) -> list[Any]:
+        for place, answer in enumerate(answers):
+            if isinstance(answer, Refused) and answer.word == "DIGESTIF_OVERTAKEN":
+                answers[place] = StoreError("a call came to the server after a later one of its caller; nothing was done")
+        return answers
 
     def forget_callers(self) -> None:
         """In the child of a fork: the callers are the parent's."""
         self._callers = []
-
-
-def _understood(answer: Any) -> Any:
-    if isinstance(answer, Refused) and answer.word == "DIGESTIF_OVERTAKEN":
-        return StoreError("a call came to the server after a later one of the same caller; nothing was changed")
-    return answer
 
 
 def sole(answers: Sequence[Any]) -> Any:

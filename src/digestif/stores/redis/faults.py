@@ -1,4 +1,4 @@
-"""Faults: the one table from what went wrong on the way to what is done about it."""
+"""Faults: the one table from what goes wrong to what is done about it, and how it is told if nothing helps."""
 
 from enum import Enum, auto
 from ssl import SSLCertVerificationError
@@ -16,49 +16,47 @@ class Remedy(Enum):
     PAUSE = auto()  # send it again after a while
     REROUTE = auto()  # look who is in charge now, then the same
     LOAD = auto()  # send the script itself, at once
-    FOLLOW = auto()  # the slot has moved: go there, at once
-    ASK = auto()  # the slot is moving: ask there this once, at once
+    FOLLOW = auto()  # its slot has moved: go there, at once
+    ASK = auto()  # its slot is moving: ask there this once, at once
     NONE = auto()  # nothing: that is the answer
 
 
-class Final(NamedTuple):
-    """How a fault that nothing helps against is told."""
+class Fault(NamedTuple):
+    """A kind of failure."""
 
-    error: type[DigestifError]
-    advice: str
+    remedy: Remedy
+    advice: str = ""
+    error: type[DigestifError] = StoreUnavailable
 
 
-REMEDIES = {
-    "ASK": Remedy.ASK,
-    "BUSY": Remedy.PAUSE,
-    "CLUSTERDOWN": Remedy.REROUTE,
-    "LOADING": Remedy.PAUSE,
-    "MASTERDOWN": Remedy.REROUTE,
-    "MISCONF": Remedy.PAUSE,
-    "MOVED": Remedy.FOLLOW,
-    "NOREPLICAS": Remedy.PAUSE,
-    "NOSCRIPT": Remedy.LOAD,
-    "READONLY": Remedy.REROUTE,
-    "TRYAGAIN": Remedy.PAUSE,
-    "UNBLOCKED": Remedy.REROUTE,  # the server became a replica while the command waited
+_LOST = Fault(Remedy.REROUTE, "check that the server is up and can be reached")
+_PASSWORD = Fault(Remedy.NONE, "check user and password", ConfigError)
+_OTHER = Fault(Remedy.NONE, "", StoreError)
+
+TABLE = {  # by the first word of an error reply
+    "ASK": Fault(Remedy.ASK, "a slot of the cluster is being moved; see that this ends"),
+    "BUSY": Fault(Remedy.PAUSE, "a script of some client does not end (SCRIPT KILL)"),
+    "CERTIFICATE": Fault(Remedy.NONE, "name its authority with ca=/path, or trust it with verify=no", ConfigError),
+    "CLUSTERDOWN": Fault(Remedy.REROUTE, "see CLUSTER INFO: a primary may be down without a replica to take over"),
+    "DENIED": Fault(Remedy.NONE, "the server is in protected mode; give it a password", ConfigError),
+    "LOADING": Fault(Remedy.PAUSE, "the server is still reading its files; try again"),
+    "MASTERDOWN": Fault(Remedy.REROUTE, "this is a replica that lost its primary"),
+    "MISCONF": Fault(Remedy.PAUSE, "the server can't save to its disk; see its log"),
+    "MOVED": Fault(Remedy.FOLLOW, "the nodes of the cluster don't agree; see CLUSTER NODES"),
+    "NOAUTH": _PASSWORD,
+    "NOPERM": Fault(Remedy.NONE, "allow the user (ACL SETUSER) scripts, and the keys of the namespace", ConfigError),
+    "NOREPLICAS": Fault(Remedy.PAUSE, "too few replicas are connected; check them"),
+    "NOSCRIPT": Fault(Remedy.LOAD, "the server forgets scripts at once"),
+    "OOM": Fault(
+        Remedy.NONE, "its memory is full (maxmemory): delivery goes on and makes room; give it more", Overloaded
+    ),
+    "READONLY": Fault(Remedy.REROUTE, "this is a replica; name the primary"),
+    "TRYAGAIN": Fault(Remedy.PAUSE, "a slot of the cluster is being moved; see that this ends"),
+    "UNBLOCKED": Fault(Remedy.REROUTE, "the server became a replica meanwhile"),
+    "WRONGPASS": _PASSWORD,
 }
-_CREDENTIALS = Final(ConfigError, "check user and password in the DSN")
-FINALS = {
-    "DENIED": Final(
-        ConfigError, "the server is in protected mode: give it a password, or let it listen on loopback only"
-    ),
-    "NOAUTH": _CREDENTIALS,
-    "NOPERM": Final(
-        ConfigError, "let the user (ACL SETUSER) run scripts and all that they do with the namespace's keys"
-    ),
-    "OOM": Final(
-        Overloaded,
-        "the memory of the server is full (maxmemory): delivery goes on and makes room; raise maxmemory, or add less",
-    ),
-    "WRONGPASS": _CREDENTIALS,
-}
-_PLAIN = Final(StoreError, "")
-_WORDS: dict[type[BaseException], str] = {  # redis-py keeps these words only in the class of the error
+
+_WORDS: dict[type[BaseException], str] = {  # of these redis-py keeps the word only as their class
     exceptions.AskError: "ASK",
     exceptions.AuthenticationError: "WRONGPASS",
     exceptions.AuthenticationWrongNumberOfArgsError: "WRONGPASS",
@@ -72,53 +70,55 @@ _WORDS: dict[type[BaseException], str] = {  # redis-py keeps these words only in
     exceptions.ReadOnlyError: "READONLY",
     exceptions.TryAgainError: "TRYAGAIN",
 }
+
 UNREACHABLE = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.InvalidResponse, OSError)
 FAILURES = (exceptions.ResponseError, *UNREACHABLE)  # of a connection, or of the greetings at its beginning
 
 
 def remedy(error: Exception) -> Remedy:
     """What may help."""
-    word = word_of(error)
-    if word in FINALS:
-        return Remedy.NONE
-    if isinstance(error, UNREACHABLE) and word not in REMEDIES:
-        return Remedy.REROUTE
-    return REMEDIES.get(word, Remedy.NONE)
+    return _fault(error).remedy
 
 
 def final(error: Exception, name: str) -> Exception:
     """The answer to a command that the node of this name refused for good."""
-    word = word_of(error)
+    word = _word(error)
     if word.startswith(OURS):
         return Refused(word, str(error).partition(" ")[2])
-    kind, advice = FINALS.get(word, _PLAIN)
-    told = kind(f"{name}: {_text(error)}; {advice}" if advice else f"{name}: {_text(error)}")
-    told.__cause__ = error
-    return told
+    return _told(error, f"{name}: {_text(error)}")
 
 
-def unavailable(error: BaseException, name: str, *, patience: float) -> StoreUnavailable:
+def unavailable(error: Exception, name: str, *, patience: float) -> Exception:
     """The answer to a command for which nothing helped in time."""
-    told = StoreUnavailable(
-        f"{name}: no answer within {patience:g} s, last error: {_text(error)}; "
-        "check that the server is up and can be reached. What was not acknowledged may be added again"
-    )
-    told.__cause__ = error
-    return told
+    return _told(error, f"{name}: no answer within {patience:g} s: {_text(error)}")
 
 
 def redirection(error: Exception) -> tuple[str, int]:
-    """Where a MOVED or ASK reply points to; no host means that of the node that said so."""
+    """Where a MOVED or ASK reply points to."""
     host, _, port = str(error).rpartition(" ")[2].rpartition(":")
     return host, int(port)
 
 
-def word_of(error: BaseException) -> str:
-    """The first word of an error reply, and of one error that comes before any reply."""
+def _fault(error: Exception) -> Fault:
+    unknown = _LOST if isinstance(error, UNREACHABLE) else _OTHER
+    return TABLE.get(_word(error), unknown)
+
+
+def _told(error: Exception, text: str) -> DigestifError:
+    fault = _fault(error)
+    told = fault.error(f"{text}; {fault.advice}" if fault.advice else text)
+    told.__cause__ = error
+    return told
+
+
+def _word(error: Exception) -> str:
     if isinstance(error.__context__, SSLCertVerificationError):
         return "CERTIFICATE"
     return _WORDS.get(type(error)) or str(error).partition(" ")[0]
 
 
-def _text(error: BaseException) -> str:
-    return str(error).rstrip(".") or type(error).__name__
+def _text(error: Exception) -> str:
+    """What the server or the system said, in full."""
+    text = str(error).rstrip(".") or type(error).__name__
+    word = _WORDS.get(type(error))
+    return f"{word} {text}" if word else text

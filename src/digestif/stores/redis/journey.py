@@ -20,17 +20,19 @@ _DOUBLINGS = 10  # more make no difference below the cap
 class Journey:
     """On routes that may change under way."""
 
-    def __init__(self, routes: Routes, closed: Event, patience: float, confirmation: Confirmation | None) -> None:
+    def __init__(
+        self, routes: Routes, closed: Event, began: float, patience: float, confirmation: Confirmation | None
+    ) -> None:
         self._routes = routes
         self._closed = closed
         self._patience = patience
+        self._deadline = began + patience
         self._confirmation = confirmation
         self._failures = 0
         self._looked_after: set[Node | None] = set()
 
     def make(self, errands: Sequence[Errand]) -> None:
         """Give every errand an answer."""
-        deadline = monotonic() + self._patience
         while errands:
             if self._closed.is_set():
                 return _answer(errands, lambda _: StoreUnavailable(f"{self._routes.name}: the store is closed"))
@@ -38,9 +40,9 @@ class Journey:
             hasty = [self._mend(errand) for errand in _unanswered(errands)]
             errands = _unanswered(errands)
             if errands and not any(hasty):
-                if monotonic() >= deadline:
+                if monotonic() >= self._deadline:
                     return _answer(errands, self._given_up)
-                self._pause(deadline)
+                self._pause()
         return None
 
     # Trying
@@ -115,10 +117,10 @@ class Journey:
 
     # Waiting
 
-    def _pause(self, deadline: float) -> None:
+    def _pause(self) -> None:
         self._failures += 1
         delay = _BACKOFF.compute(min(self._failures, _DOUBLINGS))
-        self._closed.wait(min(delay, max(0.0, deadline - monotonic())))
+        self._closed.wait(min(delay, max(0.0, self._deadline - monotonic())))
 
     def _given_up(self, errand: Errand) -> Exception:
         assert errand.error

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
-# Of a partition, in the order in which scripts declare them; before them comes the caller's `c:`.
+# Of a partition, in the order in which scripts declare them.
 PARTITION_KINDS = "ledger names waiting ready since leases paused expiring history letters wake".split()
 # Of a timeline: records, ages and times of what is pending (beside the slot), in the digest, and being merged into it;
 # and the order of its dead letters.

@@ -7,6 +7,8 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from digestif.clock import monotonic
+from digestif.errors import ConfigError
 from digestif.stores.forking import watch
 from digestif.stores.redis.commands import Command, Refused
 from digestif.stores.redis.confirming import Confirmation
@@ -50,19 +52,20 @@ class RoutedLink(Link):
         watch(self)
 
     def run(self, commands: Sequence[Command], *, writes: bool = True) -> list[Any]:
+        began = monotonic()
         confirmation = self._confirmation if writes else None
         if len(commands) == 1 and confirmation is None:
             answer = self._try_once(commands[0])
             if answer is not UNANSWERED:
                 return [answer]
-        return self._carry([Errand(command) for command in commands], confirmation)
+        return self._carry([Errand(command) for command in commands], began, confirmation)
 
     def ask_all(self, *parts: bytes | str | int | float) -> dict[str, Any]:
         [problem] = self.run([Command(0, ("PING",))], writes=False)  # from here on the nodes are known
         if isinstance(problem, Exception):
             return {self._routes.name: problem}
         nodes = list(self._routes.nodes())
-        answers = self._carry([Errand(Command(0, parts), fixed=node) for node in nodes])
+        answers = self._carry([Errand(Command(0, parts), fixed=node) for node in nodes], monotonic())
         return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
 
     def close(self) -> None:
@@ -83,7 +86,7 @@ class RoutedLink(Link):
         try:
             node = self._routes.node_for(command.partition)
             connection, _ = node.take()
-        except FAILURES:
+        except (ConfigError, *FAILURES):
             return UNANSWERED
         try:
             connection.send_packed_command((packed(command),), check_health=False)
@@ -100,6 +103,8 @@ class RoutedLink(Link):
         node.give(connection)
         return answer
 
-    def _carry(self, errands: Sequence[Errand], confirmation: Confirmation | None = None) -> list[Any]:
-        Journey(self._routes, self._closed, self._patience, confirmation).make(errands)
+    def _carry(
+        self, errands: Sequence[Errand], began: float, confirmation: Confirmation | None = None
+    ) -> list[Any]:
+        Journey(self._routes, self._closed, began, self._patience, confirmation).make(errands)
         return [errand.answer for errand in errands]

@@ -97,6 +97,8 @@ def _node(place: Place, settings: dict[str, Any]) -> Node:
 
 
 def _local(place: Place, settings: dict[str, Any]) -> Node:
+    if place.tls:
+        raise ConfigError("store: a socket needs no TLS; write redis+unix:// with one s")
     path = place.socket()
     return Node(lambda: redis.Redis(unix_socket_path=path, **_login(place), **settings), path)
 

@@ -13,7 +13,7 @@ from digestif.stores.redis.scripts import load
 
 TRIES = 3  # at finding a partition at rest
 ORDERS = ("names", "waiting", "ready", "since", "leases", "paused", "expiring", "letters")
-KEPT = {"meta", "ledger", "history", "c"}  # settings, counters, history, and what callers were answered lately
+KEPT = {"meta", "ledger", "history"}  # settings, counters and what callers were answered lately, history
 
 
 def recount(dialogue: Dialogue) -> Verification:
@@ -110,7 +110,7 @@ def _differences(ledger: Ledger, counted: dict[str, int], moved: int) -> list[st
 
 
 def footprint(dialogue: Dialogue) -> Mapping[str, int]:
-    """What is stored apart from counters, settings, history and the last answers of callers. Looks at every key."""
+    """What is stored apart from counters, settings and history. Looks at every key."""
     counts: Counter[str] = Counter(timelines=0, records=0, letters=0, orders=0, places=0, others=0)
     for partition in range(dialogue.keys.partitions):
         for keys in _scan(dialogue, partition):

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 Read: TypeAlias = Callable[[str], str]  # from the name of an include to its text
 
-_INCLUDE = re.compile(r"^-- include: (\S+)\n", re.MULTILINE)
+_INCLUDE = re.compile(r"^ *-- include: (\S+)\n", re.MULTILINE)
 
 
 class Script(NamedTuple):

@@ -1,20 +1,32 @@
-"""Sentinels: a single server whose address may change, and who knows it."""
+"""Sentinels: a single server whose address may change, and those who know it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import ConnectionError as Unreachable
 from redis.sentinel import MasterNotFoundError
 
+from digestif.clock import monotonic
+from digestif.stores.redis.faults import FAILURES
 from digestif.stores.redis.nodes import Node
+
+ASK_SECONDS = 1.0  # how old the word of the sentinels may be
+REST_SECONDS = 10.0  # after which they are asked again if they did not answer
 
 
 class WatchedNode(Node):
-    """Whichever server the sentinels name as the primary of a service. redis-py asks them for each new connection."""
+    """Whichever server the sentinels name as the primary of a service.
+
+    redis-py asks them for each new connection. That is not enough: a primary that was replaced on request goes on
+    accepting writes for about ten seconds, over the connections it has, before it is told and forgets them. So the
+    sentinels are asked once in a while.
+    """
 
     def __init__(self, make_client: Callable[[], Any], service: str, **options: Any) -> None:
         super().__init__(make_client, service, **options)
         self._address: tuple[str, int] | None = None
+        self._ask_at = 0.0
 
     @property
     def name(self) -> str:
@@ -23,13 +35,24 @@ class WatchedNode(Node):
         host, port = self._address
         return f"{self._name} at {host}:{port}"
 
+    def take(self) -> tuple[Any, bool]:
+        now = monotonic()
+        if now >= self._ask_at and self._idle:
+            self._ask_at = now + REST_SECONDS  # the others need not ask, too
+            with suppress(*FAILURES):
+                self._move_to(self._client.connection_pool.get_master_address())
+                self._ask_at = now + ASK_SECONDS
+        return super().take()
+
     def _connect(self) -> Any:
         try:
             connection = super()._connect()
         except MasterNotFoundError as error:
             raise Unreachable(f"no sentinel that answers knows a primary of {self._name!r}") from error
-        address = (connection.host, connection.port)
+        self._move_to((connection.host, connection.port))
+        return connection
+
+    def _move_to(self, address: tuple[str, int]) -> None:
         if address != self._address:
             self._address = address
-            self.drop_idle()  # they lead to its predecessor
-        return connection
+            self.drop_idle()  # those lead to its predecessor

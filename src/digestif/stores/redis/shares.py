@@ -6,7 +6,9 @@ from digestif.core.policy import Terms
 from digestif.stores.base import Arrival
 from digestif.stores.redis.dialogue import Call
 from digestif.stores.redis.keys import Home, Keys
-from digestif.stores.redis.wire import encode, with_timestamp
+from digestif.stores.redis.wire import place as place_of
+from digestif.stores.redis.wire import terms as terms_of
+from digestif.stores.redis.wire import with_timestamp
 
 PENDING_KEYS = 3
 
@@ -20,7 +22,6 @@ class Share:
         self._keys: list[bytes] = []
         self._timelines: dict[str, int] = {}
         self._terms: dict[Terms, int] = {}
-        self._records: list[tuple[int, int, int | None]] = []
         self._bodies: list[bytes] = []
 
     def add(self, place: int, home: Home, arrival: Arrival) -> None:
@@ -33,12 +34,10 @@ class Share:
         if terms_number is None:
             terms_number = self._terms[terms] = len(self._terms) + 1
         self.places.append(place)
-        self._records.append((number, terms_number, within))
-        self._bodies += (key.encode(), with_timestamp(timestamp, payload))
+        self._bodies += (place_of(number, terms_number, within), key.encode(), with_timestamp(timestamp, payload))
 
     def call(self) -> Call:
-        request = encode({"terms": list(self._terms), "records": self._records})
-        return Call(self._partition, self._keys, (request, *self._bodies))
+        return Call(self._partition, self._keys, (b"".join(map(terms_of, self._terms)), *self._bodies))
 
 
 def shares_of(keys: Keys, batch: Sequence[Arrival]) -> list[Share]:

@@ -103,11 +103,11 @@ class RedisStore(Store):
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
         shares = shares_of(self._dialogue.keys, batch)
         replies = self._dialogue.write("add", [share.call() for share in shares], now=now)
+        if len(shares) == 1:
+            return wire.flags(every(replies)[0])
         answers: list[bool | None] = [None] * len(batch)
         for share, reply in zip(shares, replies, strict=True):
-            if not isinstance(reply, Exception):
-                for place, flag in zip(share.places, wire.flags(reply), strict=True):
-                    answers[place] = flag
+            _fill(answers, share.places, reply)
         return _whole(answers, replies)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:

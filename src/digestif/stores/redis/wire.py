@@ -1,14 +1,16 @@
 """Values between Python and Lua: MessagePack for what both read, a packed head before the payload of a record."""
 
+import math
 from collections.abc import Iterable, Sequence
 from struct import Struct as Packing
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from digestif.core.capacity import Stored, age_order
 from digestif.core.machine import IDLE, Slot
+from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry, Outcome
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import StoreError
@@ -19,7 +21,11 @@ decode = msgspec.msgpack.Decoder().decode
 _slot = msgspec.msgpack.Decoder(Slot).decode
 
 _TIMESTAMP = Packing(">d")
-_HEAD = Packing(">5s7sd")  # arrival, expiry, timestamp
+_HEAD = Packing(">5s7sd")  # of a record: arrival, expiry, timestamp
+_SLOT_HEAD = 8  # bytes that only the scripts read
+_PLACE = Packing(">HHd")  # of a record in a call: its timeline, its policy, within
+_TERMS = Packing(">7d")
+_UNSET = math.nan
 
 
 class Letter(msgspec.Struct):
@@ -59,21 +65,19 @@ _letter = msgspec.msgpack.Decoder(Letter).decode
 _entry = msgspec.msgpack.Decoder(Entry).decode
 
 
-class Opened(NamedTuple):
-    """What the scripts tell of a lease."""
-
-    timeline: str
-    until: Millis
-    digest_id: str
-    attempt: int
-    lapses: int
-    iteration: int
-    at: Millis
-
-
 def with_timestamp(timestamp: float, payload: bytes) -> bytes:
     """What a client sends of a record; the server puts arrival and expiry before it."""
     return _TIMESTAMP.pack(timestamp) + payload
+
+
+def place(timeline: int, policy: int, within: Millis | None) -> bytes:
+    """Which timeline and policy of a call a record belongs to, both counted from 1, and its own deadline."""
+    return _PLACE.pack(timeline, policy, _UNSET if within is None else within)
+
+
+def terms(policy: Terms) -> bytes:
+    """The numbers of a policy."""
+    return _TERMS.pack(*(_UNSET if number is None else number for number in msgspec.structs.astuple(policy)))
 
 
 def lease(told: Sequence[Any], token: str) -> Lease:
@@ -91,7 +95,7 @@ def slot(timeline: str, stored: bytes | None, pending: int) -> Slot:
     if stored is None:
         return IDLE
     try:
-        found = _slot(stored)
+        found = _slot(stored[_SLOT_HEAD:])
     except msgspec.MsgspecError as error:
         raise StoreError(
             f"the slot of timeline {timeline!r} can't be read ({error}); it is damaged or of a newer release"

@@ -1,83 +1,131 @@
 #!lua
 -- Accept records, in order, and place their timelines in the schedule.
--- KEYS   13… per timeline: its hash, ages, times
--- ARGV   3 {terms, records}: the numbers of the policies; per record its timeline (from 1), terms (from 1), within or nil
---        4… per record: key, timestamp and payload
+-- KEYS   12… per timeline: its hash, ages, times
+-- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, capacity, ttl
+--        5… per record: which timeline, which policy (from 1) and `within`, packed; key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'
--- include: slots.lua
--- include: batches.lua
--- include: placing.lua
+-- include: calls.lua
+-- include: records.lua
 
-local earlier_reply = earlier_answer()
+local noted, accepted, pending = unpack(call('HMGET', LEDGER, CALL, 'accepted', 'pending'))
+local earlier_reply = answered(noted)
 if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
-local arrival = call('HINCRBY', LEDGER, 'accepted', #request.records) - #request.records
-local timelines = {}
+local TERMS = 56 -- bytes of a policy's numbers; those that are not set are not numbers
+local arrival = tonumber(accepted or 0)
+local loaded = {} -- timelines that need more than a record put in
 
-local function timeline_at(number)
-  local timeline = timelines[number]
-  if not timeline then
-    timeline = load_timeline(TIMELINES + (number - 1) * 3)
-    timeline.batch = batch_at(timeline.place)
-    timelines[number] = timeline
+-- The short way, and the usual one: the timeline is on its way to a delivery, and a record more changes nothing else.
+local function join(place, policy, key, rest)
+  local hash = KEYS[place]
+  local slot = call('HGET', hash, '')
+  if not slot or string.byte(slot) ~= JOINS then
+    return false
   end
-  return timeline
-end
-
--- Put the record among the pending ones, within capacity; the answer says whether deadlines may have changed.
-local function join(timeline, key, record, within, capacity)
-  local slot, batch, before = timeline.slot, timeline.batch, timeline.pending
-  if not put(batch, key, record, slot.deadline, before) then
-    timeline.pending = before + 1
+  local capacity, ttl = struct.unpack('>dd', ARGV[4], policy * TERMS - 15)
+  local expires = ttl == ttl and now + ttl or NEVER
+  local size = call('HLEN', hash) - 1
+  local fits = size > 0 and size < SMALL and not (size >= capacity) and string.len(rest) < LIGHT
+  if not fits or expires < struct.unpack('>i7', slot, 2) then
+    return false
+  end
+  arrival = arrival + 1
+  if call('HSET', hash, key, packed(arrival, expires, rest)) == 1 then
+    pending = pending + 1
   else
     count('superseded', 1)
   end
-  if within then
-    call('ZADD', batch.times, -(now + within + SHIFT), 'u' .. key)
-  end
-  local dropped = capacity and math.max(timeline.pending - capacity, 0) or 0
-  if dropped > 0 then
-    dropped = math.min(dropped, 500) -- the rest at the next adds: only a lowered capacity leaves so many
-    drop_oldest(batch, dropped)
-    timeline.pending = timeline.pending - dropped
-    slot.dropped = (slot.dropped or 0) + dropped
-    count('dropped', dropped)
-    timeline.changed = true
-  end
-  count('pending', timeline.pending - before)
+  return true
 end
 
-local function add(timeline, key, rest, within, terms)
-  local slot = timeline.slot
-  local was_idle, at, expires = slot.state == 'idle', slot.at, terms.ttl and now + terms.ttl
-  if timeline.pending == 0 then
-    slot.first, timeline.changed = now, true
+-- The long way, made only when it is needed: a script defines its functions anew at each call.
+local function the_long_way()
+  -- include: slots.lua
+  -- include: batches.lua
+  -- include: placing.lua
+
+  local function timeline_at(place)
+    local timeline = load_timeline(place)
+    timeline.batch = batch_at(place, timeline.slot.large)
+    loaded[place] = timeline
+    return timeline
   end
-  arrival = arrival + 1
-  join(timeline, key, packed(arrival, expires, rest), within, terms.capacity)
-  if within or slot.deadline then
-    slot.deadline, timeline.changed = earliest_deadline(timeline.batch), true
+
+  local function set(number)
+    return number == number and number or nil
   end
-  if expires and (not slot.expires or expires < slot.expires) then
-    slot.expires, timeline.changed = expires, true
+
+  local function terms_of(policy)
+    local first, increment, maximum, quiet, max, capacity, ttl = struct.unpack('>ddddddd', ARGV[4], (policy - 1) * TERMS + 1)
+    return {
+      first_delay = first,
+      increment = set(increment),
+      maximum = maximum,
+      quiet = set(quiet),
+      max_records = set(max),
+      capacity = set(capacity),
+      ttl = set(ttl),
+    }
   end
-  after_add(slot, now, terms, timeline.pending)
-  timeline.changed = timeline.changed or was_idle or slot.at ~= at or slot.state == 'waiting'
-  return was_idle and slot.state == 'ready'
+
+  -- Put the record among the pending ones, within capacity.
+  local function put_pending(timeline, key, record, within, capacity)
+    local slot, batch, before = timeline.slot, timeline.batch, timeline.pending
+    if put(batch, key, record, slot.deadline, before) then
+      count('superseded', 1)
+    else
+      timeline.pending = before + 1
+    end
+    if within then
+      call('ZADD', batch.times, -(now + within + SHIFT), 'u' .. key)
+    end
+    local dropped = capacity and math.min(math.max(timeline.pending - capacity, 0), DROPPED) or 0
+    drop_oldest(batch, dropped)
+    timeline.pending = timeline.pending - dropped
+    slot.dropped = dropped > 0 and (slot.dropped or 0) + dropped or slot.dropped
+    slot.large = batch.large or nil
+    count('dropped', dropped)
+    pending = pending + timeline.pending - before
+  end
+
+  return function(place, policy, key, rest, within)
+    local timeline, terms = loaded[place] or timeline_at(place), terms_of(policy)
+    local slot = timeline.slot
+    local was_idle, expires = slot.state == 'idle', terms.ttl and now + terms.ttl
+    slot.first = timeline.pending == 0 and now or slot.first
+    slot.expires = earlier(slot.expires, expires)
+    arrival = arrival + 1
+    put_pending(timeline, key, packed(arrival, expires, rest), within, terms.capacity)
+    if within or slot.deadline then
+      slot.deadline = earliest_deadline(timeline.batch)
+    end
+    after_add(slot, now, terms, timeline.pending)
+    return was_idle and slot.state == 'ready'
+  end, save_timeline
 end
 
 local ready = {}
-for number, record in ipairs(request.records) do
-  local timeline = timeline_at(record[1])
-  local key, rest = ARGV[2 + number * 2], ARGV[3 + number * 2]
-  ready[number] = add(timeline, key, rest, record[3] or nil, request.terms[record[2]]) and '1' or '0'
-end
-for _, timeline in pairs(timelines) do
-  if timeline.changed then
-    save_timeline(timeline)
+pending = tonumber(pending or 0)
+local add_fully, save
+for number = 1, (#ARGV - 4) / 3 do
+  local argument = number * 3 + 2
+  local timeline, policy, within = struct.unpack('>HHd', ARGV[argument])
+  local key, rest = ARGV[argument + 1], ARGV[argument + 2]
+  local place = TIMELINES + (timeline - 1) * 3
+  local is_urgent = within == within
+  ready[number] = '0'
+  if loaded[place] or is_urgent or not join(place, policy, key, rest) then
+    if not add_fully then
+      add_fully, save = the_long_way()
+    end
+    if add_fully(place, policy, key, rest, is_urgent and within or nil) then
+      ready[number] = '1'
+    end
   end
 end
-return answer(table.concat(ready))
+for _, timeline in pairs(loaded) do
+  save(timeline)
+end
+return answer(table.concat(ready), 'accepted', arrival, 'pending', pending)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End digests as dead letters.
--- KEYS   13… per digest: the timeline, then the letter: records, ages, times
--- ARGV   3 {ring, burials}: the size of the history; per digest {token, id, reason, cool-down, max_records}
+-- KEYS   12… per digest: the timeline, then the letter: records, ages, times
+-- ARGV   4 {ring, burials}: the size of the history; per digest {token, id, reason, cool-down, max_records}
 -- Reply  '1' per digest, or '0' if the token is stale; an error with nothing done if one is being merged
 -- include: ending.lua
 
@@ -10,7 +10,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 local APART = STRIDE + 3 -- keys of a timeline and its letter
 
 local function held_digest(timeline, burial)

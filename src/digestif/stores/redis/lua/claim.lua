@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Open timelines that may be claimed; those without any record become idle instead.
--- KEYS   13… the timelines
--- ARGV   3 {count, token, lease, first}: the lease in milliseconds; the number of the first fresh digest
+-- KEYS   12… the timelines
+-- ARGV   4 {count, token, lease, first}: the lease in milliseconds; the number of the first fresh digest
 -- Reply  {retired, leases}: each as `open` tells it
 -- include: opening.lua
 -- include: placing.lua
@@ -11,7 +11,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 
 local function is_claimable(slot)
   if slot.paused then

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 -- Timelines that may be claimed, earliest first: ready, waiting and due, or with a lapsed lease.
--- ARGV   3 how many
+-- ARGV   4 how many
 -- Reply  their names
 -- include: partition.lua
 
-local limit = tonumber(ARGV[3])
+local limit = tonumber(ARGV[4])
 local candidates = {}
 
 local function collect(order, last)

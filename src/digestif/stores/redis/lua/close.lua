@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End digests as delivered.
--- KEYS   13… the timelines
--- ARGV   3 {ring, closings}: the size of the history; per timeline {token, cool-down, max_records}
+-- KEYS   12… the timelines
+-- ARGV   4 {ring, closings}: the size of the history; per timeline {token, cool-down, max_records}
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: ending.lua
 
@@ -10,7 +10,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 
 local function close(timeline, token, cool_down, max_records)
   local slot = timeline.slot

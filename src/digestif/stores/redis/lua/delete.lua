@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Remove a timeline with everything that belongs to it, as far as it is declared.
--- KEYS   13… the timeline, then per dead letter: records, ages, times
--- ARGV   3 {letters, entries}: how many letters; places and numbers of its entries in the history
+-- KEYS   12… the timeline, then per dead letter: records, ages, times
+-- ARGV   4 {letters, entries}: how many letters; places and numbers of its entries in the history
 -- Reply  '1' if there was anything, else '0'
 -- include: ending.lua
 
@@ -10,7 +10,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
 local slot = timeline.slot
 
@@ -28,7 +28,7 @@ local function delete_letters()
     local letter = read_letter(place, timeline.name)
     if letter then
       unlist_letter(letter, KEYS[timeline.place + DEAD])
-      erase(batch_at(place))
+      erase(batch_found_at(place))
       gone, records = gone + 1, records + letter.records
     end
   end

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
 -- Timelines that wait and are due, earliest first.
--- ARGV   3 {deadline, limit, after}: after = {time, name}, the last one of the page before, or nil
+-- ARGV   4 {deadline, limit, after}: after = {time, name}, the last one of the page before, or nil
 -- Reply  the number of the last move, then name and time of each
 -- include: partition.lua
 -- include: ties.lua
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 local start = 0
 if request.after then
   local at, name = request.after[1], request.after[2]

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Let leases end later.
--- KEYS   13… per timeline: its hash
--- ARGV   3 {lease, tokens}
+-- KEYS   12… per timeline: its hash
+-- ARGV   4 {lease, tokens}
 -- Reply  '1' per lease, or '0' if its token is stale
 -- include: slots.lua
 -- include: leasing.lua
@@ -11,7 +11,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 local extended = {}
 for number, token in ipairs(request.tokens) do
   local timeline = load_timeline(TIMELINES + number - 1)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Make a waiting timeline ready.
--- KEYS   13 its hash
+-- KEYS   12 its hash
 -- Reply  '1', or '0' in any other state
 -- include: slots.lua
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Let timelines wait again that are ready for too long or whose lease lapsed, and expire records.
--- KEYS   13… the timelines: the stale ones, the lapsed ones, the expiring ones
--- ARGV   3 {deadline, stale, lapsed, expiring, limit, ring}: how many of each; records that may expire; size of the history
+-- KEYS   12… the timelines: the stale ones, the lapsed ones, the expiring ones
+-- ARGV   4 {deadline, stale, lapsed, expiring, limit, ring}: how many of each; records that may expire; size of the history
 -- Reply  {moved, lapsed, expired}
 -- include: ending.lua
 -- include: expiring.lua
@@ -11,7 +11,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 local moved, lapsed, expired = 0, 0, 0
 
 -- Ready for too long: the dispatch got lost, it waits to be scheduled again.
@@ -21,15 +21,6 @@ local function let_wait(timeline)
     slot.state = 'waiting'
     save_timeline(timeline)
     moved = moved + 1
-  end
-end
-
-local function lapse(timeline)
-  local slot = timeline.slot
-  if slot.state == 'open' and slot['until'] <= now then
-    after_lapse(slot)
-    save_timeline(timeline)
-    lapsed = lapsed + 1
   end
 end
 
@@ -116,6 +107,21 @@ local function expire_timeline(timeline)
   expired = expired + gone
   after_expiry(timeline)
   save_timeline(timeline)
+end
+
+-- What lapses may have expired meanwhile.
+local function lapse(timeline)
+  local slot = timeline.slot
+  if slot.state == 'open' and slot['until'] <= now then
+    after_lapse(slot)
+    lapsed = lapsed + 1
+    local expires = marks(slot).expiring
+    if expires and expires <= now and expired < request.limit then
+      expire_timeline(timeline)
+    else
+      save_timeline(timeline)
+    end
+  end
 end
 
 local number = 0

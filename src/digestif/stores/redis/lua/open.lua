@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Open one timeline for delivery.
--- KEYS   13… the timeline
--- ARGV   3 {token, lease}
+-- KEYS   12… the timeline
+-- ARGV   4 {token, lease}
 -- Reply  {lease} as `open` tells it; or if the timeline may not be opened, {false, now, slot}
 -- include: opening.lua
 
@@ -10,7 +10,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
 local slot = timeline.slot
 if slot.paused or is_live(slot, now) or (slot.state ~= 'ready' and slot.state ~= 'open') then

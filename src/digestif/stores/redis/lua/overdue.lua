@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 -- Timelines for maintenance: ready for too long, with a lapsed lease, with expired records.
--- ARGV   3 {deadline, limit}: without a deadline, ready ones are left alone
+-- ARGV   4 {deadline, limit}: without a deadline, ready ones are left alone
 -- Reply  three lists of names
 -- include: partition.lua
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 
 local function until_now(order, last)
   return call('ZRANGEBYSCORE', order, '-inf', last, 'WITHSCORES', 'LIMIT', 0, request.limit)

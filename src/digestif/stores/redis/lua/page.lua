@@ -5,4 +5,4 @@
 -- Reply  key, record, …
 -- include: paging.lua
 
-return (page(batch_at(1), ARGV[2] ~= '' and cmsgpack.unpack(ARGV[2]) or nil, tonumber(ARGV[1])))
+return (page(batch_found_at(1), ARGV[2] ~= '' and cmsgpack.unpack(ARGV[2]) or nil, tonumber(ARGV[1])))

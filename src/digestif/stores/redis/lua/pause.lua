@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Set or clear the flag that keeps a timeline from being delivered.
--- KEYS   13 its hash
--- ARGV   3 '1' to set, '0' to clear
+-- KEYS   12 its hash
+-- ARGV   4 '1' to set, '0' to clear
 -- Reply  '1', or '0' if it was so already
 -- include: slots.lua
 
@@ -11,7 +11,7 @@ if earlier_reply then
 end
 
 local timeline = load_timeline(TIMELINES)
-local paused = ARGV[3] == '1' or nil
+local paused = ARGV[4] == '1' or nil
 if timeline.slot.paused == paused then
   return answer('0')
 end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Give digests back after a failed attempt.
--- KEYS   13… per timeline: its hash
--- ARGV   3 per timeline {token, freeze, until or nil}
+-- KEYS   12… per timeline: its hash
+-- ARGV   4 per timeline {token, freeze, until or nil}
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: slots.lua
 -- include: leasing.lua
@@ -12,7 +12,7 @@ if earlier_reply then
 end
 
 local released = {}
-for number, release in ipairs(cmsgpack.unpack(ARGV[3])) do
+for number, release in ipairs(cmsgpack.unpack(ARGV[4])) do
   local timeline = load_timeline(TIMELINES + number - 1)
   local held = is_held(timeline.slot, release[1], now)
   if held then

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Make a dead letter its timeline's unfinished digest.
--- KEYS   13… the timeline, then the letter: records, ages, times
+-- KEYS   12… the timeline, then the letter: records, ages, times
 -- Reply  '1', or '0' if there is no such letter; an error if the timeline has an unfinished digest
 -- include: ending.lua
 
@@ -35,7 +35,7 @@ slot.was = slot.state ~= 'idle' and slot.at or nil
 slot.state, slot.at, slot.since, slot.rule = 'ready', now, now, 'replayed'
 call('HDEL', KEYS[place], '')
 unlist_letter(letter, KEYS[timeline.place + DEAD])
-rename(batch_at(place), timeline.place + DIGEST)
+rename(batch_found_at(place), timeline.place + DIGEST)
 count('dead', -letter.records)
 count('open', letter.records)
 save_timeline(timeline)

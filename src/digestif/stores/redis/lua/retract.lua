@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Remove a pending record.
--- KEYS   13… the timeline
--- ARGV   3 the record's key
+-- KEYS   12… the timeline
+-- ARGV   4 the record's key
 -- Reply  '1' if there was one, else '0'
 -- include: timelines.lua
 
@@ -11,7 +11,7 @@ if earlier_reply then
 end
 
 local timeline = timeline_number(1)
-if ARGV[3] == '' or not pull(pending_of(timeline), ARGV[3]) then
+if ARGV[4] == '' or not pull(pending_of(timeline), ARGV[4]) then
   return answer('0')
 end
 count('pending', -1)

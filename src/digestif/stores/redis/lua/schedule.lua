@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Make timelines ready that wait and are due.
--- KEYS   13… per timeline: its hash
--- ARGV   3 {began, times}: the move after which a timeline is left to the next call of schedule; when each was seen to be due
+-- KEYS   12… per timeline: its hash
+-- ARGV   4 {began, times}: the move after which a timeline is left to the next call of schedule; when each was seen to be due
 -- Reply  '1' per timeline that became ready, '0' per one that somebody else moved meanwhile or that is left
 -- include: slots.lua
 
@@ -10,7 +10,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 
 -- Waiting and due: somebody is told to deliver it.
 local function schedule(timeline, at)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Turn records of an open digest into dead letters of their own.
--- KEYS   13… the timeline, then per record its letter: records, ages, times
--- ARGV   3 {token, records}: each {key, letter id, reason}
+-- KEYS   12… the timeline, then per record its letter: records, ages, times
+-- ARGV   4 {token, records}: each {key, letter id, reason}
 -- Reply  '1', or '0' if the token is stale
 -- include: ending.lua
 
@@ -10,7 +10,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
 local digest = timeline.slot.digest
 if not digest or not is_held(timeline.slot, request.token, now) then

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Merge and trim open digests, a page of records at most.
--- KEYS   13… the timelines
--- ARGV   3 {limit, requests}: records to move, over all; per timeline {token, capacity, merge}
+-- KEYS   12… the timelines
+-- ARGV   4 {limit, requests}: records to move, over all; per timeline {token, capacity, merge}
 -- Reply  empty
 -- include: timelines.lua
 -- include: leasing.lua
@@ -11,7 +11,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 
 local function some_keys(batch, limit)
   local keys = {}

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
 -- Read pages of open digests.
--- KEYS   13… the timelines
--- ARGV   3 {limit, requests}: records to read, over all; per timeline {token, capacity, after}
+-- KEYS   12… the timelines
+-- ARGV   4 {limit, requests}: records to read, over all; per timeline {token, capacity, after}
 -- Reply  per timeline: nil if the token is stale, else {revision, dropped, 1 if complete, 1 if unsettled, key, record, …}
 -- include: timelines.lua
 -- include: leasing.lua
 -- include: paging.lua
 
-local request = cmsgpack.unpack(ARGV[3])
+local request = cmsgpack.unpack(ARGV[4])
 local allowed = request.limit
 
 local function take(timeline, token, capacity, after)

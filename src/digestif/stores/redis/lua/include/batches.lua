@@ -1,25 +1,17 @@
--- Records: a batch is a hash from record key to record, and for a large batch two orders. A record is its arrival number,
--- its expiry, the timestamp of its event and the payload. A small batch, of few and light records, is simply looked through.
+-- include: records.lua
+-- A batch is a hash from record key to record, and if it is large two orders.
 --   ages   (zset) by timestamp: arrival and key, so that ties stand in the order of arrival
 --   times  (zset) 'x' and key by expiry, above zero; 'u' and key by deadline, below zero; small batches only have deadlines
-local SMALL = 256 -- records
-local LIGHT = 8192 -- bytes
+local DROPPED = 500 -- records that a call drops at most: only a lowered capacity leaves more, to the next adds
 local SHIFT = 2e15 -- makes every time positive
 
-local function batch_at(place)
-  local ages = KEYS[place + 1]
-  return {
-    records = KEYS[place],
-    ages = ages,
-    times = KEYS[place + 2],
-    large = redis.call('EXISTS', ages) == 1,
-  }
+local function batch_at(place, large)
+  return { records = KEYS[place], ages = KEYS[place + 1], times = KEYS[place + 2], large = large }
 end
 
-local NEVER = 2 ^ 54 -- the expiry of a record that does not expire
-
-local function packed(arrival, expires, rest)
-  return struct.pack('>I5i7', arrival, expires or NEVER) .. rest
+-- A batch of which nobody noted whether it is large.
+local function batch_found_at(place)
+  return batch_at(place, redis.call('EXISTS', KEYS[place + 1]) == 1)
 end
 
 local function arrival_of(record)

@@ -1,44 +1,61 @@
 -- include: partition.lua
 -- A caller numbers its calls, and its last answer is kept for a while: a call that is repeated because its reply got lost
--- answers as it did first, and one that comes after a later call of the same caller is refused.
-local KEPT = 600 -- seconds, longer than anybody repeats a call
+-- answers as it did first, and one that comes after a later call of the same caller is refused. The answers are kept
+-- beside the counters of the ledger, so that one command reads both and one writes both.
+local KEPT = 600000 -- milliseconds, longer than anybody repeats a call
 
-local tally = {} -- changes to the ledger
+local tally = {} -- changes to the counters
 local woken = false -- a timeline may be taken at once
 
-local function count(fate, by)
-  tally[fate] = (tally[fate] or 0) + by
+local function count(counter, by)
+  tally[counter] = (tally[counter] or 0) + by
 end
 
 local function next_number()
   return call('HINCRBY', LEDGER, 'number', 1)
 end
 
-local function earlier_answer()
-  local noted = call('GET', CALL)
+-- Let go of answers that nobody will ask for again: a page of them whenever a new caller comes.
+local function forget_callers()
+  local flat = call('HSCAN', LEDGER, math.random(0, 1023), 'MATCH', 'c:*', 'COUNT', 100)[2]
+  for place = 1, #flat, 2 do
+    local _, noted = struct.unpack('>dd', flat[place + 1])
+    if noted + KEPT < now then
+      call('HDEL', LEDGER, flat[place])
+    end
+  end
+end
+
+-- The answer to a call that was made before, or an error; nil if it is new.
+local function answered(noted)
   if not noted then
+    forget_callers()
     return nil
   end
-  local cut = string.find(noted, ' ', 1, true)
-  local behind = tonumber(string.sub(noted, 1, cut - 1)) - tonumber(ARGV[1])
+  local behind = struct.unpack('>d', noted) - tonumber(ARGV[1])
   if behind < 0 then
     return nil
   end
   if behind == 0 then
-    return string.sub(noted, cut + 1)
+    return string.sub(noted, 17)
   end
   return redis.error_reply('DIGESTIF_OVERTAKEN a later call of the same caller was here before')
 end
 
-local function answer(reply)
-  for fate, by in pairs(tally) do
-    if by ~= 0 then
-      call('HINCRBY', LEDGER, fate, by)
-    end
-  end
+local function earlier_answer()
+  return answered(call('HGET', LEDGER, CALL))
+end
+
+-- Note the answer and the counters; `...` are names and new values of those that the caller of this has read itself.
+local function answer(reply, ...)
   if woken then
     call('SPUBLISH', WAKE, '')
   end
-  call('SET', CALL, ARGV[1] .. ' ' .. reply, 'EX', KEPT)
+  for counter, by in pairs(tally) do
+    if by ~= 0 then
+      call('HINCRBY', LEDGER, counter, by)
+    end
+  end
+  call('HSET', LEDGER, CALL, struct.pack('>dd', ARGV[1], now) .. reply, ...)
   return reply
 end

@@ -31,7 +31,7 @@ end
 
 -- All pending records have left.
 local function without_pending(slot)
-  slot.dropped, slot.first, slot.deadline, slot.expires = nil, nil, nil, nil
+  slot.dropped, slot.first, slot.deadline, slot.expires, slot.large = nil, nil, nil, nil, nil
 end
 
 local function cut(slot, now, fresh_id, pending)

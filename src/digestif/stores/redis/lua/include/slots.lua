@@ -1,7 +1,10 @@
 -- include: calls.lua
 -- include: times.lua
+-- include: records.lua
 -- Timelines: a hash with the slot in the field '' and the pending records in fields of their own, which are never empty.
--- The keys of a timeline are declared together, its hash first. A slot is a table with the names of core/machine.py.
+-- The keys of a timeline are declared together, its hash first. A slot is a table with the names of core/machine.py, stored
+-- behind a head: whether a record may join it as it is, and its earliest expiry.
+local HEAD = 8 -- bytes
 local NAME = string.len(NAMES) - string.len('names') + string.len('t:') + 1 -- where its name begins in a timeline's key
 
 local function marks(slot)
@@ -25,10 +28,23 @@ local function marks(slot)
   return found
 end
 
+local function unpacked(stored)
+  if not stored then
+    return { state = 'idle', at = 0, since = 0, iteration = 0 }
+  end
+  return cmsgpack.unpack(string.sub(stored, HEAD + 1))
+end
+
+local function with_head(slot)
+  local joins = slot.state == 'ready' or slot.state == 'open' or (slot.state == 'waiting' and slot.digest)
+  local head = joins and not slot.deadline and not slot.large and 'j' or ' '
+  return head .. struct.pack('>i7', slot.expires or NEVER) .. cmsgpack.pack(slot)
+end
+
 local function load_timeline(place)
   local key = KEYS[place]
   local stored = call('HGET', key, '')
-  local slot = stored and cmsgpack.unpack(stored) or { state = 'idle', at = 0, since = 0, iteration = 0 }
+  local slot = unpacked(stored)
   return {
     place = place,
     key = key,
@@ -75,5 +91,5 @@ local function save_timeline(timeline)
   if not timeline.stored then
     call('ZADD', NAMES, 0, timeline.name)
   end
-  call('HSET', timeline.key, '', cmsgpack.pack(slot))
+  call('HSET', timeline.key, '', with_head(slot))
 end

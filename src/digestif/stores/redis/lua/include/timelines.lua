@@ -10,15 +10,15 @@ local function timeline_number(number, stride)
 end
 
 local function pending_of(timeline)
-  return batch_at(timeline.place)
+  return batch_at(timeline.place, timeline.slot.large)
 end
 
 local function digest_of(timeline)
-  return batch_at(timeline.place + DIGEST)
+  return batch_found_at(timeline.place + DIGEST)
 end
 
 local function merging_of(timeline)
-  return batch_at(timeline.place + MERGING)
+  return batch_found_at(timeline.place + MERGING)
 end
 
 -- The pending records become another batch of the timeline; the slot stays.
@@ -42,7 +42,7 @@ local function fewer_pending(timeline, many)
   local slot = timeline.slot
   timeline.pending = timeline.pending - many
   if timeline.pending == 0 then
-    slot.first, slot.deadline, slot.expires = nil, nil, nil
+    slot.first, slot.deadline, slot.expires, slot.large = nil, nil, nil, nil
   elseif slot.deadline then
     slot.deadline = earliest_deadline(pending_of(timeline))
   end

@@ -1,0 +1,9 @@
+-- A record as it is stored: its arrival number, its expiry, the timestamp of its event and the payload.
+local NEVER = 2 ^ 54 -- the expiry of a record that does not expire
+local SMALL = 256 -- records: a batch that has no more, and none that is heavy, is simply looked through
+local LIGHT = 8192 -- bytes
+local JOINS = 106 -- 'j', the first byte of a slot to which a record can be added without changing it
+
+local function packed(arrival, expires, rest)
+  return struct.pack('>I5i7', arrival, expires or NEVER) .. rest
+end
