@@ -85,7 +85,7 @@ def test_a_socket_has_a_path() -> None:
         ("redis://h?replicas=some", "replicas: 'some' is not a whole number"),
         ("redis://h?replicas=-1", "replicas: '-1' is not a whole number"),
         ("redis://h?replica_timeout=x", "replica_timeout: 'x'"),
-        ("redis://h?replicas=1&replica_timeout=5", "replica_timeout: 5 s is not below timeout, 5 s"),
+        ("redis://h?replicas=1&replica_timeout=5", "replica_timeout: 5 s is too long: replies have 5 s to come"),
     ],
 )
 def test_what_can_not_be_meant_is_refused_by_name(text: str, said: str) -> None:

@@ -1,6 +1,6 @@
 """Start-up checks: is this a server to whom records can be entrusted, and what will they survive there?"""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from digestif.errors import ConfigError
@@ -69,7 +69,8 @@ def _settle(link: Link, namespace: str, partitions: int | None, *, clustered: bo
         )
     if partitions is not None and partitions != noted:
         raise ConfigError(
-            f"partitions: namespace {namespace!r} has {noted} and keeps them, not {partitions}; leave the option out, or use another namespace"
+            f"partitions: namespace {namespace!r} has {noted} and keeps them, not {partitions}; "
+            "leave the option out, or use another namespace"
         )
     return noted
 
@@ -78,7 +79,8 @@ def _durability(known: Mapping[str, str], configured: Any) -> Durability:
     """What survives there. Who may not read the configuration is told the least that can be true."""
     if known.get("aof_enabled") != "1":
         return Durability.NOTHING
-    always = isinstance(configured, list) and configured[1:2] == [b"always"]
+    told = configured.values() if isinstance(configured, dict) else configured  # a client of RESP 3 is given a mapping
+    always = isinstance(told, Collection) and b"always" in told
     return Durability.POWER_LOSS if always else Durability.PROCESS_KILL
 
 

@@ -71,10 +71,9 @@ class Cluster(Routes):
         self._ask_unless_asked(last=failed)
 
     def follow(self, partition: int, host: str, port: int, *, told_by: Node) -> None:
-        node = self._node_told(host, port, told_by)
-        if self._serving.get(partition) is not node:
+        if self._serving.get(partition) is not self._node_told(host, port, told_by):
             self._ask_unless_asked(first=told_by)
-            self._serving[partition] = node
+            self._serving[partition] = self._node_told(host, port, told_by)
 
     def aside(self, host: str, port: int, *, told_by: Node) -> Node:
         return self._node_told(host, port, told_by)
@@ -137,10 +136,11 @@ class Cluster(Routes):
         ranges = [Range(first, last, self._told(primary, told_by)) for first, last, primary, *_ in slots]
         replicas = [self._told(node, told_by) for _, _, _, *replicas in slots for node in replicas]
         current = {*replicas, *(each.node for each in ranges)}
-        former, self._known = self._known, {at: node for at, node in self._known.items() if node in current}
+        known = dict(self._known)  # others may add to it meanwhile
+        self._known = {at: node for at, node in known.items() if node in current}
         self._ranges = ranges
         self._serving = {}
-        for node in set(former.values()) - current:
+        for node in set(known.values()) - current:
             node.close()
 
     # Nodes
@@ -178,10 +178,15 @@ def _slots(node: Node) -> list[Any]:
     try:
         exchange.send()
         exchange.receive()
+    except FAILURES as error:
+        exchange.fail(error)
+        raise
     finally:
         exchange.abandon()
     if errand.answer is UNANSWERED:
         assert errand.error
         raise errand.error
+    if not errand.answer:
+        raise Unreachable(f"{node.name} knows of no slots")
     slots: list[Any] = errand.answer
     return slots

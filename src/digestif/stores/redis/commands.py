@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from digestif.stores.redis.resp import Packed, Part
 from digestif.stores.redis.scripts import Script
 
 OURS = "DIGESTIF_"  # the first word of every refusal by a script
@@ -11,7 +12,7 @@ class Command(NamedTuple):
     """A call of a script or a plain command, on the keys of one partition. Safe to repeat."""
 
     partition: int  # decides the node of a cluster
-    parts: tuple[bytes | str | int | float, ...]  # what follows EVALSHA and the digest; the whole command otherwise
+    parts: tuple[Part, ...] | Packed  # what follows EVALSHA and the digest; without a script the whole command
     script: Script | None = None
 
 

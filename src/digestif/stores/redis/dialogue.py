@@ -9,17 +9,16 @@ from digestif.ids import fresh_id
 from digestif.stores.redis.commands import Command, Refused
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.link import Link
+from digestif.stores.redis.resp import Packed, Part, pack_part
 from digestif.stores.redis.scripts import Script, load
-
-Part = bytes | str | int | float
 
 
 class Call(NamedTuple):
     """What one partition is asked: the keys after those of the partition, and the arguments after the time."""
 
     partition: int
-    keys: Sequence[bytes]
-    arguments: Sequence[Part]
+    keys: Packed
+    arguments: Packed
 
 
 class Caller:
@@ -28,7 +27,7 @@ class Caller:
     __slots__ = ("calls", "name")
 
     def __init__(self) -> None:
-        self.name = f"c:{fresh_id()}".encode()
+        self.name = pack_part(f"c:{fresh_id()}")
         self.calls = 0
 
 
@@ -64,9 +63,20 @@ class Dialogue:
     def _command(self, script: Script, call: Call, caller: Caller, now: Millis | None) -> Command:
         partition, keys, arguments = call
         fixed = self.keys.fixed(partition)
-        at: Part = b"" if now is None else now
-        parts = (len(fixed) + len(keys), *fixed, *keys, caller.calls, caller.name, at, *arguments)
-        return Command(partition, parts, script)
+        number = b"%d" % caller.calls
+        at = b"" if now is None else b"%d" % now
+        body = b"%b%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n%b" % (
+            pack_part(fixed.parts + keys.parts),
+            fixed.body,
+            keys.body,
+            len(number),
+            number,
+            caller.name,
+            len(at),
+            at,
+            arguments.body,
+        )
+        return Command(partition, Packed(fixed.parts + keys.parts + arguments.parts + 4, body), script)
 
     def write_one(self, name: str, call: Call, *, now: Millis | None) -> Any:
         """The answer of one partition; raises its error."""
@@ -97,7 +107,9 @@ class Dialogue:
     def _understood(answers: list[Any]) -> list[Any]:
         for place, answer in enumerate(answers):
             if isinstance(answer, Refused) and answer.word == "DIGESTIF_OVERTAKEN":
-                answers[place] = StoreError("a call came to the server after a later one of its caller; nothing was done")
+                answers[place] = StoreError(
+                    "a call came to the server after a later one of its caller; nothing was done"
+                )
         return answers
 
     def forget_callers(self) -> None:

@@ -8,6 +8,7 @@ from redis.exceptions import ResponseError
 
 from digestif.stores.redis.commands import Command
 from digestif.stores.redis.nodes import Node
+from digestif.stores.redis.resp import Packed, Part, pack_part
 
 UNANSWERED: Any = object()
 _AT_ONCE = 3
@@ -36,7 +37,7 @@ class Errand:
         if script is None or not self.loading or script.sha in loaded:
             return head + packed(self.command)
         loaded.add(script.sha)
-        return head + _pack("EVAL", script.text, *self.command.parts)
+        return head + _pack("EVAL", script.text, parts=self.command.parts)
 
     def may_hurry(self) -> bool:
         self.haste -= 1
@@ -96,11 +97,14 @@ class Exchange:
 def packed(command: Command) -> bytes:
     """A command as it is sent, its script by its digest."""
     script = command.script
-    return _pack(*command.parts) if script is None else _pack("EVALSHA", script.sha, *command.parts)
+    return _pack(parts=command.parts) if script is None else _pack("EVALSHA", script.sha, parts=command.parts)
 
 
-def _pack(*parts: bytes | str | int | float) -> bytes:
-    message: bytes = pack_command(parts)  # type: ignore[arg-type]  # its stub means tuples of one
+def _pack(*first: str, parts: tuple[Part, ...] | Packed = ()) -> bytes:
+    if isinstance(parts, Packed):
+        count, body = parts
+        return b"*%d\r\n%b%b" % (len(first) + count, b"".join(map(pack_part, first)), body)
+    message: bytes = pack_command((*first, *parts))  # type: ignore[arg-type]  # its stub means tuples of one
     return message
 
 

@@ -13,8 +13,7 @@ from digestif.stores.redis.commands import OURS, Refused
 class Remedy(Enum):
     """What may help an unanswered command."""
 
-    PAUSE = auto()  # send it again after a while
-    REROUTE = auto()  # look who is in charge now, then the same
+    RETRY = auto()  # look who is in charge now, and send it again after a while
     LOAD = auto()  # send the script itself, at once
     FOLLOW = auto()  # its slot has moved: go there, at once
     ASK = auto()  # its slot is moving: ask there this once, at once
@@ -29,30 +28,30 @@ class Fault(NamedTuple):
     error: type[DigestifError] = StoreUnavailable
 
 
-_LOST = Fault(Remedy.REROUTE, "check that the server is up and can be reached")
+_LOST = Fault(Remedy.RETRY, "check that the server is up and can be reached")
 _PASSWORD = Fault(Remedy.NONE, "check user and password", ConfigError)
 _OTHER = Fault(Remedy.NONE, "", StoreError)
 
 TABLE = {  # by the first word of an error reply
     "ASK": Fault(Remedy.ASK, "a slot of the cluster is being moved; see that this ends"),
-    "BUSY": Fault(Remedy.PAUSE, "a script of some client does not end (SCRIPT KILL)"),
+    "BUSY": Fault(Remedy.RETRY, "a script of some client does not end (SCRIPT KILL)"),
     "CERTIFICATE": Fault(Remedy.NONE, "name its authority with ca=/path, or trust it with verify=no", ConfigError),
-    "CLUSTERDOWN": Fault(Remedy.REROUTE, "see CLUSTER INFO: a primary may be down without a replica to take over"),
+    "CLUSTERDOWN": Fault(Remedy.RETRY, "see CLUSTER INFO: a primary may be down without a replica to take over"),
     "DENIED": Fault(Remedy.NONE, "the server is in protected mode; give it a password", ConfigError),
-    "LOADING": Fault(Remedy.PAUSE, "the server is still reading its files; try again"),
-    "MASTERDOWN": Fault(Remedy.REROUTE, "this is a replica that lost its primary"),
-    "MISCONF": Fault(Remedy.PAUSE, "the server can't save to its disk; see its log"),
+    "LOADING": Fault(Remedy.RETRY, "the server is still reading its files; try again"),
+    "MASTERDOWN": Fault(Remedy.RETRY, "this is a replica that lost its primary"),
+    "MISCONF": Fault(Remedy.RETRY, "the server can't save to its disk; see its log"),
     "MOVED": Fault(Remedy.FOLLOW, "the nodes of the cluster don't agree; see CLUSTER NODES"),
     "NOAUTH": _PASSWORD,
     "NOPERM": Fault(Remedy.NONE, "allow the user (ACL SETUSER) scripts, and the keys of the namespace", ConfigError),
-    "NOREPLICAS": Fault(Remedy.PAUSE, "too few replicas are connected; check them"),
+    "NOREPLICAS": Fault(Remedy.RETRY, "too few replicas are connected; check them"),
     "NOSCRIPT": Fault(Remedy.LOAD, "the server forgets scripts at once"),
     "OOM": Fault(
         Remedy.NONE, "its memory is full (maxmemory): delivery goes on and makes room; give it more", Overloaded
     ),
-    "READONLY": Fault(Remedy.REROUTE, "this is a replica; name the primary"),
-    "TRYAGAIN": Fault(Remedy.PAUSE, "a slot of the cluster is being moved; see that this ends"),
-    "UNBLOCKED": Fault(Remedy.REROUTE, "the server became a replica meanwhile"),
+    "READONLY": Fault(Remedy.RETRY, "this is a replica; name the primary"),
+    "TRYAGAIN": Fault(Remedy.RETRY, "a slot of the cluster is being moved; see that this ends"),
+    "UNBLOCKED": Fault(Remedy.RETRY, "the server became a replica meanwhile"),
     "WRONGPASS": _PASSWORD,
 }
 

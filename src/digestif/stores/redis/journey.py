@@ -103,10 +103,8 @@ class Journey:
                 errand.aside = self._routes.aside(*redirection(error), told_by=node)
             case Remedy.FOLLOW if node:
                 self._routes.follow(errand.command.partition, *redirection(error), told_by=node)
-            case Remedy.REROUTE if not errand.stale:
+            case Remedy.RETRY if not errand.stale:
                 self._look_again(node)
-                return False
-            case Remedy.PAUSE:
                 return False
         return errand.may_hurry()
 

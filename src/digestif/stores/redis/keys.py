@@ -4,12 +4,18 @@ All keys of a partition begin with its tag, `{d:17}`, so a cluster keeps them to
 kinds of which there are many, a name behind a colon: no two things share a key, whatever timelines are called.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
+from digestif.stores.redis.resp import Packed, pack
+
 # Of a partition, in the order in which scripts declare them.
-PARTITION_KINDS = "ledger names waiting ready since leases paused expiring history letters wake".split()
+PARTITION_KINDS = (
+    *("ledger", "names", "waiting", "ready", "since", "leases", "paused", "expiring"),
+    *("history", "letters", "wake"),
+)
 # Of a timeline: records, ages and times of what is pending (beside the slot), in the digest, and being merged into it;
 # and the order of its dead letters.
 TIMELINE_KINDS = ("t", "ta", "tx", "o", "oa", "ox", "m", "ma", "mx", "d")
@@ -19,10 +25,13 @@ _HOMES = 8192  # timelines whose keys are kept at hand
 
 
 class Home(NamedTuple):
-    """Where a timeline lives."""
+    """Where a timeline lives: its keys, and those that calls declare."""
 
     partition: int
     keys: tuple[bytes, ...]  # of its TIMELINE_KINDS
+    slot: Packed  # its hash alone
+    pending: Packed  # what adding needs
+    whole: Packed
 
 
 class Keys:
@@ -37,7 +46,7 @@ class Keys:
     def tag(self, partition: int) -> str:
         return f"{{{self.namespace}:{partition}}}"
 
-    def fixed(self, partition: int) -> tuple[bytes, ...]:
+    def fixed(self, partition: int) -> Packed:
         """The keys of a partition that every script declares."""
         return self._fixed[partition]
 
@@ -49,15 +58,20 @@ class Keys:
         """The keys of a dead letter."""
         return tuple(self.key(partition, kind, letter_id) for kind in LETTER_KINDS)
 
+    def letters(self, partition: int, letter_ids: Iterable[str]) -> Packed:
+        """The keys of several, for a call to declare."""
+        return pack(key for letter_id in letter_ids for key in self.letter(partition, letter_id))
+
     def partition_of(self, timeline: str) -> int:
         return crc32(timeline.encode()) % self.partitions
 
     def _home(self, timeline: str) -> Home:
         partition = self.partition_of(timeline)
-        return Home(partition, tuple(self.key(partition, kind, timeline) for kind in TIMELINE_KINDS))
+        keys = tuple(self.key(partition, kind, timeline) for kind in TIMELINE_KINDS)
+        return Home(partition, keys, slot=pack(keys[:1]), pending=pack(keys[:3]), whole=pack(keys))
 
-    def _of_partition(self, partition: int) -> tuple[bytes, ...]:
-        return tuple(self.key(partition, kind) for kind in PARTITION_KINDS)
+    def _of_partition(self, partition: int) -> Packed:
+        return pack(self.key(partition, kind) for kind in PARTITION_KINDS)
 
 
 def settings_key(namespace: str) -> bytes:

@@ -28,8 +28,9 @@ class Link(ABC):
         """Answer each command, in order: what the server replied, never decoded, or an exception in its place.
 
         That is a Refused if a script said no, a DigestifError if the command failed for good. What may pass is tried
-        again until the link's patience is over, so a command may be run more than once. One that fails does not stop
-        the others. `writes`: an answer counts only once as many replicas have it as the link was told to wait for.
+        again until the link's patience is over, so a command may be run more than once, and commands of one call in
+        any order. One that fails does not stop the others. `writes`: an answer counts only once as many replicas have
+        it as the link was told to wait for.
         """
 
     @abstractmethod
@@ -103,8 +104,6 @@ class RoutedLink(Link):
         node.give(connection)
         return answer
 
-    def _carry(
-        self, errands: Sequence[Errand], began: float, confirmation: Confirmation | None = None
-    ) -> list[Any]:
+    def _carry(self, errands: Sequence[Errand], began: float, confirmation: Confirmation | None = None) -> list[Any]:
         Journey(self._routes, self._closed, began, self._patience, confirmation).make(errands)
         return [errand.answer for errand in errands]

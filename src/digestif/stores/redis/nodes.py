@@ -43,17 +43,14 @@ class Node:
 
     def give(self, connection: Any) -> None:
         """Bring back a connection from which every reply was read."""
-        if self._closed:
-            self.drop(connection)
-            return
         if len(self._idle) >= self._spare:
             self._client.connection_pool.release(connection)
             return
         now = monotonic()
         self._idle.append((now, connection))
-        if now >= self._look_at:
+        if now >= self._look_at or self._closed:
             self._look_at = now + IDLE_SECONDS / 4
-            self._let_go(before=now - IDLE_SECONDS)
+            self._let_go(before=now if self._closed else now - IDLE_SECONDS)
 
     def drop(self, connection: Any) -> None:
         """Bring back a connection that failed, or whose replies nobody will read."""

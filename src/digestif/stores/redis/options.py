@@ -28,10 +28,11 @@ class Options(NamedTuple):
         for name in ("ca", "verify"):
             if name in given and not tls:
                 raise ConfigError(f"{name}: only for TLS; write rediss:// (or valkeys://) with two s")
+        patience = _seconds(given, "patience", 10.0)
         return cls(
-            timeout=_seconds(given, "timeout", 5.0),
-            connect_timeout=_seconds(given, "connect_timeout", 2.0),
-            patience=_seconds(given, "patience", 10.0),
+            timeout=min(_seconds(given, "timeout", 5.0), patience),
+            connect_timeout=min(_seconds(given, "connect_timeout", 2.0), patience),
+            patience=patience,
             replicas=_count(given, "replicas"),
             replica_timeout=_seconds(given, "replica_timeout", 1.0),
             ca=_file(given, "ca"),
@@ -41,7 +42,9 @@ class Options(NamedTuple):
     def check(self) -> None:
         """The server answers for its replicas when their time is over; the connection has to wait for that."""
         if self.replicas and self.timeout is not None and self.replica_timeout >= self.timeout:
-            raise ConfigError(f"replica_timeout: {self.replica_timeout:g} s is not below timeout, {self.timeout:g} s")
+            raise ConfigError(
+                f"replica_timeout: {self.replica_timeout:g} s is too long: replies have {self.timeout:g} s to come"
+            )
 
 
 def _seconds(given: Mapping[str, str], name: str, default: float) -> float:

@@ -1,16 +1,14 @@
 """Records to add, by partition: each timeline and each policy is told once."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from digestif.core.policy import Terms
 from digestif.stores.base import Arrival
 from digestif.stores.redis.dialogue import Call
 from digestif.stores.redis.keys import Home, Keys
-from digestif.stores.redis.wire import place as place_of
-from digestif.stores.redis.wire import terms as terms_of
-from digestif.stores.redis.wire import with_timestamp
-
-PENDING_KEYS = 3
+from digestif.stores.redis.resp import Packed, joined, pack, pack_part
+from digestif.stores.redis.wire import body, numbers, whereabouts
 
 
 class Share:
@@ -19,9 +17,10 @@ class Share:
     def __init__(self, partition: int) -> None:
         self.places: list[int] = []  # in the batch
         self._partition = partition
-        self._keys: list[bytes] = []
+        self._keys: list[Packed] = []
         self._timelines: dict[str, int] = {}
-        self._terms: dict[Terms, int] = {}
+        self._terms: list[Terms] = []
+        self._whereabouts: list[bytes] = []
         self._bodies: list[bytes] = []
 
     def add(self, place: int, home: Home, arrival: Arrival) -> None:
@@ -29,18 +28,38 @@ class Share:
         number = self._timelines.get(timeline)
         if number is None:
             number = self._timelines[timeline] = len(self._timelines) + 1
-            self._keys += home.keys[:PENDING_KEYS]
-        terms_number = self._terms.get(terms)
-        if terms_number is None:
-            terms_number = self._terms[terms] = len(self._terms) + 1
+            self._keys.append(home.pending)
+        if not self._terms or self._terms[-1] is not terms:  # those of a batch are nearly always the same
+            self._terms.append(terms)
         self.places.append(place)
-        self._bodies += (place_of(number, terms_number, within), key.encode(), with_timestamp(timestamp, payload))
+        self._whereabouts.append(whereabouts(number, len(self._terms), within))
+        self._bodies.append(body(key, timestamp, payload))
 
     def call(self) -> Call:
-        return Call(self._partition, self._keys, (b"".join(map(terms_of, self._terms)), *self._bodies))
+        head = pack((b"".join(map(numbers, self._terms)), b"".join(self._whereabouts)))
+        arguments = Packed(head.parts + 2 * len(self._bodies), b"".join((head.body, *self._bodies)))
+        return Call(self._partition, joined(self._keys), arguments)
+
+
+def call_alone(keys: Keys, arrival: Arrival) -> Call:
+    """The call for a single record."""
+    timeline, key, payload, timestamp, within, terms = arrival
+    home = keys.home(timeline)
+    place = _ALONE if within is None else pack_part(whereabouts(1, 1, within))
+    arguments = b"".join((_packed_numbers(terms), place, body(key, timestamp, payload)))
+    return Call(home.partition, home.pending, Packed(4, arguments))
+
+
+_ALONE = pack_part(whereabouts(1, 1, None))
+
+
+@lru_cache(256)
+def _packed_numbers(terms: Terms) -> bytes:
+    return pack_part(numbers(terms))
 
 
 def shares_of(keys: Keys, batch: Sequence[Arrival]) -> list[Share]:
+    """The shares of all partitions that are concerned."""
     shares: dict[int, Share] = {}
     for place, arrival in enumerate(batch):
         home = keys.home(arrival.timeline)

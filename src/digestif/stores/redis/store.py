@@ -5,7 +5,7 @@ looks up first and then names in the call that acts, which checks each again: so
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
-from digestif.errors import Busy, ConfigError, InvalidState, StoreError
+from digestif.errors import Busy, InvalidState, StoreError
 from digestif.stores.base import (
     HISTORY_LIMIT,
     PAGE_RECORDS,
@@ -44,13 +44,16 @@ from digestif.stores.redis.dialogue import Call, Dialogue, every, sole
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.link import Link
 from digestif.stores.redis.recount import footprint, recount
-from digestif.stores.redis.shares import shares_of
+from digestif.stores.redis.resp import Packed, joined, pack
+from digestif.stores.redis.shares import call_alone, shares_of
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 MOVED_RECORDS = 250  # of a digest that a call merges or trims: about 2 ms of the server
 EXPIRED_RECORDS = 500
+NO_KEYS = Packed(0, b"")
+Declared = Literal["slot", "whole"]  # which keys of a timeline a call names
 ATTEMPTS = 8  # at claiming what others claim too
 
 
@@ -101,10 +104,10 @@ class RedisStore(Store):
     # Producing
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+        if len(batch) == 1:
+            return wire.flags(self._dialogue.write_one("add", call_alone(self._dialogue.keys, batch[0]), now=now))
         shares = shares_of(self._dialogue.keys, batch)
         replies = self._dialogue.write("add", [share.call() for share in shares], now=now)
-        if len(shares) == 1:
-            return wire.flags(every(replies)[0])
         answers: list[bool | None] = [None] * len(batch)
         for share, reply in zip(shares, replies, strict=True):
             _fill(answers, share.places, reply)
@@ -120,7 +123,7 @@ class RedisStore(Store):
     ) -> SchedulePage:
         limit = min(limit, PAGE_TIMELINES)
         request = wire.encode({"deadline": deadline, "limit": limit, "after": after and after[1:]})
-        number, *flat = self._dialogue.look("due", Call(partition, (), (request,)))
+        number, *flat = self._dialogue.look("due", Call(partition, NO_KEYS, pack((request,))))
         began = int(number) if after is None else int(after[0])
         found = [Due(name.decode(), int(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)]
         entries = self._make_ready(partition, found, began=began, now=now) if found else []
@@ -128,15 +131,15 @@ class RedisStore(Store):
         return SchedulePage(entries, rest)
 
     def _make_ready(self, partition: int, found: list[Due], *, began: int, now: Millis | None) -> list[Due]:
-        keys = [self._dialogue.keys.home(due.timeline).keys[0] for due in found]
         request = wire.encode({"began": began, "times": [due.at for due in found]})
-        reply = self._dialogue.write_one("schedule", Call(partition, keys, (request,)), now=now)
+        call = self._call(partition, [due.timeline for due in found], request, declared="slot")
+        reply = self._dialogue.write_one("schedule", call, now=now)
         return [due for due, moved in zip(found, wire.flags(reply), strict=True) if moved]
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         limit = min(limit, PAGE_TIMELINES)
         request = wire.encode({"deadline": deadline, "limit": limit})
-        lists = self._dialogue.look("overdue", Call(partition, (), (request,)), now=now)
+        lists = self._dialogue.look("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
         stale, lapsed, expiring = ([name.decode() for name in names] for names in lists)
         timelines = [*stale, *lapsed, *expiring]
         if not timelines:
@@ -155,7 +158,7 @@ class RedisStore(Store):
         retired = 0
         for _ in range(ATTEMPTS):
             wanted = min(limit, PAGE_TIMELINES) - len(leases) - retired
-            names = self._dialogue.look("claimable", Call(partition, (), (wanted,)), now=now)
+            names = self._dialogue.look("claimable", Call(partition, NO_KEYS, pack((wanted,))), now=now)
             if not names:
                 break
             request = wire.encode({"count": len(names), "token": token, "lease": lease, "first": len(leases)})
@@ -169,8 +172,8 @@ class RedisStore(Store):
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
         request = wire.encode({"token": token, "lease": lease})
-        home = self._dialogue.keys.home(timeline)
-        reply = self._dialogue.write_one("open", Call(home.partition, home.keys, (request,)), now=now)
+        partition = self._dialogue.keys.home(timeline).partition
+        reply = self._dialogue.write_one("open", self._call(partition, [timeline], request), now=now)
         told, *refusal = wire.decode(reply)
         if told:
             return wire.lease(told, token)
@@ -222,9 +225,9 @@ class RedisStore(Store):
         home = self._dialogue.keys.home(lease.timeline)
         for start in range(0, len(records), MOVED_RECORDS):
             page = records[start : start + MOVED_RECORDS]
-            letters = [key for item in page for key in self._dialogue.keys.letter(home.partition, item.letter_id)]
+            letters = self._dialogue.keys.letters(home.partition, [item.letter_id for item in page])
             request = wire.encode({"token": lease.token, "records": page})
-            call = Call(home.partition, (*home.keys, *letters), (request,))
+            call = Call(home.partition, joined((home.whole, letters)), pack((request,)))
             if not wire.flags(self._dialogue.write_one("set_aside", call, now=now))[0]:
                 return False
         return True
@@ -233,7 +236,7 @@ class RedisStore(Store):
         def request(share: list[Lease]) -> bytes:
             return wire.encode({"lease": lease, "tokens": [held.token for held in share]})
 
-        return self._in_shares("extend", leases, lambda held: held.timeline, request, keys=1, now=now)
+        return self._in_shares("extend", leases, lambda held: held.timeline, request, declared="slot", now=now)
 
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
         def request(share: list[Closing]) -> bytes:
@@ -246,7 +249,7 @@ class RedisStore(Store):
         def request(share: list[Release]) -> bytes:
             return wire.encode([(release.lease.token, release.freeze, release.until) for release in share])
 
-        return self._in_shares("release", releases, _timeline_of, request, keys=1, now=now)
+        return self._in_shares("release", releases, _timeline_of, request, declared="slot", now=now)
 
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
         answers: list[bool | None] = [None] * len(burials)
@@ -261,22 +264,22 @@ class RedisStore(Store):
         return _whole(answers, replies)
 
     def _burial(self, partition: int, burials: list[Burial]) -> Call:
-        keys: list[bytes] = []
+        keys: list[Packed] = []
         for burial in burials:
-            keys += self._dialogue.keys.home(burial.lease.timeline).keys
-            keys += self._dialogue.keys.letter(partition, burial.lease.digest_id)
+            keys.append(self._dialogue.keys.home(burial.lease.timeline).whole)
+            keys.append(self._dialogue.keys.letters(partition, [burial.lease.digest_id]))
         told = [(b.lease.token, b.lease.digest_id, b.reason, b.cool_down, b.max_records) for b in burials]
-        return Call(partition, keys, (wire.encode({"ring": self._ring, "burials": told}),))
+        return Call(partition, joined(keys), pack((wire.encode({"ring": self._ring, "burials": told}),)))
 
     # Operating
 
     def delete(self, timeline: str, *, now: Millis | None) -> bool:
         home = self._dialogue.keys.home(timeline)
         ids = looking.letter_ids(self._dialogue, timeline, limit=PAGE_TIMELINES)
-        letters = [key for each in ids for key in self._dialogue.keys.letter(home.partition, each)]
+        keys = joined((home.whole, self._dialogue.keys.letters(home.partition, ids)))
         entries = looking.places_of(self._dialogue, timeline, ring=self._ring)
         request = wire.encode({"letters": len(ids), "entries": entries})
-        reply = self._dialogue.write_one("delete", Call(home.partition, (*home.keys, *letters), (request,)), now=now)
+        reply = self._dialogue.write_one("delete", Call(home.partition, keys, pack((request,))), now=now)
         return wire.flags(reply)[0]
 
     def sweep(self) -> bool:
@@ -302,9 +305,9 @@ class RedisStore(Store):
         if found is None:
             return False
         home = self._dialogue.keys.home(found.timeline)
-        keys = (*home.keys, *self._dialogue.keys.letter(home.partition, letter_id))
-        request = wire.encode({"ring": self._ring})
-        return wire.flags(self._dialogue.write_one(script, Call(home.partition, keys, (request,)), now=now))[0]
+        keys = joined((home.whole, self._dialogue.keys.letters(home.partition, [letter_id])))
+        call = Call(home.partition, keys, pack((wire.encode({"ring": self._ring}),)))
+        return wire.flags(self._dialogue.write_one(script, call, now=now))[0]
 
     # Looking
 
@@ -350,13 +353,14 @@ class RedisStore(Store):
 
     # Finding the way
 
-    def _call(self, partition: int, timelines: Iterable[str], request: bytes, *, keys: int | None = None) -> Call:
-        home = self._dialogue.keys.home
-        return Call(partition, [key for timeline in timelines for key in home(timeline).keys[:keys]], (request,))
+    def _call(self, partition: int, timelines: Iterable[str], request: bytes, *, declared: Declared = "whole") -> Call:
+        homes = map(self._dialogue.keys.home, timelines)
+        return Call(partition, joined(getattr(home, declared) for home in homes), pack((request,)))
 
     def _act(self, script: str, timeline: str, *arguments: bytes, now: Millis | None) -> bool:
         home = self._dialogue.keys.home(timeline)
-        return wire.flags(self._dialogue.write_one(script, Call(home.partition, home.keys, arguments), now=now))[0]
+        call = Call(home.partition, home.whole, pack(arguments))
+        return wire.flags(self._dialogue.write_one(script, call, now=now))[0]
 
     def _shares(self, items: Sequence[Item], timeline_of: Callable[[Item], str]) -> dict[int, list[int]]:
         """The places of items by the partition of their timeline."""
@@ -372,7 +376,7 @@ class RedisStore(Store):
         timeline_of: Callable[[Item], str],
         request: Callable[[list[Item]], bytes],
         *,
-        keys: int | None = None,
+        declared: Declared = "whole",
         now: Millis | None,
     ) -> list[bool]:
         """Ask each partition about its share of the items, and put the answers back in their order."""
@@ -381,7 +385,7 @@ class RedisStore(Store):
         calls = []
         for partition, places in shares.items():
             share = [items[place] for place in places]
-            calls.append(self._call(partition, map(timeline_of, share), request(share), keys=keys))
+            calls.append(self._call(partition, map(timeline_of, share), request(share), declared=declared))
         replies = self._dialogue.write(script, calls, now=now)
         for places, reply in zip(shares.values(), replies, strict=True):
             _fill(answers, places, reply)

@@ -20,11 +20,11 @@ encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder().decode
 _slot = msgspec.msgpack.Decoder(Slot).decode
 
-_TIMESTAMP = Packing(">d")
+_TIMESTAMP = Packing(">d").pack
 _HEAD = Packing(">5s7sd")  # of a record: arrival, expiry, timestamp
 _SLOT_HEAD = 8  # bytes that only the scripts read
-_PLACE = Packing(">HHd")  # of a record in a call: its timeline, its policy, within
-_TERMS = Packing(">7d")
+_WHEREABOUTS = Packing(">HHd").pack
+_TERMS = Packing(">7d").pack
 _UNSET = math.nan
 
 
@@ -65,19 +65,20 @@ _letter = msgspec.msgpack.Decoder(Letter).decode
 _entry = msgspec.msgpack.Decoder(Entry).decode
 
 
-def with_timestamp(timestamp: float, payload: bytes) -> bytes:
-    """What a client sends of a record; the server puts arrival and expiry before it."""
-    return _TIMESTAMP.pack(timestamp) + payload
+def body(key: str, timestamp: float, payload: bytes) -> bytes:
+    """What is sent of a record itself, as two parts: its key, and timestamp and payload together."""
+    name = key.encode()
+    return b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(name), name, len(payload) + 8, _TIMESTAMP(timestamp), payload)
 
 
-def place(timeline: int, policy: int, within: Millis | None) -> bytes:
+def whereabouts(timeline: int, policy: int, within: Millis | None) -> bytes:
     """Which timeline and policy of a call a record belongs to, both counted from 1, and its own deadline."""
-    return _PLACE.pack(timeline, policy, _UNSET if within is None else within)
+    return _WHEREABOUTS(timeline, policy, _UNSET if within is None else within)
 
 
-def terms(policy: Terms) -> bytes:
+def numbers(policy: Terms) -> bytes:
     """The numbers of a policy."""
-    return _TERMS.pack(*(_UNSET if number is None else number for number in msgspec.structs.astuple(policy)))
+    return _TERMS(*(_UNSET if number is None else number for number in msgspec.structs.astuple(policy)))
 
 
 def lease(told: Sequence[Any], token: str) -> Lease:

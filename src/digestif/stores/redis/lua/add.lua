@@ -2,7 +2,8 @@
 -- Accept records, in order, and place their timelines in the schedule.
 -- KEYS   12… per timeline: its hash, ages, times
 -- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, capacity, ttl
---        5… per record: which timeline, which policy (from 1) and `within`, packed; key; timestamp and payload
+--        5 packed for each record: which timeline and which policy, from 1, and `within`
+--        6… per record: key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'
 -- include: calls.lua
 -- include: records.lua
@@ -109,10 +110,9 @@ end
 local ready = {}
 pending = tonumber(pending or 0)
 local add_fully, save
-for number = 1, (#ARGV - 4) / 3 do
-  local argument = number * 3 + 2
-  local timeline, policy, within = struct.unpack('>HHd', ARGV[argument])
-  local key, rest = ARGV[argument + 1], ARGV[argument + 2]
+for number = 1, (#ARGV - 5) / 2 do
+  local timeline, policy, within = struct.unpack('>HHd', ARGV[5], number * 12 - 11)
+  local key, rest = ARGV[4 + number * 2], ARGV[5 + number * 2]
   local place = TIMELINES + (timeline - 1) * 3
   local is_urgent = within == within
   ready[number] = '0'

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Note the settings of a namespace at its first use.
 -- KEYS   1 meta (hash)
 -- ARGV   1 schema  2 partitions

@@ -49,7 +49,7 @@ end
 -- Note the answer and the counters; `...` are names and new values of those that the caller of this has read itself.
 local function answer(reply, ...)
   if woken then
-    call('SPUBLISH', WAKE, '')
+    redis.pcall('SPUBLISH', WAKE, '') -- a hint: a user who may not publish must not stop a call half-way
   end
   for counter, by in pairs(tally) do
     if by ~= 0 then

@@ -1,0 +1,71 @@
+"""Subject: digests that are claimed, taken and closed by the page, as a worker does it."""
+
+from collections.abc import Sequence
+
+from bench._measure import Stopwatch
+from bench._redis_adding import LongKeys
+from bench._workload import timeline_key
+from digestif import Digests, Policy
+from digestif.clock import wall_clock
+from digestif.core.times import Millis
+from digestif.partitions import claim
+from digestif.stores.base import PAGE_TIMELINES, Closing, Lease, Store, Take
+from digestif.testing.servers import RedisServer
+
+RECORDS = 10  # in each digest
+LEASE = 3_600_000  # milliseconds
+COOL_DOWN = 300_000
+
+
+class Deliveries:
+    """So many timelines with ten records each, delivered once."""
+
+    def __init__(self, server: RedisServer, *, timelines: int, partitions: int) -> None:
+        self._server = server
+        self._timelines = timelines
+        self._partitions = partitions
+        self._number = 0
+
+    def seconds(self) -> float:
+        """For delivering all of them; each time into an empty store."""
+        self._server.cli("FLUSHALL")
+        self._number += 1
+        url = f"{self._server.url}?partitions={self._partitions}"
+        with Digests(url, policy=Policy(), namespace=f"p{self._partitions}n{self._number}") as digests:
+            self._fill(digests)
+            return self._deliver(digests)
+
+    def _fill(self, digests: Digests) -> None:
+        source = LongKeys(self._timelines)
+        for _ in range(RECORDS):
+            now = wall_clock()
+            digests.add_many([(timeline_key(number), source.record(now)) for number in range(self._timelines)])
+
+    def _deliver(self, digests: Digests) -> float:
+        watch = Stopwatch()
+        delivered = 0
+        with watch.running():
+            while leases := claim(digests.store, PAGE_TIMELINES, lease=LEASE, now=None, events=digests.events):
+                delivered += deliver(digests.store, leases)
+        assert delivered == self._timelines * RECORDS
+        return watch.seconds
+
+
+def deliver(store: Store, leases: Sequence[Lease], *, now: Millis | None = None) -> int:
+    """Read open digests page by page and close them together; the answer is how many records they had."""
+    records = read(store, leases, now=now)
+    closed = store.close([Closing(lease, COOL_DOWN) for lease in leases], now=now)
+    assert all(closed)
+    return records
+
+
+def read(store: Store, leases: Sequence[Lease], *, now: Millis | None = None) -> int:
+    """Read open digests whole; no page is kept."""
+    requests = [Take(lease, capacity=None, merge=True) for lease in leases]
+    records = 0
+    while requests:
+        answers = zip(requests, store.take(requests, now=now), strict=True)
+        taken = [(request, page) for request, page in answers if page is not None]
+        records += sum(len(page.records) for _, page in taken)
+        requests = [request._replace(after=page.after) for request, page in taken if not page.complete]
+    return records

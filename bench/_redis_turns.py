@@ -1,0 +1,57 @@
+"""Ways to do the same thing, in small blocks that take turns: a noisy moment then disturbs all of them alike."""
+
+import statistics
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from bench._measure import Stopwatch
+
+# Makes the inputs of a block, and gives what is to be timed.
+Block: TypeAlias = Callable[[], Callable[[], None]]
+
+
+class Comparison(NamedTuple):
+    """How fast one way is beside another."""
+
+    per_second: float
+    base_per_second: float
+    ratio: float  # of the rates: the median over neighbouring blocks
+    best: float  # of the rates of the best blocks
+
+
+def compared(ours: Block, base: Block, *, blocks: int, weight: int) -> Comparison:
+    """Both ways in turns; `weight` is how many records a block has."""
+    seconds = in_turns({"ours": lambda: timed(ours), "base": lambda: timed(base)}, blocks=blocks)
+    mine, theirs = seconds["ours"], seconds["base"]
+    return Comparison(
+        per_second=weight / statistics.median(mine),
+        base_per_second=weight / statistics.median(theirs),
+        ratio=middle_ratio(theirs, mine),
+        best=min(theirs) / min(mine),
+    )
+
+
+def in_turns(measures: Mapping[str, Callable[[], float]], *, blocks: int) -> dict[str, list[float]]:
+    """The seconds of each block; the order is turned around each time, and a first block only warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in measures}
+    names = list(measures)
+    for number in range(blocks + 1):
+        for name in names if number % 2 else reversed(names):
+            taken = measures[name]()
+            if number:
+                seconds[name].append(taken)
+    return seconds
+
+
+def timed(block: Block) -> float:
+    """The seconds of one block, without those for making its inputs."""
+    run = block()
+    watch = Stopwatch()
+    with watch.running():
+        run()
+    return watch.seconds
+
+
+def middle_ratio(seconds: list[float], base: list[float]) -> float:
+    """The median of the ratios of neighbouring blocks."""
+    return statistics.median(one / other for one, other in zip(seconds, base, strict=True))
