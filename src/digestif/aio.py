@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial, wraps
@@ -225,13 +225,19 @@ class _AddGate:
 
     async def _call(self, page: list[tuple[Arrival, Millis | None, asyncio.Future[bool]]]) -> None:
         arrivals = [arrival for arrival, _, _ in page]
+        results: Sequence[bool | None]
+        failure: Exception | None
         try:
             results = await self._owner._in_thread(partial(self._owner.store.add, arrivals, now=page[0][1]))
-        except Exception as error:  # noqa: BLE001  # each caller gets it
-            for _, _, answer in page:
-                if not answer.done():
-                    answer.set_exception(error)
+        except Exception as error:  # noqa: BLE001  # each caller gets it whose record may not have been accepted
+            results = getattr(error, "answers", None) or [None] * len(page)
+            failure = error
         else:
-            for (_, _, answer), result in zip(page, results, strict=True):
-                if not answer.done():
-                    answer.set_result(result)
+            failure = None
+        for (_, _, answer), result in zip(page, results, strict=True):
+            if answer.done():
+                continue
+            if result is None and failure is not None:
+                answer.set_exception(failure)
+            else:
+                answer.set_result(result is True)

@@ -1,4 +1,4 @@
-"""Redis and Valkey obey: a single server, and a cluster-enabled one, which refuses keys of other slots in a call."""
+"""Redis and Valkey obey: single servers, and a cluster-enabled one, which refuses keys of other slots in a call."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -16,7 +16,20 @@ Maker = Callable[[], Store]
 class TestRedis(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(f"{empty_server().url}/0")
+        yield from made(empty_server("redis").url)
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
+
+
+class TestValkey(StoreConformance):
+    # The same scripts show it above.
+    test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_store(self) -> Iterator[Maker]:
+        yield from made(empty_server("valkey").url.replace("redis://", "valkey://"))
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -29,7 +42,7 @@ class TestRedisCluster(StoreConformance):
 
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(f"redis+cluster://127.0.0.1:{empty_lone_cluster().port}?partitions=3")
+        yield from made(f"{empty_lone_cluster().url}?partitions=3")
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

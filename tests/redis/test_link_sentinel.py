@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from redis.sentinel import Sentinel
@@ -134,7 +134,7 @@ def test_a_service_that_nobody_knows_is_told(watched: Watched) -> None:
 
 
 def test_sentinels_of_ones_own_serve_for_the_primary_only(watched: Watched) -> None:
-    sentinel = Sentinel([("127.0.0.1", watched.sentinel.port)])  # type: ignore[no-untyped-call]
+    sentinel: Any = Sentinel([("127.0.0.1", watched.sentinel.port)])  # type: ignore[no-untyped-call]
     with sentinel.master_for("main") as primary, sentinel.slave_for("main") as replicas:
         link = link_over(primary, namespace="d")
 

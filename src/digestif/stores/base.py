@@ -11,6 +11,7 @@ that takes leases answers for each: False (or None) says that the token is stale
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from threading import Event
 from typing import NamedTuple
 
 from digestif.core.capacity import Cursor, Stored
@@ -143,6 +144,29 @@ class Part(StrEnum):
     DIGEST = "digest"
 
 
+class Wakeups:
+    """Hints that a timeline may be taken, for one caller at a time who has nothing else to do.
+
+    Hints may get lost and may be wrong, so whoever waits looks for himself once in a while. These here never come.
+    """
+
+    def __init__(self) -> None:
+        self._closed = Event()
+
+    def wait(self, timeout: float) -> bool:
+        """True as soon as a timeline may have become ready since the last wait; False when `timeout` seconds are over.
+
+        Many hints are one. A store that can't be reached gives no hints and raises nothing; once it is heard again
+        that counts as a hint, since others may have been missed. False at once when closed.
+        """
+        self._closed.wait(timeout)
+        return False
+
+    def close(self) -> None:
+        """Let go of connections. Comes from any thread, and ends a wait that is under way."""
+        self._closed.set()
+
+
 class Store(ABC):
     """Where the timelines of one namespace are kept."""
 
@@ -238,6 +262,13 @@ class Store(ABC):
     @abstractmethod
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
         """End digests as dead letters. InvalidState, with nothing done, if one is being merged: take it whole first."""
+
+    def listen(self) -> Wakeups:
+        """Hear of timelines that become ready from now on, whoever makes them so; to be closed by the caller.
+
+        Raises nothing if the store can't be reached. The default is a store without hints.
+        """
+        return Wakeups()
 
     # Operating
 

@@ -37,6 +37,11 @@ class Link(ABC):
     def ask_all(self, *parts: bytes | str | int | float) -> dict[str, Any]:
         """Send one plain command to every server in charge: answers as above, by the name of the server."""
 
+    @property
+    @abstractmethod
+    def routes(self) -> Routes:
+        """The way to the servers, for those who keep connections of their own."""
+
     @abstractmethod
     def close(self) -> None:
         """Let every connection go. Later calls are answered with StoreUnavailable."""
@@ -68,6 +73,10 @@ class RoutedLink(Link):
         nodes = list(self._routes.nodes())
         answers = self._carry([Errand(Command(0, parts), fixed=node) for node in nodes], monotonic())
         return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
+
+    @property
+    def routes(self) -> Routes:
+        return self._routes
 
     def close(self) -> None:
         self._closed.set()

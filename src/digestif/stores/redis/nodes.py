@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from digestif.clock import monotonic
 
 IDLE_SECONDS = 60.0  # a connection that nobody needed for this long is let go
+APART_SECONDS = 5.0  # for each reply to the greetings of a connection apart, if the pool sets no limit
 _VERSION = tuple(int(part) for part in redis.__version__.split(".")[:2])
 _WANTS_A_COMMAND = _VERSION < (5, 3)  # older pools ask what a connection is for, newer ones warn about the answer
 
@@ -56,6 +59,15 @@ class Node:
         """Bring back a connection that failed, or whose replies nobody will read."""
         connection.disconnect()
         self._client.connection_pool.release(connection)
+
+    def apart(self) -> Any:
+        """A fresh connection that belongs to its taker, who disconnects it: no pool knows of it or counts it."""
+        pool = self._client.connection_pool
+        limit = pool.connection_kwargs.get("socket_timeout") or APART_SECONDS
+        settings = {**pool.connection_kwargs, "socket_timeout": limit, "retry": Retry(NoBackoff(), 0)}
+        connection = pool.connection_class(**settings)
+        connection.connect()
+        return connection
 
     def drop_idle(self) -> None:
         self._let_go(before=monotonic())

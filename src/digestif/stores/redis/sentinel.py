@@ -44,6 +44,11 @@ class WatchedNode(Node):
                 self._ask_at = now + ASK_SECONDS
         return super().take()
 
+    def apart(self) -> Any:
+        connection = super().apart()
+        self._move_to((connection.host, connection.port))
+        return connection
+
     def _connect(self) -> Any:
         try:
             connection = super()._connect()

@@ -35,6 +35,7 @@ from digestif.stores.base import (
     Store,
     Take,
     Taken,
+    Wakeups,
 )
 from digestif.stores.forking import watch
 from digestif.stores.redis import looking, wire
@@ -46,6 +47,7 @@ from digestif.stores.redis.link import Link
 from digestif.stores.redis.recount import footprint, recount
 from digestif.stores.redis.resp import Packed, joined, pack
 from digestif.stores.redis.shares import call_alone, shares_of
+from digestif.stores.redis.wakeups import listening
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -270,6 +272,9 @@ class RedisStore(Store):
             keys.append(self._dialogue.keys.letters(partition, [burial.lease.digest_id]))
         told = [(b.lease.token, b.lease.digest_id, b.reason, b.cool_down, b.max_records) for b in burials]
         return Call(partition, joined(keys), pack((wire.encode({"ring": self._ring, "burials": told}),)))
+
+    def listen(self) -> Wakeups:
+        return listening(self._link.routes, lambda: self._dialogue.keys)
 
     # Operating
 

@@ -76,9 +76,17 @@ def whereabouts(timeline: int, policy: int, within: Millis | None) -> bytes:
     return _WHEREABOUTS(timeline, policy, _UNSET if within is None else within)
 
 
-def numbers(policy: Terms) -> bytes:
-    """The numbers of a policy."""
-    return _TERMS(*(_UNSET if number is None else number for number in msgspec.structs.astuple(policy)))
+def numbers(terms: Terms) -> bytes:
+    """The numbers of a policy. What is not set is not a number, a capacity that is not set is infinite."""
+    return _TERMS(
+        terms.first_delay,
+        _UNSET if terms.increment is None else terms.increment,
+        terms.maximum,
+        _UNSET if terms.quiet is None else terms.quiet,
+        _UNSET if terms.max_records is None else terms.max_records,
+        math.inf if terms.capacity is None else terms.capacity,
+        _UNSET if terms.ttl is None else terms.ttl,
+    )
 
 
 def lease(told: Sequence[Any], token: str) -> Lease:

@@ -14,7 +14,7 @@ if earlier_reply then
   return earlier_reply
 end
 
-local TERMS = 56 -- bytes of a policy's numbers; those that are not set are not numbers
+local TERMS = 56 -- bytes of a policy's numbers; what is not set is not a number, or for the capacity infinite
 local arrival = tonumber(accepted or 0)
 local loaded = {} -- timelines that need more than a record put in
 
@@ -28,7 +28,7 @@ local function join(place, policy, key, rest)
   local capacity, ttl = struct.unpack('>dd', ARGV[4], policy * TERMS - 15)
   local expires = ttl == ttl and now + ttl or NEVER
   local size = call('HLEN', hash) - 1
-  local fits = size > 0 and size < SMALL and not (size >= capacity) and string.len(rest) < LIGHT
+  local fits = size > 0 and size < SMALL and size < capacity and string.len(rest) < LIGHT
   if not fits or expires < struct.unpack('>i7', slot, 2) then
     return false
   end
@@ -59,14 +59,15 @@ local function the_long_way()
   end
 
   local function terms_of(policy)
-    local first, increment, maximum, quiet, max, capacity, ttl = struct.unpack('>ddddddd', ARGV[4], (policy - 1) * TERMS + 1)
+    local first, increment, maximum, quiet, max, capacity, ttl =
+      struct.unpack('>ddddddd', ARGV[4], (policy - 1) * TERMS + 1)
     return {
       first_delay = first,
       increment = set(increment),
       maximum = maximum,
       quiet = set(quiet),
       max_records = set(max),
-      capacity = set(capacity),
+      capacity = capacity,
       ttl = set(ttl),
     }
   end
@@ -82,7 +83,7 @@ local function the_long_way()
     if within then
       call('ZADD', batch.times, -(now + within + SHIFT), 'u' .. key)
     end
-    local dropped = capacity and math.min(math.max(timeline.pending - capacity, 0), DROPPED) or 0
+    local dropped = math.min(math.max(timeline.pending - capacity, 0), DROPPED)
     drop_oldest(batch, dropped)
     timeline.pending = timeline.pending - dropped
     slot.dropped = dropped > 0 and (slot.dropped or 0) + dropped or slot.dropped

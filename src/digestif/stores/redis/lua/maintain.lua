@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Let timelines wait again that are ready for too long or whose lease lapsed, and expire records.
 -- KEYS   12… the timelines: the stale ones, the lapsed ones, the expiring ones
--- ARGV   4 {deadline, stale, lapsed, expiring, limit, ring}: how many of each; records that may expire; size of the history
+-- ARGV   4 {deadline, stale, lapsed, expiring, limit, ring}: how many of each; how many records may expire; the size of
+--        the history
 -- Reply  {moved, lapsed, expired}
 -- include: ending.lua
 -- include: expiring.lua
@@ -73,7 +74,10 @@ end
 local function expire_digest(timeline, limit)
   local slot = timeline.slot
   local digest = slot.digest
-  if not digest or slot.state == 'open' or digest.replayed or not digest.expires or digest.expires > now or limit == 0 then
+  if not digest or slot.state == 'open' or digest.replayed or limit == 0 then
+    return 0
+  end
+  if not digest.expires or digest.expires > now then
     return 0
   end
   local batches = { digest_of(timeline) }

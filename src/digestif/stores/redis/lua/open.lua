@@ -14,6 +14,6 @@ local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
 local slot = timeline.slot
 if slot.paused or is_live(slot, now) or (slot.state ~= 'ready' and slot.state ~= 'open') then
-  return cmsgpack.pack({ false, now, slot })
+  return answer(cmsgpack.pack({ false, now, slot }))
 end
 return answer(cmsgpack.pack({ open(timeline, request.token, request.lease, request.token) }))

@@ -27,4 +27,5 @@ local function merged(one, other)
 end
 
 local stale = request.deadline and until_now(SINCE, request.deadline) or {}
-return { merged(stale, {}), merged(until_now(LEASES, now), until_now(PAUSED, now)), merged(until_now(EXPIRING, now), {}) }
+local lapsed = merged(until_now(LEASES, now), until_now(PAUSED, now))
+return { merged(stale, {}), lapsed, merged(until_now(EXPIRING, now), {}) }

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Make timelines ready that wait and are due.
 -- KEYS   12… per timeline: its hash
--- ARGV   4 {began, times}: the move after which a timeline is left to the next call of schedule; when each was seen to be due
+-- ARGV   4 {began, times}: the last move that counts, what began to wait later is left to the next call of schedule;
+--        when each timeline was seen to be due
 -- Reply  '1' per timeline that became ready, '0' per one that somebody else moved meanwhile or that is left
 -- include: slots.lua
 

@@ -1,7 +1,8 @@
 #!lua flags=no-writes
 -- Count what a timeline holds, for a recount.
 -- KEYS   the timeline
--- Reply  its slot or nil; records that are pending, in the digest, being merged; the same in the orders by age (0: none)
+-- Reply  its slot or nil; records that are pending, in the digest, being merged; the same in their orders by age, 0 if
+--        there is none
 local stored = redis.call('HGET', KEYS[1], '')
 local reply = { stored }
 for batch = 0, 2 do

@@ -2,7 +2,8 @@
 -- Read pages of open digests.
 -- KEYS   12… the timelines
 -- ARGV   4 {limit, requests}: records to read, over all; per timeline {token, capacity, after}
--- Reply  per timeline: nil if the token is stale, else {revision, dropped, 1 if complete, 1 if unsettled, key, record, …}
+-- Reply  per timeline: nil if the token is stale, else {revision, dropped, 1 if complete, 1 if unsettled, and in turn
+--        key and record}
 -- include: timelines.lua
 -- include: leasing.lua
 -- include: paging.lua

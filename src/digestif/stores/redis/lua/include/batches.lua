@@ -1,7 +1,8 @@
 -- include: records.lua
 -- A batch is a hash from record key to record, and if it is large two orders.
 --   ages   (zset) by timestamp: arrival and key, so that ties stand in the order of arrival
---   times  (zset) 'x' and key by expiry, above zero; 'u' and key by deadline, below zero; small batches only have deadlines
+--   times  (zset) 'x' and key by expiry, above zero; 'u' and key by deadline, below zero.
+--          A small batch has deadlines only
 local DROPPED = 500 -- records that a call drops at most: only a lowered capacity leaves more, to the next adds
 local SHIFT = 2e15 -- makes every time positive
 

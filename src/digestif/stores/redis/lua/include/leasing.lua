@@ -49,7 +49,8 @@ local function cut(slot, now, fresh_id, pending)
   without_pending(slot)
 end
 
--- Give a lease. The digest is the unfinished one, or else a new one that takes all pending records: then the answer is true.
+-- Give a lease. The digest is the unfinished one, or else a new one that takes all pending records: then it answers
+-- true.
 local function after_open(slot, now, token, lease, fresh_id, pending)
   local since = slot.state == 'waiting' and now or slot.since
   if slot.state == 'open' then

@@ -1,9 +1,9 @@
 -- include: calls.lua
 -- include: times.lua
 -- include: records.lua
--- Timelines: a hash with the slot in the field '' and the pending records in fields of their own, which are never empty.
--- The keys of a timeline are declared together, its hash first. A slot is a table with the names of core/machine.py, stored
--- behind a head: whether a record may join it as it is, and its earliest expiry.
+-- A timeline is a hash: the slot in the field '', the pending records in fields of their own, which are never empty.
+-- Its keys are declared together, the hash first. A slot is a table with the names of core/machine.py, stored behind a
+-- head: whether a record may join it as it is, and its earliest expiry.
 local HEAD = 8 -- bytes
 local NAME = string.len(NAMES) - string.len('names') + string.len('t:') + 1 -- where its name begins in a timeline's key
 

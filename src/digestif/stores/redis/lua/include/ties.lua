@@ -1,4 +1,4 @@
--- The first rank of those with equal scores (`ties` of them, from rank `base`) whose member does not come before the cut.
+-- The first rank, of `ties` equal scores from rank `base` on, whose member does not come before the cut.
 local function cut_ties(base, ties, member_at, is_before)
   local low, high = base, base + ties
   while low < high do

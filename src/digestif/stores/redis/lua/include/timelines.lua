@@ -1,7 +1,7 @@
 -- include: slots.lua
 -- include: batches.lua
--- A timeline is declared with all of its keys: three per batch (records, ages, times) for what is pending, in the digest
--- and being merged into it, and the order of its dead letters.
+-- A timeline with all of its keys: three per batch (records, ages, times) for what is pending, what is in the digest
+-- and what is being merged into it, and the order of its dead letters.
 local STRIDE = 10
 local DIGEST, MERGING, DEAD = 3, 6, 9 -- offsets
 

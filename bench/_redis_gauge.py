@@ -1,0 +1,125 @@
+"""The server's own figures: how long its scripts took, which were slow, and the memory it used meanwhile."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from threading import Event, Thread
+from typing import Any
+
+from bench._redis_memory import settled_memory
+from digestif.stores.redis.scripts import load
+from digestif.testing.servers import RedisServer
+
+SLOW = 10  # milliseconds
+SAMPLES = 0.1  # seconds between two looks at the server: it can't forget a slow call meanwhile
+PERCENTILES = "50 99 99.9 100"
+MIB = 1024 * 1024
+
+
+@dataclass
+class Slow:
+    """The slow calls of one script."""
+
+    calls: int = 0
+    longest: float = 0.0  # milliseconds
+
+
+@dataclass
+class Reading:
+    """What the server says of a phase. Times in milliseconds, memory in MiB."""
+
+    calls: int = 0  # of scripts
+    cpu: float = 0.0  # of the server for each call, with what surrounds it; much less than p50 says that it had to wait
+    p50: float = 0.0
+    p99: float = 0.0
+    p999: float = 0.0
+    longest: float = 0.0
+    slow: dict[str, Slow] = field(default_factory=dict)  # by script
+    before: float = 0.0
+    peak: float = 0.0
+    after: float = 0.0
+
+
+class Gauge:
+    """Reads a server whose clients run scripts."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+        self._client = server.client()
+        self._client.config_set("latency-tracking-info-percentiles", PERCENTILES)
+        self._client.config_set("slowlog-log-slower-than", SLOW * 1000)
+        self._scripts = {load(name).sha: name for name in _script_names()}
+        self.close = self._client.close
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """What happens in the block; complete when that has ended."""
+        reading = Reading(before=self.memory())
+        self._client.config_resetstat()
+        self._slow_calls()
+        cpu_before = self._cpu()
+        with self._watching(reading):
+            yield reading
+        self._read_times(reading)
+        reading.cpu = (self._cpu() - cpu_before) / reading.calls
+        reading.after = self.memory()
+        reading.peak = max(reading.before, reading.peak, reading.after)
+
+    def memory(self) -> float:
+        """MiB, once the server has freed what it frees beside its work."""
+        return settled_memory(self._server) / MIB
+
+    @contextmanager
+    def _watching(self, reading: Reading) -> Iterator[None]:
+        done = Event()
+
+        def watch() -> None:
+            while not done.wait(SAMPLES):
+                self._look(reading)
+
+        watcher = Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+            self._look(reading)
+
+    def _look(self, reading: Reading) -> None:
+        reading.peak = max(reading.peak, self._client.info("memory")["used_memory"] / MIB)
+        for call in self._slow_calls():
+            command, *rest = call["command"].split(b" ", 2)
+            if command.upper() in (b"EVALSHA", b"EVAL"):  # what a script does is logged as well
+                script = self._scripts.get(rest[0].decode(errors="replace"), "a script that was new")
+                slow = reading.slow.setdefault(script, Slow())
+                slow.calls += 1
+                slow.longest = max(slow.longest, call["duration"] / 1000)
+
+    def _slow_calls(self) -> list[dict[str, Any]]:
+        """Those since this was asked last."""
+        pipeline = self._client.pipeline(transaction=True)
+        pipeline.slowlog_get(-1)
+        pipeline.slowlog_reset()
+        calls: list[dict[str, Any]] = pipeline.execute()[0]
+        return calls
+
+    def _cpu(self) -> float:
+        """Milliseconds of the thread that runs scripts, so far."""
+        used: dict[str, float] = self._client.info("cpu")
+        return (used["used_cpu_user_main_thread"] + used["used_cpu_sys_main_thread"]) * 1000
+
+    def _read_times(self, reading: Reading) -> None:
+        counts: dict[str, Any] = self._client.info("commandstats")
+        times: dict[str, Any] = self._client.info("latencystats")
+        reading.calls = counts["cmdstat_evalsha"]["calls"]
+        found = times["latency_percentiles_usec_evalsha"]
+        reading.p50, reading.p99, reading.p999, reading.longest = (
+            found[name] / 1000 for name in ("p50", "p99", "p99.9", "p100")
+        )
+
+
+def _script_names() -> list[str]:
+    folder = files("digestif.stores.redis").joinpath("lua")
+    return [file.name.removesuffix(".lua") for file in folder.iterdir() if file.name.endswith(".lua")]

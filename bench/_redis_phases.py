@@ -1,0 +1,221 @@
+"""Subjects: what clients do to a server that holds very much. Each has a process of its own, and keeps nothing."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bench._measure import Figures, Stopwatch
+from bench._redis_adding import LongKeys
+from bench._redis_delivering import LEASE, deliver, read
+from bench._workload import timeline_key
+from digestif import Digests, Policy
+from digestif.core.times import to_millis
+from digestif.ids import fresh_id
+from digestif.partitions import claim
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Lease, Release
+from digestif.testing import FakeClock
+
+BEGINNING = 1_700_000_000.0
+DUE = BEGINNING + 3600  # every timeline is
+LATER = DUE + 3600  # every cool-down is over
+MUCH_LATER = LATER + 8 * 86_400  # every record has expired
+LARGE = "mail:large"
+STEP = 0.001  # seconds between two pages
+
+
+class Load(NamedTuple):
+    """How much there is, and where."""
+
+    url: str
+    timelines: int
+    records: int  # in a large timeline
+    producers: int  # processes that fill the store together
+
+
+class Phase:
+    """One step, by a client of its own."""
+
+    at = BEGINNING
+    policy = Policy(capacity=None)
+
+    def __init__(self, load: Load, number: int = 0) -> None:
+        self._load = load
+        self._number = number  # of this producer
+        self._clock = FakeClock(self.at)
+        self._source = LongKeys(load.timelines, seed=number)
+        self._digests = Digests(load.url, policy=self.policy, clock=self._clock)
+
+    def prepare(self) -> Figures:
+        """What has to be there before, and is not measured."""
+        return {}
+
+    def run(self) -> Figures:
+        """How many were handled, and the seconds for it."""
+        watch = Stopwatch()
+        with watch.running():
+            done = self._run()
+        return {"done": done, "seconds": watch.seconds}
+
+    def _run(self) -> int:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._digests.close()
+
+    # What several of them do
+
+    def _now(self) -> int:
+        return to_millis(self._clock())
+
+    def _add_large(self, count: int) -> int:
+        for start in range(0, count, PAGE_RECORDS):
+            now = self._clock.advance(STEP)
+            page = min(PAGE_RECORDS, count - start)
+            self._digests.add_many([(LARGE, self._source.record(now)) for _ in range(page)])
+        return count
+
+    def _open(self) -> Lease:
+        return self._digests.store.open(LARGE, token=fresh_id(), lease=LEASE, now=self._now())
+
+    def _claims(self) -> Iterator[list[Lease]]:
+        store, events = self._digests.store, self._digests.events
+        while leases := claim(store, PAGE_TIMELINES, lease=LEASE, now=self._now(), events=events):
+            yield leases
+
+
+# Many timelines
+
+
+class Fill(Phase):
+    """Timelines that wait, one record each: this producer's share of them, in the largest pages there are."""
+
+    policy = Policy(first_delay=60)
+
+    def _run(self) -> int:
+        numbers = range(self._number, self._load.timelines, self._load.producers)
+        for start in range(0, len(numbers), PAGE_RECORDS):
+            now = self._clock.advance(STEP)
+            page = numbers[start : start + PAGE_RECORDS]
+            self._digests.add_many([(timeline_key(number), self._source.record(now)) for number in page])
+        return len(numbers)
+
+
+class Schedule(Phase):
+    at = DUE
+
+    def _run(self) -> int:
+        return sum(1 for _ in self._digests.schedule())
+
+
+class Maintain(Phase):
+    at = DUE
+
+    def _run(self) -> int:
+        return self._digests.maintenance(self.at)
+
+
+class Deliver(Phase):
+    at = DUE
+
+    def _run(self) -> int:
+        return sum(deliver(self._digests.store, leases, now=self._now()) for leases in self._claims())
+
+
+class Retire(Phase):
+    """Cool-downs are over and nothing came: the timelines are idle, and nothing is stored of them."""
+
+    at = LATER
+
+    def _run(self) -> int:
+        assert not list(self._claims())
+        return self._load.timelines
+
+
+# One large timeline
+
+
+class Large(Phase):
+    """Leaves nothing behind."""
+
+    at = LATER
+
+    def close(self) -> None:
+        self._digests.delete(LARGE)
+        super().close()
+
+
+class AddLarge(Large):
+    def _run(self) -> int:
+        return self._add_large(self._load.records)
+
+
+class DeliverLarge(Large):
+    """Open a digest, read it page by page and close it."""
+
+    def prepare(self) -> Figures:
+        self._add_large(self._load.records)
+        return {}
+
+    def _run(self) -> int:
+        return deliver(self._digests.store, [self._open()], now=self._now())
+
+
+class Merge(DeliverLarge):
+    """Half of the digest failed once, and as many records came since."""
+
+    def prepare(self) -> Figures:
+        half = self._load.records // 2
+        self._add_large(half)
+        lease = self._open()
+        read(self._digests.store, [lease], now=self._now())
+        self._digests.store.release([Release(lease, None)], now=self._now())
+        self._add_large(self._load.records - half)
+        return {}
+
+
+class FillUp(Large):
+    """Twice as many adds, to a timeline that keeps a fifth."""
+
+    def __init__(self, load: Load, number: int = 0) -> None:
+        self.policy = Policy(capacity=load.records // 5)
+        super().__init__(load, number)
+
+    def _run(self) -> int:
+        for _ in range(self._load.records * 2):
+            self._digests.add(LARGE, self._source.record(self._clock.advance(STEP)))
+        return self._load.records * 2
+
+
+class FillUpByPage(FillUp):
+    def _run(self) -> int:
+        return self._add_large(self._load.records * 2)
+
+
+class Delete(DeliverLarge):
+    def _run(self) -> int:
+        assert self._digests.delete(LARGE)
+        return self._load.records
+
+
+class Expire(DeliverLarge):
+    """Every record is older than it may be."""
+
+    def _run(self) -> int:
+        self._clock.set(MUCH_LATER)
+        self._digests.maintenance(BEGINNING)
+        return self._digests.ledger().expired
+
+
+# All of them
+
+
+class Little(Phase):
+    """A bit of everything, so that later figures show what more timelines and records cost, and nothing else."""
+
+    def _run(self) -> int:
+        load = self._load._replace(timelines=PAGE_TIMELINES, records=PAGE_RECORDS, producers=1)
+        for phase in (Fill, Schedule, Maintain, Deliver, Retire, DeliverLarge, Merge, FillUpByPage, Delete):
+            one = phase(load)
+            one.prepare()
+            one.run()
+            one.close()
+        return 1

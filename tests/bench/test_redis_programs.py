@@ -1,0 +1,67 @@
+"""The programs that measure the Redis store, with small numbers, run as people run them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import needed_server
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> str:
+    """What a program of bench/ says."""
+    needed_server()
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def figures(*arguments: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(run(*arguments, "--json"))
+    return answer
+
+
+def test_the_bench_of_the_redis_store_gives_its_figures_for_each_product_that_is_here() -> None:
+    found = figures("bench.redis", "--quick", "--only", "adds")
+
+    products = found.keys() & {"redis", "valkey"}
+    assert products
+    for product in products:
+        assert found[product]["surroundings"]["server"].startswith(product)
+        assert found[product]["adds"]["add, ready"]["per_second"] > 0
+        assert found[product]["adds"]["add_many of 500"]["ratio"] > 0
+        assert found[product]["asked"]["add, ready"]["words"].startswith(("met: ", "missed: "))
+
+
+@pytest.mark.parametrize(
+    ("section", "row"),
+    [
+        ("delivery", "claim, take, close, 64 partitions"),
+        ("memory", "40 in each timeline"),
+        ("growth", "10,000, at capacity"),
+    ],
+)
+def test_each_section_is_a_table_of_80_columns_with_a_verdict_in_words(section: str, row: str) -> None:
+    product = "redis" if "redis" in needed_server().name else "valkey"
+
+    told = run("bench.redis", "--quick", "--server", product, "--only", section)
+
+    assert row in told
+    assert section == "delivery" or "asked ≤ " in told
+    assert max(map(len, told.splitlines())) <= 80
+
+
+def test_the_proof_of_scale_goes_through_every_phase_and_leaves_nothing() -> None:
+    found = figures("bench.redis_scale", "--timelines", "400", "--records", "500", "--producers", "2")
+
+    phases = {phase["phase"]: phase for phase in found["phases"]}
+    assert phases["add 400 timelines"]["done"] == 400
+    assert phases["claim, read, close them"]["done"] == 400
+    assert phases["merge 250 with 250"]["done"] == 500
+    assert phases["expire 500"]["done"] == 500
+    assert all(phase["calls"] > 0 and phase["peak"] >= phase["before"] for phase in found["phases"])
+    assert (found["things"], found["problems"]) == ({}, [])

@@ -1,0 +1,62 @@
+"""Servers that are killed, and forget their scripts, while processes add and deliver."""
+
+from pathlib import Path
+
+import pytest
+
+from digestif.clock import monotonic
+from digestif.testing.servers import RedisServer
+from tests.redis.load import Load
+from tests.servers import needed_server
+
+POSTPONED = 2.5  # seconds that a server with everysec may keep what it acknowledged to itself while its disk is slow
+
+
+@pytest.fixture(autouse=True)
+def a_server() -> None:
+    needed_server()
+
+
+def test_a_server_that_is_killed_again_and_again_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    with RedisServer(appendonly=True, appendfsync="always") as server:
+        with Load(server.url, directory=tmp_path) as load:
+            load.go_on()
+            for _ in range(4):
+                server.kill()
+                server.start()
+                load.go_on()
+        account = load.account()
+
+    account.check()
+    assert not account.failures
+
+
+def test_a_server_that_writes_every_second_keeps_its_books_and_loses_the_last_moments_at_most(tmp_path: Path) -> None:
+    """The system has what the server wrote, but the server writes nothing while it waits for the disk."""
+    kills = []
+    with RedisServer(appendonly=True, appendfsync="everysec") as server:
+        with Load(server.url, directory=tmp_path) as load:
+            load.go_on()
+            for _ in range(3):
+                server.kill()
+                kills.append(monotonic())
+                server.start()
+                load.go_on()
+        account = load.account()
+
+    account.check_with_losses(before=kills, within=POSTPONED)
+    assert not account.failures
+
+
+def test_a_server_that_forgets_its_scripts_all_the_time_is_not_noticed(tmp_path: Path) -> None:
+    with RedisServer() as server:
+        with Load(server.url, directory=tmp_path) as load:
+            load.go_on()
+            for _ in range(30):
+                server.cli("SCRIPT", "FLUSH")
+                load.go_on(1)
+        account = load.account()
+
+    account.check()
+    assert not account.failures
+    assert not account.unknown
