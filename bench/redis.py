@@ -187,7 +187,7 @@ def measure(kind: Kind, names: tuple[str, ...], scale: Scale, *, as_json: bool) 
     """Everything about one product."""
     facts = surroundings(kind)
     if not as_json:
-        line = "{server} ({allocator}), nothing on disk · Python {python} · redis-py {redis_py} · {cores} cores"
+        line = "{server} ({allocator}) · Python {python} · redis-py {redis_py} · {cores} cores"
         console().print(f"\n[dim]{line.format(**facts)}[/]")
     figures: dict[str, Any] = {"surroundings": facts}
     asked: list[Asked] = []

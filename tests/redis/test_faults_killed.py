@@ -52,7 +52,7 @@ def test_a_server_that_forgets_its_scripts_all_the_time_is_not_noticed(tmp_path:
     with RedisServer() as server:
         with Load(server.url, directory=tmp_path) as load:
             load.go_on()
-            for _ in range(30):
+            for _ in range(10):
                 server.cli("SCRIPT", "FLUSH")
                 load.go_on(1)
         account = load.account()

@@ -51,7 +51,7 @@ return cmsgpack.pack(v.slot)
 def in_lua(script: str, **facts: Any) -> Slot:
     """What a script makes of a slot and the facts of an event."""
     reply = server().eval(spliced(script, read=load_include), 0, msgspec.msgpack.encode(facts))
-    return msgspec.msgpack.decode(reply, type=Slot)  # type: ignore[arg-type]  # redis-py's types also know awaitables
+    return msgspec.msgpack.decode(reply, type=Slot)
 
 
 def server() -> "redis.Redis":
@@ -183,8 +183,7 @@ def test_a_lapse_ends_where_python_ends(slot: Slot, digest: Unfinished) -> None:
 @given(slots, times, delays, st.integers(0, 6))
 def test_an_opening_ends_where_python_ends(slot: Slot, now: int, lease: int, pending: int) -> None:
     slot = replace(slot, pending=pending, batch=0)
-    facts = {"now": now, "token": "token", "until": now + lease, "fresh_id": "fresh", "fresh_batch": 0}
-    expected = machine.after_open(slot, **facts)
+    expected = machine.after_open(slot, now=now, token="token", until=now + lease, fresh_id="fresh", fresh_batch=0)
 
     found = in_lua(OPEN, slot=as_stored(slot), now=now, lease=lease, pending=pending)
 

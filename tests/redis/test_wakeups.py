@@ -4,7 +4,6 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from itertools import count
 from zlib import crc32
 
 import pytest
@@ -12,6 +11,7 @@ import redis
 
 from digestif import Digests, Policy
 from digestif.clock import monotonic
+from digestif.ids import fresh_id
 from digestif.stores.base import Store, Wakeups
 from digestif.stores.dsn import open_store
 from digestif.stores.redis import from_client
@@ -80,12 +80,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("digestif.stores.redis.subscription.ANSWER_SECONDS", 0.1)
 
 
-_names = count()
-
-
 def add(store: Store, partition: int | None = None) -> None:
     """Make an idle timeline ready, in this partition or anywhere."""
-    names = (f"t{number}" for number in _names)
+    names = iter(fresh_id, None)
     timeline = next(name for name in names if partition in (None, crc32(name.encode()) % store.partitions))
     assert Digests(store).add(timeline, 1)
 
@@ -104,6 +101,12 @@ def settle(wakeups: Wakeups) -> None:
 def listeners(server: RedisServer, store: Store) -> int:
     channels = [f"{{{store.namespace}:{partition}}}:wake" for partition in range(store.partitions)]
     return sum(server.cli("PUBSUB", "SHARDNUMSUB", *channels)[1::2])
+
+
+def subscribers(server: RedisServer) -> dict[str, str]:
+    """The connections that listen, by their ids, with their names."""
+    with server.client() as client:
+        return {each["id"]: each["name"] for each in client.client_list(_type="pubsub")}
 
 
 # What is heard
@@ -156,45 +159,46 @@ def test_nor_is_one_that_has_to_wait(store: Store, wakeups: Wakeups) -> None:
     assert not wakeups.wait(SHORT)
 
 
-def flush(digests: Digests, listen: Callable[[], Wakeups]) -> Wakeups:
+# Each prepares, gives the word, and makes a timeline ready.
+
+
+def flush(digests: Digests) -> Iterator[None]:
     digests.add("t", 1, first_delay=60)
-    wakeups = listen()
+    yield
     assert digests.flush("t")
-    return wakeups
 
 
-def resume(digests: Digests, listen: Callable[[], Wakeups]) -> Wakeups:
+def resume(digests: Digests) -> Iterator[None]:
     digests.add("t", 1)
     digests.pause("t")
-    wakeups = listen()
+    yield
     assert digests.resume("t")
-    return wakeups
 
 
-def close_without_cooling_down(digests: Digests, listen: Callable[[], Wakeups]) -> Wakeups:
+def close_without_cooling_down(digests: Digests) -> Iterator[None]:
     digests.add("t", 1)
-    with digests.digest("t", minimum_delay=0):
+    with digests.digest("t", 0):
         digests.add("t", 2)
-        wakeups = listen()
-    return wakeups
+        yield
 
 
-def replay(digests: Digests, listen: Callable[[], Wakeups]) -> Wakeups:
+def replay(digests: Digests) -> Iterator[None]:
     digests.add("t", 1)
     with pytest.raises(RuntimeError), digests.digest("t"):
         raise RuntimeError("undeliverable")
     [letter] = digests.dead_letters()
-    wakeups = listen()
-    assert digests.replay(letter.digest_id)
-    return wakeups
+    yield
+    assert digests.replay(letter.id)
 
 
 @pytest.mark.parametrize("act", [flush, resume, close_without_cooling_down, replay])
-def test_whatever_else_makes_a_timeline_ready_is_heard(
-    store: Store, act: Callable[[Digests, Callable[[], Wakeups]], Wakeups]
-) -> None:
-    digests = Digests(store, policy=Policy(max_attempts=1))
-    with closing(act(digests, store.listen)) as wakeups:
+def test_whatever_else_makes_a_timeline_ready_is_heard(store: Store, act: Callable[[Digests], Iterator[None]]) -> None:
+    steps = act(Digests(store, policy=Policy(attempts=1)))
+    next(steps)
+    with closing(store.listen()) as wakeups:
+        assert not wakeups.wait(SHORT)
+        next(steps, None)
+
         assert wakeups.wait(LONG)
         assert not wakeups.wait(SHORT)
 
@@ -368,22 +372,22 @@ def test_close_does_not_wait_for_a_server_that_hangs(server: RedisServer) -> Non
 
 @pytest.mark.usefixtures("impatient")
 def test_a_server_that_is_only_quiet_keeps_its_connection(redis_server: RedisServer, wakeups: Wakeups) -> None:
-    before = redis_server.cli("CLIENT", "LIST", "TYPE", "pubsub")
+    before = subscribers(redis_server)
 
     assert not wakeups.wait(0.5)
-    assert [each["id"] for each in redis_server.cli("CLIENT", "LIST", "TYPE", "pubsub")] == [before[0]["id"]]
+    assert subscribers(redis_server) == before
 
 
 @pytest.mark.usefixtures("impatient")
 def test_answers_of_the_server_are_found_however_late_somebody_looks(
     redis_server: RedisServer, wakeups: Wakeups
 ) -> None:
-    [before] = redis_server.cli("CLIENT", "LIST", "TYPE", "pubsub")
+    before = subscribers(redis_server)
     assert not wakeups.wait(0.15)  # it was asked…
     assert not becomes_true(lambda: False, timeout=0.3)
 
     assert not wakeups.wait(SHORT)  # …and had answered long ago
-    assert [each["id"] for each in redis_server.cli("CLIENT", "LIST", "TYPE", "pubsub")] == [before["id"]]
+    assert subscribers(redis_server) == before
 
 
 def test_a_user_who_may_not_listen_waits_in_vain_and_seldom_asks(server: RedisServer) -> None:
@@ -420,8 +424,7 @@ def test_a_client_of_ones_own_is_used_as_it_is(redis_server: RedisServer, protoc
     ) as client:
         store = from_client(client)
         with closing(store.listen()) as wakeups:
-            [listener] = redis_server.cli("CLIENT", "LIST", "TYPE", "pubsub")
-            assert listener["name"] == "mine"
+            assert list(subscribers(redis_server).values()) == ["mine"]
             redis_server.cli("CLIENT", "KILL", "TYPE", "pubsub")
 
             assert wakeups.wait(LONG)
@@ -468,7 +471,7 @@ def test_the_successor_that_sentinels_name_is_heard(watched: Watched) -> None:
 
 @pytest.fixture
 def cluster_store(cluster: ClusterServers) -> Iterator[Store]:
-    with opened(f"{cluster.url}&patience=30" if "?" in cluster.url else f"{cluster.url}?patience=30") as store:
+    with opened(f"{cluster.url}?patience=30") as store:
         yield store
 
 
@@ -498,7 +501,7 @@ def test_every_partition_of_a_cluster_is_heard(
     assert all_are_heard(cluster_store, cluster_wakeups)
     assert not cluster_wakeups.wait(SHORT)
     assert listeners_by_server(cluster, cluster_store) == 64
-    assert [len(node.cli("CLIENT", "LIST", "TYPE", "pubsub")) for node in cluster.primaries()] == [1, 1, 1]
+    assert [len(subscribers(node)) for node in cluster.primaries()] == [1, 1, 1]
 
     cluster_wakeups.close()
     assert becomes_true(lambda: listeners_by_server(cluster, cluster_store) == 0)

@@ -33,7 +33,7 @@ def from_client(client: Any, *, namespace: str = "d", partitions: int | None = N
 
 def _examined(store: RedisStore) -> RedisStore:
     try:
-        store.examine()
+        store.examine(patience=0)
     except StoreUnavailable:
         pass  # whoever starts while the server restarts need not fail; the first call tries again
     except BaseException:

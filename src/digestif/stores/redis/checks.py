@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.base import Durability
 from digestif.stores.redis.commands import Command
 from digestif.stores.redis.keys import settings_key
@@ -27,12 +27,21 @@ class Findings(NamedTuple):
     versions: dict[str, str]  # by host and port, such as "valkey 9.1.2"
 
 
-def examine(link: Link, *, namespace: str, partitions: int | None, clustered: bool) -> Findings:
-    """Check every server in charge, and the settings of the namespace, which are noted at its first use."""
-    facts = {name: _facts(_required(reply)) for name, reply in link.ask_all("INFO").items()}
+def examine(
+    link: Link, *, namespace: str, partitions: int | None, clustered: bool, patience: float | None = None
+) -> Findings:
+    """Check every server in charge, and the settings of the namespace, which are noted at its first use.
+
+    Of a cluster those that can't be reached are left out: the others have to be served.
+    """
+    each = 0 if clustered else patience
+    answers = link.ask_all("INFO", patience=each)
+    facts = {name: _facts(reply) for name, reply in answers.items() if not isinstance(reply, StoreUnavailable)}
+    if not facts:
+        raise next(iter(answers.values()))
     for name, known in facts.items():
         _check(name, known, clustered=clustered)
-    persistence = link.ask_all("CONFIG", "GET", "appendfsync")
+    persistence = link.ask_all("CONFIG", "GET", "appendfsync", patience=each)
     durable = [_durability(facts[name], persistence.get(name)) for name in facts]
     return Findings(
         partitions=_settle(link, namespace, partitions, clustered=clustered),
@@ -90,9 +99,10 @@ def _product(known: Mapping[str, str]) -> tuple[str, str]:
     return "redis", known.get("redis_version", "0.0")
 
 
-def _facts(reply: bytes) -> dict[str, str]:
-    """The answer of INFO."""
-    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines() if ":" in line)
+def _facts(answer: Any) -> dict[str, str]:
+    """What INFO tells."""
+    text = _required(answer).decode(errors="replace")
+    lines = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name: value for name, _, value in lines}
 
 

@@ -34,8 +34,11 @@ class Link(ABC):
         """
 
     @abstractmethod
-    def ask_all(self, *parts: bytes | str | int | float) -> dict[str, Any]:
-        """Send one plain command to every server in charge: answers as above, by the name of the server."""
+    def ask_all(self, *parts: bytes | str | int | float, patience: float | None = None) -> dict[str, Any]:
+        """Send one plain command to every server in charge: answers as above, by the name of the server.
+
+        With a patience of its own; 0 tries once.
+        """
 
     @property
     @abstractmethod
@@ -66,12 +69,16 @@ class RoutedLink(Link):
                 return [answer]
         return self._carry([Errand(command) for command in commands], began, confirmation)
 
-    def ask_all(self, *parts: bytes | str | int | float) -> dict[str, Any]:
-        [problem] = self.run([Command(0, ("PING",))], writes=False)  # from here on the nodes are known
-        if isinstance(problem, Exception):
-            return {self._routes.name: problem}
-        nodes = list(self._routes.nodes())
-        answers = self._carry([Errand(Command(0, parts), fixed=node) for node in nodes], monotonic())
+    def ask_all(self, *parts: bytes | str | int | float, patience: float | None = None) -> dict[str, Any]:
+        [first] = self._carry([Errand(Command(0, ("PING",)))], monotonic(), patience=patience)
+        try:
+            nodes = list(self._routes.nodes())  # they are known by now, if they can be
+        except FAILURES:
+            return {self._routes.name: first}
+        if isinstance(first, Exception) and len(nodes) == 1:
+            return {nodes[0].name: first}
+        errands = [Errand(Command(0, parts), fixed=node) for node in nodes]
+        answers = self._carry(errands, monotonic(), patience=patience)
         return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
 
     @property
@@ -113,6 +120,14 @@ class RoutedLink(Link):
         node.give(connection)
         return answer
 
-    def _carry(self, errands: Sequence[Errand], began: float, confirmation: Confirmation | None = None) -> list[Any]:
-        Journey(self._routes, self._closed, began, self._patience, confirmation).make(errands)
+    def _carry(
+        self,
+        errands: Sequence[Errand],
+        began: float,
+        confirmation: Confirmation | None = None,
+        *,
+        patience: float | None = None,
+    ) -> list[Any]:
+        patience = self._patience if patience is None else patience
+        Journey(self._routes, self._closed, began, patience, confirmation).make(errands)
         return [errand.answer for errand in errands]

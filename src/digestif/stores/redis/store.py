@@ -79,9 +79,10 @@ class RedisStore(Store):
         assert self._dialogue_ is not None
         return self._dialogue_
 
-    def examine(self) -> Findings:
+    def examine(self, *, patience: float | None = None) -> Findings:
         """Check that the server is fit; ConfigError says what is wrong, StoreUnavailable that it can't be reached."""
-        found = examine(self._link, namespace=self.namespace, partitions=self._wanted, clustered=self._clustered)
+        wanted, clustered = self._wanted, self._clustered
+        found = examine(self._link, namespace=self.namespace, partitions=wanted, clustered=clustered, patience=patience)
         self._dialogue_ = self._dialogue_ or Dialogue(self._link, Keys(self.namespace, found.partitions))
         self._found = found
         return found
