@@ -6,6 +6,8 @@ A `python` block is run, one statement after the other, in the namespace of its 
 - a comment `# → …` says what the statement on its line gives or prints;
 - `<!-- no-run -->` on the line above: it is only shown;
 - `<!-- pytest -->` on the line above: it is a file of tests, run by pytest; options may follow the word.
+
+Where a page says `localhost:6379`, a server of the test's own is meant.
 """
 
 import ast
@@ -13,7 +15,7 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -21,10 +23,12 @@ from typing import Any
 from digestif import Digests
 
 RunTests = Callable[[str, list[str]], None]  # of a file with this text, with these options of pytest
+StartServer = Callable[[], str]  # gives the address
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+ADDRESS = "localhost:6379"  # as the pages have it
 
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- (?P<mark>[^\n]*?) -->\n\Z")
@@ -45,6 +49,10 @@ class Block:
     line: int  # of the page, where the text begins
     mark: str  # what a comment on the line above says
     output: str | None  # the text block right below
+
+    def with_server_at(self, address: str) -> "Block":
+        output = None if self.output is None else self.output.replace(ADDRESS, address)
+        return replace(self, text=self.text.replace(ADDRESS, address), output=output)
 
 
 def blocks(page: str) -> list[Block]:
@@ -102,19 +110,28 @@ def anchors(page: str) -> set[str]:
 # Running
 
 
-def run_page(path: Path, run_tests: RunTests) -> None:
+def run_page(path: Path, run_tests: RunTests, start_server: StartServer) -> None:
     """Run the examples of a page; fails where one does not do what the page says."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     try:
-        for block in blocks(path.read_text("utf-8")):
-            if block.language == "python" and block.mark.startswith("pytest"):
+        for block in _examples(path.read_text("utf-8"), start_server):
+            if block.mark.startswith("pytest"):
                 run_tests(block.text, block.mark.split()[1:])
-            elif block.language == "python" and block.mark != "no-run":
+            else:
                 _run(block, namespace, path)
     finally:
         for value in namespace.values():
             if isinstance(value, Digests):
                 value.close()
+
+
+def _examples(page: str, start_server: StartServer) -> list[Block]:
+    """What is to be run, with the address of a server if one is needed."""
+    examples = [block for block in blocks(page) if block.language == "python" and block.mark != "no-run"]
+    if not any(ADDRESS in block.text for block in examples):
+        return examples
+    address = start_server()
+    return [block.with_server_at(address) for block in examples]
 
 
 def _run(block: Block, namespace: dict[str, Any], path: Path) -> None:

@@ -4,10 +4,11 @@ import ast
 import code
 import inspect
 import re
+import shlex
 import types
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields
 from io import StringIO
 from pathlib import Path
@@ -21,8 +22,13 @@ from digestif import AsyncDigests, ConfigError, DigestifError, Digests, Event, P
 from digestif.core import records
 from digestif.core.machine import Rule
 from digestif.stores import base, dsn
-from digestif.testing import plugin
+from digestif.stores.redis import keys
+from digestif.stores.redis.checks import CLUSTER_PARTITIONS, PARTITIONS
+from digestif.stores.redis.options import Options
+from digestif.testing import plugin, servers
+from digestif.testing.servers import HOST, ClusterServers, Kind, LoneCluster, RedisServer
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, code_names, links, run_page
+from tests.servers import needed_server
 
 pytest_plugins = ["pytester"]
 
@@ -40,6 +46,14 @@ def public(owner: object) -> list[str]:
 
 def by_path(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+SERVERS = [
+    name
+    for name in public(servers)
+    if getattr(getattr(servers, name), "__module__", "") == servers.__name__
+    and name not in ("Binary", "Outlook")  # what they say among themselves
+]
 
 
 # Names
@@ -67,6 +81,8 @@ def test_everything_that_testing_offers_is_there() -> None:
         ("testing", digestif.testing.__all__),
         ("testing", [name for name in public(plugin) if name.startswith("digestif_")]),
         ("testing", public(digestif.testing.FakeClock)),
+        ("testing", SERVERS),
+        ("testing", [name for kind in (RedisServer, ClusterServers) for name in public(kind)]),
         ("policy", [field.name for field in fields(Policy)]),
         ("policy", [f"Policy.{preset}" for preset in PRESETS]),
         ("policy", ["Exponential", "Intervals", "Retry"]),
@@ -95,9 +111,11 @@ def test_every_event_is_explained_with_its_fields() -> None:
 
 
 def test_every_error_is_explained_and_public() -> None:
-    errors = {error.__name__ for error in subclasses(DigestifError)} | {DigestifError.__name__}
+    """With what it carries."""
+    kinds: list[type[Any]] = [DigestifError, *subclasses(DigestifError)]
+    errors = {error.__name__ for error in kinds}
 
-    assert errors <= code_names(reference("errors"))
+    assert errors | {name for error in kinds for name in public(error)} <= code_names(reference("errors"))
     assert errors <= set(digestif.__all__)
 
 
@@ -117,6 +135,13 @@ def test_every_option_of_a_dsn_is_explained(scheme: str) -> None:
 
     assert "it takes none" in str(refused.value) or listed
     assert [option for option in listed.split(", ") if option and option not in code_names(reference("dsn"))] == []
+
+
+def test_every_kind_of_key_of_the_redis_store_is_explained() -> None:
+    explained = code_names((DOCS / "internals.md").read_text("utf-8"))
+    kinds = (*keys.PARTITION_KINDS, *keys.TIMELINE_KINDS, *keys.LETTER_KINDS)
+
+    assert [kind for kind in kinds if kind not in explained] == []
 
 
 # Signatures and numbers
@@ -158,6 +183,15 @@ def test_the_defaults_of_the_policy_are_the_real_ones() -> None:
         assert ast.literal_eval(rows[field.name]) == field.default, field.name
 
 
+def test_the_defaults_of_the_options_of_redis_are_the_real_ones() -> None:
+    _, _, section = reference("dsn").partition("## Redis and Valkey")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE))
+    expected = {name: f"{value:g}" for name, value in Options._field_defaults.items() if name not in ("ca", "verify")}
+
+    assert rows.pop("partitions") == f"{PARTITIONS}, on a cluster {CLUSTER_PARTITIONS}"
+    assert rows == expected | {"ca": "those of the system", "verify": "`yes`"}
+
+
 def test_the_limits_are_the_real_ones() -> None:
     numbers = set(re.findall(r"\d+", reference("limits").replace(",", "")))
     limits = [records.KEY_BYTES, records.VALUE_BYTES // 1024, base.PAGE_RECORDS, base.PAGE_TIMELINES]
@@ -168,8 +202,21 @@ def test_the_limits_are_the_real_ones() -> None:
 # Pages
 
 
+@pytest.fixture
+def start_server() -> Iterator[Callable[[], str]]:
+    """Starts a server of the test's own, set up as the pages advise."""
+    with ExitStack() as started:
+
+        def start() -> str:
+            needed_server()
+            server = started.enter_context(RedisServer(appendonly=True, appendfsync="always"))
+            return f"{HOST}:{server.port}"
+
+        yield start
+
+
 @pytest.mark.parametrize("page", PAGES, ids=by_path)
-def test_the_examples_run(page: Path, pytester: pytest.Pytester) -> None:
+def test_the_examples_run(page: Path, pytester: pytest.Pytester, start_server: Callable[[], str]) -> None:
     """In an empty folder."""
 
     def run_tests(text: str, options: list[str]) -> None:
@@ -178,7 +225,7 @@ def test_the_examples_run(page: Path, pytester: pytest.Pytester) -> None:
         assert outcomes.keys() <= {"passed", "deselected"}
         assert outcomes["passed"] > 0
 
-    run_page(page, run_tests)
+    run_page(page, run_tests, start_server)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=by_path)
@@ -231,6 +278,53 @@ def pasted(texts: list[str]) -> str:
         if isinstance(value, Digests):
             value.close()
     return printed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "server_class"), [("redis", RedisServer), ("valkey", RedisServer), (None, LoneCluster)]
+)
+def test_the_rights_that_the_page_gives_are_enough(kind: Kind | None, server_class: type[RedisServer]) -> None:
+    """For a whole life: the server finds nothing to refuse."""
+    page = (DOCS / "how-to" / "redis-in-production.md").read_text("utf-8")
+    command = next(block.text for block in blocks(page) if "ACL SETUSER" in block.text)
+    needed_server(kind)
+
+    with server_class(kind=kind) as server:
+        server.cli(*shlex.split(command.replace("\\\n", ""))[1:])
+        with Digests(server.url.replace("://", "://digestif:secret@"), policy=Policy(attempts=1)) as digests:
+            live(digests)
+
+        assert server.cli("ACL", "LOG") == []
+
+
+def live(digests: Digests) -> None:
+    """Use everything once, with a timeline of many records and one of few."""
+    with closing(digests.store.listen()) as wakeups:
+        digests.add_many([("many", number) for number in range(600)])
+        digests.add("few", 1, key="k", within=60)
+        assert wakeups.wait(10)
+    for timeline in ("many", "few"):
+        with pytest.raises(KeyError), digests.digest(timeline):
+            raise KeyError  # the only attempt: a dead letter
+    for letter in digests.dead_letters():
+        assert digests.replay(letter.id)
+        with digests.digest(letter.timeline):
+            digests.add(letter.timeline, 2, key="later")
+    assert digests.flush("few")
+    assert digests.retract("many", "later")
+    assert digests.pause("many")
+    assert list(digests.schedule(digests.timeline("few").due)) == []
+    digests.maintenance()
+    assert [
+        digests.explain("few"),
+        digests.peek("few"),
+        digests.timelines(),
+        digests.history(),
+        digests.trace("few", "k"),
+    ]
+    assert digests.delete("few")
+    assert digests.verify()
+    assert digests.store.footprint()
 
 
 def test_the_picture_shows_what_happens() -> None:

@@ -13,6 +13,7 @@ failed as calls may, `x` one that failed otherwise. A process may thus be killed
 """
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -155,6 +156,7 @@ def run_actor(digests: Digests, name: str, path: Path, stopping: threading.Event
 
 def main(dsn: str, namespace: str, number: str, directory: str) -> None:
     """Run all actors until the parent closes the pipe."""
+    logging.getLogger("digestif").addHandler(logging.NullHandler())  # failures are noted in the files
     stopping = threading.Event()
     with Digests(dsn, namespace=namespace, policy=POLICY, lease=LEASE) as digests:
         threads = []

@@ -34,14 +34,15 @@ def examine(
 
     Of a cluster those that can't be reached are left out: the others have to be served.
     """
-    each = 0 if clustered else patience
-    answers = link.ask_all("INFO", patience=each)
-    facts = {name: _facts(reply) for name, reply in answers.items() if not isinstance(reply, StoreUnavailable)}
+    answers = link.ask_all("INFO", patience=0 if clustered else patience)
+    if clustered and all(isinstance(answer, StoreUnavailable) for answer in answers.values()):
+        answers = link.ask_all("INFO", patience=patience)
+    facts = {name: _facts(answer) for name, answer in answers.items() if not isinstance(answer, StoreUnavailable)}
     if not facts:
         raise next(iter(answers.values()))
     for name, known in facts.items():
         _check(name, known, clustered=clustered)
-    persistence = link.ask_all("CONFIG", "GET", "appendfsync", patience=each)
+    persistence = link.ask_all("CONFIG", "GET", "appendfsync", patience=0)
     durable = [_durability(facts[name], persistence.get(name)) for name in facts]
     return Findings(
         partitions=_settle(link, namespace, partitions, clustered=clustered),

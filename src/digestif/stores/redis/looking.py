@@ -12,7 +12,7 @@ from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.stores.base import HISTORY_LIMIT, Part
 from digestif.stores.redis import wire
 from digestif.stores.redis.commands import Command
-from digestif.stores.redis.dialogue import Dialogue
+from digestif.stores.redis.dialogue import Dialogue, every
 from digestif.stores.redis.wire import Entry, Letter
 
 PAGE = 100  # entries of the history, or letters, that one command reads
@@ -76,15 +76,22 @@ def _everywhere(dialogue: Dialogue, kind: str, command: str, *arguments: bytes |
 def records(dialogue: Dialogue, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
     home = dialogue.keys.home(timeline)
     found: list[Stored] = []
+    unread: list[Cursor] = []  # behind these a batch has more
     for begin in BATCHES[part]:
-        found += _page(dialogue, home.partition, home.keys[begin : begin + 3], after=after, limit=limit)
-    return sorted(found, key=age_order, reverse=True)[:limit]
+        page, complete = _page(dialogue, home.partition, home.keys[begin : begin + 3], after=after, limit=limit)
+        found += page
+        if not complete:
+            unread.append(age_order(page[-1]))
+    in_order = sorted(found, key=age_order, reverse=True)[:limit]
+    return [record for record in in_order if not unread or age_order(record) >= max(unread)]
 
 
 def _page(
     dialogue: Dialogue, partition: int, keys: Sequence[bytes], *, after: Cursor | None, limit: int
-) -> list[Stored]:
-    return wire.records(dialogue.read("page", partition, keys, limit, wire.encode(after) if after else b""))
+) -> tuple[list[Stored], bool]:
+    """A page of a batch, which ends early if its records are heavy, and whether it was the last."""
+    complete, flat = dialogue.read("page", partition, keys, limit, wire.encode(after) if after else b"")
+    return wire.records(flat), bool(complete)
 
 
 def find(dialogue: Dialogue, timeline: str, key: str) -> dict[Part, Stored]:
@@ -110,7 +117,12 @@ def find_letter(dialogue: Dialogue, letter_id: str) -> Letter | None:
     commands = [
         Command(partition, ("HGET", keys.letter(partition, letter_id)[0], b"")) for partition in range(keys.partitions)
     ]
-    return next((wire.letter(stored) for stored in dialogue.get(commands) if stored is not None), None)
+    answers = dialogue.ask(commands)
+    stored = next((answer for answer in answers if isinstance(answer, bytes)), None)
+    if stored is None:
+        every(answers)  # it may be where nobody answers
+        return None
+    return wire.letter(stored)
 
 
 def letters(dialogue: Dialogue, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
@@ -166,7 +178,8 @@ def letter_records(dialogue: Dialogue, letter_id: str, *, after: Cursor | None, 
     if found is None:
         return []
     partition = dialogue.keys.partition_of(found.timeline)
-    return _page(dialogue, partition, dialogue.keys.letter(partition, letter_id), after=after, limit=limit)
+    page, _ = _page(dialogue, partition, dialogue.keys.letter(partition, letter_id), after=after, limit=limit)
+    return page
 
 
 def letter_with(dialogue: Dialogue, timeline: str, key: str) -> DeadLetter | None:

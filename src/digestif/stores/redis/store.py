@@ -413,8 +413,8 @@ def _timeline_of(item: Closing | Release | Burial) -> str:
 
 
 def _taken(request: Take, told: Sequence[Any]) -> Taken:
-    revision, dropped, complete, _, *flat = told
-    records = wire.records(flat)
+    revision, dropped, complete, _, *pages = told
+    records = wire.records(pages[0]) if pages else []
     after = age_order(records[-1]) if records else request.after
     return Taken(revision, dropped, records, after, bool(complete))
 

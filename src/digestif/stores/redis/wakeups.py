@@ -6,12 +6,12 @@ done by a thread aside, which ends with it, so that a server that hangs keeps ne
 nor a close.
 """
 
+import selectors
 import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from selectors import EVENT_READ, DefaultSelector
 from threading import Lock, Thread
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ from digestif.stores.redis.subscription import Subscription
 FIRST_SECONDS = 1.0  # that somebody who begins to listen waits for the servers
 CALM_SECONDS = 10.0  # without a try, after which pauses are short again
 REFUSED_SECONDS = 30.0  # the pause if a user may not listen: only people can change that
+# Polling needs no file of its own, which a fork would share.
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 _BACKOFF = FullJitterBackoff(cap=1.0, base=0.02)
 _DOUBLINGS = 10  # more make no difference below the cap
 _TROUBLE = (DigestifError, RedisError, OSError)
@@ -116,10 +118,10 @@ class RedisWakeups(Wakeups):
 
     def _sleep(self, *, until: float) -> None:
         """Until then, or until something is heard."""
-        with DefaultSelector() as selector:  # a fresh one, since a fork would share it
-            selector.register(self._bell, EVENT_READ)
+        with _Selector() as selector:
+            selector.register(self._bell, selectors.EVENT_READ)
             for subscription in self._subscriptions.values():
-                selector.register(subscription, EVENT_READ)
+                selector.register(subscription, selectors.EVENT_READ)
                 until = min(until, subscription.ask_at())
             selector.select(max(0.0, until - monotonic()))
 

@@ -6,13 +6,25 @@
 -- include: ties.lua
 
 local request = cmsgpack.unpack(ARGV[4])
+
+-- Byte by byte, as the server orders equal times: Lua itself compares by the rules of the server's language.
+local function is_after(one, other)
+  for place = 1, math.min(string.len(one), string.len(other)) do
+    local byte, another = string.byte(one, place), string.byte(other, place)
+    if byte ~= another then
+      return byte > another
+    end
+  end
+  return string.len(one) > string.len(other)
+end
+
 local start = 0
 if request.after then
   local at, name = request.after[1], request.after[2]
   start = cut_ties(call('ZCOUNT', WAITING, '-inf', '(' .. at), call('ZCOUNT', WAITING, at, at), function(rank)
     return call('ZRANGE', WAITING, rank, rank)[1]
   end, function(member)
-    return member <= name
+    return not is_after(member, name)
   end)
 end
 local found = call('ZRANGEBYSCORE', WAITING, '-inf', request.deadline, 'WITHSCORES', 'LIMIT', start, request.limit)

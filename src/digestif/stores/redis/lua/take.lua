@@ -2,14 +2,15 @@
 -- Read pages of open digests.
 -- KEYS   12… the timelines
 -- ARGV   4 {limit, requests}: records to read, over all; per timeline {token, capacity, after}
--- Reply  per timeline: nil if the token is stale, else {revision, dropped, 1 if complete, 1 if unsettled, and in turn
---        key and record}
+-- Reply  per timeline: nil if the token is stale, else {revision, dropped, 1 if complete, 1 if unsettled, page}, the
+--        page being key and record in turn
 -- include: timelines.lua
 -- include: leasing.lua
 -- include: paging.lua
 
 local request = cmsgpack.unpack(ARGV[4])
-local allowed = request.limit
+local allowed = request.limit -- records
+local weight = 0 -- bytes
 
 local function take(timeline, token, capacity, after)
   local slot = timeline.slot
@@ -25,11 +26,11 @@ local function take(timeline, token, capacity, after)
   end
   local flat, complete = page(digest_of(timeline), after, allowed)
   allowed = allowed - #flat / 2
-  table.insert(flat, 1, complete and 1 or 0)
-  table.insert(flat, 2, 0)
-  table.insert(flat, 1, digest.dropped)
-  table.insert(flat, 1, digest.revision)
-  return flat
+  for place = 2, #flat, 2 do
+    weight = weight + string.len(flat[place])
+  end
+  allowed = weight < HEAVY and allowed or 0
+  return { digest.revision, digest.dropped, complete and 1 or 0, 0, flat }
 end
 
 local taken = {}

@@ -15,9 +15,10 @@ local function next_number()
   return call('HINCRBY', LEDGER, 'number', 1)
 end
 
--- Let go of answers that nobody will ask for again: a page of them whenever a new caller comes.
+-- Let go of answers that nobody will ask for again: a page from somewhere whenever a new caller comes. (Scripts draw
+-- the same random numbers every time, the clock does not.)
 local function forget_callers()
-  local flat = call('HSCAN', LEDGER, math.random(0, 1023), 'MATCH', 'c:*', 'COUNT', 100)[2]
+  local flat = call('HSCAN', LEDGER, now % 1024, 'MATCH', 'c:*', 'COUNT', 100)[2]
   for place = 1, #flat, 2 do
     local _, noted = struct.unpack('>dd', flat[place + 1])
     if noted + KEPT < now then

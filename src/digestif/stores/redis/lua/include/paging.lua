@@ -71,10 +71,13 @@ local function page(batch, after, limit)
   if after or redis.call('HLEN', batch.records) > limit then
     return page_of_small(batch, after, limit)
   end
-  local flat = {}
-  for key, record in each(batch) do
-    table.insert(flat, key)
-    table.insert(flat, record)
+  local flat = redis.call('HGETALL', batch.records)
+  for place = 1, #flat, 2 do
+    if flat[place] == '' then -- the slot of a timeline, or a dead letter's own field
+      table.remove(flat, place)
+      table.remove(flat, place)
+      break
+    end
   end
   return flat, true
 end
