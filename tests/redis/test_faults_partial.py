@@ -22,7 +22,7 @@ HOME = Keys("any", PARTITIONS).partition_of
 NAMESPACES = ("visiting", "adding", "replaying")  # one per test: the settings of each are not on the node that dies
 
 
-class Shard(NamedTuple):
+class Scene(NamedTuple):
     """The servers, and the one that dies."""
 
     cluster: ClusterServers
@@ -47,7 +47,7 @@ class Shard(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[Shard]:
+def whole() -> Iterator[Scene]:
     """Of every namespace, all timelines have delivered one record and wait with another, until 11."""
     needed_server()
     settings: dict[str, Any] = {"cluster_require_full_coverage": False, "appendonly": True, "appendfsync": "always"}
@@ -58,18 +58,18 @@ def whole() -> Iterator[Shard]:
                 leases = claim(digests.store, 1000, lease=30_000, now=1_000, events=digests.events)
                 digests.store.close([Closing(lease, 10_000) for lease in leases], now=1_000)
                 digests.add_many([(timeline, Record("b", 0, 0.0)) for timeline in TIMELINES], now=2)
-        yield Shard(cluster, cluster.primaries()[0])
+        yield Scene(cluster, cluster.primaries()[0])
 
 
 @pytest.fixture
-def shard(whole: Shard) -> Shard:
+def wounded(whole: Scene) -> Scene:
     """With its victim down."""
     whole.kill()
     return whole
 
 
 @contextmanager
-def opened(shard: Shard, namespace: str) -> Iterator[tuple[Digests, list[PartitionFailed]]]:
+def opened(scene: Scene, namespace: str) -> Iterator[tuple[Digests, list[PartitionFailed]]]:
     """A store of little patience, and the partitions that failed it."""
     failed: list[PartitionFailed] = []
 
@@ -77,7 +77,7 @@ def opened(shard: Shard, namespace: str) -> Iterator[tuple[Digests, list[Partiti
         assert isinstance(event, PartitionFailed)
         failed.append(event)
 
-    with Digests(f"{shard.cluster.url}?patience=0.1", namespace=namespace, policy=POLICY) as digests:
+    with Digests(f"{scene.cluster.url}?patience=0.1", namespace=namespace, policy=POLICY) as digests:
         digests.subscribe(listen)
         yield digests, failed
 
@@ -86,7 +86,7 @@ def keys_of(entries: Iterable[ScheduleEntry]) -> set[str]:
     return {entry.key for entry in entries}
 
 
-def test_a_cluster_is_as_fit_as_its_worst_node(whole: Shard) -> None:
+def test_a_cluster_is_as_fit_as_its_worst_node(whole: Scene) -> None:
     whole.cluster.heal()
     worst = whole.cluster.primaries()[-1]
     with Digests(whole.cluster.url, namespace="adding") as digests:
@@ -104,36 +104,8 @@ def test_a_cluster_is_as_fit_as_its_worst_node(whole: Shard) -> None:
         worst.cli("CONFIG", "SET", "maxmemory-policy", "noeviction")
 
 
-def test_dead_letters_of_the_others_can_be_replayed_and_discarded(shard: Shard) -> None:
-    one, other = sorted(shard.alive("replaying"))[:2]
-    with opened(shard, "replaying") as (digests, _):
-        for timeline in (one, other):
-            digests.flush(timeline, now=3)
-            lease = digests.store.open(timeline, token=f"of-{timeline}", lease=30_000, now=3_000)
-            digests.store.bury([Burial(lease, "it is refused", 0)], now=3_000)
-
-        assert digests.replay(f"of-{one}", now=4)
-        assert digests.discard(f"of-{other}", now=4)
-        with pytest.raises(StoreUnavailable):
-            digests.replay("unknown", now=4)  # it may be one of those that can't be asked
-
-
-def test_records_for_the_others_are_accepted_and_those_that_were_not_are_told(shard: Shard) -> None:
-    alive = shard.alive("adding")
-    batch = [(timeline, Record("c", 0, 0.0)) for timeline in TIMELINES]
-    with opened(shard, "adding") as (digests, _):
-        for timeline in sorted(alive)[:5]:
-            assert digests.add(timeline, 0, now=3) is False
-        with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{shard.victim.port}"):
-            digests.add(min(set(TIMELINES) - alive), 0, now=3)
-        with pytest.raises(StoreUnavailable) as caught:
-            digests.add_many(batch, now=3)
-
-        assert caught.value.answers == [False if timeline in alive else None for timeline in TIMELINES]
-        assert {timeline for timeline in alive if digests.timeline(timeline).pending >= 2} == alive
-
-
-def test_the_others_are_served_those_that_failed_are_named_and_all_goes_on_by_itself(whole: Shard) -> None:
+def test_the_others_are_served_those_that_failed_are_named_and_all_goes_on_by_itself(whole: Scene) -> None:
+    whole.cluster.heal()
     alive, dead = whole.alive("visiting"), whole.partitions("visiting")
     total = len(TIMELINES)
     with opened(whole, "visiting") as (digests, failed):
@@ -156,3 +128,32 @@ def test_the_others_are_served_those_that_failed_are_named_and_all_goes_on_by_it
         assert keys_of(digests.schedule(now=23)) == set(TIMELINES) - alive
         assert digests.ledger() == Ledger(accepted=2 * total, delivered=total + len(alive), pending=total - len(alive))
         assert digests.verify()
+
+
+def test_dead_letters_of_the_others_can_be_replayed_and_discarded(wounded: Scene) -> None:
+    one, other = sorted(wounded.alive("replaying"))[:2]
+    with opened(wounded, "replaying") as (digests, _):
+        for timeline in (one, other):
+            digests.flush(timeline, now=3)
+            lease = digests.store.open(timeline, token=f"of-{timeline}", lease=30_000, now=3_000)
+            digests.store.bury([Burial(lease, "it is refused", 0)], now=3_000)
+
+        assert digests.replay(f"of-{one}", now=4)
+        assert digests.discard(f"of-{other}", now=4)
+        with pytest.raises(StoreUnavailable):
+            digests.replay("unknown", now=4)  # it may be one of those that can't be asked
+
+
+def test_records_for_the_others_are_accepted_and_those_that_were_not_are_told(wounded: Scene) -> None:
+    alive = wounded.alive("adding")
+    batch = [(timeline, Record("c", 0, 0.0)) for timeline in TIMELINES]
+    with opened(wounded, "adding") as (digests, _):
+        for timeline in sorted(alive)[:5]:
+            assert digests.add(timeline, 0, now=3) is False
+        with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{wounded.victim.port}"):
+            digests.add(min(set(TIMELINES) - alive), 0, now=3)
+        with pytest.raises(StoreUnavailable) as caught:
+            digests.add_many(batch, now=3)
+
+        assert caught.value.answers == [False if timeline in alive else None for timeline in TIMELINES]
+        assert {timeline for timeline in alive if digests.timeline(timeline).pending >= 2} == alive

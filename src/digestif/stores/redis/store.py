@@ -229,7 +229,7 @@ class RedisStore(Store):
         for start in range(0, len(records), MOVED_RECORDS):
             page = records[start : start + MOVED_RECORDS]
             letters = self._dialogue.keys.letters(home.partition, [item.letter_id for item in page])
-            request = wire.encode({"token": lease.token, "records": page})
+            request = wire.encode({"token": lease.token, "records": page, "again": start > 0})
             call = Call(home.partition, joined((home.whole, letters)), pack((request,)))
             if not wire.flags(self._dialogue.write_one("set_aside", call, now=now))[0]:
                 return False

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Turn records of an open digest into dead letters of their own.
 -- KEYS   12… the timeline, then per record its letter: records, ages, times
--- ARGV   4 {token, records}: each {key, letter id, reason}
+-- ARGV   4 {token, records, again}: each {key, letter id, reason}; whether this goes on with what an earlier call began
 -- Reply  '1', or '0' if the token is stale
 -- include: ending.lua
 
@@ -30,7 +30,7 @@ end
 count('open', -gone)
 count('dead', gone)
 digest.records = digest.records - gone
-if gone > 0 and digest.attempt > 1 then
+if gone > 0 and digest.attempt > 1 and not request.again then
   digest.revision = digest.revision + 1 -- an earlier attempt may have carried them
 end
 save_timeline(timeline)

@@ -1,0 +1,20 @@
+"""The whole suite on a real cluster: three primaries with a replica each."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from digestif import Store
+from digestif.testing import StoreConformance
+from tests.conformance.test_redis import Maker, made
+from tests.servers import empty_cluster
+
+
+class TestRealCluster(StoreConformance):
+    @pytest.fixture
+    def make_store(self) -> Iterator[Maker]:
+        yield from made(f"{empty_cluster().url}?partitions=5")
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
