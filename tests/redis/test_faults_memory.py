@@ -14,7 +14,7 @@ from tests.servers import needed_server
 
 POLICY = Policy(minimum_delay=10, increment_delay=0)
 TIMELINES = [f"t{number}" for number in range(50)]
-VALUE = "v" * 1000
+VALUE = "v" * 20_000
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def full() -> Iterator[RedisServer]:
     with RedisServer() as server:
         with Digests(server.url, policy=POLICY) as digests:
             digests.add_many([(timeline, Record("early", VALUE, 0.0)) for timeline in TIMELINES], now=0)
-        server.cli("CONFIG", "SET", "maxmemory", server.cli("INFO", "memory")["used_memory"])
+        server.cli("CONFIG", "SET", "maxmemory", server.cli("INFO", "memory")["used_memory"] - 200_000)
         yield server
 
 
@@ -38,7 +38,7 @@ def digests(full: RedisServer) -> Iterator[Digests]:
 def test_records_are_refused_before_they_are_accepted(full: RedisServer, digests: Digests) -> None:
     before = digests.ledger()
 
-    with pytest.raises(Overloaded, match=rf"127\.0\.0\.1:{full.port}: OOM .* maxmemory"):
+    with pytest.raises(Overloaded, match=rf"127\.0\.0\.1:{full.port}: OOM .* its memory is full \(maxmemory\)"):
         digests.add("t1", VALUE, now=1)
     with pytest.raises(Overloaded):
         digests.add_many([("t1", 1), ("new", 2)], now=1)

@@ -18,6 +18,8 @@ BUILT_IN = {
     "memory": "digestif.stores.memory:from_dsn",
     "off": "digestif.stores.off:from_dsn",
     "sqlite": "digestif.stores.sqlite:from_dsn",
+    "redis+unix": "digestif.stores.redis:from_dsn",
+    "valkey+unix": "digestif.stores.redis:from_dsn",
     **dict.fromkeys(
         (
             f"{product}{kind}"

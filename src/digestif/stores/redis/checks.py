@@ -1,6 +1,6 @@
 """Start-up checks: is this a server to whom records can be entrusted, and what will they survive there?"""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from digestif.errors import ConfigError, StoreUnavailable
@@ -42,7 +42,7 @@ def examine(
         raise next(iter(answers.values()))
     for name, known in facts.items():
         _check(name, known, clustered=clustered)
-    persistence = link.ask_all("CONFIG", "GET", "appendfsync", patience=0)
+    persistence = link.ask_all("CONFIG", "GET", "*appendfsync*", patience=0)
     durable = [_durability(facts[name], persistence.get(name)) for name in facts]
     return Findings(
         partitions=_settle(link, namespace, partitions, clustered=clustered),
@@ -89,8 +89,11 @@ def _durability(known: Mapping[str, str], configured: Any) -> Durability:
     """What survives there. Who may not read the configuration is told the least that can be true."""
     if known.get("aof_enabled") != "1":
         return Durability.NOTHING
-    told = configured.values() if isinstance(configured, dict) else configured  # a client of RESP 3 is given a mapping
-    always = isinstance(told, Collection) and b"always" in told
+    if isinstance(configured, dict):  # a client of RESP 3 is given a mapping
+        settings = configured
+    else:
+        settings = dict(zip(configured[::2], configured[1::2], strict=True)) if isinstance(configured, list) else {}
+    always = settings.get(b"appendfsync") == b"always" and settings.get(b"no-appendfsync-on-rewrite") == b"no"
     return Durability.POWER_LOSS if always else Durability.PROCESS_KILL
 
 

@@ -7,6 +7,7 @@ from digestif.errors import StoreUnavailable
 from digestif.stores.redis.commands import Command
 from digestif.stores.redis.exchange import UNANSWERED, Errand, Exchange
 from digestif.stores.redis.nodes import Node
+from digestif.stores.redis.scripts import load
 
 
 class Confirmation(NamedTuple):
@@ -17,10 +18,10 @@ class Confirmation(NamedTuple):
     seconds: float
 
     def mark(self, errand: Errand) -> Errand:
-        """A write that leaves nothing behind, beside what the errand writes."""
+        """A write that leaves nothing behind, beside what the errand writes. By a script: it works when memory is full."""
         partition = errand.command.partition
-        mark = Errand(Command(partition, ("SET", f"{{{self.namespace}:{partition}}}:confirming", "", "PX", 1)))
-        mark.aside = errand.aside
+        mark = Errand(Command(partition, (1, f"{{{self.namespace}:{partition}}}:confirming"), load("confirm")))
+        mark.aside, mark.loading = errand.aside, True
         return mark
 
     def wait(self) -> Errand:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from digestif.errors import ConfigError
 
 NAMES = ("ca", "connect_timeout", "patience", "replica_timeout", "replicas", "timeout", "verify")
+LONGEST_PATIENCE = 300.0  # half of what the scripts remember an answer for
 _TRUTHS = {"yes": True, "no": False}
 
 
@@ -40,7 +41,9 @@ class Options(NamedTuple):
         )
 
     def check(self) -> None:
-        """The server answers for its replicas when their time is over; the connection has to wait for that."""
+        """Servers forget the answers of repeated calls in time, and answer for their replicas only when theirs is over."""
+        if self.patience > LONGEST_PATIENCE:
+            raise ConfigError(f"patience: {self.patience:g} s is too long, allowed are {LONGEST_PATIENCE:g}")
         if self.replicas and self.timeout is not None and self.replica_timeout >= self.timeout:
             raise ConfigError(
                 f"replica_timeout: {self.replica_timeout:g} s is too long: replies have {self.timeout:g} s to come"

@@ -1,0 +1,5 @@
+#!lua flags=allow-oom
+-- Write something that leaves nothing behind: WAIT speaks of what its own connection wrote.
+-- KEYS   1 a key of the partition that nobody else uses
+-- Reply  OK
+return redis.call('SET', KEYS[1], '', 'PX', 1)
