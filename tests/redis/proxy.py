@@ -1,9 +1,9 @@
 """A go-between that knows which script a request runs: it loses replies, and holds requests back.
 
-    with Proxy(server) as proxy, Digests(proxy.url) as digests:
-        proxy.lose("add")  # the server runs each such call, and its first reply gets lost
-        proxy.hold("add")  # each such call is kept, its client is cut off…
-        proxy.run_held()  # …and the server gets it long after
+with Proxy(server) as proxy, Digests(proxy.url) as digests:
+    proxy.lose("add")  # the server runs each such call, and its first reply gets lost
+    proxy.hold("add")  # each such call is kept, its client is cut off…
+    proxy.run_held()  # …and the server gets it long after
 """
 
 import socket
@@ -21,7 +21,9 @@ from digestif.stores.redis.scripts import load
 from digestif.testing.servers import HOST, RedisServer
 
 _LUA = files("digestif.stores.redis").joinpath("lua")
-SCRIPTS = [name.removesuffix(".lua") for name in sorted(entry.name for entry in _LUA.iterdir()) if name.endswith(".lua")]
+SCRIPTS = [
+    name.removesuffix(".lua") for name in sorted(entry.name for entry in _LUA.iterdir()) if name.endswith(".lua")
+]
 WRITING = [name for name in SCRIPTS if "no-writes" not in load(name).text.splitlines()[0]]
 _NAMES = {load(name).sha: name for name in SCRIPTS}
 _NOTHING = object()

@@ -16,7 +16,7 @@ def serving(cluster: ClusterServers, namespace: str, *, partitions: int = PARTIT
 
 
 def test_what_replicas_confirmed_outlives_its_primary(cluster: ClusterServers, tmp_path: Path) -> None:
-    """Who does not wait for replicas loses what they had not received, and no more; books and data agree all the same."""
+    """Who does not wait for replicas loses what they had not received and no more; books and data still agree."""
     victim = next(node for node in serving(cluster, "safe") if node in serving(cluster, "swift"))
     [replica] = cluster.replicas_of(victim)
     url = f"{cluster.url}?partitions={PARTITIONS}"
@@ -39,7 +39,6 @@ def test_what_replicas_confirmed_outlives_its_primary(cluster: ClusterServers, t
         swift.go_on()
     confirmed, hoped = safe.account(), swift.account()
 
-    print(confirmed, confirmed.failures, hoped, hoped.failures)
     confirmed.check()
     hoped.check_with_losses(before=[died], within=died - parted)
     assert not hoped.failures

@@ -148,15 +148,18 @@ def test_every_reply_gets_lost_twice(proxy: Proxy) -> None:
         assert digests.verify()
 
 
-def test_a_batch_that_is_repeated_counts_once_in_each_of_its_partitions(proxy: Proxy) -> None:
+@pytest.mark.parametrize("partitions", [1, 8])
+def test_a_batch_that_is_repeated_counts_once_in_each_of_its_partitions(proxy: Proxy, partitions: int) -> None:
     proxy.lose("add", times=2)
-    with Digests(f"{proxy.url}?partitions=8", policy=POLICY) as digests:
-        batch = [(f"t{number % 20}", record(str(number))) for number in range(100)]
+    with Digests(f"{proxy.url}?partitions={partitions}", policy=POLICY) as digests:
+        batch = [(f"t{number % 20}", record(str(number))) for number in range(1000)]
 
         answers = digests.add_many(batch, now=0)
 
-        assert answers == [True] * 20 + [False] * 80
-        assert digests.ledger() == Ledger(accepted=100, pending=100)
+        assert proxy.lost["add"] >= 2 * partitions
+        assert answers == [True] * 20 + [False] * 980
+        assert [each.key for each in digests.peek("t7")] == [str(number) for number in range(987, 0, -20)]
+        assert digests.ledger() == Ledger(accepted=1000, pending=1000)
         assert digests.verify()
 
 
@@ -189,7 +192,7 @@ def impatient(proxy: Proxy) -> Iterator[Digests]:
 def everything(server: RedisServer) -> dict[bytes, bytes | None]:
     """All that the server keeps, as it is."""
     with server.client() as client:
-        return {key: client.dump(key) for key in client.keys()}
+        return {key: client.dump(key) for key in client.keys("*")}
 
 
 @pytest.mark.parametrize("script", VERBS)

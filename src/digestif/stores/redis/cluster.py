@@ -29,7 +29,7 @@ class Members(NamedTuple):
     """How the nodes of a cluster are reached."""
 
     seeds: Sequence[Address]
-    make_client: Callable[[str, int], Any]
+    make_pool: Callable[[str, int], Any]
     outside: Callable[[str, int], Address] = lambda host, port: (host, port)  # from the address that nodes tell
 
 
@@ -159,7 +159,7 @@ class Cluster(Routes):
         node = self._known.get(address)
         if node is None:
             host, port = address
-            node = Node(lambda: self._members.make_client(host, port), f"{host}:{port}")
+            node = Node(lambda: self._members.make_pool(host, port), f"{host}:{port}")
             node = self._known.setdefault(address, node)
             if self._closed:
                 node.close()

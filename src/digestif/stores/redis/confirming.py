@@ -18,7 +18,7 @@ class Confirmation(NamedTuple):
     seconds: float
 
     def mark(self, errand: Errand) -> Errand:
-        """A write that leaves nothing behind, beside what the errand writes. By a script: it works when memory is full."""
+        """A write beside what the errand writes, that leaves nothing behind. A script may write to a full memory."""
         partition = errand.command.partition
         mark = Errand(Command(partition, (1, f"{{{self.namespace}:{partition}}}:confirming"), load("confirm")))
         mark.aside, mark.loading = errand.aside, True

@@ -45,11 +45,12 @@ class Dialogue:
     def write(self, name: str, calls: Sequence[Call], *, now: Millis | None) -> list[Any]:
         """Run a script that changes things, in each of these partitions; an answer may be an error."""
         script = load(name)
-        caller = self._next_caller()
+        callers = [self._next_caller() for _ in calls]  # each has to be answered apart from the others
+        commands = [self._command(script, call, caller, now) for call, caller in zip(calls, callers, strict=True)]
         try:
-            return self._understood(self._link.run([self._command(script, call, caller, now) for call in calls]))
+            return self._understood(self._link.run(commands))
         finally:
-            self._callers.append(caller)
+            self._callers += callers
 
     def _next_caller(self) -> Caller:
         """Somebody with a fresh number for a call. Should its answer never come, a straggler of it is refused."""

@@ -73,7 +73,7 @@ class RoutedLink(Link):
         [first] = self._carry([Errand(Command(0, ("PING",)))], monotonic(), patience=patience)
         try:
             nodes = list(self._routes.nodes())  # they are known by now, if they can be
-        except FAILURES:
+        except (ConfigError, *FAILURES):
             return {self._routes.name: first}
         if isinstance(first, Exception) and len(nodes) == 1:
             return {nodes[0].name: first}

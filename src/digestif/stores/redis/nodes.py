@@ -17,6 +17,16 @@ _VERSION = tuple(int(part) for part in redis.__version__.split(".")[:2])
 _WANTS_A_COMMAND = _VERSION < (5, 3)  # older pools ask what a connection is for, newer ones warn about the answer
 
 
+def pool_of(client: redis.Redis) -> Any:
+    """The pool of a client that is not needed any more.
+
+    A client closes its pool when it is collected, and for that takes a lock which, in a child, another thread of the
+    parent may hold for ever. Its pool alone does nothing of the kind.
+    """
+    client.auto_close_connection_pool = False
+    return client.connection_pool
+
+
 class Node:
     """One server.
 
@@ -24,9 +34,9 @@ class Node:
     the other end. No locks: both ends of a deque are safe by themselves, and a fork can't leave them half done.
     """
 
-    def __init__(self, make_client: Callable[[], Any], name: str, *, spare: int = sys.maxsize) -> None:
-        self._make_client = make_client
-        self._client = make_client()
+    def __init__(self, make_pool: Callable[[], Any], name: str, *, spare: int = sys.maxsize) -> None:
+        self._make_pool = make_pool
+        self._pool = make_pool()
         self._name = name
         self._spare = spare  # connections that may be kept when nobody uses them
         self._idle: deque[tuple[float, Any]] = deque()
@@ -47,7 +57,7 @@ class Node:
     def give(self, connection: Any) -> None:
         """Bring back a connection from which every reply was read."""
         if len(self._idle) >= self._spare:
-            self._client.connection_pool.release(connection)
+            self._pool.release(connection)
             return
         now = monotonic()
         self._idle.append((now, connection))
@@ -58,11 +68,11 @@ class Node:
     def drop(self, connection: Any) -> None:
         """Bring back a connection that failed, or whose replies nobody will read."""
         connection.disconnect()
-        self._client.connection_pool.release(connection)
+        self._pool.release(connection)
 
     def apart(self) -> Any:
         """A fresh connection that belongs to its taker, who disconnects it: no pool knows of it or counts it."""
-        pool = self._client.connection_pool
+        pool = self._pool
         limit = pool.connection_kwargs.get("socket_timeout") or APART_SECONDS
         settings = {**pool.connection_kwargs, "socket_timeout": limit, "retry": Retry(NoBackoff(), 0)}
         connection = pool.connection_class(**settings)
@@ -79,11 +89,10 @@ class Node:
     def after_fork(self) -> None:
         """In the child: leave everything to the parent, above all the sockets."""
         self._idle = deque()
-        self._client = self._make_client()
+        self._pool = self._make_pool()
 
     def _connect(self) -> Any:
-        pool = self._client.connection_pool
-        return pool.get_connection("EVALSHA") if _WANTS_A_COMMAND else pool.get_connection()
+        return self._pool.get_connection("EVALSHA") if _WANTS_A_COMMAND else self._pool.get_connection()
 
     def _let_go(self, *, before: float) -> None:
         while self._idle:

@@ -16,7 +16,7 @@ from digestif.stores.dsn import Dsn
 from digestif.stores.redis.cluster import Cluster, Members
 from digestif.stores.redis.confirming import Confirmation
 from digestif.stores.redis.link import Link, RoutedLink
-from digestif.stores.redis.nodes import Node
+from digestif.stores.redis.nodes import Node, pool_of
 from digestif.stores.redis.options import Options
 from digestif.stores.redis.place import Kind, Place
 from digestif.stores.redis.routes import Routes, SingleServer
@@ -93,14 +93,14 @@ def _login(place: Place) -> dict[str, Any]:
 def _node(place: Place, settings: dict[str, Any]) -> Node:
     host, port = place.address()
     everything = {"host": host, "port": port, "db": place.db(), **_login(place), **settings}
-    return Node(lambda: redis.Redis(**everything), f"{host}:{port}")
+    return Node(lambda: pool_of(redis.Redis(**everything)), f"{host}:{port}")
 
 
 def _local(place: Place, settings: dict[str, Any]) -> Node:
     if place.tls:
         raise ConfigError("store: a socket needs no TLS; write redis+unix:// with one s")
     path = place.socket()
-    return Node(lambda: redis.Redis(unix_socket_path=path, **_login(place), **settings), path)
+    return Node(lambda: pool_of(redis.Redis(unix_socket_path=path, **_login(place), **settings)), path)
 
 
 def _watched(place: Place, settings: dict[str, Any]) -> Node:
@@ -110,7 +110,7 @@ def _watched(place: Place, settings: dict[str, Any]) -> Node:
 
     def primary() -> Any:
         sentinel: Any = Sentinel(place.addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
-        return sentinel.master_for(service, db=db, **_login(place), **settings)
+        return pool_of(sentinel.master_for(service, db=db, **_login(place), **settings))
 
     return WatchedNode(primary, service)
 
@@ -119,7 +119,7 @@ def _members(place: Place, settings: dict[str, Any]) -> Members:
     if place.db():
         raise ConfigError(f"store: a cluster has no database {place.db()}; leave the number away")
     everything = {**_login(place), **settings}
-    return Members(place.addresses, lambda host, port: redis.Redis(host=host, port=port, **everything))
+    return Members(place.addresses, lambda host, port: pool_of(redis.Redis(host=host, port=port, **everything)))
 
 
 # From a client
@@ -132,10 +132,10 @@ def _node_of(client: redis.Redis) -> Node:
     if isinstance(pool, SentinelConnectionPool):
         if not pool.is_master:
             raise ConfigError("store: the client reads from replicas; give that of the primary, master_for(…)")
-        return WatchedNode(lambda: client, pool.service_name, spare=spare)
+        return WatchedNode(lambda: pool, pool.service_name, spare=spare)
     settings = pool.connection_kwargs
     name = settings.get("path") or f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
-    return Node(lambda: client, name, spare=spare)
+    return Node(lambda: pool, name, spare=spare)
 
 
 def _members_of(client: RedisCluster) -> Members:
@@ -145,6 +145,6 @@ def _members_of(client: RedisCluster) -> Members:
     settings = {**manager.connection_kwargs, "redis_connect_func": client.user_on_connect_func}
     return Members(
         [(node.host, node.port) for node in manager.nodes_cache.values()],
-        lambda host, port: manager.create_redis_node(host, port, **settings),
+        lambda host, port: pool_of(manager.create_redis_node(host, port, **settings)),
         manager.remap_host_port,
     )

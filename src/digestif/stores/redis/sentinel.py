@@ -23,8 +23,8 @@ class WatchedNode(Node):
     sentinels are asked once in a while.
     """
 
-    def __init__(self, make_client: Callable[[], Any], service: str, **options: Any) -> None:
-        super().__init__(make_client, service, **options)
+    def __init__(self, make_pool: Callable[[], Any], service: str, **options: Any) -> None:
+        super().__init__(make_pool, service, **options)
         self._address: tuple[str, int] | None = None
         self._ask_at = 0.0
 
@@ -40,7 +40,7 @@ class WatchedNode(Node):
         if now >= self._ask_at and self._idle:
             self._ask_at = now + REST_SECONDS  # the others need not ask, too
             with suppress(*FAILURES):
-                self._move_to(self._client.connection_pool.get_master_address())
+                self._move_to(self._pool.get_master_address())
                 self._ask_at = now + ASK_SECONDS
         return super().take()
 

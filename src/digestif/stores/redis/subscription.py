@@ -16,6 +16,7 @@ from redis.exceptions import InvalidResponse, ResponseError
 from digestif.clock import monotonic
 from digestif.stores.redis.commands import Command
 from digestif.stores.redis.exchange import packed
+from digestif.stores.redis.nodes import Node
 
 QUIET_SECONDS = 5.0  # without a word, after which the server is asked whether it is there…
 ANSWER_SECONDS = 3.0  # …and has so long to say so
@@ -26,30 +27,30 @@ _NOTHING = object()
 _NOT_NOW = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
 
 
+def subscribe(node: Node, channels: Sequence[bytes]) -> "Subscription":
+    """Connect to a node and subscribe. Raises if it can't be reached, or refuses one of the channels."""
+    connection = node.apart()
+    try:
+        return Subscription(connection, channels)
+    except BaseException:
+        connection.disconnect()
+        raise
+
+
 class Subscription:
     """Hears the hints on some channels of a server, over a connection that is its own."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, channels: Sequence[bytes]) -> None:
         self._connection = connection
         self._socket = connection._sock
         self._reader = Reader(protocolError=InvalidResponse, replyError=ResponseError, notEnoughData=_NOTHING)
         self._heard_at = monotonic()
         self._asked_at: float | None = None
-        self.confirmed = 0  # channels
+        self._begin(channels)
 
     def fileno(self) -> int:
         number: int = self._socket.fileno()
         return number
-
-    def begin(self, channels: Sequence[bytes]) -> None:
-        """Subscribe, and wait until the server has confirmed each; raises the error for the first that it refuses."""
-        commands = [packed(Command(0, ("SSUBSCRIBE", channel))) for channel in channels]  # of many slots: one by one
-        self._socket.sendall(b"".join(commands))
-        while self.confirmed < len(channels):
-            self._read()
-            for message in self._messages():
-                self.confirmed += _kind(message) == b"ssubscribe"
-        self._socket.setblocking(False)
 
     def hear(self) -> bool:
         """Whether a hint has come. Raises if no more will: the server is gone or silent, or a slot was moved away."""
@@ -68,6 +69,16 @@ class Subscription:
 
     def close(self) -> None:
         self._connection.disconnect()
+
+    def _begin(self, channels: Sequence[bytes]) -> None:
+        """Return when the server has confirmed each channel."""
+        commands = [packed(Command(0, ("SSUBSCRIBE", channel))) for channel in channels]  # of many slots: one by one
+        self._socket.sendall(b"".join(commands))
+        confirmed = 0
+        while confirmed < len(channels):
+            self._read()
+            confirmed += sum(_kind(message) == b"ssubscribe" for message in self._messages())
+        self._socket.setblocking(False)
 
     def _ask_for_life(self) -> None:
         now = monotonic()

@@ -22,11 +22,11 @@ from digestif.clock import monotonic
 from digestif.errors import ConfigError, DigestifError
 from digestif.stores.base import Wakeups
 from digestif.stores.forking import watch
-from digestif.stores.redis.faults import Remedy, redirection, remedy
+from digestif.stores.redis.faults import Remedy, remedy
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.nodes import Node
 from digestif.stores.redis.routes import Routes
-from digestif.stores.redis.subscription import Subscription
+from digestif.stores.redis.subscription import Subscription, subscribe
 
 FIRST_SECONDS = 1.0  # that somebody who begins to listen waits for the servers
 CALM_SECONDS = 10.0  # without a try, after which pauses are short again
@@ -218,29 +218,13 @@ class RedisWakeups(Wakeups):
 
     def _subscribe(self, post: Post, keys: Keys) -> None:
         try:
-            subscription = Subscription(post.node.apart())
+            subscription = subscribe(post.node, [keys.key(partition, "wake") for partition in post.partitions])
         except _TROUBLE as error:
-            self._despair_of(post.node, error)
-            return
-        try:
-            subscription.begin([keys.key(partition, "wake") for partition in post.partitions])
-        except _TROUBLE as error:
-            subscription.close()
-            self._heed(error, post, subscription)
+            self._doubted.append(post.node)
+            self._refused = self._refused or remedy(error) is Remedy.NONE
             return
         self._arrived.append((post._replace(name=post.node.name), subscription))
-        self._ring()
-
-    def _heed(self, error: Exception, post: Post, subscription: Subscription) -> None:
-        if remedy(error) is Remedy.FOLLOW:
-            moved = post.partitions[subscription.confirmed]
-            self._routes.follow(moved, *redirection(error), told_by=post.node)
-        else:
-            self._despair_of(post.node, error)
-
-    def _despair_of(self, node: Node, error: Exception) -> None:
-        self._doubted.append(node)
-        self._refused = self._refused or remedy(error) is Remedy.NONE
+        self._ring()  # the next node may let us wait
 
     # Ending
 

@@ -22,15 +22,27 @@ local loaded = {} -- timelines that need more than a record put in
 local function join(place, policy, key, rest)
   local hash = KEYS[place]
   local slot = call('HGET', hash, '')
-  if not slot or string.byte(slot) ~= JOINS then
+  local kind = slot and string.byte(slot)
+  if kind ~= JOINS and kind ~= JOINS_LARGE then
     return false
   end
   local capacity, ttl = struct.unpack('>dd', ARGV[4], policy * TERMS - 15)
   local expires = ttl == ttl and now + ttl or NEVER
   local size = call('HLEN', hash) - 1
-  local fits = size > 0 and size < SMALL and size < capacity and string.len(rest) < LIGHT
-  if not fits or expires < struct.unpack('>i7', slot, 2) then
+  if size == 0 or size >= capacity or expires < struct.unpack('>i7', slot, 2) then
     return false
+  end
+  if kind == JOINS and (size >= SMALL or string.len(rest) > LIGHT) then
+    return false
+  end
+  if kind == JOINS_LARGE then
+    if call('HEXISTS', hash, key) == 1 then
+      return false
+    end
+    call('ZADD', KEYS[place + 1], struct.unpack('>d', rest), struct.pack('>I8', arrival + 1) .. key)
+    if expires < NEVER then
+      call('ZADD', KEYS[place + 2], expires + SHIFT, 'x' .. key)
+    end
   end
   arrival = arrival + 1
   if call('HSET', hash, key, packed(arrival, expires, rest)) == 1 then

@@ -4,7 +4,6 @@
 --   times  (zset) 'x' and key by expiry, above zero; 'u' and key by deadline, below zero.
 --          A small batch has deadlines only
 local DROPPED = 500 -- records that a call drops at most: only a lowered capacity leaves more, to the next adds
-local SHIFT = 2e15 -- makes every time positive
 
 local function batch_at(place, large)
   return { records = KEYS[place], ages = KEYS[place + 1], times = KEYS[place + 2], large = large }

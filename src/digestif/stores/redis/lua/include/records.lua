@@ -2,7 +2,10 @@
 local NEVER = 2 ^ 54 -- the expiry of a record that does not expire
 local SMALL = 256 -- records: a batch that has no more, and none that is heavy, is simply looked through
 local LIGHT = 8192 -- bytes
-local JOINS = 106 -- 'j', the first byte of a slot to which a record can be added without changing it
+local SHIFT = 2e15 -- makes every time positive
+-- The first byte of a slot to which a record can be added without changing it.
+local JOINS = 106 -- 'j': its pending batch is small
+local JOINS_LARGE = 108 -- 'l'
 
 local function packed(arrival, expires, rest)
   return struct.pack('>I5i7', arrival, expires or NEVER) .. rest

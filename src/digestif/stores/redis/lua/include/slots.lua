@@ -37,7 +37,7 @@ end
 
 local function with_head(slot)
   local joins = slot.state == 'ready' or slot.state == 'open' or (slot.state == 'waiting' and slot.digest)
-  local head = joins and not slot.deadline and not slot.large and 'j' or ' '
+  local head = joins and not slot.deadline and (slot.large and 'l' or 'j') or ' '
   return head .. struct.pack('>i7', slot.expires or NEVER) .. cmsgpack.pack(slot)
 end
 

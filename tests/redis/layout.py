@@ -1,0 +1,183 @@
+"""How the keys of a namespace must hang together, told once more in Python: what `flaws` finds no verb may leave."""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, NamedTuple
+
+import msgspec
+from redis import Redis
+
+from digestif.core.machine import Slot
+from digestif.core.times import Millis
+from digestif.stores.redis.keys import PARTITION_KINDS
+from digestif.stores.rows.view import marks
+
+SMALL = 256  # records that a batch has without orders
+LIGHT = 8192 + 12  # bytes of a record in such a batch, with its head
+NEVER = 2**54
+SHIFT = 2 * 10**15  # makes every time positive
+HEAD = Struct(">5s7sd")
+ORDERS = ("waiting", "ready", "since", "leases", "paused", "expiring")
+KEPT = {"meta", "ledger", "history"}
+
+
+class Batch(NamedTuple):
+    """Records and their orders, as they are stored."""
+
+    name: str
+    records: dict[bytes, bytes]
+    ages: dict[bytes, float]
+    times: dict[bytes, float]
+
+    @property
+    def expiries(self) -> dict[bytes, Millis]:
+        """When records expire, of those that do."""
+        found = {key: int.from_bytes(HEAD.unpack_from(record)[1], signed=True) for key, record in self.records.items()}
+        return {key: expires for key, expires in found.items() if expires < NEVER}
+
+    @property
+    def deadlines(self) -> dict[bytes, Millis]:
+        return {member[1:]: -int(score) - SHIFT for member, score in self.times.items() if member[:1] == b"u"}
+
+
+class Partition:
+    """Everything that a partition holds."""
+
+    def __init__(self, client: "Redis", namespace: str, partition: int) -> None:
+        self.prefix = f"{{{namespace}:{partition}}}:".encode()
+        keys = list(client.scan_iter(self.prefix + b"*", count=1000))
+        self.held = {key[len(self.prefix) :]: _read(client, key) for key in keys}
+        self.seen: set[bytes] = {kind.encode() for kind in (*PARTITION_KINDS, *KEPT)}
+
+    def hash(self, kind: str, name: bytes) -> dict[bytes, bytes]:
+        return self._take(kind, name)
+
+    def order(self, kind: str, name: bytes = b"") -> dict[bytes, float]:
+        return self._take(kind, name)
+
+    def batch(self, what: str, kind: str, name: bytes) -> Batch:
+        records = self.hash(kind, name)
+        return Batch(
+            f"{what} of {name.decode()!r}",
+            {key: record for key, record in records.items() if key},
+            self.order({"t": "ta", "o": "oa", "m": "ma", "l": "la"}[kind], name),
+            self.order({"t": "tx", "o": "ox", "m": "mx", "l": "lx"}[kind], name),
+        )
+
+    def names(self, kind: str) -> list[bytes]:
+        begin = f"{kind}:".encode()
+        return [key[len(begin) :] for key in self.held if key.startswith(begin)]
+
+    def _take(self, kind: str, name: bytes) -> dict[bytes, Any]:
+        key = kind.encode() + (b":" + name if name else b"")
+        self.seen.add(key)
+        return self.held.get(key, {})
+
+
+def _read(client: "Redis", key: bytes) -> dict[bytes, Any]:
+    if client.type(key) == b"hash":
+        return client.hgetall(key)  # type: ignore[return-value]  # redis-py's types also know awaitables
+    return dict(client.zrange(key, 0, -1, withscores=True))  # type: ignore[arg-type]
+
+
+def flaws(client: "Redis", *, namespace: str, partitions: int = 1) -> list[str]:
+    """What does not hang together in a namespace that is at rest."""
+    return [
+        flaw for number in range(partitions) for flaw in _flaws_of_partition(Partition(client, namespace, number))
+    ]
+
+
+def _flaws_of_partition(held: Partition) -> Iterator[str]:
+    expected: dict[str, dict[bytes, Millis]] = {order: {} for order in ORDERS}
+    names = held.names("t")
+    for name in names:
+        stored = held.hash("t", name).get(b"")
+        if stored is None:
+            yield f"{name.decode()!r} has records but no slot"
+            continue
+        slot = msgspec.msgpack.decode(stored[8:])
+        yield from _flaws_of_timeline(held, name, slot)
+        for order, time in _places(slot).items():
+            expected[order][name] = time
+    if set(held.order("names")) != set(names):
+        yield f"names are {sorted(held.order('names'))}, of slots {sorted(names)}"
+    for order, places in expected.items():
+        if held.order(order) != places:
+            yield f"{order} is {held.order(order)}, should be {places}"
+    yield from _flaws_of_letters(held)
+    if left := sorted(set(held.held) - held.seen):
+        yield f"keys that nothing owns: {left}"
+
+
+def _flaws_of_timeline(held: Partition, name: bytes, slot: dict[str, Any]) -> Iterator[str]:
+    pending = held.batch("pending", "t", name)
+    yield from _flaws_of_batch(pending, large=slot.get("large", False), bound=slot.get("expires"))
+    if slot.get("deadline") != min(pending.deadlines.values(), default=None):
+        yield f"{pending.name}: the deadline is {slot.get('deadline')}, of {pending.deadlines}"
+    if (slot.get("first") is None) != (not pending.records):
+        yield f"{pending.name}: the first came at {slot.get('first')}, there are {len(pending.records)}"
+    digest = slot.get("digest")
+    if digest is not None:
+        batches = [held.batch("digest", "o", name)]
+        if digest.get("merging") is not None:
+            batches.append(held.batch("merging", "m", name))
+        if digest["records"] != sum(len(batch.records) for batch in batches):
+            yield f"{batches[0].name}: {digest['records']} noted, {[len(batch.records) for batch in batches]} found"
+        for batch in batches:
+            anyway = digest.get("replayed") or digest.get("frozen")  # those have other rules
+            yield from _flaws_of_batch(batch, bound=-NEVER if anyway else digest.get("expires"))
+
+
+def _flaws_of_batch(batch: Batch, *, large: bool | None = None, bound: Millis | None) -> Iterator[str]:
+    """Whether the orders are right, and no record expires before the bound. Most batches do not say what they are."""
+    large = bool(batch.ages) if large is None else large
+    heavy = max(map(len, batch.records.values()), default=0) > LIGHT
+    if not large and (len(batch.records) > SMALL or (heavy and len(batch.records) > 1)):
+        yield f"{batch.name}: {len(batch.records)} records are looked through"
+    if batch.ages != (_ages(batch) if large else {}):
+        yield f"{batch.name}: the order by age is wrong, {len(batch.ages)} of {len(batch.records)}"
+    expiries = batch.expiries
+    noted = {member[1:]: int(score) - SHIFT for member, score in batch.times.items() if member[:1] == b"x"}
+    if noted != (expiries if large else {}):
+        yield f"{batch.name}: the order by expiry is wrong, {len(noted)} of {len(expiries)}"
+    if not batch.deadlines.keys() <= batch.records.keys():
+        yield f"{batch.name}: deadlines of records that are gone"
+    if expiries and (bound is None or bound > min(expiries.values())):
+        yield f"{batch.name}: the first expires at {min(expiries.values())}, noted is {bound}"
+
+
+def _ages(batch: Batch) -> dict[bytes, float]:
+    ages = {}
+    for key, record in batch.records.items():
+        arrival, _, timestamp = HEAD.unpack_from(record)
+        ages[b"\0\0\0" + arrival + key] = timestamp
+    return ages
+
+
+def _places(slot: dict[str, Any]) -> dict[str, Millis]:
+    """Where a timeline stands in the orders of its partition."""
+    waiting, ready, since, until, paused_until, _ = marks(msgspec.convert(slot, Slot))
+    digest = slot.get("digest", {})
+    expires = [slot.get("expires")] if slot["state"] != "idle" else []
+    if slot["state"] not in ("idle", "open") and not digest.get("replayed"):
+        expires.append(digest.get("expires"))
+    soonest = min((time for time in expires if time is not None), default=None)
+    places = zip(ORDERS, (waiting, ready, since, until, paused_until, soonest), strict=True)
+    return {order: time for order, time in places if time is not None}
+
+
+def _flaws_of_letters(held: Partition) -> Iterator[str]:
+    letters: dict[bytes, dict[bytes, Millis]] = {}
+    for name in held.names("l"):
+        batch = held.batch("letter", "l", name)
+        letter = msgspec.msgpack.decode(held.hash("l", name)[b""])
+        yield from _flaws_of_batch(batch, bound=-NEVER)
+        if letter["records"] != len(batch.records):
+            yield f"{batch.name}: {letter['records']} noted, {len(batch.records)} found"
+        of_timeline = letters.setdefault(letter["timeline"].encode(), {})
+        of_timeline[b"%016d%b" % (letter["number"], name)] = letter["buried"]
+    for timeline in {*letters, *held.names("d")}:
+        if held.order("d", timeline) != letters.get(timeline, {}):
+            yield f"the letters of {timeline.decode()!r} are {held.order('d', timeline)}"
+    if held.order("letters") != {member: buried for of in letters.values() for member, buried in of.items()}:
+        yield f"the letters are {held.order('letters')}"

@@ -1,0 +1,586 @@
+"""Large batches, of more than 256 records or with one above 8 KiB, have orders of their own on a server: every verb keeps
+them right, and nobody sees a difference."""
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from digestif import Digests, Policy, Record
+from digestif.core.policy import Terms
+from digestif.stores.base import Arrival, Burial, Closing, Lease, Maintained, Part, Release, SetAside, Store, Take
+from digestif.stores.codec import Sealer
+from digestif.testing.conformance.port import arrive, maintain, numbers, open_digest, record_keys, release, stored
+from tests.redis.layout import SMALL
+from tests.redis.twins import Twins, twins
+
+MANY = SMALL + 50
+NOW = 1_700_000_000_000
+LEASE = 30_000
+DAY = 86_400_000
+HEAVY = b"x" * 9_000
+SEALED = Sealer("json").seal("a value")
+SIZES = [(MANY, MANY), (MANY, 20), (20, MANY), (SMALL - 20, SMALL - 20)]
+
+
+def add(
+    stores: Twins,
+    keys: Iterable[str],
+    *,
+    now: int = NOW,
+    timestamps: Callable[[int], float] = float,
+    payload: bytes = b"1",
+    within: int | None = None,
+    **terms: Any,
+) -> None:
+    arrivals = [
+        Arrival("t", key, payload, timestamps(number), within, Terms(**terms)) for number, key in enumerate(keys)
+    ]
+    stores.do(lambda store: store.add(arrivals, now=now))
+
+
+def give_back(stores: Twins, lease: Lease, *, now: int, until: int | None = None, freeze: bool = False) -> None:
+    assert stores.do(lambda store: store.release([Release(lease, until, freeze)], now=now)) == [True]
+
+
+def fail(stores: Twins, token: str, *, now: int = NOW, **options: Any) -> None:
+    """Open a digest, take it, and give it back at once."""
+    lease = stores.open(token=token, now=now)
+    stores.carry(lease, now=now)
+    give_back(stores, lease, now=now, **options)
+
+
+def is_large(stores: Twins, kind: str = "t", name: str = "t") -> bool:
+    return bool(stores.client.exists(f"{{twin:0}}:{kind}a:{name}"))
+
+
+# Adding
+
+
+def test_a_batch_becomes_large_with_its_257th_record() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, SMALL))
+        assert not is_large(stores)
+        add(stores, ["another"])
+
+        assert is_large(stores)
+        assert stores.look()["slot"]["pending"] == SMALL + 1
+
+
+@pytest.mark.parametrize("place", [0, 5])
+def test_a_batch_becomes_large_with_a_heavy_record(place: int) -> None:
+    with twins() as stores:
+        add(stores, numbers(0, place))
+        add(stores, ["heavy"], payload=HEAVY)
+
+        assert is_large(stores)
+        stores.look()
+
+
+def test_a_new_version_stands_where_its_own_time_is() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), ttl=1_000)
+        add(stores, numbers(100, 200), now=NOW + 1, timestamps=lambda number: 1000.0 + number, ttl=DAY)
+        add(stores, numbers(200, 205), now=NOW + 2)
+
+        assert stores.look()["pending"][0][0] == "r199"
+        assert stores.do(lambda store: maintain(store, now=NOW + 1_000)) == Maintained(expired=MANY - 105)
+        assert stores.look()["slot"]["pending"] == 105
+
+
+def test_the_newest_are_kept_by_time_and_then_by_arrival() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), timestamps=lambda number: number % 3)
+        add(stores, numbers(MANY, MANY + 20), timestamps=lambda _: 1.0, capacity=MANY)
+
+        slot = stores.look()["slot"]
+
+        assert (slot["pending"], slot["dropped"]) == (MANY, 20)
+        stores.end("t", now=NOW)
+
+
+def test_a_lowered_capacity_holds_at_the_next_add() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, 700))
+        add(stores, ["late"], timestamps=lambda _: 1e6, capacity=300)
+
+        assert stores.look()["slot"]["pending"] == 300
+
+
+def test_a_capacity_makes_a_small_batch_large_and_leaves_nothing() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, 12), capacity=10, ttl=1_000)
+
+        assert is_large(stores)
+        assert stores.look()["slot"]["dropped"] == 2
+        stores.end("t", now=NOW)
+
+
+def test_records_join_a_large_batch_while_its_timeline_is_open() -> None:
+    """Few records, but large: the short way would leave them out of the orders."""
+    with twins() as stores:
+        add(stores, ["first"])
+        stores.open(token="a", now=NOW)
+        add(stores, numbers(0, 3), payload=HEAVY)
+        add(stores, numbers(2, 5), now=NOW + 1)
+
+        assert is_large(stores)
+        assert stores.look()["slot"]["pending"] == 5
+
+
+def test_records_join_an_open_timeline_until_the_batch_is_large() -> None:
+    with twins() as stores:
+        add(stores, ["first"])
+        stores.open(token="a", now=NOW)
+        for start in range(0, 300, 50):
+            add(stores, numbers(start, start + 50), now=NOW + 1 + start, ttl=DAY)
+            stores.look()
+
+        assert is_large(stores)
+
+
+@pytest.mark.parametrize("gone", ["replaced", "retracted", "dropped", "expired"])
+def test_a_deadline_goes_with_its_record(gone: str) -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), timestamps=lambda number: number + 10, first_delay=DAY)
+        add(stores, ["soon"], timestamps=lambda _: 1.0, within=1_000, first_delay=DAY, ttl=500)
+        add(stores, ["later"], timestamps=lambda _: 2.0, within=2_000, first_delay=DAY)
+
+        if gone == "replaced":
+            add(stores, ["soon"], first_delay=DAY)
+        elif gone == "retracted":
+            stores.do(lambda store: store.retract("t", "soon", now=NOW))
+        elif gone == "dropped":
+            add(stores, ["new"], timestamps=lambda _: 1e6, capacity=MANY + 2, first_delay=DAY)
+        else:
+            stores.do(lambda store: maintain(store, now=NOW + 500))
+
+        assert stores.look()["slot"]["deadline"] == NOW + 2_000
+
+
+# Taking back and expiring
+
+
+def test_retracted_records_are_gone_from_every_order() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), ttl=1_000)
+        for key in numbers(0, MANY)[::3]:
+            assert stores.do(lambda store, key=key: store.retract("t", key, now=NOW)) is True
+        assert stores.do(lambda store: store.retract("t", "r0", now=NOW)) is False
+
+        stores.look()
+
+
+def test_a_timeline_of_which_all_was_retracted_begins_anew() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), ttl=1_000, within=500)
+        for key in numbers(0, MANY):
+            stores.do(lambda store, key=key: store.retract("t", key, now=NOW))
+        add(stores, ["a"], now=NOW + 5)
+
+        assert not is_large(stores)
+        assert stores.look()["slot"]["first"] == NOW + 5
+
+
+def test_pending_records_expire_each_at_its_moment() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), ttl=1_000)
+        add(stores, numbers(MANY, MANY + 40), now=NOW + 10, ttl=1_000)
+        add(stores, ["stays"], now=NOW + 10)
+
+        for now, expired in ((999, 0), (1_000, MANY), (1_009, 0), (1_010, 40), (DAY, 0)):
+            assert stores.do(lambda store, now=now: maintain(store, now=NOW + now)).expired == expired
+            stores.look()
+
+
+def test_a_failed_digest_expires_each_record_at_its_moment() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), ttl=1_000)
+        add(stores, numbers(MANY, MANY + 40), now=NOW + 10, ttl=1_000)
+        fail(stores, "a", now=NOW + 20, until=NOW + DAY)
+
+        for now, expired, revision in ((999, 0, 1), (1_000, MANY, 2), (1_009, 0, 2), (1_010, 40, None)):
+            assert stores.do(lambda store, now=now: maintain(store, now=NOW + now)).expired == expired
+            assert stores.look()["slot"]["digest revision"] == revision
+
+
+@pytest.mark.parametrize("last", [None, 2_000])
+def test_a_frozen_digest_expires_whole_with_its_last_record(last: int | None) -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), ttl=1_000)
+        add(stores, ["last"], ttl=last)
+        fail(stores, "a", until=NOW + DAY, freeze=True)
+
+        for now, expired in ((1_000, 0), (1_999, 0), (2_000, 0 if last is None else MANY + 1)):
+            assert stores.do(lambda store, now=now: maintain(store, now=NOW + now)).expired == expired
+            stores.look()
+
+
+@pytest.mark.parametrize(("old", "new"), SIZES)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_merged_digest_expires_too(old: int, new: int, frozen: bool) -> None:
+    with twins() as stores:
+        add(stores, numbers(0, old), ttl=2_000)
+        fail(stores, "a")
+        add(stores, numbers(old - 10, old + new), ttl=1_000)
+        fail(stores, "b", until=NOW + DAY, freeze=frozen)
+
+        for now in (999, 1_000, 1_999, 2_000):
+            stores.do(lambda store, now=now: maintain(store, now=NOW + now))
+            stores.look()
+        assert stores.server.ledger().expired == old + new
+
+
+# Delivering
+
+
+@pytest.mark.parametrize(("old", "new"), SIZES)
+@pytest.mark.parametrize("capacity", [None, 280, 15])
+def test_a_merge_takes_the_later_versions_and_the_newest_of_all(old: int, new: int, capacity: int | None) -> None:
+    with twins() as stores:
+        add(stores, numbers(0, old), timestamps=lambda number: number % 50)
+        fail(stores, "a")
+        add(stores, numbers(old - 10, old - 10 + new), now=NOW + 1, timestamps=lambda number: number % 70)
+
+        lease = stores.open(token="b", now=NOW + 2)
+        carried = stores.carry(lease, now=NOW + 2, capacity=capacity)
+
+        assert (carried.revision, len(carried.records)) == (2, min(old + new - 10, capacity or 10**6))
+        stores.look()
+        assert stores.do(lambda store: store.close([Closing(lease, 1_000)], now=NOW + 3)) == [True]
+        stores.look()
+        stores.end("t", now=NOW + 3)
+
+
+def test_a_digest_is_trimmed_to_a_lower_capacity() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), timestamps=lambda number: number % 7)
+
+        carried = stores.carry(stores.open(token="a", now=NOW), now=NOW, capacity=100)
+
+        assert (carried.dropped, len(carried.records)) == (MANY - 100, 100)
+        stores.look()
+
+
+@pytest.mark.parametrize("end", ["close", "delete", "open again", "lapse and expire"])
+@pytest.mark.parametrize(("old", "new"), [(MANY, 600), (20, 600)])
+def test_an_interrupted_merge_ends_as_if_it_had_not_been(end: str, old: int, new: int) -> None:
+    with twins() as stores:
+        add(stores, numbers(0, old), ttl=2_000)
+        fail(stores, "a")
+        add(stores, numbers(old - 10, old - 10 + new), now=NOW + 1, ttl=1_000)
+        lease = stores.open(token="b", now=NOW + 2)
+        stores.take_once(Take(lease, None, merge=True), now=NOW + 2)
+
+        if end == "close":
+            for store in (stores.memory, stores.server):
+                assert store.close([Closing(lease, 0)], now=NOW + 3) == [True]
+        elif end == "open again":
+            for store in (stores.memory, stores.server):
+                assert release(store, lease, now=NOW + 3)
+            stores.carry(stores.open(token="c", now=NOW + 3), now=NOW + 3)
+            stores.look()
+        elif end == "lapse and expire":
+            for store in (stores.memory, stores.server):
+                maintain(store, now=NOW + DAY)
+            assert stores.server.ledger().expired >= old + new - 10
+        stores.server.verify()
+        for store in (stores.memory, stores.server):
+            while store.delete("t", now=NOW + 4):
+                pass
+        assert {kind: count for kind, count in stores.server.footprint().items() if count} == {}
+
+
+def test_set_aside_records_leave_every_order_of_the_digest() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), ttl=DAY)
+        fail(stores, "a")
+        lease = stores.open(token="b", now=NOW)
+        stores.carry(lease, now=NOW)
+        asides = [SetAside(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(0, 20, 3)]
+
+        assert stores.do(lambda store: store.set_aside(lease, asides, now=NOW + 1)) is True
+
+        assert len(stores.carry(lease, now=NOW + 1).records) == MANY - 7
+        stores.look()
+
+
+@pytest.mark.parametrize("first", [0, 400])
+def test_more_than_a_call_can_set_aside_is_one_change_of_the_digest(first: int) -> None:
+    """Also if the first ones are not there any more."""
+    with twins() as stores:
+        add(stores, numbers(first, 700))
+        fail(stores, "a")
+        lease = stores.open(token="b", now=NOW)
+        stores.carry(lease, now=NOW)
+        asides = [SetAside(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(600)]
+
+        assert stores.do(lambda store: store.set_aside(lease, asides, now=NOW + 1)) is True
+
+        assert stores.carry(lease, now=NOW + 1).revision == 3
+        assert len(stores.look(page=1000)["letters"]) == 600 - first
+
+
+@pytest.mark.parametrize("payload", [b"1", HEAVY], ids=["light", "heavy"])
+def test_a_dead_letter_comes_back_as_it_was(payload: bytes) -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY if payload == b"1" else 20), payload=payload, ttl=1_000)
+        lease = stores.open(token="a", now=NOW)
+        before = stores.carry(lease, now=NOW)
+        burial = Burial(lease, "given up", 1_000)
+
+        assert stores.do(lambda store: store.bury([burial], now=NOW + 1)) == [True]
+        stores.look()
+        add(stores, numbers(0, MANY), now=NOW + 2)
+        assert stores.do(lambda store: store.replay(lease.digest_id, now=NOW + 3)) is True
+        stores.look()
+        stores.do(lambda store: maintain(store, now=NOW + DAY))
+        again = stores.open(token="b", now=NOW + DAY)
+        assert stores.carry(again, now=NOW + DAY) == before
+        assert stores.do(lambda store: store.close([Closing(again, 0)], now=NOW + DAY)) == [True]
+
+        stores.look()
+        stores.end("t", now=NOW + DAY)
+
+
+def test_a_discarded_letter_leaves_nothing() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), ttl=1_000, timestamps=lambda number: -number)
+        lease = stores.open(token="a", now=NOW)
+        stores.do(lambda store: store.bury([Burial(lease, "given up", 0)], now=NOW))
+
+        assert stores.do(lambda store: store.discard(lease.digest_id, now=NOW + 1)) is True
+
+        assert stores.look()["history"][0].keys == tuple(numbers(0, 100))
+        stores.end("t", now=NOW + 1)
+
+
+def test_a_deleted_timeline_leaves_nothing_whatever_is_large() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), ttl=1_000)
+        buried = stores.open(token="a", now=NOW)
+        stores.do(lambda store: store.bury([Burial(buried, "given up", 0)], now=NOW))
+        add(stores, numbers(0, MANY), ttl=1_000, within=5)
+        stores.do(lambda store: store.flush("t", now=NOW))
+        stores.open(token="b", now=NOW)
+        add(stores, numbers(0, MANY), ttl=1_000, within=5)
+
+        stores.look()
+        stores.end("t", now=NOW)
+
+
+# Reading
+
+
+def test_two_thousand_records_of_one_moment_are_read_in_the_order_of_arrival() -> None:
+    with twins() as stores:
+        for start in (0, 1000):
+            add(stores, numbers(start, start + 1000), timestamps=lambda _: 1.5)
+
+        assert [key for key, *_ in stores.look(page=333)["pending"]] == numbers(0, 2000)[::-1]
+        carried = stores.carry(stores.open(token="a", now=NOW), now=NOW)
+        assert [key for key, *_ in carried.records] == numbers(0, 2000)[::-1]
+        assert [key for key, *_ in stores.look(page=1)["digest"][:3]] == ["r1999", "r1998", "r1997"]
+
+
+@pytest.mark.parametrize("timestamp", [0.0, -0.0, 0.1 + 0.2, -62135596800.5, 1e300])
+def test_pages_go_on_at_any_time(timestamp: float) -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY), timestamps=lambda number: timestamp if number % 2 else number)
+
+        stores.look(page=7)
+
+
+def test_a_record_is_found_in_each_large_batch() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, MANY))
+        stores.open(token="a", now=NOW)
+        add(stores, numbers(100, 100 + MANY), payload=b"2")
+
+        for key, parts in {"r0": [Part.DIGEST], "r200": [Part.PENDING, Part.DIGEST], "r400": [Part.PENDING]}.items():
+            found = stores.do(lambda store, key=key: {p: r.payload for p, r in store.find("t", key).items()})
+            assert list(found) == parts
+
+
+@pytest.mark.parametrize(("old", "new"), SIZES)
+def test_a_peek_shows_what_the_next_digest_carries(old: int, new: int) -> None:
+    policy = Policy(capacity=290, minimum_delay=0)
+    with twins() as stores:
+        add(stores, numbers(0, old), payload=SEALED, timestamps=lambda number: number % 9)
+        fail(stores, "a")
+        add(stores, numbers(old - 10, old + new), payload=SEALED, timestamps=lambda number: number % 9)
+
+        def peek(store: Store) -> list[Record]:
+            return Digests(store, policy=policy).peek("t", now=NOW / 1000)
+
+        shown = stores.do(peek)
+        carried = stores.carry(stores.open(token="b", now=NOW), now=NOW, capacity=290)
+        assert [record.key for record in shown] == [key for key, *_ in carried.records]
+
+
+def test_pages_of_heavy_records_are_short_and_none_is_left_out() -> None:
+    payload = b"x" * 200_000
+    with twins() as stores:
+        add(stores, numbers(0, 40), payload=payload)
+
+        page = stores.server.records("t", Part.PENDING, after=None, limit=1000)
+        lease = stores.open(token="a", now=NOW)
+        [taken] = stores.server.take([Take(lease, None, merge=True)], now=NOW)
+
+        assert len(page) == 6  # which make a MiB
+        assert taken is not None
+        assert record_keys(taken.records) == record_keys(page)
+        assert len(stores.carry(lease, now=NOW).records) == 40
+
+
+def test_digests_of_one_call_share_the_bytes_of_its_reply() -> None:
+    timelines = [f"t{number}" for number in range(8)]
+    with twins() as stores:
+        store = stores.server
+        for timeline in timelines:
+            arrivals = [Arrival(timeline, key, b"x" * 200_000, 0.0, None, Terms()) for key in numbers(0, 5)]
+            store.add(arrivals, now=NOW)
+        leases = [open_digest(store, timeline, now=NOW) for timeline in timelines]
+
+        answers = store.take([Take(lease, None, merge=True) for lease in leases], now=NOW)
+
+        assert sum(len(answer.records) for answer in answers if answer is not None) < 15
+        assert [answer.complete for answer in answers if answer is not None] == [True] * 2 + [False] * 6
+
+
+def test_no_record_of_a_half_merged_digest_is_passed_over_beside_heavy_ones() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, 100), timestamps=lambda number: 1000.0 + number, payload=b"x" * 40_000)
+        fail(stores, "a")
+        add(stores, numbers(100, 700))
+        lease = stores.open(token="b", now=NOW)
+        stores.server.take([Take(lease, None, merge=True)], now=NOW)
+
+        keys = record_keys(stored(stores.server, "t", Part.DIGEST))
+
+        assert keys == [*numbers(0, 100)[::-1], *numbers(100, 700)[::-1]]
+
+
+# Whole lives
+
+
+class Life:
+    """Random steps of two timelines that are often large."""
+
+    def __init__(self, stores: Twins, seed: int) -> None:
+        self.stores = stores
+        self.random = random.Random(seed)
+        self.now = NOW
+        self.leases: list[Lease] = []
+        self.numbers = 0
+
+    def live(self, steps: int) -> None:
+        verbs = [self.add] * 6 + [self.begin] * 4 + [self.end] * 4 + [self.maintain] * 2
+        verbs += [self.retract, self.set_aside, self.steer, self.replay]
+        for _ in range(steps):
+            self.now += self.random.randrange(1, 4_000)
+            self.random.choice(verbs)()
+            self.stores.look(self.timeline(), page=self.random.choice([90, 400, 1000]))
+
+    def timeline(self) -> str:
+        return self.random.choice(["t", "u"])
+
+    def token(self) -> str:
+        self.numbers += 1
+        return f"token-{self.numbers:04}"
+
+    def add(self) -> None:
+        draw, timeline = self.random, self.timeline()
+        terms = Terms(
+            first_delay=draw.choice([0, 3_000]),
+            increment=draw.choice([None, 500]),
+            maximum=9_000,
+            quiet=draw.choice([None, None, 2_000]),
+            max_records=draw.choice([None, None, 350]),
+            capacity=draw.choice([None, None, 260, 340]),
+            ttl=draw.choice([None, 12_000, 40_000]),
+        )
+        times = draw.choice([[0.0], [1.0, 2.0], [number / 7 for number in range(400)]])
+        withins = draw.choice([[None], [None], [None, None, None, 700, 5_000]])
+        payloads = draw.choice([[b"1"], [b"1"], [b"2", HEAVY]])
+        keys = draw.sample(numbers(0, 500), draw.choice([1, 3, 40, 150, 320]))
+        arrivals = [
+            Arrival(timeline, key, draw.choice(payloads), draw.choice(times), draw.choice(withins), terms)
+            for key in keys
+        ]
+        self.stores.do(lambda store: store.add(arrivals, now=self.now))
+
+    def begin(self) -> None:
+        """Become ready, be opened and taken."""
+        timeline, token, draw = self.timeline(), self.token(), self.random
+        if draw.random() < 0.5:
+            self.stores.do(lambda store: store.flush(timeline, now=self.now))
+        else:
+            self.stores.do(
+                lambda store: sorted(store.schedule(0, self.now, after=None, limit=100, now=self.now).entries)
+            )
+        lease = self.stores.do(lambda store: store.open(timeline, token=token, lease=10_000, now=self.now))
+        if isinstance(lease, Lease):
+            self.leases = [held for held in self.leases if held.timeline != timeline] + [lease]
+            self.stores.carry(lease, now=self.now, capacity=draw.choice([None, 270]), merge=draw.random() < 0.8)
+
+    def end(self) -> None:
+        if not self.leases:
+            return
+        lease, draw = self.leases[0], self.random
+        self.leases = self.leases[1:]
+        later = draw.choice([None, self.now + 2_500])
+        verb = draw.choice(
+            [
+                lambda store: store.close([Closing(lease, 1_700, 350)], now=self.now),
+                lambda store: store.release([Release(lease, later, freeze=False)], now=self.now),
+                lambda store: store.release([Release(lease, later, freeze=False)], now=self.now),
+                lambda store: store.release([Release(lease, later, freeze=True)], now=self.now),
+                lambda store: store.bury([Burial(lease, "given up", 1_300)], now=self.now),
+                lambda store: store.extend([lease], lease=3_000, now=self.now),
+            ]
+        )
+        self.stores.do(verb)
+
+    def maintain(self) -> None:
+        ago = self.random.choice([None, 0, 5_000])
+        deadline = None if ago is None else self.now - ago
+        self.stores.do(lambda store: store.maintain(0, deadline, limit=100, now=self.now))
+
+    def retract(self) -> None:
+        timeline = self.timeline()
+        for key in self.random.sample(numbers(0, 500), 30):
+            self.stores.do(lambda store, key=key: store.retract(timeline, key, now=self.now))
+
+    def set_aside(self) -> None:
+        if self.leases:
+            lease, token = self.leases[0], self.token()
+            asides = [SetAside(key, f"{token}-{key}", "broken") for key in self.random.sample(numbers(0, 500), 20)]
+            self.stores.do(lambda store: store.set_aside(lease, asides, now=self.now))
+
+    def steer(self) -> None:
+        timeline, flag = self.timeline(), self.random.random() < 0.3
+        if self.random.random() < 0.2:
+            self.stores.do(lambda store: store.delete(timeline, now=self.now))
+        else:
+            self.stores.do(lambda store: store.pause(timeline, flag, now=self.now))
+
+    def replay(self) -> None:
+        letters = self.stores.server.letters(None, after=None, limit=1000)
+        if letters:
+            letter = max(letters, key=lambda letter: (letter.records, letter.id))
+            verb = self.random.choice(["replay", "replay", "discard"])
+            self.stores.do(lambda store: getattr(store, verb)(letter.id, now=self.now))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_large_timelines_live_the_same_life_on_a_server_as_in_memory(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page of maintenance in which records of a failed digest expire is a revision of it: all in one page here."""
+    monkeypatch.setattr("digestif.stores.redis.store.EXPIRED_RECORDS", 10**6)
+    monkeypatch.setattr("digestif.stores.rows.dispatching.PAGE_RECORDS", 10**6)
+    with twins() as stores:
+        Life(stores, seed).live(60)
+        stores.end("t", "u", now=NOW + DAY)
