@@ -10,7 +10,6 @@ from digestif.stores.redis.keys import Home, Keys
 from digestif.stores.redis.resp import Packed, joined, pack, pack_part
 from digestif.stores.redis.wire import body, numbers, whereabouts
 
-
 ADDED_RECORDS = 250  # that a call adds: about 3 ms of the server if each has a timeline of its own
 
 
