@@ -1,5 +1,6 @@
 """The server's own figures: how long its scripts took, which were slow, and the memory it used meanwhile."""
 
+import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,17 +13,33 @@ from digestif.stores.redis.scripts import load
 from digestif.testing.servers import RedisServer
 
 SLOW = 10  # milliseconds
-SAMPLES = 0.1  # seconds between two looks at the server: it can't forget a slow call meanwhile
+NOTED = 1  # milliseconds: what takes longer is told script by script
+KEPT = 1_000  # calls in the server's log…
+SAMPLES = 0.1  # …which is read more often than it can fill up: so many seconds between two looks
 PERCENTILES = "50 99 99.9 100"
 MIB = 1024 * 1024
 
 
 @dataclass
-class Slow:
-    """The slow calls of one script."""
+class Script:
+    """The calls of one script that took long enough to be noted, in milliseconds."""
 
-    calls: int = 0
-    longest: float = 0.0  # milliseconds
+    times: list[float] = field(default_factory=list)
+
+    @property
+    def p50(self) -> float:
+        return statistics.median(self.times)
+
+    @property
+    def longest(self) -> float:
+        return max(self.times)
+
+    @property
+    def slow(self) -> int:
+        return sum(1 for time in self.times if time > SLOW)
+
+    def to_dict(self) -> dict[str, float]:
+        return {"noted": len(self.times), "p50": self.p50, "longest": self.longest, "slow": self.slow}
 
 
 @dataclass
@@ -35,10 +52,18 @@ class Reading:
     p99: float = 0.0
     p999: float = 0.0
     longest: float = 0.0
-    slow: dict[str, Slow] = field(default_factory=dict)  # by script
+    scripts: dict[str, Script] = field(default_factory=dict)  # by name
     before: float = 0.0
     peak: float = 0.0
     after: float = 0.0
+
+    @property
+    def slow(self) -> int:
+        return sum(script.slow for script in self.scripts.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        scripts = {name: script.to_dict() for name, script in self.scripts.items()}
+        return {**vars(self), "slow": self.slow, "scripts": scripts}
 
 
 class Gauge:
@@ -48,7 +73,8 @@ class Gauge:
         self._server = server
         self._client = server.client()
         self._client.config_set("latency-tracking-info-percentiles", PERCENTILES)
-        self._client.config_set("slowlog-log-slower-than", SLOW * 1000)
+        self._client.config_set("slowlog-log-slower-than", NOTED * 1000)
+        self._client.config_set("slowlog-max-len", KEPT)
         self._scripts = {load(name).sha: name for name in _script_names()}
         self.close = self._client.close
 
@@ -57,7 +83,7 @@ class Gauge:
         """What happens in the block; complete when that has ended."""
         reading = Reading(before=self.memory())
         self._client.config_resetstat()
-        self._slow_calls()
+        self._noted_calls()
         cpu_before = self._cpu()
         with self._watching(reading):
             yield reading
@@ -89,15 +115,13 @@ class Gauge:
 
     def _look(self, reading: Reading) -> None:
         reading.peak = max(reading.peak, self._client.info("memory")["used_memory"] / MIB)
-        for call in self._slow_calls():
+        for call in self._noted_calls():
             command, *rest = call["command"].split(b" ", 2)
             if command.upper() in (b"EVALSHA", b"EVAL"):  # what a script does is logged as well
                 script = self._scripts.get(rest[0].decode(errors="replace"), "a script that was new")
-                slow = reading.slow.setdefault(script, Slow())
-                slow.calls += 1
-                slow.longest = max(slow.longest, call["duration"] / 1000)
+                reading.scripts.setdefault(script, Script()).times.append(call["duration"] / 1000)
 
-    def _slow_calls(self) -> list[dict[str, Any]]:
+    def _noted_calls(self) -> list[dict[str, Any]]:
         """Those since this was asked last."""
         pipeline = self._client.pipeline(transaction=True)
         pipeline.slowlog_get(-1)

@@ -7,7 +7,6 @@ import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import click
@@ -15,7 +14,7 @@ import click
 from bench import _redis_phases as phases
 from bench._measure import Child, Figures, console, start
 from bench._redis_asked import Asked, as_figures, show_asked
-from bench._redis_gauge import MIB, SLOW, Gauge, Reading
+from bench._redis_gauge import MIB, NOTED, SLOW, Gauge, Reading
 from bench._redis_phases import Load, Phase
 from bench._table import Report, show
 from bench.redis import surroundings
@@ -44,9 +43,8 @@ class Outcome(NamedTuple):
     client: float  # MiB at most, in the largest of its processes
 
     def to_dict(self) -> dict[str, Any]:
-        return {"phase": self.name, "done": self.done, "seconds": self.seconds, "client_mib": self.client} | asdict(
-            self.reading
-        )
+        mine = {"phase": self.name, "done": self.done, "seconds": self.seconds, "client_mib": self.client}
+        return mine | self.reading.to_dict()
 
 
 class Leftover(NamedTuple):
@@ -89,15 +87,21 @@ def taken(step: Step, load: Load, gauge: Gauge) -> Outcome:
 
 
 def times_of(outcomes: list[Outcome]) -> Report:
-    report = Report("scripts, ms", ("calls", "cpu", "p50", "p99", "max", f"> {SLOW} ms"))
+    report = Report("all scripts, ms", ("calls", "cpu", "p50", "p99", "max", f"> {SLOW} ms"))
     for outcome in outcomes:
         found = outcome.reading
         numbers = (f"{number:.2f}" for number in (found.cpu, found.p50, found.p99, found.longest))
-        many = sum(slow.calls for slow in found.slow.values())
-        report.rows.append((outcome.name, f"{found.calls:,}", *numbers, f"{many:,}"))
-        if many:
-            scripts = (f"{name} {slow.calls:,}, up to {slow.longest:.0f} ms" for name, slow in found.slow.items())
-            report.notes.append(f"Above {SLOW} ms, {outcome.name}: {'; '.join(scripts)}.")
+        report.rows.append((outcome.name, f"{found.calls:,}", *numbers, f"{found.slow:,}"))
+    report.notes.append("cpu: of the server for each call, on average; if p50 is much more, others had the processor.")
+    return report
+
+
+def scripts_of(outcomes: list[Outcome]) -> Report:
+    report = Report(f"calls over {NOTED} ms", ("", "calls", "p50", "max", f"> {SLOW} ms"))
+    for outcome in outcomes:
+        for name, script in outcome.reading.scripts.items():
+            numbers = f"{len(script.times):,}", f"{script.p50:.2f}", f"{script.longest:.2f}", f"{script.slow:,}"
+            report.rows.append((outcome.name, name, *numbers))
     return report
 
 
@@ -167,10 +171,10 @@ def redis_scale(
         return 0
     line = "{server} ({allocator}) · Python {python} · redis-py {redis_py} · {cores} cores"
     console().print(f"\n[dim]{line.format(**facts)}[/]")
-    times, memory = times_of(outcomes), memory_of(outcomes)
+    memory = memory_of(outcomes)
     memory.notes.append(f"A client that handles little: {little:,.0f}. {told(leftover)}")
-    show(times)
-    show(memory)
+    for report in (times_of(outcomes), scripts_of(outcomes), memory):
+        show(report)
     show_asked(asked)
     return 0
 

@@ -280,6 +280,15 @@ class Load:
         if not becomes_true(all_went_on, timeout=PATIENCE, every=0.02):
             raise AssertionError(f"{lagging} did nothing for {PATIENCE} s; {self._crashes()}")
 
+    def fail(self, calls: int = 1) -> None:
+        """Wait until more calls have failed as calls may."""
+        before = self._failures().total()
+        if not becomes_true(lambda: self._failures().total() >= before + calls, timeout=PATIENCE, every=0.02):
+            raise AssertionError(f"no call failed for {PATIENCE} s")
+
+    def _failures(self) -> Counter[str]:
+        return Counter(event.keys[0] for event in self._events() if event.mark == "!")
+
     def _living(self) -> list[str]:
         numbers = range(self._started - len(self._processes), self._started)
         return [f"{number}-{name}" for number in numbers for name in ACTORS]
@@ -298,8 +307,9 @@ class Load:
 
     def _events(self) -> Iterator[Event]:
         for path in self._directory.iterdir():
-            for line in path.read_bytes().splitlines():
-                yield Event(*json.loads(line))
+            for line in path.read_bytes().splitlines(keepends=True):
+                if line.endswith(b"\n"):  # the last one may be being written
+                    yield Event(*json.loads(line))
 
     def _crashes(self) -> list[str]:
         return [event.keys[0] for event in self._events() if event.mark == "x"]
@@ -307,20 +317,17 @@ class Load:
     def account(self, dsn: str | None = None) -> Account:
         """Deliver what is left, long after every lease has lapsed, and see what became of everything."""
         keys: dict[str, set[str]] = {mark: set() for mark in "?+="}
-        failures: Counter[str] = Counter()
         told = {}
         for event in self._events():
             if event.mark in keys:
                 keys[event.mark].update(event.keys)
             if event.mark == "+":
                 told.update(dict.fromkeys(event.keys, event.at))
-            if event.mark == "!":
-                failures[event.keys[0]] += 1
         with Digests(dsn or self._dsn, namespace=self._namespace, policy=POLICY) as digests:
             verification = digests.verify()
             drain(digests, keys["="])
             ledger, verified = digests.ledger(), verification and digests.verify()
-        return Account(keys["+"], keys["?"], keys["="], ledger, verified, failures, self._crashes(), told)
+        return Account(keys["+"], keys["?"], keys["="], ledger, verified, self._failures(), self._crashes(), told)
 
 
 def drain(digests: Digests, delivered: set[str]) -> None:

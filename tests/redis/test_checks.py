@@ -202,9 +202,10 @@ def test_nobody_waits_longer_than_patience_for_a_server_that_is_not_there(scheme
         ({"save": "60 1"}, Durability.NOTHING),
         ({"appendonly": True}, Durability.PROCESS_KILL),
         ({"appendonly": True, "appendfsync": "no"}, Durability.PROCESS_KILL),
+        ({"appendonly": True, "appendfsync": "always", "no_appendfsync_on_rewrite": True}, Durability.PROCESS_KILL),
         ({"appendonly": True, "appendfsync": "always"}, Durability.POWER_LOSS),
     ],
-    ids=["memory", "snapshots", "everysec", "no", "always"],
+    ids=["memory", "snapshots", "everysec", "no", "mostly", "always"],
 )
 def test_the_durability_is_that_of_the_server(options: dict[str, Any], durability: Durability) -> None:
     with RedisServer(**options) as server, Digests(server.url) as digests:

@@ -30,6 +30,7 @@ def test_what_replicas_confirmed_outlives_its_primary(cluster: ClusterServers, t
         victim.cli("CLIENT", "KILL", "TYPE", "replica")  # what is on its way would still arrive
         parted = monotonic()
         swift.go_on()
+        safe.fail(3)
         victim.kill()
         died = monotonic()
         replica.thaw()

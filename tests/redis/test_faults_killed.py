@@ -21,7 +21,7 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing_that_was_acknowle
     with RedisServer(appendonly=True, appendfsync="always") as server:
         with Load(server.url, directory=tmp_path) as load:
             load.go_on()
-            for _ in range(4):
+            for _ in range(3):
                 server.kill()
                 server.start()
                 load.go_on()
@@ -50,9 +50,9 @@ def test_a_server_that_writes_every_second_keeps_its_books_and_loses_the_last_mo
 
 def test_a_server_that_forgets_its_scripts_all_the_time_is_not_noticed(tmp_path: Path) -> None:
     with RedisServer() as server:
-        with Load(server.url, directory=tmp_path) as load:
+        with Load(server.url, directory=tmp_path, processes=1) as load:
             load.go_on()
-            for _ in range(10):
+            for _ in range(8):
                 server.cli("SCRIPT", "FLUSH")
                 load.go_on(1)
         account = load.account()

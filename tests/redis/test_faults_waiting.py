@@ -157,7 +157,7 @@ def test_a_server_that_loads_a_big_file_is_waited_for() -> None:
         server.cli("BGREWRITEAOF")
         assert becomes_true(lambda: server.cli("INFO", "persistence")["aof_rewrite_in_progress"] == 0)
         server.kill()
-        server.options |= {"key-load-delay": 10_000, "loading-process-events-interval-bytes": 1024}
+        server.options |= {"key-load-delay": 6_000, "loading-process-events-interval-bytes": 1024}
         started = thread.submit(server.start)
         assert becomes_true(lambda: refusal_of(server) == "LOADING")
 

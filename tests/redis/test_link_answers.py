@@ -192,6 +192,7 @@ def test_a_client_of_ones_own_gives_the_same_answers_however_it_decodes(
     with redis.Redis(port=redis_server.port, protocol=protocol, decode_responses=decode) as client:
         link = link_over(client, namespace="d")
         answers = link.run([echo("ä"), refuse("x"), put("k", "v"), get("k"), get("none")])
+        assert link.run([get("k")]) == [b"v"]
         link.close()
 
         assert client.get(key("k")) == ("v" if decode else b"v")

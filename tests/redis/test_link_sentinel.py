@@ -125,6 +125,17 @@ def test_sentinels_that_die_later_do_not_matter(watched: Watched, monkeypatch: p
         assert [link.run([increment()])[0] for _ in range(20)] == list(range(1, 21))
 
 
+def test_late_replies_are_not_taken_for_those_of_later_calls(watched: Watched) -> None:
+    """redis-py leaves a connection as it is that a sentinel named, also when a reply is overdue."""
+    with linked(watched.url, timeout=0.1) as link:
+        link.run([echo("warm")])
+        for calls in ([increment()], [increment(), increment()]):
+            watched.primary.cli("CLIENT", "PAUSE", 300, "WRITE")
+            link.run(calls)
+            for number in range(20):
+                assert link.run([echo(str(number))]) == [str(number).encode()]
+
+
 def test_a_service_that_nobody_knows_is_told(watched: Watched) -> None:
     with linked(watched.url.replace("/main", "/other"), patience=0.2) as link:
         [answer] = link.run([echo("a")])

@@ -83,14 +83,20 @@ class Dialogue:
         """The answer of one partition; raises its error."""
         return sole(self.write(name, [call], now=now))
 
-    def look(self, name: str, call: Call, *, now: Millis | None = None) -> Any:
-        """Run a script that only reads and knows the partition; raises its error."""
-        return sole(self.looks(name, [call], now=now))
-
     def looks(self, name: str, calls: Sequence[Call], *, now: Millis | None = None) -> list[Any]:
-        """The same in several partitions; an answer may be an error."""
+        """Run a script that only reads and knows the partition, in each of these; an answer may be an error."""
         script = load(name)
         return self.ask([self._command(script, call, _NOBODY, now) for call in calls])
+
+    def glance(self, name: str, call: Call, *, now: Millis | None = None) -> Any:
+        """The same to begin a visit of a partition, which has to go on with the next one if this one is down."""
+        command = self._command(load(name), call, _NOBODY, now)
+        return sole(self._understood(self._link.run([command], writes=False, hasty=True)))
+
+    def time(self, partition: int) -> tuple[bytes, bytes]:
+        """The clock of a partition's server, likewise."""
+        seconds, micros = sole(self._link.run([Command(partition, ("TIME",))], writes=False, hasty=True))
+        return seconds, micros
 
     def read(self, name: str, partition: int, keys: Sequence[bytes], *arguments: Part) -> Any:
         """Run a script that only reads the keys that it is given; raises its error."""

@@ -122,7 +122,10 @@ class Journey:
 
     def _given_up(self, errand: Errand) -> Exception:
         assert errand.error
-        return unavailable(errand.error, self._name_of(errand.node), patience=self._patience)
+        told = unavailable(errand.error, self._name_of(errand.node), patience=self._patience)
+        if errand.node is not None:
+            errand.node.give_up(told)
+        return told
 
     def _name_of(self, node: Node | None) -> str:
         return self._routes.name if node is None else node.name

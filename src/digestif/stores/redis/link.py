@@ -20,17 +20,23 @@ from digestif.stores.redis.routes import Routes
 __all__ = ["Command", "Link", "Refused", "RoutedLink"]
 
 
+# After a call has waited for a node in vain, others that are in haste ask it once for a while, and at first not at all.
+REFUSED_SECONDS = 1.0
+HASTY_SECONDS = 30.0
+
+
 class Link(ABC):
     """Where the store sends its commands."""
 
     @abstractmethod
-    def run(self, commands: Sequence[Command], *, writes: bool = True) -> list[Any]:
+    def run(self, commands: Sequence[Command], *, writes: bool = True, hasty: bool = False) -> list[Any]:
         """Answer each command, in order: what the server replied, never decoded, or an exception in its place.
 
         That is a Refused if a script said no, a DigestifError if the command failed for good. What may pass is tried
         again until the link's patience is over, so a command may be run more than once, and commands of one call in
         any order. One that fails does not stop the others. `writes`: an answer counts only once as many replicas have
-        it as the link was told to wait for.
+        it as the link was told to wait for. `hasty`: a node that somebody has just waited for in vain is not waited
+        for again.
         """
 
     @abstractmethod
@@ -60,14 +66,25 @@ class RoutedLink(Link):
         self._closed = Event()
         watch(self)
 
-    def run(self, commands: Sequence[Command], *, writes: bool = True) -> list[Any]:
+    def run(self, commands: Sequence[Command], *, writes: bool = True, hasty: bool = False) -> list[Any]:
         began = monotonic()
         confirmation = self._confirmation if writes else None
+        if hasty and (error := self._failure(commands, seconds=REFUSED_SECONDS)):
+            return [error] * len(commands)
         if len(commands) == 1 and confirmation is None:
             answer = self._try_once(commands[0])
             if answer is not UNANSWERED:
                 return [answer]
-        return self._carry([Errand(command) for command in commands], began, confirmation)
+        patience = 0.0 if hasty and self._failure(commands, seconds=HASTY_SECONDS) else None
+        return self._carry([Errand(command) for command in commands], began, confirmation, patience=patience)
+
+    def _failure(self, commands: Sequence[Command], *, seconds: float) -> Exception | None:
+        """The error of a call that waited for one of these nodes in vain so lately."""
+        try:
+            nodes = {self._routes.node_for(command.partition) for command in commands}
+        except (ConfigError, *FAILURES):
+            return None
+        return next((error for node in nodes if (error := node.given_up(seconds=seconds))), None)
 
     def ask_all(self, *parts: bytes | str | int | float, patience: float | None = None) -> dict[str, Any]:
         [first] = self._carry([Errand(Command(0, ("PING",)))], monotonic(), patience=patience)

@@ -42,6 +42,7 @@ class Node:
         self._idle: deque[tuple[float, Any]] = deque()
         self._look_at = 0.0
         self._closed = False
+        self._given_up: tuple[float, Exception] | None = None
 
     @property
     def name(self) -> str:
@@ -60,6 +61,7 @@ class Node:
             self._pool.release(connection)
             return
         now = monotonic()
+        self._given_up = None
         self._idle.append((now, connection))
         if now >= self._look_at or self._closed:
             self._look_at = now + IDLE_SECONDS / 4
@@ -78,6 +80,16 @@ class Node:
         connection = pool.connection_class(**settings)
         connection.connect()
         return connection
+
+    def give_up(self, error: Exception) -> None:
+        """Note that a call waited for this node in vain."""
+        self._given_up = (monotonic(), error)
+
+    def given_up(self, *, seconds: float) -> Exception | None:
+        """The error of a call that waited in vain so lately."""
+        if self._given_up is None or monotonic() - self._given_up[0] > seconds:
+            return None
+        return self._given_up[1]
 
     def drop_idle(self) -> None:
         self._let_go(before=monotonic())

@@ -41,7 +41,7 @@ class Options(NamedTuple):
         )
 
     def check(self) -> None:
-        """Servers forget what they answered after a time, and answer for replicas only when the time of those is over."""
+        """Servers forget in time what they answered, and answer for replicas only when the time of those is over."""
         if self.patience > LONGEST_PATIENCE:
             raise ConfigError(f"patience: {self.patience:g} s is too long, allowed are {LONGEST_PATIENCE:g}")
         if self.replicas and self.timeout is not None and self.replica_timeout >= self.timeout:

@@ -63,8 +63,8 @@ def _packed_numbers(terms: Terms) -> bytes:
 def rounds_of(keys: Keys, batch: Sequence[Arrival]) -> Iterator[list[Share]]:
     """Shares of all partitions that are concerned, none larger than a call may be.
 
-    One round is sent after the other is answered: records of a timeline must arrive in the order of the batch, and calls
-    that are sent together may have to be repeated in any order.
+    One round is sent after the other is answered: records of a timeline must arrive in the order of the batch, and
+    calls that are sent together may be repeated in any order.
     """
     shares: dict[int, Share] = {}
     for place, arrival in enumerate(batch):

@@ -40,8 +40,8 @@ from digestif.stores.base import (
 from digestif.stores.forking import watch
 from digestif.stores.redis import looking, wire
 from digestif.stores.redis.checks import Findings, examine
-from digestif.stores.redis.commands import Command, Refused
-from digestif.stores.redis.dialogue import Call, Dialogue, every, sole
+from digestif.stores.redis.commands import Refused
+from digestif.stores.redis.dialogue import Call, Dialogue, every
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.link import Link
 from digestif.stores.redis.recount import footprint, recount
@@ -102,7 +102,7 @@ class RedisStore(Store):
         return HISTORY_LIMIT if self.partitions <= 4 else max(50, 4 * HISTORY_LIMIT // self.partitions)
 
     def time(self, partition: int) -> Millis:
-        seconds, micros = sole(self._dialogue.ask([Command(partition, ("TIME",))]))
+        seconds, micros = self._dialogue.time(partition)
         return int(seconds) * 1000 + int(micros) // 1000
 
     # Producing
@@ -128,7 +128,7 @@ class RedisStore(Store):
     ) -> SchedulePage:
         limit = min(limit, PAGE_TIMELINES)
         request = wire.encode({"deadline": deadline, "limit": limit, "after": after and after[1:]})
-        number, *flat = self._dialogue.look("due", Call(partition, NO_KEYS, pack((request,))))
+        number, *flat = self._dialogue.glance("due", Call(partition, NO_KEYS, pack((request,))))
         began = int(number) if after is None else int(after[0])
         found = [Due(name.decode(), int(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)]
         entries = self._make_ready(partition, found, began=began, now=now) if found else []
@@ -144,7 +144,7 @@ class RedisStore(Store):
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         limit = min(limit, ACTED_TIMELINES)
         request = wire.encode({"deadline": deadline, "limit": limit})
-        lists = self._dialogue.look("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
+        lists = self._dialogue.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
         stale, lapsed, expiring = ([name.decode() for name in names] for names in lists)
         timelines = [*stale, *lapsed, *expiring]
         if not timelines:
@@ -163,7 +163,7 @@ class RedisStore(Store):
         lost = 0  # rounds in which somebody else was quicker
         while lost < ATTEMPTS and (rest := min(limit, PAGE_TIMELINES) - len(claimed.leases) - claimed.retired):
             wanted = min(rest, ACTED_TIMELINES)
-            names = self._dialogue.look("claimable", Call(partition, NO_KEYS, pack((wanted,))), now=now)
+            names = self._dialogue.glance("claimable", Call(partition, NO_KEYS, pack((wanted,))), now=now)
             request = wire.encode({"count": len(names), "token": token, "lease": lease, "first": len(claimed.leases)})
             call = self._call(partition, [name.decode() for name in names], request)
             retired, told = wire.decode(self._dialogue.write_one("claim", call, now=now)) if names else (0, [])
