@@ -8,8 +8,9 @@
     account = load.account()  # what was acknowledged, delivered and lost
 
 Each actor has a file of its own, one line per fact, written before anything relies on it: `?` keys that it is about to
-add, `+` keys that were acknowledged, `=` keys that it delivers, `.` something else that succeeded, `!` a call that
-failed as calls may, `x` one that failed otherwise. A process may thus be killed at any time.
+add, `+` keys that were acknowledged, `=` the idempotency key of a digest that it delivers and the keys in it, `.` that
+a step succeeded, `!` a call that failed as calls may, `x` one that failed otherwise. A process may thus be killed at
+any time.
 """
 
 import json
@@ -21,7 +22,7 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -37,8 +38,10 @@ from digestif.testing.servers import becomes_true
 POLICY = Policy(minimum_delay=0.05, increment_delay=0.005, maximum_delay=0.2, attempts=1000, lapses=1000)
 LEASE = 3  # seconds
 TIMELINES = 30
+SIZES = {40: 600, 2: 10, 1: 1}  # of batches: every so many calls, so many records
 PACE = 0.002  # seconds between the calls of an actor, so that others get their turn on a small machine
 STEPS = 3  # that count as going on
+LATE = 2.0  # seconds: a process may come to noting what it was told long after that
 PATIENCE = 30
 
 
@@ -65,10 +68,9 @@ class Log:
 
 def produce(digests: Digests, log: Log, name: str) -> Iterator[None]:
     """Add records, one by one and in batches, and deliver what is ready at once."""
-    for number in count():
-        batch = [
-            (f"t{(number * 7 + each) % TIMELINES}", f"{name}.{number}.{each}") for each in range(1 + number % 2 * 9)
-        ]
+    for number in count(1):
+        size = next(size for every, size in SIZES.items() if number % every == 0)
+        batch = [(f"t{(number * 7 + each) % TIMELINES}", f"{name}.{number}.{each}") for each in range(size)]
         log.note("?", *(key for _, key in batch))
         try:
             ready = _added(digests, batch)
@@ -105,7 +107,7 @@ def dispatch(digests: Digests, log: Log, name: str) -> Iterator[None]:
 def deliver(digests: Digests, log: Log, timeline: str) -> None:
     try:
         with digests.digest(timeline) as digest:
-            log.note("=", *(record.key for record in digest))
+            log.note("=", digest.idempotency_key, *(record.key for record in digest))
             if hash(digest.id) % 8 == 0:
                 raise RuntimeError("the channel failed")
     except (InvalidState, StaleLease, RuntimeError):
@@ -128,7 +130,7 @@ def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, 
             whole = read_whole(digests.store, lease, POLICY, now=lambda: at)
         except StaleLease:
             continue
-        note("=", *(record.key for record in whole.records))
+        note("=", f"{lease.digest_id}.{whole.revision}", *(record.key for record in whole.records))
         if at is None and place % 4 == 3:
             releases.append(Release(lease, lease.until))
         else:
@@ -151,6 +153,7 @@ def run_actor(digests: Digests, name: str, path: Path, stopping: threading.Event
                     return
         except StoreError as error:
             log.note("!", f"{type(error).__name__}: {error}")
+            stopping.wait(PACE)
         except Exception:  # noqa: BLE001  # the account tells it
             log.note("x", traceback.format_exc())
             return
@@ -180,35 +183,40 @@ def main(dsn: str, namespace: str, number: str, directory: str) -> None:
 class Account(NamedTuple):
     """What became of the records, once everything was delivered that could be."""
 
-    acknowledged: set[str]
+    acknowledged: dict[str, float]  # and when
     attempted: set[str]
-    delivered: set[str]
+    digests: dict[str, set[frozenset[str]]]  # what was delivered, by idempotency key
     ledger: Ledger
     verification: Verification
     failures: Counter[str]  # calls that failed as calls may, by their words
     crashes: list[str]
-    told: dict[str, float]  # when a record was acknowledged
+
+    @property
+    def delivered(self) -> set[str]:
+        return {key for contents in self.digests.values() for content in contents for key in content}
 
     @property
     def lost(self) -> set[str]:
-        return self.acknowledged - self.delivered
+        return self.acknowledged.keys() - self.delivered
 
     @property
     def unknown(self) -> set[str]:
         """Nobody told whether these were accepted."""
-        return self.attempted - self.acknowledged
+        return self.attempted - self.acknowledged.keys()
 
     def check(self) -> None:
-        """Nothing is lost, counted twice or invented, and the books agree with the data."""
+        """Nothing is lost, counted twice, invented or sent under a key of other records; books and data agree."""
         self.check_books()
         assert self.lost == set()
         assert self.ledger.accepted == len(self.delivered)
+        assert [key for key, contents in self.digests.items() if len(contents) > 1] == []
 
-    def check_with_losses(self, *, before: Sequence[float], within: float) -> None:
-        """The same, but what was acknowledged shortly before these times may be lost, and only that."""
+    def check_with_losses(self, *periods: tuple[float, float]) -> None:
+        """Books and data agree; what was accepted in these periods may be lost, and only that."""
         self.check_books()
-        untold = [key for key in self.lost if not any(time - within < self.told[key] < time for time in before)]
-        assert untold == []
+        for key in self.lost:
+            told = self.acknowledged[key]
+            assert any(begin < told < end + LATE for begin, end in periods), (key, told, periods)
         assert self.ledger.accepted <= len(self.delivered)  # some were lost after they were delivered
 
     def check_books(self) -> None:
@@ -316,24 +324,29 @@ class Load:
 
     def account(self, dsn: str | None = None) -> Account:
         """Deliver what is left, long after every lease has lapsed, and see what became of everything."""
-        keys: dict[str, set[str]] = {mark: set() for mark in "?+="}
-        told = {}
+        attempted: set[str] = set()
+        acknowledged: dict[str, float] = {}
+        delivered: dict[str, set[frozenset[str]]] = {}
+
+        def note(mark: str, *keys: str, at: float = 0) -> None:
+            match mark:
+                case "?":
+                    attempted.update(keys)
+                case "+":
+                    acknowledged.update(dict.fromkeys(keys, at))
+                case "=":
+                    delivered.setdefault(keys[0], set()).add(frozenset(keys[1:]))
+
         for event in self._events():
-            if event.mark in keys:
-                keys[event.mark].update(event.keys)
-            if event.mark == "+":
-                told.update(dict.fromkeys(event.keys, event.at))
+            note(event.mark, *event.keys, at=event.at)
         with Digests(dsn or self._dsn, namespace=self._namespace, policy=POLICY) as digests:
             verification = digests.verify()
-            drain(digests, keys["="])
+            drain(digests, note)
             ledger, verified = digests.ledger(), verification and digests.verify()
-        return Account(keys["+"], keys["?"], keys["="], ledger, verified, self._failures(), self._crashes(), told)
+        return Account(acknowledged, attempted, delivered, ledger, verified, self._failures(), self._crashes())
 
 
-def drain(digests: Digests, delivered: set[str]) -> None:
-    def note(_: str, *keys: str) -> None:
-        delivered.update(keys)
-
+def drain(digests: Digests, note: Callable[..., None]) -> None:
     for hour in count(1):
         if not claim_and_close(digests, note, limit=200, now=wall_clock() + 3600 * hour):
             return

@@ -314,12 +314,14 @@ def test_closing_ends_the_patience_of_calls_under_way(monkeypatch: pytest.Monkey
 
 
 def test_a_call_that_outlives_its_link_gets_its_answer_and_leaves_no_connection(server: RedisServer) -> None:
-    with linked(server.url) as link, running(link, POP) as answers:
-        assert becomes_true(lambda: is_blocked(server))
-        link.close()
-        server.cli("RPUSH", key("queue"), "a")
+    with linked(server.url) as link:
+        link.run([echo("warm")])
+        with running(link, POP) as answers:
+            assert becomes_true(lambda: is_blocked(server))
+            link.close()
+            server.cli("RPUSH", key("queue"), "a")
 
-        assert answers.result(10) == [[key("queue").encode(), b"a"]]
+            assert answers.result(10) == [[key("queue").encode(), b"a"]]
         assert connections(server) == 0
 
 

@@ -1,5 +1,6 @@
 """A link that was used before a fork serves parent and child alike, each over connections of its own."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
@@ -97,6 +98,33 @@ def fork_amid_calls(url: str) -> list[list[str]]:
 def report_all(link: Link, report: Report) -> None:
     for word in say(link):
         report(word)
+
+
+def test_a_child_does_not_wait_for_what_a_thread_of_the_parent_holds(redis_server: RedisServer) -> None:
+    assert alone(fork_while_the_pool_is_locked, redis_server.url, timeout=30) == WORDS
+
+
+def fork_while_the_pool_is_locked(url: str) -> list[str]:
+    """As if another thread were just getting a connection."""
+    with linked(url) as link, ThreadPoolExecutor(1) as thread:
+        say(link)
+        lock = link.routes.node_for(0)._pool._lock
+        thread.submit(lock.acquire).result()
+        said = Child(report_all, link).finish()
+        thread.submit(lock.release).result()
+    return said
+
+
+def test_calls_import_nothing(redis_server: RedisServer) -> None:
+    """A fork amid an import leaves the child with the lock of a module that nobody goes on importing."""
+    assert alone(imported_by_calls, redis_server.url) == []
+
+
+def imported_by_calls(url: str) -> list[str]:
+    with linked(url) as link:
+        before = set(sys.modules)
+        say(link)
+        return sorted(set(sys.modules) - before)
 
 
 def test_closing_in_a_child_leaves_the_parent_its_connections(redis_server: RedisServer) -> None:

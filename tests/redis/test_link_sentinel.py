@@ -130,7 +130,7 @@ def test_late_replies_are_not_taken_for_those_of_later_calls(watched: Watched) -
     with linked(watched.url, timeout=0.1) as link:
         link.run([echo("warm")])
         for calls in ([increment()], [increment(), increment()]):
-            watched.primary.cli("CLIENT", "PAUSE", 300, "WRITE")
+            watched.primary.cli("CLIENT", "PAUSE", 150, "WRITE")  # over at the second try
             link.run(calls)
             for number in range(20):
                 assert link.run([echo(str(number))]) == [str(number).encode()]

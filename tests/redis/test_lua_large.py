@@ -1,5 +1,7 @@
-"""Large batches, of more than 256 records or with one above 8 KiB, have orders of their own on a server: every verb keeps
-them right, and nobody sees a difference."""
+"""Large batches have orders of their own on a server: every verb keeps them right, and nobody sees a difference.
+
+Large is what has more than 256 records, or one above 8 KiB.
+"""
 
 import random
 from collections.abc import Callable, Iterable
@@ -11,7 +13,7 @@ from digestif import Digests, Policy, Record
 from digestif.core.policy import Terms
 from digestif.stores.base import Arrival, Burial, Closing, Lease, Maintained, Part, Release, SetAside, Store, Take
 from digestif.stores.codec import Sealer
-from digestif.testing.conformance.port import arrive, maintain, numbers, open_digest, record_keys, release, stored
+from digestif.testing.conformance.port import maintain, numbers, open_digest, record_keys, release, stored
 from tests.redis.layout import SMALL
 from tests.redis.twins import Twins, twins
 

@@ -32,8 +32,8 @@ def all_are_heard(store: Store, wakeups: Wakeups) -> bool:
     return all(is_heard(store, wakeups, partition) for partition in range(store.partitions))
 
 
-def listeners_by_server(cluster: ClusterServers, store: Store) -> int:
-    """All that there are, each asked for the channels of its own slots."""
+def channels_heard(cluster: ClusterServers, store: Store) -> int:
+    """How many of the channels have a listener on some node."""
     channels = {f"{{{store.namespace}:{partition}}}:wake" for partition in range(store.partitions)}
     heard = [each for node in cluster.nodes if node.is_running() for each in node.cli("PUBSUB", "SHARDCHANNELS")]
     return len(channels & set(heard))
@@ -45,11 +45,11 @@ def test_every_partition_of_a_cluster_is_heard(cluster: ClusterServers, store: S
 
     assert all_are_heard(store, wakeups)
     assert not wakeups.wait(SHORT)
-    assert listeners_by_server(cluster, store) == 64
+    assert channels_heard(cluster, store) == 64
     assert [len(subscribers(node)) for node in cluster.primaries()] == [1, 1, 1]
 
     wakeups.close()
-    assert becomes_true(lambda: listeners_by_server(cluster, store) == 0)
+    assert becomes_true(lambda: channels_heard(cluster, store) == 0)
 
 
 def test_the_successor_of_a_primary_that_dies_is_heard(cluster: ClusterServers, store: Store, wakeups: Wakeups) -> None:
@@ -114,7 +114,7 @@ def test_a_slot_that_moves_is_followed(cluster: ClusterServers, store: Store, wa
         assert "{d:0}:wake" in way.target.cli("PUBSUB", "SHARDCHANNELS")
     settle(wakeups)
     assert all_are_heard(store, wakeups)
-    assert listeners_by_server(cluster, store) == 64
+    assert channels_heard(cluster, store) == 64
 
 
 def test_what_the_link_learns_of_a_move_is_enough(cluster: ClusterServers, store: Store, wakeups: Wakeups) -> None:

@@ -70,7 +70,7 @@ class RoutedLink(Link):
         began = monotonic()
         confirmation = self._confirmation if writes else None
         if hasty and (error := self._failure(commands, seconds=REFUSED_SECONDS)):
-            return [error] * len(commands)
+            return [type(error)(*error.args) for _ in commands]  # anew: several threads may raise it
         if len(commands) == 1 and confirmation is None:
             answer = self._try_once(commands[0])
             if answer is not UNANSWERED:

@@ -1,5 +1,6 @@
 """A server, and the connections that are kept to it: taken from redis-py's pool once, then passed from call to call."""
 
+import codecs
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,10 @@ IDLE_SECONDS = 60.0  # a connection that nobody needed for this long is let go
 APART_SECONDS = 5.0  # for each reply to the greetings of a connection apart, if the pool sets no limit
 _VERSION = tuple(int(part) for part in redis.__version__.split(".")[:2])
 _WANTS_A_COMMAND = _VERSION < (5, 3)  # older pools ask what a connection is for, newer ones warn about the answer
+
+# A connection needs it for the name of its host. Imported by the first of them, a fork amid that would leave the child
+# with the lock of an import that nobody ends.
+codecs.lookup("idna")
 
 
 def pool_of(client: redis.Redis) -> Any:
@@ -87,9 +92,10 @@ class Node:
 
     def given_up(self, *, seconds: float) -> Exception | None:
         """The error of a call that waited in vain so lately."""
-        if self._given_up is None or monotonic() - self._given_up[0] > seconds:
+        noted = self._given_up  # another thread may take it back just now
+        if noted is None or monotonic() - noted[0] > seconds:
             return None
-        return self._given_up[1]
+        return noted[1]
 
     def drop_idle(self) -> None:
         self._let_go(before=monotonic())

@@ -3,8 +3,11 @@
 import pytest
 
 from digestif import Digests, Record
+from digestif.core.policy import Terms
+from digestif.stores.base import Arrival, Store
 from digestif.testing.conformance.actions import DAY, T, add_all, assert_leaves_at, deliver, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
+from digestif.testing.conformance.port import NOW, arrive, maintain
 
 dated = pytest.mark.parametrize("timestamp", [T - DAY, T + 365 * DAY, 0.0, -1e9, 1e300])
 
@@ -39,6 +42,16 @@ class Adding(Suite):
         assert answer is False
         assert digests.timeline("t").state == "waiting"
         assert digests.timeline("t").due == T + 1
+
+    def test_each_record_of_a_call_has_its_own_policy(self, store: Store) -> None:
+        """Fact 7. Records of several policies in one call of the port: each is placed, and expires, by its own."""
+        arrive(store, "ready", ["a"])
+        terms = {"soon": Terms(first_delay=10), "later": Terms(first_delay=20), "ready": Terms(ttl=100)}
+
+        store.add([Arrival(name, "b", b"b", 0.0, None, each) for name, each in terms.items()], now=NOW)
+
+        assert [store.inspect(timeline).at for timeline in terms] == [NOW + 10, NOW + 20, NOW]
+        assert maintain(store, now=NOW + 100).expired == 1
 
     def test_increments_end_at_the_maximum_after_the_last_delivery(self, digests_with: DigestsWith) -> None:
         """Fact 3. Waiting, due T, last delivery T, increment 1, maximum 10: twenty adds make it due T+10."""

@@ -108,6 +108,19 @@ class Capacity(Suite):
         assert keys(digest) == [f"r{n}" for n in range(1_999, 1_949, -1)]
         assert digest.dropped == 1_950
 
+    def test_capacity_holds_within_one_call_while_a_digest_is_open(self, digests_with: DigestsWith) -> None:
+        """Fact 8. Capacity 2, four records in one call, while a digest is open: the next one holds the newest two."""
+        digests = digests_with(capacity=2, minimum_delay=0)
+        digests.add("t", "first", now=T)
+        with digests.digest("t", now=T):
+            add_all(digests, "t", numbered(range(4)))
+        digests.flush("t", now=T)
+
+        digest = deliver(digests, "t")
+
+        assert keys(digest) == ["r3", "r2"]
+        assert digest.dropped == 2
+
     def test_a_new_version_takes_its_place_among_ties_by_its_own_arrival(self, digests_with: DigestsWith) -> None:
         """Fact 44. Ties are broken by arrival: a record added again counts as the latest."""
         digests = digests_with(capacity=2)

@@ -122,6 +122,15 @@ class Interruptions(Suite):
         assert store.ledger() == Ledger(accepted=WHOLE, expired=WHOLE)
         assert_nothing_left(store)
 
+    def test_a_half_merged_digest_that_was_given_back_expires_whole(self, store: Store) -> None:
+        """Fact 45. Given back in the middle of a merge: what was merged expires, and what was not yet."""
+        release(store, begin_merge(store, ttl=100), until=NOW + 200)
+
+        assert maintain(store, now=NOW + 100).expired == WHOLE
+
+        assert store.ledger() == Ledger(accepted=WHOLE, expired=WHOLE)
+        assert store.inspect("t").digest is None
+
     @pytest.mark.parametrize("capacity", [2, HALF, HALF + 300, None])
     def test_wherever_a_merge_is_interrupted_the_next_worker_finishes_it(
         self, store: Store, capacity: int | None

@@ -132,6 +132,17 @@ class Claiming(Suite):
         store.pause("lapsed", False, now=NOW + LEASE)
         assert [lease.timeline for lease in claim_all(store, now=NOW + LEASE)] == ["lapsed"]
 
+    def test_paused_timelines_do_not_hide_the_others(self, store: Store) -> None:
+        """Fact 53. A claim passes over paused timelines, ready or due, that come before the one it may have."""
+        for n in range(3):
+            arrive(store, f"ready{n}", ["a"])
+            arrive(store, f"due{n}", ["a"], first_delay=1)
+        for timeline in ("ready0", "ready1", "ready2", "due0", "due1", "due2"):
+            store.pause(timeline, True, now=NOW)
+        arrive(store, "other", ["a"], now=NOW + 2)
+
+        assert [lease.timeline for lease in claim_all(store, limit=1, now=NOW + 2)] == ["other"]
+
     def test_two_workers_share_no_claim(self, store: Store) -> None:
         """Fact 22. What one worker has claimed is not given to another."""
         arrive_everywhere(store, [f"t{n}" for n in range(10)])

@@ -3,7 +3,7 @@
 import pytest
 
 from digestif import Outcome
-from digestif.stores.base import HISTORY_KEYS, HISTORY_LIMIT, PAGE_TIMELINES, Burial, Closing, Part, Store
+from digestif.stores.base import HISTORY_KEYS, HISTORY_LIMIT, PAGE_TIMELINES, Burial, Closing, Part, SetAside, Store
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.keys import HOSTILE
 from digestif.testing.conformance.port import (
@@ -107,6 +107,20 @@ class Letters(Suite):
             found += [letter.id for letter in page]
 
         assert found == ids
+
+    @pytest.mark.parametrize("limit", [1, 2, 100])
+    def test_letters_of_one_moment_come_in_the_order_of_their_burial(self, store: Store, limit: int) -> None:
+        """Fact 24. Of dead letters with the same time, those that were buried first come first, in pages, each once."""
+        ids = ["e", "b", "d", "a", "c"]
+        arrive(store, "t", numbers(0, len(ids)))
+        store.set_aside(open_digest(store), [SetAside(f"r{n}", id, "broken") for n, id in enumerate(ids)], now=NOW)
+        found: list[str] = []
+
+        while page := store.letters("t", after=found[-1] if found else None, limit=limit):
+            found += [letter.id for letter in page]
+
+        assert found == ids
+        assert [letter.id for letter in store.letters(None, after=None, limit=100)] == ids
 
     def test_letters_of_one_timeline(self, store: Store) -> None:
         """Fact 24. Dead letters of one timeline, in pages."""

@@ -44,11 +44,12 @@ class Taking(Suite):
         assert second == first
         assert store.inspect("t").pending == 50
 
-    def test_several_digests_share_the_page_of_one_call(self, store: Store) -> None:
+    @pytest.mark.parametrize("size", [400, 180])
+    def test_several_digests_share_the_page_of_one_call(self, store: Store, size: int) -> None:
         """Fact 23. One call reads at most a page over all its requests, and still every digest comes whole."""
-        timelines = [f"t{n}" for n in range(4)]
+        timelines = [f"t{n}" for n in range(7)]
         for timeline in timelines:
-            arrive(store, timeline, numbers(0, 400))
+            arrive(store, timeline, numbers(0, size))
         requests = {t: Take(open_lease(store, t), None, True) for t in timelines}
         read: dict[str, list[str]] = {timeline: [] for timeline in timelines}
 
@@ -62,7 +63,7 @@ class Taking(Suite):
                 if taken.complete:
                     del requests[timeline]
 
-        assert read == {timeline: numbers(0, 400)[::-1] for timeline in timelines}
+        assert read == {timeline: numbers(0, size)[::-1] for timeline in timelines}
 
     def test_ties_are_read_in_the_order_of_arrival_over_pages(self, store: Store) -> None:
         """Fact 44. Ties are broken by arrival, also where a page ends among them."""
@@ -132,6 +133,32 @@ class Merging(Suite):
 
         assert (record_keys(taken.records), taken.revision) == (["a"], 1)
         assert store.inspect("t").pending == 1
+
+    def test_what_may_have_gone_out_is_not_trimmed(self, store: Store) -> None:
+        """Fact 26. Taken again without merge, under a lower capacity: the same records under the same revision."""
+        arrive(store, "t", ["a", "b", "c"])
+        release(store, open_digest(store))
+
+        taken = open_and_take(store, "t", capacity=1, merge=False)
+
+        assert (record_keys(taken.records), taken.revision, taken.dropped) == (["c", "b", "a"], 1, 0)
+
+    def test_several_digests_share_the_page_that_one_call_merges(self, store: Store) -> None:
+        """Fact 23. One call merges at most a page over all its requests, and still every digest comes whole."""
+        timelines = [f"t{n}" for n in range(4)]
+        for timeline in timelines:
+            arrive(store, timeline, ["old"])
+            release(store, open_digest(store, timeline))
+            arrive(store, timeline, numbers(0, 400))
+        leases = [open_lease(store, timeline) for timeline in timelines]
+
+        store.take([Take(lease, None, merge=True) for lease in leases], now=NOW)
+
+        digests = [store.inspect(timeline).digest for timeline in timelines]
+        merged = [digest for digest in digests if digest is not None and digest.settled and not digest.deciding]
+        assert 400 * len(merged) <= PAGE_RECORDS
+        assert [len(take_all(store, lease).records) for lease in leases] == [401] * 4
+        assert store.verify()
 
     def test_a_lapsed_digest_is_neither_merged_nor_trimmed(self, store: Store) -> None:
         """Fact 40. After a lapse exactly the same digest, whatever arrived and whatever the capacity is now."""

@@ -140,6 +140,37 @@ class Expiring(Suite):
         assert maintain(store, now=NOW + 150).expired == 1
         assert_nothing_left(store)
 
+    def test_a_shorter_ttl_than_those_before_is_noticed(self, store: Store) -> None:
+        """Fact 45. Records with ever shorter times join a ready timeline: each expires by its own."""
+        arrive(store, "t", ["for ever"])
+        arrive(store, "t", ["long"], ttl=1_000)
+        arrive(store, "t", ["short"], ttl=100)
+
+        expired = [maintain(store, now=NOW + after).expired for after in (99, 100, 999, 1_000)]
+
+        assert expired == [0, 1, 0, 1]
+
+    def test_what_joined_a_failed_digest_expires_by_its_own_time(self, store: Store) -> None:
+        """Fact 45. Unfinished: a record that was merged into it expires by its own arrival, before the older ones."""
+        arrive(store, "t", ["a"], ttl=1_000)
+        release(store, open_digest(store))
+        arrive(store, "t", ["b"], ttl=100)
+        release(store, open_digest(store), until=NOW + 2_000)
+
+        assert maintain(store, now=NOW + 100).expired == 1
+        assert record_keys(stored(store, "t", Part.DIGEST)) == ["a"]
+
+    def test_what_can_not_expire_yet_is_not_in_the_way(self, store: Store) -> None:
+        """Fact 45. A digest that expires only as a whole keeps no other timeline from expiring."""
+        arrive(store, "frozen", ["a"], ttl=100)
+        arrive(store, "frozen", ["b"], ttl=10 * LEASE)
+        open_digest(store, "frozen")
+        arrive(store, "other", ["a"], ttl=LEASE + 5)
+
+        assert maintain(store, now=NOW + LEASE, limit=1).lapsed == 1
+        assert maintain(store, now=NOW + LEASE + 5, limit=1).expired == 1
+        assert store.inspect("other").pending == 0
+
     def test_a_timeline_that_is_not_due_waits_until_it_is(self, store: Store) -> None:
         """Fact 45. Everything expired before it is due: the timeline cools down, then ends without a trace."""
         let_wait(store, ["t"], at=NOW + 500)

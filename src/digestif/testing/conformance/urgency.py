@@ -44,6 +44,16 @@ class Urgency(Suite):
 
         assert digests.timeline("t").due == T + 10
 
+    def test_it_is_urgent_behind_an_ordinary_record_too(self, digests: Digests) -> None:
+        """Fact 51. within=10, added while a digest is open and something is pending already: it still holds."""
+        digests.add("t", "a", now=T)
+        with digests.digest("t", 300, now=T):
+            digests.add("t", "ordinary", now=T)
+            digests.add("t", "urgent", within=10, now=T)
+            digests.add("t", "another", now=T)
+
+        assert digests.timeline("t").due == T + 10
+
     def test_the_earliest_deadline_counts(self, digests: Digests) -> None:
         """Fact 51. Of several deadlines the earliest counts, and one later than the rule changes nothing."""
         let_wait(digests, "t", due=T + 300, last=T)
@@ -167,6 +177,17 @@ class Quiet(Suite):
         digests.add("t", "b", now=T + 90)
 
         assert digests.timeline("t").due == T + 150
+
+    def test_the_maximum_counts_from_the_first_that_came_during_a_digest(self, digests_with: DigestsWith) -> None:
+        """Fact 54. quiet=60, maximum=100: a record that came while a digest was open waits 100 s at most."""
+        digests = digests_with(quiet=60, maximum_delay=100, minimum_delay=0)
+        digests.add("t", "a", now=T)
+        with digests.digest("t", now=T):
+            digests.add("t", "b", now=T + 10)
+
+        digests.add("t", "c", now=T + 90)
+
+        assert digests.timeline("t").due == T + 110
 
     def test_silence_counts_before_the_first_delivery(self, digests_with: DigestsWith) -> None:
         """Fact 54. quiet=60 with a first delay: the first digest waits for silence as well."""

@@ -35,9 +35,9 @@ local function unpacked(stored)
   return cmsgpack.unpack(string.sub(stored, HEAD + 1))
 end
 
-local function with_head(slot)
+local function with_head(slot, pending)
   local joins = slot.state == 'ready' or slot.state == 'open' or (slot.state == 'waiting' and slot.digest)
-  local head = joins and not slot.deadline and (slot.large and 'l' or 'j') or ' '
+  local head = joins and pending > 0 and not slot.deadline and (slot.large and 'l' or 'j') or ' '
   return head .. struct.pack('>i7', slot.expires or NEVER) .. cmsgpack.pack(slot)
 end
 
@@ -91,5 +91,5 @@ local function save_timeline(timeline)
   if not timeline.stored then
     call('ZADD', NAMES, 0, timeline.name)
   end
-  call('HSET', timeline.key, '', with_head(slot))
+  call('HSET', timeline.key, '', with_head(slot, timeline.pending))
 end

@@ -1,0 +1,90 @@
+"""The nets hold the scripts, too: each fault in their text is found by the sentences that are named for it."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from digestif import Store
+from digestif.stores.redis.scripts import load
+from digestif.testing import StoreConformance
+from digestif.testing.modes import Mode
+from tests.conformance.test_redis import made
+from tests.nets.conftest import PLANTED
+from tests.nets.planting import ScriptFault, planted
+from tests.nets.script_faults import FAULTS
+from tests.redis import test_lua_calls, test_lua_large, test_lua_layout, test_vectors
+from tests.redis.test_scripts import NAMES
+from tests.servers import empty_server
+
+SENTENCES = {sentence.partition("[")[0] for fault in FAULTS for sentence in fault.found_by}
+
+
+class OnAServer(StoreConformance):
+    @pytest.fixture
+    def mode(self) -> Mode:
+        return "sync"
+
+    @pytest.fixture
+    def make_store(self) -> Iterator[Callable[[], Store]]:
+        yield from made(empty_server().url)
+
+    @pytest.fixture
+    def store(self, make_store: Callable[[], Store]) -> Store:
+        return make_store()
+
+
+# The sentences that are named, of the suite and of the layout on a server.
+others = {name for name in dir(StoreConformance) if name.startswith("test_")} - SENTENCES
+TestSuite = type("TestSuite", (OnAServer,), dict.fromkeys(others))
+for module in (test_lua_calls, test_lua_large, test_lua_layout):
+    globals().update({name: sentence for name, sentence in vars(module).items() if name in SENTENCES})
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a sentence with each fault that it is named for."""
+    name = metafunc.function.__name__
+    faults = [fault for fault in FAULTS if any(name == found.partition("[")[0] for found in fault.found_by)]
+    if faults:
+        metafunc.parametrize("fault_planted", faults, indirect=True, ids=[f"@{fault.says}@" for fault in faults])
+
+
+@pytest.fixture(autouse=True)
+def fault_planted(request: pytest.FixtureRequest) -> Iterator[None]:
+    if (fault := getattr(request, "param", None)) is None:
+        yield
+        return
+    with planted(fault):
+        yield
+
+
+def test_every_sentence_that_is_named_is_there(pytestconfig: pytest.Config) -> None:
+    named = {sentence for fault in FAULTS for sentence in fault.found_by}
+
+    assert named - pytestconfig.stash[PLANTED] == set()
+
+
+def test_a_script_with_a_fault_is_still_a_script() -> None:
+    """Otherwise every sentence would find it."""
+    with empty_server().client() as client:
+        for fault in FAULTS:
+            with planted(fault):
+                texts = [load(name).text for name in NAMES]
+            for text in texts:
+                client.script_load(text)
+
+
+ARITHMETIC = [sentence for name, sentence in vars(test_vectors).items() if name.startswith("test_")]
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.vectors], ids=lambda fault: fault.says)
+def test_the_arithmetic_finds_it_too(fault: ScriptFault) -> None:
+    with planted(fault):
+        assert any(fails(sentence) for sentence in ARITHMETIC)
+
+
+def fails(sentence: Callable[[], None]) -> bool:
+    try:
+        sentence()
+    except AssertionError:
+        return True
+    return False

@@ -1,0 +1,82 @@
+"""Scripts know their callers: what is asked twice is done once, what comes late not at all, and who waits is woken."""
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from digestif.core.policy import Terms
+from digestif.stores.base import Arrival
+from digestif.stores.redis import RedisStore
+from digestif.stores.redis.commands import Refused
+from digestif.stores.redis.dialogue import Caller
+from digestif.stores.redis.scripts import load
+from digestif.stores.redis.shares import call_alone
+from digestif.testing.conformance.port import NOW, arrive, close, open_digest
+from tests.redis.hints import opened
+from tests.servers import empty_server
+
+KEPT = 600_000  # milliseconds for which answers are kept
+SOON = 0.3  # seconds, far more than a hint needs
+
+
+def send(store: RedisStore, caller: Caller, number: int, key: str) -> Any:
+    """The answer to a call of this number, which adds a record."""
+    caller.calls = number
+    call = call_alone(store._dialogue.keys, Arrival("t", key, b"1", 0.0, None, Terms()))
+    [answer] = store._link.run([store._dialogue._command(load("add"), call, caller, NOW)])
+    return answer
+
+
+def test_a_call_that_is_repeated_is_done_once_and_answered_as_before() -> None:
+    with opened(empty_server().url) as store:
+        caller = Caller()
+
+        answers = [send(store, caller, 1, "a"), send(store, caller, 1, "a"), send(store, caller, 2, "b")]
+
+        assert answers == [b"1", b"1", b"0"]
+        assert store.ledger().accepted == store.ledger().pending == 2
+
+
+def test_a_call_that_comes_after_a_later_one_is_not_done() -> None:
+    with opened(empty_server().url) as store:
+        caller = Caller()
+        send(store, caller, 7, "a")
+
+        late = send(store, caller, 6, "b")
+
+        assert isinstance(late, Refused)
+        assert late.word == "DIGESTIF_OVERTAKEN"
+        assert store.ledger().accepted == 1
+
+
+def test_answers_to_callers_that_are_gone_are_forgotten() -> None:
+    """A page of them whenever another caller comes, so there are never many more than lately came."""
+    server = empty_server()
+    with opened(server.url) as store, server.client() as client:
+        for number in range(900):
+            store._dialogue.forget_callers()
+            arrive(store, "t", ["a"], now=NOW + number // 300 * 2 * KEPT + number)
+
+        assert client.hlen("{d:0}:ledger") < 450
+
+
+@pytest.mark.parametrize("way", ["added", "flushed", "due at once"])
+def test_who_waits_is_woken_when_a_timeline_can_be_taken(way: str) -> None:
+    with opened(empty_server().url) as store:
+        if way == "flushed":
+            arrive(store, "t", ["a"], first_delay=1_000)
+        elif way == "due at once":
+            arrive(store, "t", ["a"])
+            lease = open_digest(store)
+        with closing(store.listen()) as wakeups:
+            assert not wakeups.wait(0)
+
+            if way == "added":
+                arrive(store, "t", ["a"])
+            elif way == "flushed":
+                store.flush("t", now=NOW)
+            else:
+                close(store, lease)
+
+            assert wakeups.wait(SOON)
