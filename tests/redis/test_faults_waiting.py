@@ -103,12 +103,12 @@ def test_what_a_frozen_server_finds_when_it_awakes_counts_once(server: RedisServ
 
 
 def test_a_lease_outlives_a_server_that_freezes_for_less_than_it(server: RedisServer) -> None:
-    with Digests(f"{server.url}?timeout=0.1", policy=POLICY, lease=2) as digests, ThreadPoolExecutor(1) as thread:
+    with Digests(f"{server.url}?timeout=0.1", policy=POLICY, lease=3) as digests, ThreadPoolExecutor(1) as thread:
         digests.add("t", Record("a", 0, 0.0))
         with digests.digest("t"):
             server.freeze()
             other = thread.submit(digests.add, "t", Record("b", 0, 0.0))
-            assert not becomes_true(other.done, timeout=0.8)  # a renewal is due meanwhile
+            assert not becomes_true(other.done, timeout=1.1)  # a renewal is due meanwhile
             server.thaw()
             assert other.result(10) is False
 

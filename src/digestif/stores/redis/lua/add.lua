@@ -5,64 +5,16 @@
 --        5 packed for each record: which timeline and which policy, from 1, and `within`
 --        6… per record: key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'
--- include: calls.lua
--- include: records.lua
-
-local noted, accepted, pending = unpack(call('HMGET', LEDGER, CALL, 'accepted', 'pending'))
-local earlier_reply = answered(noted)
-if earlier_reply then
-  return earlier_reply
-end
+-- include: now.lua
+-- include: sizes.lua
 
 local TERMS = 56 -- bytes of a policy's numbers; what is not set is not a number, or for the capacity infinite
+local noted, accepted, pending = unpack(call('HMGET', KEYS[1], ARGV[2], 'accepted', 'pending'))
 local arrival = tonumber(accepted or 0)
+pending = tonumber(pending or 0)
 local loaded = {} -- timelines that need more than a record put in
 
--- Counting costs as much as putting a record in. So a small batch that has a large capacity is counted at every 16th
--- arrival or so, well spread, and may grow a little larger than it should before it is noticed.
-local function is_full(kind, hash, capacity)
-  if kind == JOINS and capacity > 4 * SMALL and arrival * 0.6180339887498949 % 1 > 0.0625 then
-    return false
-  end
-  local size = call('HLEN', hash) - 1
-  return size >= capacity or (kind == JOINS and size >= SMALL)
-end
-
--- The short way, and the usual one: the timeline is on its way to a delivery, and a record more changes nothing else.
-local function join(place, policy, key, rest)
-  local hash = KEYS[place]
-  local slot = call('HGET', hash, '')
-  local kind = slot and string.byte(slot)
-  if kind ~= JOINS and kind ~= JOINS_LARGE then
-    return false
-  end
-  local capacity, ttl = struct.unpack('>dd', ARGV[4], policy * TERMS - 15)
-  local expires = ttl == ttl and now + ttl or NEVER
-  if expires < struct.unpack('>i7', slot, 2) or is_full(kind, hash, capacity) then
-    return false
-  end
-  if kind == JOINS and string.len(rest) > LIGHT then
-    return false
-  end
-  if kind == JOINS_LARGE then
-    if call('HEXISTS', hash, key) == 1 then
-      return false
-    end
-    call('ZADD', KEYS[place + 1], struct.unpack('>d', rest), struct.pack('>I8', arrival + 1) .. key)
-    if expires < NEVER then
-      call('ZADD', KEYS[place + 2], expires + SHIFT, 'x' .. key)
-    end
-  end
-  arrival = arrival + 1
-  if call('HSET', hash, key, packed(arrival, expires, rest)) == 1 then
-    pending = pending + 1
-  else
-    count('superseded', 1)
-  end
-  return true
-end
-
--- The long way, made only when it is needed: a script defines its functions anew at each call.
+-- The long way, made only when it is needed: its functions cost more than adding a record.
 local function the_long_way()
   -- include: slots.lua
   -- include: batches.lua
@@ -113,7 +65,7 @@ local function the_long_way()
     pending = pending + timeline.pending - before
   end
 
-  return function(place, policy, key, rest, within)
+  local function add(place, policy, key, rest, within)
     local timeline, terms = loaded[place] or timeline_at(place), terms_of(policy)
     local slot = timeline.slot
     local was_idle, expires = slot.state == 'idle', terms.ttl and now + terms.ttl
@@ -126,28 +78,74 @@ local function the_long_way()
     end
     after_add(slot, now, terms, timeline.pending)
     return was_idle and slot.state == 'ready'
-  end, save_timeline
+  end
+
+  return { add = add, save = save_timeline, answered = answered, answer = answer, count = count }
 end
 
+local fully
+if not noted or struct.unpack('>d', noted) >= tonumber(ARGV[1]) then -- a new caller, or a call that was made before
+  fully = the_long_way()
+  local earlier_reply = fully.answered(noted)
+  if earlier_reply then
+    return earlier_reply
+  end
+end
+
+local superseded = 0
 local ready = {}
-pending = tonumber(pending or 0)
-local add_fully, save
 for number = 1, (#ARGV - 5) / 2 do
   local timeline, policy, within = struct.unpack('>HHd', ARGV[5], number * 12 - 11)
   local key, rest = ARGV[4 + number * 2], ARGV[5 + number * 2]
-  local place = TIMELINES + (timeline - 1) * 3
-  local is_urgent = within == within
-  ready[number] = '0'
-  if loaded[place] or is_urgent or not join(place, policy, key, rest) then
-    if not add_fully then
-      add_fully, save = the_long_way()
+  local place = 9 + timeline * 3
+  local joins = false
+
+  -- The short way, and the usual one: the timeline is on its way to a delivery and a record more changes nothing else.
+  if within ~= within and not loaded[place] then
+    local hash = KEYS[place]
+    local slot = call('HGET', hash, '')
+    local kind = slot and string.byte(slot)
+    if kind == JOINS or kind == JOINS_LARGE then
+      local capacity, ttl = struct.unpack('>dd', ARGV[4], policy * TERMS - 15)
+      local expires = ttl == ttl and now + ttl or NEVER
+      local size = call('HLEN', hash) - 1
+      joins = size < capacity and expires >= struct.unpack('>i7', slot, 2)
+      if kind == JOINS then
+        joins = joins and size < SMALL and string.len(rest) <= LIGHT
+      elseif joins and call('HEXISTS', hash, key) == 0 then
+        call('ZADD', KEYS[place + 1], struct.unpack('>d', rest), struct.pack('>I8', arrival + 1) .. key)
+        if expires < NEVER then
+          call('ZADD', KEYS[place + 2], expires + SHIFT, 'x' .. key)
+        end
+      else
+        joins = false
+      end
+      if joins then
+        arrival = arrival + 1
+        local fresh = call('HSET', hash, key, struct.pack('>I5i7', arrival, expires) .. rest)
+        pending, superseded = pending + fresh, superseded + 1 - fresh
+      end
     end
-    if add_fully(place, policy, key, rest, is_urgent and within or nil) then
+  end
+
+  ready[number] = '0'
+  if not joins then
+    fully = fully or the_long_way()
+    if fully.add(place, policy, key, rest, within == within and within or nil) then
       ready[number] = '1'
     end
   end
 end
-for _, timeline in pairs(loaded) do
-  save(timeline)
+
+local reply = table.concat(ready)
+if not fully and superseded == 0 then
+  local noting = struct.pack('>dd', ARGV[1], now) .. reply
+  call('HSET', KEYS[1], ARGV[2], noting, 'accepted', arrival, 'pending', pending)
+  return reply
 end
-return answer(table.concat(ready), 'accepted', arrival, 'pending', pending)
+fully = fully or the_long_way()
+for _, timeline in pairs(loaded) do
+  fully.save(timeline)
+end
+fully.count('superseded', superseded)
+return fully.answer(reply, 'accepted', arrival, 'pending', pending)

@@ -3,6 +3,7 @@
 -- ARGV   4 how many
 -- Reply  their names
 -- include: partition.lua
+-- include: now.lua
 
 local limit = tonumber(ARGV[4])
 local candidates = {}

@@ -3,6 +3,7 @@
 -- ARGV   4 {deadline, limit}: without a deadline, ready ones are left alone
 -- Reply  three lists of names
 -- include: partition.lua
+-- include: now.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 

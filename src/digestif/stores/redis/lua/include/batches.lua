@@ -1,4 +1,4 @@
--- include: records.lua
+-- include: sizes.lua
 -- A batch is a hash from record key to record, and if it is large two orders.
 --   ages   (zset) by timestamp: arrival and key, so that ties stand in the order of arrival
 --   times  (zset) 'x' and key by expiry, above zero; 'u' and key by deadline, below zero.
@@ -12,6 +12,11 @@ end
 -- A batch of which nobody noted whether it is large.
 local function batch_found_at(place)
   return batch_at(place, redis.call('EXISTS', KEYS[place + 1]) == 1)
+end
+
+-- A record as it is stored: its arrival number, its expiry, the timestamp of its event and the payload.
+local function packed(arrival, expires, rest)
+  return struct.pack('>I5i7', arrival, expires or NEVER) .. rest
 end
 
 local function arrival_of(record)

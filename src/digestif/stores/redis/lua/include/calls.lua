@@ -1,4 +1,5 @@
 -- include: partition.lua
+-- include: now.lua
 -- A caller numbers its calls, and its last answer is kept for a while: a call that is repeated because its reply got
 -- lost answers as it did first, and one that comes after a later call of the same caller is refused. The answers are
 -- kept beside the counters of the ledger, so that one command reads both and one writes both.

@@ -1,3 +1,4 @@
+-- include: call.lua
 -- What every call declares first: the keys of its partition, then the caller, the time and the request.
 -- KEYS   1 ledger (hash)  2 names (zset)  3 waiting  4 ready  5 since  6 leases  7 paused  8 expiring (zsets)
 --        9 history (hash)  10 letters (zset)  11 wake (channel)  12… the keys of timelines and dead letters
@@ -6,15 +7,3 @@
 local LEDGER, NAMES, WAITING, READY, SINCE, LEASES, PAUSED, EXPIRING, HISTORY, LETTERS, WAKE = unpack(KEYS, 1, 11)
 local TIMELINES = 12 -- where the keys of timelines begin
 local CALL = ARGV[2]
-
-local call = redis.call
-
-local function time()
-  if ARGV[3] ~= '' then
-    return tonumber(ARGV[3])
-  end
-  local seconds, micros = unpack(call('TIME'))
-  return seconds * 1000 + math.floor(micros / 1000)
-end
-
-local now = time()

@@ -1,0 +1,2 @@
+-- Run a command of the server.
+local call = redis.call
