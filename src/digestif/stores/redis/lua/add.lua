@@ -6,7 +6,7 @@
 --        6… per record: key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'
 -- include: now.lua
--- include: sizes.lua
+-- include: measures.lua
 
 local TERMS = 56 -- bytes of a policy's numbers; what is not set is not a number, or for the capacity infinite
 local noted, accepted, pending = unpack(call('HMGET', KEYS[1], ARGV[2], 'accepted', 'pending'))

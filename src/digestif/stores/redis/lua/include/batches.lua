@@ -1,4 +1,4 @@
--- include: sizes.lua
+-- include: measures.lua
 -- A batch is a hash from record key to record, and if it is large two orders.
 --   ages   (zset) by timestamp: arrival and key, so that ties stand in the order of arrival
 --   times  (zset) 'x' and key by expiry, above zero; 'u' and key by deadline, below zero.

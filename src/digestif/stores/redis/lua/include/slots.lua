@@ -1,6 +1,6 @@
 -- include: calls.lua
 -- include: times.lua
--- include: sizes.lua
+-- include: measures.lua
 -- A timeline is a hash: the slot in the field '', the pending records in fields of their own, which are never empty.
 -- Its keys are declared together, the hash first. A slot is a table with the names of core/machine.py, stored behind a
 -- head: whether a record may join it as it is, and its earliest expiry.
