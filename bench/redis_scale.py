@@ -4,6 +4,7 @@ Times are the server's own (its percentiles of EVALSHA, its log of slow calls), 
 """
 
 import json
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -21,6 +22,7 @@ from bench.redis import surroundings
 from digestif import Digests
 from digestif.testing.servers import Kind, RedisServer, available_servers
 
+PRODUCERS = max(1, (os.cpu_count() or 1) - 1)  # more would take the processor from the server
 CLIENT = 32  # MiB that a client may need more than one that handles little
 GROWTH = 1  # MiB that the server may keep, apart from the history
 
@@ -145,7 +147,7 @@ def told(leftover: Leftover) -> str:
 @click.option("--timelines", type=click.IntRange(1), default=1_000_000, show_default=True, help="Due at once.")
 @click.option("--records", type=click.IntRange(10), default=50_000, show_default=True, help="In a large digest.")
 @click.option("--partitions", type=click.IntRange(1, 4096), default=1, show_default=True)
-@click.option("--producers", type=click.IntRange(1), default=3, show_default=True, help="Processes that add.")
+@click.option("--producers", type=click.IntRange(1), default=PRODUCERS, show_default=True, help="Processes that add.")
 @click.option(
     "--server", type=click.Choice(["redis", "valkey"]), help="Which product; otherwise the first that is here."
 )

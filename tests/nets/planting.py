@@ -22,7 +22,8 @@ class ScriptFault:
 
     def plant(self, text: str) -> str:
         times = text.count(self.old)
-        assert times == 1, f"{self.file} has this text {times} times; the code moved, let the fault follow:\n{self.old}"
+        if times != 1:
+            raise RuntimeError(f"{self.file} has this {times} times; the code moved, let the fault follow:\n{self.old}")
         return text.replace(self.old, self.new)
 
 

@@ -65,20 +65,21 @@ def test_every_sentence_that_is_named_is_there(pytestconfig: pytest.Config) -> N
 
 def test_a_script_with_a_fault_is_still_a_script() -> None:
     """Otherwise every sentence would find it."""
+    sound = {name: load(name).text for name in NAMES}
     with empty_server().client() as client:
         for fault in FAULTS:
             with planted(fault):
-                texts = [load(name).text for name in NAMES]
-            for text in texts:
-                client.script_load(text)
+                texts = (load(name).text for name in NAMES if load(name).text != sound[name])
+                client.script_load(next(texts))
 
 
 ARITHMETIC = [sentence for name, sentence in vars(test_vectors).items() if name.startswith("test_")]
 
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.vectors], ids=lambda fault: fault.says)
-def test_the_arithmetic_finds_it_too(fault: ScriptFault) -> None:
-    with planted(fault):
+def test_the_arithmetic_finds_it_too(fault: ScriptFault, monkeypatch: pytest.MonkeyPatch) -> None:
+    with planted(fault), empty_server().client() as client:
+        monkeypatch.setattr(test_vectors, "server", lambda: client)  # one connection, since Hypothesis asks often
         assert any(fails(sentence) for sentence in ARITHMETIC)
 
 

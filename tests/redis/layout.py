@@ -12,8 +12,7 @@ from digestif.core.times import Millis
 from digestif.stores.redis.keys import PARTITION_KINDS
 from digestif.stores.rows.view import marks
 
-SMALL = 256  # records that a batch has without orders …
-UNNOTICED = 100  # … or a few more, since not every add counts them
+SMALL = 256  # records that a batch has without orders
 LIGHT = 8192 + 12  # bytes of a record in such a batch, with its head
 NEVER = 2**54
 SHIFT = 2 * 10**15  # makes every time positive
@@ -131,7 +130,7 @@ def _flaws_of_batch(batch: Batch, *, large: bool | None = None, bound: Millis | 
     """Whether the orders are right, and no record expires before the bound. Most batches do not say what they are."""
     large = bool(batch.ages) if large is None else large
     heavy = max(map(len, batch.records.values()), default=0) > LIGHT
-    if not large and (len(batch.records) > SMALL + UNNOTICED or (heavy and len(batch.records) > 1)):
+    if not large and (len(batch.records) > SMALL or (heavy and len(batch.records) > 1)):
         yield f"{batch.name}: {len(batch.records)} records are looked through"
     if batch.ages != (_ages(batch) if large else {}):
         yield f"{batch.name}: the order by age is wrong, {len(batch.ages)} of {len(batch.records)}"

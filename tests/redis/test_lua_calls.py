@@ -32,10 +32,11 @@ def test_a_call_that_is_repeated_is_done_once_and_answered_as_before() -> None:
     with opened(empty_server().url) as store:
         caller = Caller()
 
-        answers = [send(store, caller, 1, "a"), send(store, caller, 1, "a"), send(store, caller, 2, "b")]
+        calls = [(1, "a"), (1, "a"), (2, "b"), (2, "b"), (3, "c")]
+        answers = [send(store, caller, number, key) for number, key in calls]
 
-        assert answers == [b"1", b"1", b"0"]
-        assert store.ledger().accepted == store.ledger().pending == 2
+        assert answers == [b"1", b"1", b"0", b"0", b"0"]
+        assert store.ledger().accepted == store.ledger().pending == 3
 
 
 def test_a_call_that_comes_after_a_later_one_is_not_done() -> None:

@@ -13,7 +13,16 @@ from digestif import Digests, Policy, Record
 from digestif.core.policy import Terms
 from digestif.stores.base import Arrival, Burial, Closing, Lease, Maintained, Part, Release, SetAside, Store, Take
 from digestif.stores.codec import Sealer
-from digestif.testing.conformance.port import maintain, numbers, open_digest, record_keys, release, stored
+from digestif.testing.conformance.port import (
+    arrive,
+    maintain,
+    numbers,
+    open_digest,
+    open_lease,
+    record_keys,
+    release,
+    stored,
+)
 from tests.redis.layout import SMALL
 from tests.redis.twins import Twins, twins
 
@@ -120,15 +129,16 @@ def test_a_capacity_makes_a_small_batch_large_and_leaves_nothing() -> None:
 
 
 def test_records_join_a_large_batch_while_its_timeline_is_open() -> None:
-    """Few records, but large: the short way would leave them out of the orders."""
     with twins() as stores:
         add(stores, ["first"])
         stores.open(token="a", now=NOW)
         add(stores, numbers(0, 3), payload=HEAVY)
-        add(stores, numbers(2, 5), now=NOW + 1)
+        for number, key in enumerate(["r3", "r4", "r5", "r4", "r6"]):
+            add(stores, [key], now=NOW + 1 + number, timestamps=lambda _: 7.0, ttl=DAY)
+            stores.look()
 
         assert is_large(stores)
-        assert stores.look()["slot"]["pending"] == 5
+        assert [key for key, *_ in stores.look()["pending"]] == ["r6", "r4", "r5", "r3", "r2", "r1", "r0"]
 
 
 def test_records_join_an_open_timeline_until_the_batch_is_large() -> None:
@@ -383,7 +393,6 @@ def test_two_thousand_records_of_one_moment_are_read_in_the_order_of_arrival() -
         assert [key for key, *_ in stores.look(page=333)["pending"]] == numbers(0, 2000)[::-1]
         carried = stores.carry(stores.open(token="a", now=NOW), now=NOW)
         assert [key for key, *_ in carried.records] == numbers(0, 2000)[::-1]
-        assert [key for key, *_ in stores.look(page=1)["digest"][:3]] == ["r1999", "r1998", "r1997"]
 
 
 @pytest.mark.parametrize("timestamp", [0.0, -0.0, 0.1 + 0.2, -62135596800.5, 1e300])
@@ -449,6 +458,24 @@ def test_digests_of_one_call_share_the_bytes_of_its_reply() -> None:
 
         assert sum(len(answer.records) for answer in answers if answer is not None) < 15
         assert [answer.complete for answer in answers if answer is not None] == [True] * 2 + [False] * 6
+
+
+def test_digests_of_one_call_share_what_it_merges() -> None:
+    """A call moves 250 records at most: here one digest is merged whole, one in part, and two are not begun."""
+    timelines = [f"t{number}" for number in range(4)]
+    with twins() as stores:
+        store = stores.server
+        for timeline in timelines:
+            arrive(store, timeline, ["old"])
+            release(store, open_digest(store, timeline))
+            arrive(store, timeline, numbers(0, 200))
+        leases = [open_lease(store, timeline) for timeline in timelines]
+
+        store.take([Take(lease, None, merge=True) for lease in leases], now=NOW)
+
+        digests = [store.inspect(timeline).digest for timeline in timelines]
+        assert [digest.records for digest in digests if digest is not None] == [201, 201, 1, 1]
+        assert [digest.settled for digest in digests if digest is not None] == [True, False, True, True]
 
 
 def test_no_record_of_a_half_merged_digest_is_passed_over_beside_heavy_ones() -> None:

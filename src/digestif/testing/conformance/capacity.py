@@ -3,8 +3,11 @@
 import pytest
 
 from digestif import ConfigError, Digests, Policy, Record
+from digestif.core.policy import Terms
+from digestif.stores.base import Arrival, Part, Store
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, keys, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
+from digestif.testing.conformance.port import NOW, arrive, open_digest, record_keys, stored
 
 
 class Capacity(Suite):
@@ -108,18 +111,18 @@ class Capacity(Suite):
         assert keys(digest) == [f"r{n}" for n in range(1_999, 1_949, -1)]
         assert digest.dropped == 1_950
 
-    def test_capacity_holds_within_one_call_while_a_digest_is_open(self, digests_with: DigestsWith) -> None:
-        """Fact 8. Capacity 2, four records in one call, while a digest is open: the next one holds the newest two."""
-        digests = digests_with(capacity=2, minimum_delay=0)
-        digests.add("t", "first", now=T)
-        with digests.digest("t", now=T):
-            add_all(digests, "t", numbered(range(4)))
-        digests.flush("t", now=T)
+    def test_capacity_holds_within_one_call_whatever_its_records_are(self, store: Store) -> None:
+        """Fact 8. Capacity 3; urgent and ordinary records in one call, while a digest is open: the newest three."""
+        arrive(store, "t", ["first"])
+        open_digest(store)
+        arrive(store, "t", ["a"], timestamp=0.0)
+        terms = Terms(capacity=3)
 
-        digest = deliver(digests, "t")
+        urgencies = {"b": 5_000, "c": None, "d": 5_000, "e": None}
+        store.add([Arrival("t", key, b"", 1.0, within, terms) for key, within in urgencies.items()], now=NOW)
 
-        assert keys(digest) == ["r3", "r2"]
-        assert digest.dropped == 2
+        assert record_keys(stored(store, "t", Part.PENDING)) == ["e", "d", "c"]
+        assert store.inspect("t").dropped == 2
 
     def test_a_new_version_takes_its_place_among_ties_by_its_own_arrival(self, digests_with: DigestsWith) -> None:
         """Fact 44. Ties are broken by arrival: a record added again counts as the latest."""

@@ -67,6 +67,16 @@ class ReadingRecords(Suite):
         assert record_keys(stored(store, "t", Part.DIGEST, limit=7)) == numbers(0, 20)[::-1]
         assert record_keys(stored(store, "t", Part.PENDING, limit=7)) == numbers(10, 30)[::-1]
 
+    @pytest.mark.parametrize("limit", [1, 7, 100])
+    def test_records_of_one_moment_are_read_in_pages_the_latest_first(self, store: Store, limit: int) -> None:
+        """Fact 44. Ties are broken by arrival, also of those that were added again, and also over pages."""
+        arrive(store, "t", numbers(0, 20), timestamp=3.0)
+        arrive(store, "t", ["r5"], timestamp=3.0)
+
+        found = record_keys(stored(store, "t", Part.PENDING, limit=limit))
+
+        assert found == ["r5", *(key for key in numbers(0, 20)[::-1] if key != "r5")]
+
     def test_a_record_is_found_in_each_part_that_holds_it(self, store: Store) -> None:
         """Fact 38. A record key that was added again during its digest is found twice, each version where it is."""
         arrive(store, "t", ["a", "only in the digest"], timestamp=1.0)

@@ -112,6 +112,18 @@ class Merging(Suite):
         assert taken.dropped == store.ledger().dropped == OVER_A_PAGE - 5
         assert store.verify()
 
+    def test_a_large_merge_keeps_the_newest_whichever_came_first(self, store: Store) -> None:
+        """Fact 9. More than a page on both sides, what failed is newer than what came since: the newest are kept."""
+        arrive(store, "t", numbers(0, OVER_A_PAGE), timestamp=1e6)
+        release(store, open_digest(store))
+        arrive(store, "t", numbers(OVER_A_PAGE, 2 * OVER_A_PAGE))
+
+        taken = open_and_take(store, "t", capacity=OVER_A_PAGE + 5)
+
+        later = numbers(2 * OVER_A_PAGE - 5, 2 * OVER_A_PAGE)
+        assert record_keys(taken.records) == [*numbers(0, OVER_A_PAGE)[::-1], *later[::-1]]
+        assert taken.dropped == OVER_A_PAGE - 5
+
     def test_a_lower_capacity_trims_in_pages(self, store: Store) -> None:
         """Fact 8. A digest of more than two pages, taken with capacity 2: the newest two, the rest is dropped."""
         arrive(store, "t", numbers(0, 2 * OVER_A_PAGE))

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+import pytest
+
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Part, SetAside, Store
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
@@ -117,11 +119,12 @@ class Maintaining(Suite):
 
 
 class Expiring(Suite):
-    def test_pending_records_expire_by_the_ttl_of_their_add(self, store: Store) -> None:
+    @pytest.mark.parametrize("delay", [0, 10**10], ids=["ready", "waiting"])
+    def test_pending_records_expire_by_the_ttl_of_their_add(self, store: Store, delay: int) -> None:
         """Fact 45. By arrival and the ttl of its own add; what has none stays."""
-        arrive(store, "t", ["short"], ttl=100)
-        arrive(store, "t", ["long"], ttl=1_000)
-        arrive(store, "t", ["for ever"])
+        arrive(store, "t", ["short"], ttl=100, first_delay=delay)
+        arrive(store, "t", ["long"], ttl=1_000, first_delay=delay)
+        arrive(store, "t", ["for ever"], first_delay=delay)
 
         expired = [maintain(store, now=NOW + after).expired for after in (99, 100, 999, 1_000, 10**9)]
 
@@ -159,6 +162,27 @@ class Expiring(Suite):
 
         assert maintain(store, now=NOW + 100).expired == 1
         assert record_keys(stored(store, "t", Part.DIGEST)) == ["a"]
+
+    def test_an_open_digest_stays_when_what_is_pending_expires(self, store: Store) -> None:
+        """Fact 45. Everything is too old, and a lease lives: what is pending expires, the open digest does not."""
+        arrive(store, "t", ["open"], ttl=100)
+        lease = open_digest(store)
+        arrive(store, "t", ["pending"], ttl=100)
+
+        assert maintain(store, now=NOW + 100).expired == 1
+
+        assert record_keys(stored(store, "t", Part.DIGEST)) == ["open"]
+        assert close(store, lease, now=NOW + 100)
+
+    def test_a_digest_that_may_have_gone_out_stays_while_a_record_does(self, store: Store) -> None:
+        """Fact 45. A lapsed digest with a record that never expires does not expire, however old the others are."""
+        arrive(store, "t", ["old"], ttl=100)
+        arrive(store, "t", ["for ever"])
+        open_digest(store)
+
+        assert maintain(store, now=NOW + 10**9).expired == 0
+
+        assert len(record_keys(stored(store, "t", Part.DIGEST))) == 2
 
     def test_what_can_not_expire_yet_is_not_in_the_way(self, store: Store) -> None:
         """Fact 45. A digest that expires only as a whole keeps no other timeline from expiring."""

@@ -180,7 +180,7 @@ class Quiet(Suite):
 
     def test_the_maximum_counts_from_the_first_that_came_during_a_digest(self, digests_with: DigestsWith) -> None:
         """Fact 54. quiet=60, maximum=100: a record that came while a digest was open waits 100 s at most."""
-        digests = digests_with(quiet=60, maximum_delay=100, minimum_delay=0)
+        digests = digests_with(quiet=60, maximum_delay=100, minimum_delay=0, ttl=None)
         digests.add("t", "a", now=T)
         with digests.digest("t", now=T):
             digests.add("t", "b", now=T + 10)

@@ -93,51 +93,65 @@ if not noted or struct.unpack('>d', noted) >= tonumber(ARGV[1]) then -- a new ca
 end
 
 local superseded = 0
+local any_ready = false
 local ready = {}
-for number = 1, (#ARGV - 5) / 2 do
-  local timeline, policy, within = struct.unpack('>HHd', ARGV[5], number * 12 - 11)
-  local key, rest = ARGV[4 + number * 2], ARGV[5 + number * 2]
+local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
+local known, capacity, expires, expiry -- the policy of the record before, what it allows, and when its records expire
+for number = 1, (#arguments - 5) / 2 do
+  local timeline, policy, within = read('>HHd', arguments[5], number * 12 - 11)
+  local key, rest = arguments[4 + number * 2], arguments[5 + number * 2]
   local place = 9 + timeline * 3
   local joins = false
 
   -- The short way, and the usual one: the timeline is on its way to a delivery and a record more changes nothing else.
   if within ~= within and not loaded[place] then
-    local hash = KEYS[place]
+    local hash = keys[place]
     local slot = call('HGET', hash, '')
-    local kind = slot and string.byte(slot)
+    local kind = slot and byte(slot)
     if kind == JOINS or kind == JOINS_LARGE then
-      local capacity, ttl = struct.unpack('>dd', ARGV[4], policy * TERMS - 15)
-      local expires = ttl == ttl and now + ttl or NEVER
+      if policy ~= known then
+        local ttl
+        known, capacity, ttl = policy, read('>dd', arguments[4], policy * TERMS - 15)
+        expires = ttl == ttl and now + ttl or NEVER
+        expiry = write('>i7', expires)
+      end
       local size = call('HLEN', hash) - 1
-      joins = size < capacity and expires >= struct.unpack('>i7', slot, 2)
+      joins = size < capacity and expires >= read('>i7', slot, 2)
       if kind == JOINS then
-        joins = joins and size < SMALL and string.len(rest) <= LIGHT
+        joins = joins and size < SMALL and #rest <= LIGHT
       elseif joins and call('HEXISTS', hash, key) == 0 then
-        call('ZADD', KEYS[place + 1], struct.unpack('>d', rest), struct.pack('>I8', arrival + 1) .. key)
+        call('ZADD', keys[place + 1], read('>d', rest), write('>I8', arrival + 1) .. key)
         if expires < NEVER then
-          call('ZADD', KEYS[place + 2], expires + SHIFT, 'x' .. key)
+          call('ZADD', keys[place + 2], expires + SHIFT, 'x' .. key)
         end
       else
         joins = false
       end
       if joins then
         arrival = arrival + 1
-        local fresh = call('HSET', hash, key, struct.pack('>I5i7', arrival, expires) .. rest)
+        local fresh = call('HSET', hash, key, write('>I5', arrival) .. expiry .. rest)
         pending, superseded = pending + fresh, superseded + 1 - fresh
       end
     end
   end
 
-  ready[number] = '0'
   if not joins then
     fully = fully or the_long_way()
     if fully.add(place, policy, key, rest, within == within and within or nil) then
-      ready[number] = '1'
+      ready[number] = true
+      any_ready = true
     end
   end
 end
 
-local reply = table.concat(ready)
+local reply = string.rep('0', (#arguments - 5) / 2)
+if any_ready then
+  local flags = {}
+  for number = 1, #reply do
+    flags[number] = ready[number] and '1' or '0'
+  end
+  reply = table.concat(flags)
+end
 if not fully and superseded == 0 then
   local noting = struct.pack('>dd', ARGV[1], now) .. reply
   call('HSET', KEYS[1], ARGV[2], noting, 'accepted', arrival, 'pending', pending)
