@@ -1,7 +1,7 @@
 """Sentences that run with a fault have to fail: here a test passes if its sentence finds the fault."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 
@@ -14,7 +14,7 @@ PLANTED = pytest.StashKey[set[str]]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     fault = fault_of(pyfuncitem)
     if fault is None:
         return (yield)

@@ -9,7 +9,7 @@ from pathlib import Path
 from digestif.stores.redis.scripts import load
 
 GLOBALS = ["redis", "cmsgpack", "struct", "KEYS", "ARGV"]
-# 211: an include may bring more than a script needs. 431: rules take `now` as an argument, also where the script has one.
+# 211: an include may bring more than a script needs. 431: rules take `now` as an argument, though scripts have one too.
 IGNORED = ["211", "431"]
 
 

@@ -1,6 +1,8 @@
 """Scripts know their callers: what is asked twice is done once, what comes late not at all, and who waits is woken."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from struct import pack
 from typing import Any
 
 import pytest
@@ -16,8 +18,15 @@ from digestif.testing.conformance.port import NOW, arrive, close, open_digest
 from tests.redis.hints import opened
 from tests.servers import empty_server
 
-KEPT = 600_000  # milliseconds for which answers are kept
+AGES_AGO = 1e12  # milliseconds, in 2001
 SOON = 0.3  # seconds, far more than a hint needs
+
+
+@contextmanager
+def opened_here() -> Iterator[RedisStore]:
+    with opened(empty_server().url) as store:
+        assert isinstance(store, RedisStore)
+        yield store
 
 
 def send(store: RedisStore, caller: Caller, number: int, key: str) -> Any:
@@ -29,7 +38,7 @@ def send(store: RedisStore, caller: Caller, number: int, key: str) -> Any:
 
 
 def test_a_call_that_is_repeated_is_done_once_and_answered_as_before() -> None:
-    with opened(empty_server().url) as store:
+    with opened_here() as store:
         caller = Caller()
 
         calls = [(1, "a"), (1, "a"), (2, "b"), (2, "b"), (3, "c")]
@@ -40,7 +49,7 @@ def test_a_call_that_is_repeated_is_done_once_and_answered_as_before() -> None:
 
 
 def test_a_call_that_comes_after_a_later_one_is_not_done() -> None:
-    with opened(empty_server().url) as store:
+    with opened_here() as store:
         caller = Caller()
         send(store, caller, 7, "a")
 
@@ -52,14 +61,25 @@ def test_a_call_that_comes_after_a_later_one_is_not_done() -> None:
 
 
 def test_answers_to_callers_that_are_gone_are_forgotten() -> None:
-    """A page of them whenever another caller comes, so there are never many more than lately came."""
-    server = empty_server()
-    with opened(server.url) as store, server.client() as client:
-        for number in range(900):
-            store._dialogue.forget_callers()
-            arrive(store, "t", ["a"], now=NOW + number // 300 * 2 * KEPT + number)
+    """A page of those that are ten minutes old, whenever another caller comes."""
+    with empty_server().client() as client, opened_here() as store:
+        for _ in range(300):
+            call_as_another(store)
+        answers = {name: value for name, value in client.hgetall("{d:0}:ledger").items() if name.startswith(b"c:")}
+        aged = {name: value[:8] + pack(">d", AGES_AGO) + value[16:] for name, value in answers.items()}
+        client.hset("{d:0}:ledger", mapping=aged)
 
-        assert client.hlen("{d:0}:ledger") < 450
+        for _ in range(300):
+            call_as_another(store)
+
+        left = set(client.hkeys("{d:0}:ledger"))
+        assert len(left & set(aged)) < 30
+        assert len(left) > 300
+
+
+def call_as_another(store: RedisStore) -> None:
+    store._dialogue.forget_callers()
+    arrive(store, "t", ["a"])
 
 
 @pytest.mark.parametrize("way", ["added", "flushed", "due at once"])

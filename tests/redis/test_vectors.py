@@ -1,4 +1,4 @@
-"""The twin of the machine in Lua agrees with the arithmetic that was worked out by hand, and with Python on random numbers."""
+"""The twin of the machine in Lua agrees with arithmetic worked out by hand, and with Python on random numbers."""
 
 import json
 from typing import Any

@@ -1,17 +1,18 @@
 """Two stores that live the same life: one in memory, and one on a server, which must look the same after each step."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from redis import Redis
 
 from digestif import InvalidState
+from digestif.core.capacity import Stored, age_order
 from digestif.core.machine import Slot
 from digestif.stores.base import Lease, Part, Store, Take
 from digestif.stores.dsn import open_store
 from digestif.stores.memory import MemoryStore
-from digestif.testing.conformance.port import delete, stored, take_all
+from digestif.testing.conformance.port import delete, maintain, stored, take_all
 from digestif.testing.footprint import assert_nothing_left
 from tests.redis.layout import flaws
 from tests.servers import empty_server
@@ -22,6 +23,12 @@ T = TypeVar("T")
 SLOT = ("state", "at", "since", "last", "iteration", "paused", "pending", "dropped", "first", "deadline", "rule", "was")
 LEASED = ("token", "until")
 DIGEST = ("id", "records", "opened", "dropped", "revision", "attempt", "lapses", "frozen", "deciding", "replayed")
+
+
+class Refusal(NamedTuple):
+    """Nothing was done, for this reason."""
+
+    kind: type[Exception]
 
 
 class Carried(NamedTuple):
@@ -40,11 +47,24 @@ class Twins:
         self.server = server
         self.client = client
 
-    def do(self, act: Callable[[Store], T]) -> T | type[Exception]:
+    def attempt(self, act: Callable[[Store], T]) -> T | Refusal:
         """The answer of both, or how both refuse."""
         expected, found = outcome(act, self.memory), outcome(act, self.server)
         assert found == expected
         return found
+
+    def do(self, act: Callable[[Store], T]) -> T:
+        """The answer of both."""
+        answer = self.attempt(act)
+        assert not isinstance(answer, Refusal)
+        return answer
+
+    def retract(self, key: str, timeline: str = "t", *, now: int) -> bool:
+        return self.do(lambda store: store.retract(timeline, key, now=now))
+
+    def expire(self, *, now: int) -> int:
+        """How many records maintenance expires."""
+        return self.do(lambda store: maintain(store, now=now)).expired
 
     def look(self, timeline: str = "t", *, page: int = 400) -> dict[str, Any]:
         """All that can be seen of a timeline and of the counts: the same on both, and in order on the server."""
@@ -55,9 +75,7 @@ class Twins:
         return found
 
     def open(self, timeline: str = "t", *, token: str, now: int, lease: int = 30_000) -> Lease:
-        opened = self.do(lambda store: store.open(timeline, token=token, lease=lease, now=now))
-        assert isinstance(opened, Lease)
-        return opened
+        return self.do(lambda store: store.open(timeline, token=token, lease=lease, now=now))
 
     def carry(self, lease: Lease, *, now: int, capacity: int | None = None, merge: bool = True) -> Carried:
         """Take a digest whole."""
@@ -66,9 +84,7 @@ class Twins:
             taken = take_all(store, lease, capacity=capacity, merge=merge, now=now)
             return Carried(taken.revision, taken.dropped, [(r.key, r.payload, r.timestamp) for r in taken.records])
 
-        carried = self.do(take)
-        assert isinstance(carried, Carried)
-        return carried
+        return self.do(take)
 
     def take_once(self, request: Take, *, now: int) -> None:
         """Begin to take a digest. How far that goes is each store's own affair."""
@@ -95,11 +111,11 @@ def twins() -> Iterator[Twins]:
         client.close()
 
 
-def outcome(act: Callable[[Store], T], store: Store) -> T | type[Exception]:
+def outcome(act: Callable[[Store], T], store: Store) -> T | Refusal:
     try:
         return act(store)
     except InvalidState as error:
-        return type(error)
+        return Refusal(type(error))
 
 
 def seen(store: Store, timeline: str, *, page: int) -> dict[str, Any]:
@@ -120,12 +136,12 @@ def facts(slot: Slot) -> dict[str, Any]:
     return of_slot | {f"digest {name}": getattr(slot.digest, name, None) for name in DIGEST}
 
 
-def contents(records: Iterator[Any]) -> list[tuple[str, bytes | None, float]]:
+def contents(records: Iterable[Stored]) -> list[tuple[str, bytes | None, float]]:
     return [(record.key, record.payload, record.timestamp) for record in records]
 
 
-def letter_records(store: Store, letter_id: str, *, page: int) -> Iterator[Any]:
+def letter_records(store: Store, letter_id: str, *, page: int) -> Iterator[Stored]:
     after = None
     while records := store.letter_records(letter_id, after=after, limit=page):
         yield from records
-        after = (records[-1].timestamp, records[-1].arrival)
+        after = age_order(records[-1])

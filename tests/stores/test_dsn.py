@@ -74,9 +74,10 @@ def test_a_store_object_keeps_its_own_namespace() -> None:
 def test_a_password_is_not_shown() -> None:
     assert redacted("redis://ada:secret@host:6379/0") == "redis://ada:…@host:6379/0"
     assert redacted("redis://:sec/r@et@host") == "redis://:…@host"
-    with pytest.raises(ConfigError) as caught:
-        open_store("nothing://ada:secret@host")
-    assert "secret" not in str(caught.value)
+    for text in ("nothing://ada:secret@host", "redis:/ada:secret@host", "redis://:top?secret@host"):
+        with pytest.raises(ConfigError) as caught:
+            open_store(text)
+        assert "secret" not in str(caught.value)
 
 
 def test_other_packages_bring_stores_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:

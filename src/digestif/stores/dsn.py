@@ -48,6 +48,8 @@ class Dsn:
         if not separator or not scheme:
             raise ConfigError(f"store: {redacted(text)!r} is not a DSN such as sqlite:///digests.db or memory://")
         location, _, query = rest.partition("?")
+        if "@" in query:
+            raise ConfigError("store: write a ? in user or password as %3F, and an @ in an option as %40")
         return cls(scheme.lower(), unquote(location), dict(parse_qsl(query, keep_blank_values=True)))
 
     def refuse_location(self) -> None:
@@ -64,6 +66,8 @@ class Dsn:
 
 def redacted(text: str) -> str:
     """A DSN without its password, whatever that consists of."""
+    if "://" not in text:
+        return re.sub(r".*@", "…@", text)
     return re.sub(r"://([^:@]*):.*@", r"://\1:…@", text)
 
 

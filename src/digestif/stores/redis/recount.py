@@ -34,21 +34,23 @@ def recount(dialogue: Dialogue) -> Verification:
 
 def _recount_partition(dialogue: Dialogue, partition: int) -> tuple[Ledger, dict[str, int], list[str]]:
     for _ in range(TRIES):
-        before = _ledger(dialogue, partition)
+        _, before = _ledger(dialogue, partition)
         counted = {"pending": 0, "open": 0, "dead": 0}
         problems: list[str] = []
         _count_timelines(dialogue, partition, counted, problems)
         _count_letters(dialogue, partition, counted, problems)
-        after = _ledger(dialogue, partition)
-        moved = sum(abs(getattr(after, name) - getattr(before, name)) for name in COUNTERS)
-        if moved == 0:
+        ledger, after = _ledger(dialogue, partition)
+        if after == before:
             break
-    return after, counted, problems + _differences(after, counted, moved)
+    return ledger, counted, problems + _differences(ledger, counted, after - before)
 
 
-def _ledger(dialogue: Dialogue, partition: int) -> Ledger:
+def _ledger(dialogue: Dialogue, partition: int) -> tuple[Ledger, int]:
+    """The ledger of a partition, and how many moves of records there have been."""
     key = dialogue.keys.key(partition, "ledger")
-    return looking.ledger_of(dialogue.get([Command(partition, ("HMGET", key, *COUNTERS))])[0])
+    [(moved, *counts)] = dialogue.get([Command(partition, ("HMGET", key, b"moved", *COUNTERS))])
+    ledger = looking.ledger_of(counts)
+    return ledger, int(moved or 0) + ledger.accepted
 
 
 def _count_timelines(dialogue: Dialogue, partition: int, counted: dict[str, int], problems: list[str]) -> None:
@@ -71,18 +73,15 @@ def _count_timelines(dialogue: Dialogue, partition: int, counted: dict[str, int]
 def _count_letters(dialogue: Dialogue, partition: int, counted: dict[str, int], problems: list[str]) -> None:
     for members in _pages(dialogue, partition, "letters"):
         ids = [member[16:].decode() for member in members]
-        commands = []
-        for letter_id in ids:
-            key = dialogue.keys.letter(partition, letter_id)[0]
-            commands += [Command(partition, ("HGET", key, b"")), Command(partition, ("HLEN", key))]
-        answers = dialogue.get(commands)
-        for letter_id, stored, size in zip(ids, answers[::2], answers[1::2], strict=True):
+        keys = [dialogue.keys.letter(partition, letter_id)[0] for letter_id in ids]
+        answers = dialogue.get([Command(partition, (1, key), load("letter")) for key in keys])
+        for letter_id, (stored, size) in zip(ids, answers, strict=True):
             if stored is None:
                 continue  # it ended just now
-            counted["dead"] += size - 1
+            counted["dead"] += size
             noted = wire.letter(stored).records
-            if noted != size - 1:
-                problems.append(f"dead letter {letter_id}: {noted} noted, {size - 1} found")
+            if noted != size:
+                problems.append(f"dead letter {letter_id}: {noted} noted, {size} found")
 
 
 def _pages(dialogue: Dialogue, partition: int, order: str) -> Iterator[list[bytes]]:

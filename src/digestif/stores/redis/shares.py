@@ -10,6 +10,7 @@ from digestif.stores.redis.keys import Home, Keys
 from digestif.stores.redis.resp import Packed, joined, pack, pack_part
 from digestif.stores.redis.wire import body, numbers, whereabouts
 
+ADDED_BYTES = 2**20
 ADDED_RECORDS = 250  # that a call adds: about 3 ms of the server if each has a timeline of its own
 
 
@@ -18,6 +19,7 @@ class Share:
 
     def __init__(self, partition: int) -> None:
         self.places: list[int] = []  # in the batch
+        self.bytes = 0  # of payloads
         self._partition = partition
         self._keys: list[Packed] = []
         self._timelines: dict[str, int] = {}
@@ -34,8 +36,12 @@ class Share:
         if not self._terms or self._terms[-1] is not terms:  # those of a batch are nearly always the same
             self._terms.append(terms)
         self.places.append(place)
+        self.bytes += len(payload)
         self._whereabouts.append(whereabouts(number, len(self._terms), within))
         self._bodies.append(body(key, timestamp, payload))
+
+    def is_full(self) -> bool:
+        return len(self.places) >= ADDED_RECORDS or self.bytes > ADDED_BYTES
 
     def call(self) -> Call:
         head = pack((b"".join(map(numbers, self._terms)), b"".join(self._whereabouts)))
@@ -70,7 +76,7 @@ def rounds_of(keys: Keys, batch: Sequence[Arrival]) -> Iterator[list[Share]]:
     for place, arrival in enumerate(batch):
         home = keys.home(arrival.timeline)
         share = shares.get(home.partition)
-        if share is not None and len(share.places) == ADDED_RECORDS:
+        if share is not None and share.is_full():
             yield list(shares.values())
             shares, share = {}, None
         if share is None:

@@ -16,6 +16,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import Busy, InvalidState, StoreError
+from digestif.ids import shuffled
 from digestif.stores.base import (
     HISTORY_LIMIT,
     PAGE_RECORDS,
@@ -152,26 +153,37 @@ class RedisStore(Store):
         numbers = {"stale": len(stale), "lapsed": len(lapsed), "expiring": len(expiring)}
         request = wire.encode({"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers})
         reply = self._dialogue.write_one("maintain", self._call(partition, timelines, request), now=now)
-        moved, gone, expired = wire.decode(reply)
-        more = expired >= EXPIRED_RECORDS or limit in numbers.values()
-        return Maintained(moved=moved, lapsed=gone, expired=expired, more=more)
+        moved, gone, expired, more = wire.decode(reply)
+        return Maintained(moved=moved, lapsed=gone, expired=expired, more=more or limit in numbers.values())
 
     # Delivering
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
-        claimed = Claimed([], 0)
-        lost = 0  # rounds in which somebody else was quicker
-        while lost < ATTEMPTS and (rest := min(limit, PAGE_TIMELINES) - len(claimed.leases) - claimed.retired):
+        leases: list[Lease] = []
+        retired = lost = 0  # lost: rounds in which somebody else was quicker
+        while lost < ATTEMPTS and (rest := min(limit, PAGE_TIMELINES) - len(leases) - retired):
             wanted = min(rest, ACTED_TIMELINES)
-            names = self._dialogue.glance("claimable", Call(partition, NO_KEYS, pack((wanted,))), now=now)
-            request = wire.encode({"count": len(names), "token": token, "lease": lease, "first": len(claimed.leases)})
-            call = self._call(partition, [name.decode() for name in names], request)
-            retired, told = wire.decode(self._dialogue.write_one("claim", call, now=now)) if names else (0, [])
-            claimed = Claimed(claimed.leases + [wire.lease(each, token) for each in told], claimed.retired + retired)
-            lost += len(told) + retired < len(names)
-            if len(names) < wanted:
+            names = self._claimable(partition, wanted, lost=lost, now=now)
+            if not names:
                 break
-        return claimed
+            request = wire.encode({"count": len(names), "token": token, "lease": lease, "first": len(leases)})
+            emptied, told = wire.decode(
+                self._dialogue.write_one("claim", self._call(partition, names, request), now=now)
+            )
+            leases += [wire.lease(each, token) for each in told]
+            retired += emptied
+            if len(told) + emptied < len(names):
+                lost += 1
+            elif len(names) < wanted:
+                break
+        return Claimed(leases, retired)
+
+    def _claimable(self, partition: int, wanted: int, *, lost: int, now: Millis | None) -> list[str]:
+        """The earliest; where others are after the same ones, any of a wider choice."""
+        choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES)
+        names = self._dialogue.glance("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
+        places = shuffled(len(names)) if lost else range(len(names))
+        return [names[place].decode() for place in places[:wanted]]
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
         request = wire.encode({"token": token, "lease": lease})

@@ -7,7 +7,9 @@ from digestif.stores.rows.expiry import expirable, expire
 from digestif.stores.rows.view import Rows, put
 
 
-def schedule(rows: Rows, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis) -> SchedulePage:
+def schedule(
+    rows: Rows, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis
+) -> SchedulePage:
     began, *place = (rows.sequence(),) if after is None else [int(number) for number in after]
     cursor = (place[0], place[1]) if place else None
     found = rows.waiting(deadline, after=cursor, limit=limit)

@@ -45,7 +45,8 @@ local function the_long_way()
     }
   end
 
-  -- Put the record among the pending ones, within capacity.
+  -- Put the record among the pending ones, within capacity. Only a lowered one leaves many to drop: a page in a call.
+  local allowed = 1000
   local function put_pending(timeline, key, record, within, capacity)
     local slot, batch, before = timeline.slot, timeline.batch, timeline.pending
     if put(batch, key, record, slot.deadline, before) then
@@ -56,7 +57,8 @@ local function the_long_way()
     if within then
       call('ZADD', batch.times, -(now + within + SHIFT), 'u' .. key)
     end
-    local dropped = math.min(math.max(timeline.pending - capacity, 0), DROPPED)
+    local dropped = math.min(math.max(timeline.pending - capacity, 0), math.max(allowed, 1))
+    allowed = allowed - dropped
     drop_oldest(batch, dropped)
     timeline.pending = timeline.pending - dropped
     slot.dropped = dropped > 0 and (slot.dropped or 0) + dropped or slot.dropped
@@ -153,7 +155,7 @@ if any_ready then
   reply = table.concat(flags)
 end
 if not fully and superseded == 0 then
-  local noting = struct.pack('>dd', ARGV[1], now) .. reply
+  local noting = struct.pack('>dd', ARGV[1], clock) .. reply
   call('HSET', KEYS[1], ARGV[2], noting, 'accepted', arrival, 'pending', pending)
   return reply
 end

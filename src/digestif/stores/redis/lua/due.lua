@@ -20,7 +20,7 @@ end
 
 local start = 0
 if request.after then
-  local at, name = request.after[1], request.after[2]
+  local at, name = string.format('%.17g', request.after[1]), request.after[2]
   start = cut_ties(call('ZCOUNT', WAITING, '-inf', '(' .. at), call('ZCOUNT', WAITING, at, at), function(rank)
     return call('ZRANGE', WAITING, rank, rank)[1]
   end, function(member)

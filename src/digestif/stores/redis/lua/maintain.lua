@@ -3,7 +3,7 @@
 -- KEYS   12… the timelines: the stale ones, the lapsed ones, the expiring ones
 -- ARGV   4 {deadline, stale, lapsed, expiring, limit, ring}: how many of each; how many records may expire; the size of
 --        the history
--- Reply  {moved, lapsed, expired}
+-- Reply  {moved, lapsed, expired, whether more may have expired}
 -- include: ending.lua
 -- include: expiring.lua
 
@@ -143,4 +143,4 @@ with_next(request.expiring, function(timeline)
     expire_timeline(timeline)
   end
 end)
-return answer(cmsgpack.pack({ moved, lapsed, expired }))
+return answer(cmsgpack.pack({ moved, lapsed, expired, expired >= request.limit or weight >= HEAVY }))

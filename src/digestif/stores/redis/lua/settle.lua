@@ -29,6 +29,8 @@ local function some_keys(batch, limit)
   return keys
 end
 
+local bytes = 0 -- that were moved
+
 -- Move a page of the newer records into the digest; the later version of a record stays. The answer is how many.
 local function merge(timeline, limit)
   local digest = timeline.slot.digest
@@ -36,19 +38,22 @@ local function merge(timeline, limit)
     return 0
   end
   local source, target = merging_of(timeline), digest_of(timeline)
-  local keys, superseded = some_keys(source, limit), 0
-  for _, key in ipairs(keys) do
-    if put(target, key, pull(source, key), true, digest.records) then
+  local keys, superseded, moved = some_keys(source, limit), 0, 0
+  while moved < #keys and bytes < HEAVY do
+    moved = moved + 1
+    local record = pull(source, keys[moved])
+    bytes = bytes + string.len(record)
+    if put(target, keys[moved], record, true, digest.records) then
       superseded = superseded + 1
     end
   end
   digest.records = digest.records - superseded
   count('open', -superseded)
   count('superseded', superseded)
-  if #keys < limit then
+  if moved == #keys and moved < limit then
     digest.merging = nil
   end
-  return #keys
+  return moved
 end
 
 local function trim(timeline, capacity, limit)

@@ -3,7 +3,7 @@
 --   ages   (zset) by timestamp: arrival and key, so that ties stand in the order of arrival
 --   times  (zset) 'x' and key by expiry, above zero; 'u' and key by deadline, below zero.
 --          A small batch has deadlines only
-local DROPPED = 500 -- records that a call drops at most: only a lowered capacity leaves more, to the next adds
+local HEAVY = 1048576 -- bytes: a call that has moved so many leaves the rest to the next one
 
 local function batch_at(place, large)
   return { records = KEYS[place], ages = KEYS[place + 1], times = KEYS[place + 2], large = large }

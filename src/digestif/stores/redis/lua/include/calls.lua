@@ -3,7 +3,7 @@
 -- A caller numbers its calls, and its last answer is kept for a while: a call that is repeated because its reply got
 -- lost answers as it did first, and one that comes after a later call of the same caller is refused. The answers are
 -- kept beside the counters of the ledger, so that one command reads both and one writes both.
-local KEPT = 600000 -- milliseconds, longer than anybody repeats a call
+local KEPT = 600000 -- milliseconds of the server's clock, longer than anybody repeats a call
 
 local tally = {} -- changes to the counters
 local woken = false -- a timeline may be taken at once
@@ -19,10 +19,10 @@ end
 -- Let go of answers that nobody will ask for again: a page from somewhere whenever a new caller comes. (Scripts draw
 -- the same random numbers every time, the clock does not.)
 local function forget_callers()
-  local flat = call('HSCAN', LEDGER, now % 1024, 'MATCH', 'c:*', 'COUNT', 100)[2]
+  local flat = call('HSCAN', LEDGER, clock % 1024, 'MATCH', 'c:*', 'COUNT', 100)[2]
   for place = 1, #flat, 2 do
     local _, noted = struct.unpack('>dd', flat[place + 1])
-    if noted + KEPT < now then
+    if noted + KEPT < clock then
       call('HDEL', LEDGER, flat[place])
     end
   end
@@ -53,11 +53,16 @@ local function answer(reply, ...)
   if woken then
     redis.pcall('SPUBLISH', WAKE, '') -- a hint: a user who may not publish must not stop a call half-way
   end
+  local moved = 0
   for counter, by in pairs(tally) do
     if by ~= 0 then
       call('HINCRBY', LEDGER, counter, by)
+      moved = moved + math.abs(by)
     end
   end
-  call('HSET', LEDGER, CALL, struct.pack('>dd', ARGV[1], now) .. reply, ...)
+  if moved > 0 then
+    call('HINCRBY', LEDGER, 'moved', moved) -- never falls: tells a recount how much went on beside it
+  end
+  call('HSET', LEDGER, CALL, struct.pack('>dd', ARGV[1], clock) .. reply, ...)
   return reply
 end

@@ -1,7 +1,9 @@
 -- include: batches.lua
 -- When the records of a batch expire.
 
--- Take up to `limit` expired records out; the answer is how many.
+local weight = 0 -- bytes of the records that this call took out
+
+-- Take up to `limit` expired records out, unless they are heavy; the answer is how many.
 local function expire(batch, now, limit)
   local old = {}
   if batch.large then
@@ -17,10 +19,12 @@ local function expire(batch, now, limit)
       end
     end
   end
-  for _, key in ipairs(old) do
-    pull(batch, key)
+  local gone = 0
+  while gone < #old and weight < HEAVY do
+    gone = gone + 1
+    weight = weight + string.len(pull(batch, old[gone]))
   end
-  return #old
+  return gone
 end
 
 -- When the first record expires; nil is never.

@@ -1,7 +1,6 @@
 -- include: batches.lua
 -- include: ties.lua
 -- Reading a batch newest first, a page at a time.
-local HEAVY = 1048576 -- bytes: a page that has so many is not made longer
 
 -- How many records are as new as the cursor or newer.
 local function rank_after(batch, after)
