@@ -119,6 +119,22 @@ def test_a_lowered_capacity_holds_at_the_next_add() -> None:
         assert stores.look()["slot"]["pending"] == 300
 
 
+def test_many_full_timelines_drop_their_oldest_in_one_call() -> None:
+    """More than a call can bring in order: for the others it looks for the oldest."""
+    timelines = [f"t{number}" for number in range(40)]
+    terms = Terms(capacity=100)
+    with twins() as stores:
+        for timeline in timelines:
+            for store in (stores.memory, stores.server):
+                arrive(store, timeline, numbers(0, 100)[::-1], timestamp=5.0, capacity=100)
+
+        arrivals = [Arrival(timeline, "new", b"1", 1e6, None, terms) for timeline in timelines]
+        stores.do(lambda store: store.add(arrivals, now=NOW + 1))
+
+        for timeline in timelines:
+            assert stores.look(timeline)["slot"]["dropped"] == 1
+
+
 def test_a_capacity_makes_a_small_batch_large_and_leaves_nothing() -> None:
     with twins() as stores:
         add(stores, numbers(0, 12), capacity=10, ttl=1_000)
@@ -480,6 +496,30 @@ def test_digests_of_one_call_share_what_it_merges() -> None:
         assert [digest.settled for digest in digests if digest is not None] == [True, False, True, True]
 
 
+def test_heavy_records_are_merged_a_few_at_a_time() -> None:
+    with twins() as stores:
+        add(stores, ["old"])
+        fail(stores, "a")
+        add(stores, numbers(0, 40), payload=b"x" * 100_000)
+        lease = stores.open(token="b", now=NOW)
+
+        stores.server.take([Take(lease, None, merge=True)], now=NOW)
+
+        assert stores.client.hlen("{twin:0}:m:t") == 40 - 11  # which make a MiB
+        assert len(stores.carry(lease, now=NOW).records) == 41
+        stores.look()
+
+
+def test_heavy_records_expire_a_few_at_a_time() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, 40), payload=b"x" * 100_000, ttl=1_000)
+
+        done = stores.server.maintain(0, None, limit=100, now=NOW + 1_000)
+
+        assert (done.expired, done.more) == (11, True)
+        assert maintain(stores.server, now=NOW + 1_000).expired == 40 - 11
+
+
 def test_no_record_of_a_half_merged_digest_is_passed_over_beside_heavy_ones() -> None:
     with twins() as stores:
         add(stores, numbers(0, 100), timestamps=lambda number: 1000.0 + number, payload=b"x" * 40_000)
@@ -534,7 +574,7 @@ class Life:
         )
         times = draw.choice([[0.0], [1.0, 2.0], [number / 7 for number in range(400)]])
         withins: list[int | None] = draw.choice([[None], [None], [None, None, None, 700, 5_000]])
-        payloads = draw.choice([[b"1"], [b"1"], [b"2", HEAVY]])
+        payloads = draw.choice([[b"1"], [b"1"], [b"2"] * 9 + [HEAVY]])
         keys = draw.sample(numbers(0, 500), draw.choice([1, 3, 40, 150, 320, 320]))
         arrivals = [
             Arrival(timeline, key, draw.choice(payloads), draw.choice(times), draw.choice(withins), terms)

@@ -53,7 +53,8 @@ def link_over(
         routes = SingleServer(_node_of(client))
         settings = client.connection_pool.connection_kwargs
     else:
-        raise ConfigError(f"store: {shortened(client)} is neither a redis.Redis nor a redis.RedisCluster")
+        given = "a string" if isinstance(client, str) else shortened(client)  # it may be a DSN with a password
+        raise ConfigError(f"store: {given} is neither a redis.Redis nor a redis.RedisCluster")
     options = Options(settings.get("socket_timeout"), None, patience, replicas, replica_timeout)
     return _link(routes, options, namespace)
 

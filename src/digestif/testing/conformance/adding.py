@@ -46,11 +46,14 @@ class Adding(Suite):
     def test_each_record_of_a_call_has_its_own_policy(self, store: Store) -> None:
         """Fact 7. Records of several policies in one call of the port: each is placed, and expires, by its own."""
         arrive(store, "ready", ["a"])
-        terms = {"soon": Terms(first_delay=10), "later": Terms(first_delay=20), "ready": Terms(ttl=100)}
+        arrive(store, "steady", ["a"])
+        delays = {"soon": Terms(first_delay=10), "later": Terms(first_delay=20)}
+        ttls = {"steady": Terms(), "ready": Terms(ttl=100)}
 
-        store.add([Arrival(name, "b", b"b", 0.0, None, each) for name, each in terms.items()], now=NOW)
+        batch = [Arrival(timeline, "b", b"b", 0.0, None, terms) for timeline, terms in (delays | ttls).items()]
+        store.add(batch, now=NOW)
 
-        assert [store.inspect(timeline).at for timeline in terms] == [NOW + 10, NOW + 20, NOW]
+        assert [store.inspect(timeline).at for timeline in delays] == [NOW + 10, NOW + 20]
         assert maintain(store, now=NOW + 100).expired == 1
 
     def test_increments_end_at_the_maximum_after_the_last_delivery(self, digests_with: DigestsWith) -> None:

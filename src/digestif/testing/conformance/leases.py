@@ -3,7 +3,7 @@
 import pytest
 
 from digestif import Busy, InvalidState
-from digestif.stores.base import SetAside, Store
+from digestif.stores.base import PAGE_TIMELINES, SetAside, Store
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -132,12 +132,12 @@ class Claiming(Suite):
         store.pause("lapsed", False, now=NOW + LEASE)
         assert [lease.timeline for lease in claim_all(store, now=NOW + LEASE)] == ["lapsed"]
 
-    def test_paused_timelines_do_not_hide_the_others(self, store: Store) -> None:
-        """Fact 53. A claim passes over paused timelines, ready or due, that come before the one it may have."""
-        for n in range(3):
-            arrive(store, f"ready{n}", ["a"])
-            arrive(store, f"due{n}", ["a"], first_delay=1)
-        for timeline in ("ready0", "ready1", "ready2", "due0", "due1", "due2"):
+    @pytest.mark.parametrize("first_delay", [0, 1], ids=["ready", "due"])
+    def test_paused_timelines_do_not_hide_the_others(self, store: Store, first_delay: int) -> None:
+        """Fact 53. However many paused timelines come before it, a claim gives the one that it may."""
+        paused = [f"t{n}" for n in range(2 * PAGE_TIMELINES + 50)]
+        arrive_everywhere(store, paused, first_delay=first_delay)
+        for timeline in paused:
             store.pause(timeline, True, now=NOW)
         arrive(store, "other", ["a"], now=NOW + 2)
 

@@ -138,9 +138,12 @@ end
 
 with_next(request.stale, let_wait)
 with_next(request.lapsed, lapse)
+local left = false -- to the next call
 with_next(request.expiring, function(timeline)
-  if expired < request.limit then
+  if expired < request.limit and weight < HEAVY and effort > 0 then
     expire_timeline(timeline)
+  else
+    left = true
   end
 end)
-return answer(cmsgpack.pack({ moved, lapsed, expired, expired >= request.limit or weight >= HEAVY }))
+return answer(cmsgpack.pack({ moved, lapsed, expired, left or expired >= request.limit or weight >= HEAVY }))

@@ -4,6 +4,7 @@
 --   times  (zset) 'x' and key by expiry, above zero; 'u' and key by deadline, below zero.
 --          A small batch has deadlines only
 local HEAVY = 1048576 -- bytes: a call that has moved so many leaves the rest to the next one
+local effort = 1000 -- small batches are looked through, sorted and enlarged for so many records in a call, then no more
 
 local function batch_at(place, large)
   return { records = KEYS[place], ages = KEYS[place + 1], times = KEYS[place + 2], large = large }
@@ -19,17 +20,20 @@ local function packed(arrival, expires, rest)
   return struct.pack('>I5i7', arrival, expires or NEVER) .. rest
 end
 
+-- A record that was damaged, and is too short to be one, still has to be moved and counted.
+local WHOLE = 20 -- bytes before the payload
+
 local function arrival_of(record)
-  return (struct.unpack('>I5', record))
+  return string.len(record) < WHOLE and 0 or (struct.unpack('>I5', record))
 end
 
 local function expiry_of(record)
-  local expires = struct.unpack('>i7', record, 6)
+  local expires = string.len(record) < WHOLE and NEVER or (struct.unpack('>i7', record, 6))
   return expires < NEVER and expires or nil
 end
 
 local function timestamp_of(record)
-  return (struct.unpack('>d', record, 13))
+  return string.len(record) < WHOLE and 0 or (struct.unpack('>d', record, 13))
 end
 
 local function age_member(key, record)
@@ -65,6 +69,7 @@ local function enlarge(batch)
   if not batch.large then
     for key, record in each(batch) do
       note(batch, key, record)
+      effort = effort - 1
     end
     batch.large = true
   end
@@ -90,7 +95,9 @@ local function put(batch, key, record, has_deadlines, size)
   if batch.large then
     note(batch, key, record)
   elseif size >= SMALL or string.len(record) > LIGHT then
-    enlarge(batch)
+    if effort > 0 or size >= 4 * SMALL then -- many that grow in step are enlarged by and by
+      enlarge(batch)
+    end
   end
   return replaced
 end
@@ -105,8 +112,23 @@ local function pull(batch, key)
   return record
 end
 
+local function oldest_of_small(batch)
+  local oldest, timestamp, arrival
+  for key, record in each(batch) do
+    local at = timestamp_of(record)
+    if not oldest or at < timestamp or (at == timestamp and arrival_of(record) < arrival) then
+      oldest, timestamp, arrival = key, at, arrival_of(record)
+    end
+  end
+  return oldest
+end
+
 local function drop_oldest(batch, many)
   if many == 0 then
+    return
+  end
+  if many == 1 and effort <= 0 and not batch.large then
+    pull(batch, oldest_of_small(batch))
     return
   end
   enlarge(batch)

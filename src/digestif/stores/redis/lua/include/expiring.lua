@@ -14,6 +14,7 @@ local function expire(batch, now, limit)
   else
     for key, record in each(batch) do
       local expires = expiry_of(record)
+      effort = effort - 1
       if expires and expires <= now and #old < limit then
         table.insert(old, key)
       end

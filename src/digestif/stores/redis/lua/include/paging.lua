@@ -10,7 +10,7 @@ local function rank_after(batch, after)
   return cut_ties(newer, ties, function(rank)
     return redis.call('ZREVRANGE', batch.ages, rank, rank)[1]
   end, function(member)
-    return arrival_of(string.sub(member, 4)) >= arrival
+    return struct.unpack('>I8', member) >= arrival
   end)
 end
 
@@ -81,7 +81,7 @@ local function page(batch, after, limit)
   return flat, true
 end
 
--- The keys of the newest records.
+-- The keys of the newest records; in a call that has looked through many already, of any.
 local function newest_keys(batch, limit)
   local keys = {}
   if batch.large then
@@ -90,10 +90,17 @@ local function newest_keys(batch, limit)
     end
     return keys
   end
-  for number, item in ipairs(newest_first(batch)) do
-    if number <= limit then
-      keys[number] = item.key
+  if effort <= 0 then
+    for _, key in ipairs(redis.call('HKEYS', batch.records)) do
+      if key ~= '' and #keys < limit then
+        table.insert(keys, key)
+      end
     end
+    return keys
+  end
+  for number, item in ipairs(newest_first(batch)) do
+    keys[number] = number <= limit and item.key or nil
+    effort = effort - 1
   end
   return keys
 end
