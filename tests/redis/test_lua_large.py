@@ -131,8 +131,9 @@ def test_many_full_timelines_drop_their_oldest_in_one_call() -> None:
         arrivals = [Arrival(timeline, "new", b"1", 1e6, None, terms) for timeline in timelines]
         stores.do(lambda store: store.add(arrivals, now=NOW + 1))
 
-        for timeline in timelines:
+        for timeline in timelines[::13]:
             assert stores.look(timeline)["slot"]["dropped"] == 1
+        assert stores.server.ledger().dropped == 40
 
 
 def test_a_capacity_makes_a_small_batch_large_and_leaves_nothing() -> None:
@@ -380,7 +381,7 @@ def test_a_discarded_letter_leaves_nothing() -> None:
 
         assert stores.do(lambda store: store.discard(lease.digest_id, now=NOW + 1)) is True
 
-        assert stores.look()["history"][0].keys == tuple(numbers(0, 100))
+        assert stores.look()["history"][-1].keys == tuple(numbers(0, 100))
         stores.end("t", now=NOW + 1)
 
 
@@ -643,7 +644,7 @@ class Life:
             self.stores.attempt(lambda store: getattr(store, verb)(letter.id, now=self.now))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_large_timelines_live_the_same_life_on_a_server_as_in_memory(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -651,5 +652,5 @@ def test_large_timelines_live_the_same_life_on_a_server_as_in_memory(
     monkeypatch.setattr("digestif.stores.redis.store.EXPIRED_RECORDS", 10**6)
     monkeypatch.setattr("digestif.stores.rows.dispatching.PAGE_RECORDS", 10**6)
     with twins() as stores:
-        Life(stores, seed).live(150)
+        Life(stores, seed).live(120)
         stores.end("t", "u", now=NOW + DAY)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from redis import Redis
@@ -127,7 +128,7 @@ def seen(store: Store, timeline: str, *, page: int) -> dict[str, Any]:
         "digest": contents(stored(store, timeline, Part.DIGEST, limit=page)),
         "letters": letters,
         "dead": [contents(letter_records(store, letter.id, page=page)) for letter in letters],
-        "history": store.history(None, limit=20),
+        "history": sorted(store.history(None, limit=1000), key=attrgetter("ended", "id")),  # one call may end several
     }
 
 
