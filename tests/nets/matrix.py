@@ -5,6 +5,7 @@ something or its time is up. Stars mark what tests/nets/script_faults.py promise
 """
 
 import io
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -25,6 +26,7 @@ from tests.servers import empty_server
 
 ENOUGH = 3  # sentences that fail
 SECONDS = 30.0  # for the model
+HANGS = 120.0  # seconds after which a life does not end
 LIVES = settings(
     max_examples=4,
     stateful_step_count=150,
@@ -87,12 +89,29 @@ def model_finds(fault: ScriptFault) -> str:
     with planted(fault), namespaces() as make, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         for number in count():
             try:
-                run_state_machine_as_test(seed(number)(store_machine(make)), settings=LIVES)
-            except (AssertionError, DigestifError, LookupError, ValueError):
-                return f"after {monotonic() - began:.0f} s"
+                with limited(HANGS):
+                    run_state_machine_as_test(seed(number)(store_machine(make)), settings=LIVES)
+            except (AssertionError, DigestifError, LookupError, ValueError, TimeoutError) as error:
+                return f"after {monotonic() - began:.0f} s ({type(error).__name__})"
             if monotonic() - began > SECONDS:
                 return ""
     raise AssertionError("counting has no end")
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """With some faults the engine reads page after page for ever."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

@@ -145,4 +145,6 @@ def letter_records(store: Store, letter_id: str, *, page: int) -> Iterator[Store
     after = None
     while records := store.letter_records(letter_id, after=after, limit=page):
         yield from records
-        after = age_order(records[-1])
+        last = age_order(records[-1])
+        assert after is None or last < after, "a page does not go on where the last one ended"
+        after = last

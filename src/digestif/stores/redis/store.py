@@ -53,7 +53,7 @@ from digestif.stores.redis.wakeups import listening
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-ACTED_TIMELINES = 100  # that a call claims, closes or maintains: about 3 ms of the server
+ACTED_TIMELINES = 100  # that a call schedules, claims, closes or maintains: about 3 ms of the server
 MOVED_RECORDS = 250  # of a digest that a call merges or trims: about 2 ms
 EXPIRED_RECORDS = 500
 NO_KEYS = Packed(0, b"")
@@ -127,7 +127,7 @@ class RedisStore(Store):
     def schedule(
         self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
-        limit = min(limit, PAGE_TIMELINES)
+        limit = min(limit, ACTED_TIMELINES)
         request = wire.encode({"deadline": deadline, "limit": limit, "after": after and after[1:]})
         number, *flat = self._dialogue.glance("due", Call(partition, NO_KEYS, pack((request,))))
         began = int(number) if after is None else int(after[0])

@@ -150,7 +150,9 @@ def stored(store: Store, timeline: str, part: Part, *, limit: int = 500) -> Iter
     while page := store.records(timeline, part, after=after, limit=limit):
         assert len(page) <= limit
         yield from page
-        after = Cursor(page[-1].timestamp, page[-1].arrival)
+        last = Cursor(page[-1].timestamp, page[-1].arrival)
+        assert after is None or last < after, "a page does not go on where the last one ended"
+        after = last
 
 
 def record_keys(records: Iterable[Stored]) -> list[str]:
