@@ -10,7 +10,7 @@ from digestif.errors import ConfigError, Overloaded, StoreError, StoreUnavailabl
 from digestif.stores.redis.commands import Command, Refused
 from digestif.stores.redis.link import Link
 from digestif.stores.redis.opening import link_over
-from digestif.testing.servers import LoneCluster, RedisServer
+from digestif.testing.servers import LoneCluster, RedisServer, becomes_true
 from tests.redis.links import echo, get, increment, key, linked, put, refuse
 
 
