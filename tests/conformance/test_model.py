@@ -71,12 +71,12 @@ Makers = Callable[[str], Callable[[], Store]]
 
 def test_redis_lives_as_the_model_says(namespaces: Makers) -> None:
     maker = namespaces(empty_server().url)
-    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=12))
+    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=6))
 
 
 def test_a_redis_cluster_lives_as_the_model_says(namespaces: Makers) -> None:
     maker = namespaces(f"{empty_lone_cluster().url}?partitions=3")
-    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=8))
+    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=4))
 
 
 class AwaitedMachine(StoreMachine):
