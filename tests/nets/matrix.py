@@ -5,6 +5,7 @@ something or its time is up. Stars mark what tests/nets/script_faults.py promise
 """
 
 import io
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ from tests.servers import empty_server
 
 ENOUGH = 3  # sentences that fail
 SECONDS = 30.0  # for the model
-HANGS = 120.0  # seconds after which a life does not end
+HANGS = 120.0  # seconds after which lives do not end …
+MEMORY = 2**30  # … or bytes: with some faults the engine reads page after page for ever
 LIVES = settings(
     max_examples=4,
     stateful_step_count=150,
@@ -91,7 +93,7 @@ def model_finds(fault: ScriptFault) -> str:
             try:
                 with limited(HANGS):
                     run_state_machine_as_test(seed(number)(store_machine(make)), settings=LIVES)
-            except (AssertionError, DigestifError, LookupError, ValueError, TimeoutError) as error:
+            except (AssertionError, DigestifError, LookupError, ValueError, MemoryError, TimeoutError) as error:
                 return f"after {monotonic() - began:.0f} s ({type(error).__name__})"
             if monotonic() - began > SECONDS:
                 return ""
@@ -100,18 +102,18 @@ def model_finds(fault: ScriptFault) -> str:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """With some faults the engine reads page after page for ever."""
-
     def give_up(*_: object) -> None:
         raise TimeoutError
 
-    before = signal.signal(signal.SIGALRM, give_up)
+    before, bounds = signal.signal(signal.SIGALRM, give_up), resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, bounds[1]))
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, bounds)
 
 
 @contextmanager

@@ -54,6 +54,12 @@ def test_children_forked_while_other_threads_write_are_never_stuck(tmp_path: Pat
     assert told["missing"] == []
 
 
+def test_threads_may_fork_at_the_same_time(tmp_path: Path) -> None:
+    told = alone(fork_in_threads, str(tmp_path / "d.db"))
+
+    assert told == {"children": 4 * FORKS, "added": 4 * FORKS + 1}
+
+
 def test_a_child_may_be_forked_while_a_digest_is_open(tmp_path: Path) -> None:
     told = alone(fork_inside_a_digest, str(tmp_path / "d.db"))
 
@@ -231,6 +237,30 @@ def fork_amid_writing(path: str) -> dict[str, list[str]]:
     digests.close()
     told = told_of(path)
     return told | {"missing": sorted(set(acknowledged) - set(told["keys"]))}
+
+
+def fork_in_threads(path: str) -> dict[str, int]:
+    """Each thread forks and adds in turns; the children end at once."""
+    digests = engine(path)
+    statuses: list[int] = []
+
+    def fork_and_add() -> None:
+        for _ in range(FORKS):
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            statuses.append(os.waitpid(child, 0)[1])
+            digests.add("t", 0)
+
+    with time_limit():
+        threads = [threading.Thread(target=fork_and_add) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    added = digests.ledger().accepted
+    digests.close()
+    return {"children": statuses.count(0), "added": added}
 
 
 def fork_inside_a_digest(path: str) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Forks: stores that a process has open are brought to rest before it forks, and go on in both parent and child."""
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -13,7 +14,8 @@ class Forkable(Protocol):
 
 
 _watched: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
-_resting: list[Forkable] = []
+_forks: list[list[Forkable]] = []  # under way in this thread: a signal handler may fork while a fork brings stores to rest
+_one_thread = threading.RLock()  # forks at a time
 
 
 def watch(store: Forkable) -> None:
@@ -22,15 +24,21 @@ def watch(store: Forkable) -> None:
 
 
 def _before() -> None:
-    _resting[:] = list(_watched)  # others may come and go meanwhile
-    for store in _resting:
-        store.before_fork()
+    _one_thread.acquire()
+    resting = [store for fork in _forks for store in fork]
+    _forks.append([])
+    for store in list(_watched):  # others may come and go meanwhile
+        if store not in resting:
+            _forks[-1].append(store)
+            store.before_fork()
 
 
 def _after(*, in_child: bool) -> None:
-    for store in _resting:
-        store.after_fork(in_child=in_child)
-    _resting.clear()
+    try:
+        for store in _forks.pop():
+            store.after_fork(in_child=in_child)
+    finally:
+        _one_thread.release()  # the child's only thread is the one that took it
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either

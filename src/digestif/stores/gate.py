@@ -1,5 +1,6 @@
 """Entrances to what many threads share: one that can be shut for all, one that lets each thread in once."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,16 +63,25 @@ class Gate:
                     self._changed.notify_all()
 
     def shut(self) -> None:
-        """Let nobody in any more, and wait until all have left. Not from inside: nobody can wait for oneself."""
+        """Let nobody in any more, and wait until all others have left."""
         with self._mutex:
             while self._is_shut:
                 self._changed.wait()
             self._is_shut = True
-            while self._inside:
-                self._changed.wait()
+            try:
+                while self._others():
+                    self._changed.wait()
+            except BaseException:  # an interrupt: whoever gives up waiting leaves the gate as it was
+                self._is_shut = False
+                self._changed.notify_all()
+                raise
 
     def open(self) -> None:
         """Let everybody in again."""
         with self._mutex:
             self._is_shut = False
             self._changed.notify_all()
+
+    def _others(self) -> set[int]:
+        """An exception from a signal may have hit a thread on its way out; it must not be waited for."""
+        return self._inside & sys._current_frames().keys() - {threading.get_ident()}

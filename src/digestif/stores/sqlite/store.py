@@ -157,9 +157,11 @@ class SQLiteStore(RowStore):
 
     def _shut_down(self) -> None:
         self._gate.shut()
-        self._closed = True
-        self._close_everything()
-        self._gate.open()
+        try:
+            self._closed = True
+            self._close_everything()
+        finally:
+            self._gate.open()
 
     def _close_connections(self) -> None:
         writer, self._writer = self._writer, None
