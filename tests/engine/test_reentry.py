@@ -92,11 +92,18 @@ def test_a_signal_handler_that_adds_is_served_or_refused(digests: Digests) -> No
 
 
 def test_a_signal_handler_may_fork_in_the_middle_of_a_call(digests: Digests) -> None:
+    forking = False
+
     def fork() -> None:
+        nonlocal forking
+        if forking:  # Python itself can't fork while it forks: concurrent.futures would wait for its own lock
+            return
+        forking = True
         child = os.fork()
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
+        forking = False
 
     with signals(fork) as let_one_come:
         for number in range(60):

@@ -14,7 +14,9 @@ class Forkable(Protocol):
 
 
 _watched: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
-_forks: list[list[Forkable]] = []  # under way in this thread: a signal handler may fork while a fork brings stores to rest
+_forks: list[
+    list[Forkable]
+] = []  # under way in this thread: a signal handler may fork while a fork brings stores to rest
 _one_thread = threading.RLock()  # forks at a time
 
 
