@@ -4,19 +4,22 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from digestif.core.policy import Policy
-from digestif.core.records import Digest, ScheduleEntry
+from digestif.core.records import Digest, ScheduleEntry, check_timeline
 from digestif.core.times import Millis
-from digestif.engine import PAGE_LIMIT, Digests
-from digestif.errors import StoreUnavailable
+from digestif.desk import Desk
+from digestif.engine import PAGE_LIMIT, Digests, HandlerFunction
+from digestif.errors import InvalidState, StoreUnavailable
 from digestif.events import Listener
+from digestif.handlers import Handler, Handlers
 from digestif.leases import Delivery
+from digestif.runtime.single import Single, argument, error_in, handler_for
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
 from digestif.stores.codec import Codec
 
@@ -128,6 +131,72 @@ class AsyncDigests:
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         return await self._gate.add(arrival, intake.millis(now))
 
+    async def notify(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: float | None = None,
+        within: float | None = None,
+        dispatch: Callable[[str], object] | None = None,
+        now: float | None = None,
+    ) -> bool:
+        """Add a record and deliver its timeline at once if that makes it ready, as `Digests.notify` does."""
+        handler = None if dispatch and self.enabled else handler_for(self._handlers, check_timeline(timeline))
+        if handler and not self.enabled:
+            digest = self._digests._digest_of(timeline, value, key, timestamp, now=now)
+            await self._handle(handler, digest)
+            return True
+        is_ready = await self.add(timeline, value, key=key, timestamp=timestamp, within=within, now=now)
+        if is_ready and dispatch:
+            await self._in_thread(partial(dispatch, timeline))
+        elif is_ready:
+            with suppress(InvalidState):  # a worker was quicker
+                await self.deliver(timeline, now=now)
+        return is_ready
+
+    async def deliver(self, timeline: str, *, now: float | None = None) -> bool:
+        """Open a ready timeline and let its handler deliver it here and now, as `Digests.deliver` does."""
+        digests = self._digests
+        handler = handler_for(self._handlers, check_timeline(timeline))
+        digests._intake.millis(now)  # a wrong time must not open anything
+        renews = digests._renews(now)
+        single = await self._in_thread(partial(Single, digests._desk(now), handler, timeline, renews=renews))
+        digest = await self._in_thread(single.begin)
+        if digest is None:
+            return False
+        with single.renewed():
+            try:
+                error = error_in(handler, await self._handle(handler, digest))
+            except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
+                error = failure
+            except BaseException as interrupt:
+                await asyncio.shield(self._in_thread(partial(single.end, interrupt)))
+                raise
+        return await asyncio.shield(self._in_thread(partial(single.end, error)))
+
+    async def _handle(self, handler: Handler, digest: Digest) -> Any:
+        call = partial(handler.call, argument(handler, digest))
+        return await (call() if handler.is_async else self._in_thread(call))
+
+    def handler(
+        self, pattern: str, *, batch: int | None = None, at_most_once: bool = False
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
+        """Let the decorated function, or coroutine, deliver timelines of a pattern, as `Digests.handler` does."""
+        return self._digests.handler(pattern, batch=batch, at_most_once=at_most_once)
+
+    async def serve(self, **options: Any) -> None:
+        """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
+        await self._digests.serve(**options)
+
+    @property
+    def _handlers(self) -> Handlers:
+        return self._digests._handlers
+
+    def _desk(self, now: float | None = None) -> Desk:
+        return self._digests._desk(now)
+
     def schedule(
         self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None
     ) -> AsyncIterator[ScheduleEntry]:
@@ -147,7 +216,7 @@ class AsyncDigests:
         digests = self._digests
         delivery = await self._opened(partial(digests._open_delivery, timeline, minimum_delay, now=now))
         try:
-            with delivery.renewed(digests.events) if digests._renews(now) else nullcontext():
+            with delivery.renewed() if digests._renews(now) else nullcontext():
                 yield delivery.digest
         except BaseException as error:
             await asyncio.shield(self._in_thread(partial(delivery.fail, error)))
@@ -181,6 +250,7 @@ class AsyncDigests:
     peek = _awaitable(Digests.peek)
     explain = _awaitable(Digests.explain)
     trace = _awaitable(Digests.trace)
+    backlog = _awaitable(Digests.backlog)
     ledger = _awaitable(Digests.ledger)
     verify = _awaitable(Digests.verify)
     dead_letters = _awaitable(Digests.dead_letters)
@@ -228,7 +298,7 @@ class _AddGate:
         results: Sequence[bool | None]
         failure: Exception | None
         try:
-            results = await self._owner._in_thread(partial(self._owner.store.add, arrivals, now=page[0][1]))
+            results = await self._owner._in_thread(partial(self._owner._digests._accept, arrivals, now=page[0][1]))
         except Exception as error:  # noqa: BLE001  # each caller gets it whose record may not have been accepted
             results = getattr(error, "answers", None) or [None] * len(page)
             failure = error

@@ -1,11 +1,12 @@
 """`Digests`: the public face. It validates, encodes, asks the store in pages, and gives back plain values."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from types import TracebackType
 from typing import Any, TypeVar
 
+from digestif.core.backlog import Backlog, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged
 from digestif.core.explain import Explanation, explain
 from digestif.core.ledger import Ledger, Verification
@@ -26,16 +27,23 @@ from digestif.core.records import (
 )
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, is_duration, to_millis, to_seconds
-from digestif.errors import ConfigError
-from digestif.events import Events, Listener
+from digestif.desk import Desk
+from digestif.errors import ConfigError, InvalidState
+from digestif.events import Added, Events, Listener
+from digestif.handlers import Handler, Handlers
+from digestif.ids import fresh_id
 from digestif.intake import Intake, check_text, check_time
-from digestif.leases import Delivery, decode
+from digestif.leases import Delivery
 from digestif.partitions import visit
-from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Maintained, Part, Store
+from digestif.reading import decode
+from digestif.runtime.single import Single, argument, error_in, handler_for
+from digestif.runtime.worker import Worker
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Arrival, Maintained, Part, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.dsn import check_namespace, open_store
 
 T = TypeVar("T")
+HandlerFunction = TypeVar("HandlerFunction", bound=Callable[[Any], Any])
 
 MAINTENANCE_DELAY = 300_000  # milliseconds after which a dispatch counts as lost
 PAGE_LIMIT = 1000  # entries of a page of schedule
@@ -69,6 +77,7 @@ class Digests:
         self._lease = to_millis(lease)
         self._sealer = Sealer(codec)
         self._intake = Intake(self.policy, self._sealer, clock)
+        self._handlers = Handlers()
         self._owns_store = isinstance(store, str)
         self.store = _store(store, namespace)
 
@@ -118,7 +127,7 @@ class Digests:
         """
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
         arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
-        return self.store.add([arrival], now=self._intake.millis(now))[0]
+        return self._accept([arrival], now=self._intake.millis(now))[0]
 
     def add_many(
         self,
@@ -139,8 +148,59 @@ class Digests:
         at = self._intake.millis(now)
         answers: list[bool] = []
         for start in range(0, len(arrivals), PAGE_RECORDS):
-            answers += self.store.add(arrivals[start : start + PAGE_RECORDS], now=at)
+            answers += self._accept(arrivals[start : start + PAGE_RECORDS], now=at)
         return answers
+
+    def _accept(self, arrivals: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+        answers = self.store.add(arrivals, now=now)
+        if self.events.wanted(Added):
+            ready = tuple(arrival.timeline for arrival, is_ready in zip(arrivals, answers, strict=True) if is_ready)
+            self.events.emit(Added(records=len(arrivals), ready=ready))
+        return answers
+
+    def notify(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: float | None = None,
+        within: float | None = None,
+        dispatch: Callable[[str], object] | None = None,
+        now: float | None = None,
+    ) -> bool:
+        """Add a record, and deliver its timeline at once if that makes it ready: then the answer is True.
+
+        `dispatch` is called with the timeline, for example a task's `delay`; without it the handler is called here, and
+        if that fails the digest comes again by the policy's rules. Digests that are switched off are delivered at once,
+        each record on its own.
+        """
+        if not self.enabled:
+            return self._deliver_alone(timeline, value, key, timestamp, now=now)
+        handler = None if dispatch else handler_for(self._handlers, timeline)
+        is_ready = self.add(timeline, value, key=key, timestamp=timestamp, within=within, now=now)
+        if is_ready and dispatch:
+            dispatch(timeline)
+        elif is_ready and handler:
+            with suppress(InvalidState):  # a worker was quicker
+                self.deliver(timeline, now=now)
+        return is_ready
+
+    def _deliver_alone(
+        self, timeline: str, value: Any, key: str | None, timestamp: float | None, *, now: float | None
+    ) -> bool:
+        handler = _sync(handler_for(self._handlers, check_timeline(timeline)))
+        handler.call(argument(handler, self._digest_of(timeline, value, key, timestamp, now=now)))
+        return True
+
+    def _digest_of(
+        self, timeline: str, value: Any, key: str | None, timestamp: float | None, *, now: float | None
+    ) -> Digest:
+        """A digest of one record that was never stored, with what a store would have refused refused."""
+        terms = self._intake.terms(None, None, None)
+        arrival = self._intake.arrival(timeline, value, key, timestamp, within=None, terms=terms, now=now)
+        record = Record(arrival.key, self._sealer.unseal(arrival.payload), arrival.timestamp)
+        return Digest(timeline, fresh_id(), 1, 1, 0, (record,))
 
     def retract(self, timeline: str, record_key: str, *, now: float | None = None) -> bool:
         """Remove a pending record. False if there is none: it is in a digest already, or unknown."""
@@ -212,7 +272,7 @@ class Digests:
         delivery = self._open_delivery(timeline, minimum_delay, now=now)
         try:
             if self._renews(now):
-                with delivery.renewed(self.events):
+                with delivery.renewed():
                     yield delivery.digest
             else:
                 yield delivery.digest
@@ -226,19 +286,70 @@ class Digests:
         if minimum_delay is not None:
             check_delay("minimum_delay", minimum_delay)
         self._intake.millis(now)  # a wrong time must not open anything
-        return Delivery(
-            self.store,
-            check_timeline(timeline),
-            policy=self.policy,
+        return Delivery(self._desk(now), check_timeline(timeline), minimum_delay=minimum_delay)
+
+    def _desk(self, now: float | None = None) -> Desk:
+        return Desk(
+            store=self.store,
+            policy_for=lambda _: self.policy,
             sealer=self._sealer,
             lease=self._lease,
             now=lambda: self._intake.millis(now),
-            minimum_delay=minimum_delay,
+            events=self.events,
         )
 
     def _renews(self, now: float | None) -> bool:
         """False with a given time: then nothing happens in the background."""
         return now is None and self._intake.clock is None
+
+    def deliver(self, timeline: str, *, now: float | None = None) -> bool:
+        """Open a ready timeline and let its handler deliver it here and now. True if that went well.
+
+        If the handler raises, the digest comes again by the policy's rules, and the error is told as an event. False
+        also if there is nothing to send. InvalidState or Busy if it can't be opened.
+        """
+        handler = _sync(handler_for(self._handlers, check_timeline(timeline)))
+        self._intake.millis(now)  # a wrong time must not open anything
+        single = Single(self._desk(now), handler, timeline, renews=self._renews(now))
+        digest = single.begin()
+        if digest is None:
+            return False
+        with single.renewed():
+            try:
+                error = error_in(handler, handler.call(argument(handler, digest)))
+            except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
+                error = failure
+            except BaseException as interrupt:
+                single.end(interrupt)
+                raise
+        return single.end(error)
+
+    # Handlers and workers
+
+    def handler(
+        self, pattern: str, *, batch: int | None = None, at_most_once: bool = False
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
+        """Let the decorated function, or coroutine, deliver the digests of timelines that match the pattern.
+
+        `*` stands for any characters; of several patterns the one with the longest literal part wins. The function
+        takes a `Digest`; with `batch` a list of at most so many, and it may give a list of None or an error for each.
+        If it raises, the digest comes again by the policy's rules. `at_most_once` closes the digest before it is
+        delivered.
+        """
+
+        def register(call: HandlerFunction) -> HandlerFunction:
+            self._handlers.register(pattern, call, batch=batch, at_most_once=at_most_once)
+            return call
+
+        return register
+
+    def run(self, **options: Any) -> None:
+        """Be a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
+        Worker(self, **options).run()
+
+    async def serve(self, **options: Any) -> None:
+        """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
+        await Worker(self, **options).serve()
 
     # Operating
 
@@ -342,6 +453,12 @@ class Digests:
                 sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
         return sightings
 
+    def backlog(self, *, now: float | None = None) -> Backlog:
+        """How many timelines there are, how many are due, and how late the latest of them is."""
+        at = self._time(0, self._intake.millis(now))
+        ttl = self.policy.ttl
+        return backlog(self.store.standing(now=at), now=at, ttl=None if ttl is None else to_millis(ttl))
+
     def ledger(self, *, now: float | None = None) -> Ledger:
         """How many records were accepted, and what became of them."""
         return self.store.ledger()
@@ -383,6 +500,14 @@ class Digests:
         _check_limit("limit", limit)
         of = None if timeline is None else check_timeline(timeline)
         return self.store.history(of, limit=min(limit, HISTORY_LIMIT))
+
+
+def _sync(handler: Handler) -> Handler:
+    if handler.is_async:
+        raise ConfigError(
+            f"the handler of {handler.pattern!r} is a coroutine: await it with AsyncDigests, or run a worker"
+        )
+    return handler
 
 
 def _store(store: str | Store, namespace: str) -> Store:

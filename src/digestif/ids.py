@@ -19,3 +19,8 @@ def fresh_key() -> str:
 def shuffled(count: int) -> list[int]:
     """The numbers from 0 to count - 1 in random order."""
     return random.sample(range(count), count)
+
+
+def chance() -> float:
+    """A random number from 0 up to 1, without 1."""
+    return random.random()

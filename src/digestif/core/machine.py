@@ -237,21 +237,24 @@ def after_close(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int 
     return _move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)
 
 
-def after_failure(slot: Slot, *, freeze: bool) -> Slot:
+def after_failure(slot: Slot, *, freeze: bool, counted: bool = True) -> Slot:
     """The block raised: ready again, at the same times."""
-    return replace(slot, state=State.READY, token=None, until=None, digest=_kept(slot.digest, freeze=freeze))
+    digest = _kept(slot.digest, freeze=freeze, counted=counted)
+    return replace(slot, state=State.READY, token=None, until=None, digest=digest)
 
 
-def after_release(slot: Slot, *, until: Millis, freeze: bool) -> Slot:
+def after_release(slot: Slot, *, until: Millis, freeze: bool, counted: bool = True) -> Slot:
     """The attempt failed: try again at a later time."""
-    slot = replace(slot, token=None, until=None, digest=_kept(slot.digest, freeze=freeze))
+    slot = replace(slot, token=None, until=None, digest=_kept(slot.digest, freeze=freeze, counted=counted))
     return replace(slot, state=State.WAITING, at=until, was=slot.at, rule=Rule.RETRY)
 
 
-def _kept(digest: Unfinished | None, *, freeze: bool) -> Unfinished | None:
+def _kept(digest: Unfinished | None, *, freeze: bool, counted: bool = True) -> Unfinished | None:
     """What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten."""
     if digest is None or digest.records == 0:
         return None
+    if not counted:
+        digest = replace(digest, attempt=digest.attempt - 1)
     return replace(digest, frozen=True, deciding=False) if freeze else digest
 
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from threading import Event
 from typing import NamedTuple
 
+from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
@@ -78,6 +79,7 @@ class Lease(NamedTuple):
     lapses: int
     iteration: int  # of the timeline, before this digest
     at: Millis  # when the timeline was due
+    lapsed: bool = False  # taken over from somebody whose lease ran out
 
 
 class Claimed(NamedTuple):
@@ -118,6 +120,7 @@ class Release(NamedTuple):
     lease: Lease
     until: Millis | None
     freeze: bool = False  # it comes again exactly as it is
+    counted: bool = True  # False: nothing was tried, so the attempt does not count
 
 
 class Burial(NamedTuple):
@@ -337,6 +340,10 @@ class Store(ABC):
     @abstractmethod
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         """Digests that ended lately, the latest first."""
+
+    @abstractmethod
+    def standing(self, *, now: Millis) -> Standing:
+        """How many timelines there are, in which state, and which is due first."""
 
     @abstractmethod
     def ledger(self) -> Ledger:

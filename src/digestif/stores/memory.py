@@ -9,6 +9,7 @@ from itertools import islice, takewhile
 from typing import TypeVar
 
 from digestif.clock import wall_clock
+from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored, age_order
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
@@ -347,6 +348,20 @@ class Tables:
 
     def ledger(self) -> Ledger:
         return Ledger(**self.tally)
+
+    def standing(self, now: Millis) -> Standing:
+        waiting, ready, _, until, paused_until, expires = self._orders
+        due = sum(1 for order in (waiting, until) for _ in takewhile(lambda item: item[0] <= now, order.after(None)))
+        firsts = [item[0] for order in (waiting, ready) for item in islice(order.after(None), 1)]
+        return Standing(
+            timelines=len(self._slots),
+            waiting=len(waiting),
+            ready=len(ready),
+            open=len(until) + len(paused_until),
+            due=due + len(ready),
+            earliest=min(firsts, default=None),
+            expires=next((item[0] for item in expires.after(None)), None),
+        )
 
     def footprint(self) -> Mapping[str, int]:
         records = sum(len(batch.entries) for batch in self._batches.values())

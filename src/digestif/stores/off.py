@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import IDLE, Slot
@@ -134,6 +135,9 @@ class OffStore(Store):
 
     def verify(self) -> Verification:
         return Verification(ledger=Ledger(), recounted={"pending": 0, "open": 0, "dead": 0})
+
+    def standing(self, *, now: Millis) -> Standing:
+        return Standing(0, 0, 0, 0, 0, None, None)
 
     def footprint(self) -> Mapping[str, int]:
         return {"timelines": 0, "records": 0, "letters": 0}

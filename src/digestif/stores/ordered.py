@@ -16,6 +16,9 @@ class Ordered(Generic[K]):
         self._chunks: list[list[K]] = []
         self._maxima: list[K] = []
 
+    def __len__(self) -> int:
+        return sum(map(len, self._chunks))
+
     def add(self, item: K) -> None:
         if not self._chunks:
             self._chunks, self._maxima = [[item]], [item]

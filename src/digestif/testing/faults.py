@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
+from digestif.core.backlog import Standing, add_up
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import COUNTERS, Ledger, Verification
 from digestif.core.machine import Slot
@@ -176,6 +177,9 @@ class Partitioned(Store):
         pages = [part.history(timeline, limit=limit) for part in self._all()]
         latest_first = merge(*pages, key=operator.attrgetter("ended"), reverse=True)
         return list(islice(latest_first, min(limit, HISTORY_LIMIT)))
+
+    def standing(self, *, now: Millis) -> Standing:
+        return add_up(part.standing(now=now) for part in self._all())
 
     def ledger(self) -> Ledger:
         return _sum_of([part.ledger() for part in self._all()])

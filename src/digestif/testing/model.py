@@ -348,10 +348,12 @@ class Model:
             self.dead[line.digest.id] = line.digest
         self._finish(key, line, policy, now, minimum_delay)
 
-    def release(self, key: str, token: int, policy: Policy, now: int, until: int) -> None:
-        """A worker reports failure and says when to try again."""
+    def release(self, key: str, token: int, policy: Policy, now: int, until: int, *, counted: bool = True) -> None:
+        """A worker reports failure and says when to try again; or that it has not tried."""
         line = self._held(key, token, now)
         self._give_back(line, policy)
+        if line.digest is not None and not counted:
+            line.digest.attempt -= 1
         line.state, line.at = "waiting", until
 
     def fail(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:

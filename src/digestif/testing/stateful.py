@@ -275,14 +275,14 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: any(held.lease for held in self.held))
-    @rule(index=indexes, delay=seconds)
-    def release(self, index: int, delay: float) -> None:
+    @rule(index=indexes, delay=seconds, counted=st.booleans())
+    def release(self, index: int, delay: float, counted: bool) -> None:
         held = self.lease(index)
-        policy = POLICIES[held.policy]
-        release = Release(leased(held), self.now + ms(delay), freeze=policy.redelivery == "same")
+        policy, until = POLICIES[held.policy], self.now + ms(delay)
+        release = Release(leased(held), until, freeze=policy.redelivery == "same", counted=counted)
         self.same(
             lambda: proven(self.store.release([release], now=self.now)),
-            lambda: self.model.release(held.timeline, held.token, policy, self.now, self.now + ms(delay)),
+            lambda: self.model.release(held.timeline, held.token, policy, self.now, until, counted=counted),
         )
 
     @precondition(lambda self: any(held.lease for held in self.held))

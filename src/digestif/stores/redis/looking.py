@@ -5,10 +5,12 @@ from heapq import merge
 from itertools import islice
 from operator import attrgetter
 
+from digestif.core.backlog import Standing, add_up
 from digestif.core.capacity import Cursor, Stored, age_order
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT, Part
 from digestif.stores.redis import wire
 from digestif.stores.redis.commands import Command
@@ -231,6 +233,32 @@ def places_of(dialogue: Dialogue, timeline: str, *, ring: int) -> list[tuple[int
 
 
 # Counts
+
+
+def standing(dialogue: Dialogue, *, now: Millis) -> Standing:
+    """Counts and firsts of the orders of each partition, added up."""
+    keys = dialogue.keys
+    questions: list[tuple[str, str, tuple[bytes | int, ...]]] = [
+        *[("ZCARD", kind, ()) for kind in ("names", "waiting", "ready", "leases", "paused")],
+        *[("ZCOUNT", kind, (b"-inf", now)) for kind in ("waiting", "leases")],
+        *[("ZRANGE", kind, (0, 0, b"WITHSCORES")) for kind in ("waiting", "ready", "expiring")],
+    ]
+    commands = [
+        Command(partition, (command, keys.key(partition, kind), *arguments))
+        for partition in range(keys.partitions)
+        for command, kind, arguments in questions
+    ]
+    answers = dialogue.get(commands)
+    rows = [answers[start : start + len(questions)] for start in range(0, len(answers), len(questions))]
+    return add_up(_standing(*row) for row in rows)
+
+
+def _standing(
+    names: int, waiting: int, ready: int, leases: int, paused: int, due: int, lapsed: int, *firsts: list[bytes]
+) -> Standing:
+    first_waiting, first_ready, expires = (int(float(first[1])) if first else None for first in firsts)
+    earliest = min((at for at in (first_waiting, first_ready) if at is not None), default=None)
+    return Standing(names, waiting, ready, leases + paused, due + ready + lapsed, earliest, expires)
 
 
 def ledger(dialogue: Dialogue) -> Ledger:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from digestif.core import machine
+from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored, age_order
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
@@ -264,7 +265,7 @@ class RedisStore(Store):
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         def request(share: list[Release]) -> bytes:
-            return wire.encode([(release.lease.token, release.freeze, release.until) for release in share])
+            return wire.encode([(each.lease.token, each.freeze, not each.counted, each.until) for each in share])
 
         return self._in_shares("release", releases, _timeline_of, request, declared="slot", now=now)
 
@@ -359,6 +360,9 @@ class RedisStore(Store):
 
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         return looking.history(self._dialogue, timeline, limit=limit, ring=self._ring)
+
+    def standing(self, *, now: Millis) -> Standing:
+        return looking.standing(self._dialogue, now=now)
 
     def ledger(self) -> Ledger:
         return looking.ledger(self._dialogue)

@@ -90,8 +90,8 @@ def numbers(terms: Terms) -> bytes:
 
 
 def lease(told: Sequence[Any], token: str) -> Lease:
-    timeline, until, digest_id, attempt, lapses, iteration, at = told
-    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at)
+    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed = told
+    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed)
 
 
 def flags(reply: bytes) -> list[bool]:

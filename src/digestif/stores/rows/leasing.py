@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from digestif.core import machine
 from digestif.core.machine import Slot
+from digestif.core.records import State
 from digestif.core.times import Millis
 from digestif.stores.base import Claimed, Lease, Release
 from digestif.stores.rows.expiry import expirable
@@ -39,7 +40,8 @@ def _open(rows: Rows, timeline: str, slot: Slot, *, token: str, until: Millis, f
     rows.put_slot(timeline, after)
     digest = after.digest
     assert digest is not None
-    return Lease(timeline, token, until, digest.id, digest.attempt, digest.lapses, slot.iteration, slot.at)
+    lapsed = slot.state is State.OPEN
+    return Lease(timeline, token, until, digest.id, digest.attempt, digest.lapses, slot.iteration, slot.at, lapsed)
 
 
 def move_to_open(rows: Rows, before: Slot, after: Slot) -> None:
@@ -61,8 +63,8 @@ def release(rows: Rows, release: Release, *, now: Millis) -> bool:
     if not machine.is_held(slot, release.lease.token, now=now):
         return False
     if release.until is None:
-        after = machine.after_failure(slot, freeze=release.freeze)
+        after = machine.after_failure(slot, freeze=release.freeze, counted=release.counted)
     else:
-        after = machine.after_release(slot, until=release.until, freeze=release.freeze)
+        after = machine.after_release(slot, until=release.until, freeze=release.freeze, counted=release.counted)
     put(rows, timeline, slot, expirable(rows, after))
     return True

@@ -2,8 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TypeVar
 
+from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
@@ -24,7 +26,9 @@ from digestif.stores.base import (
     Store,
     Take,
     Taken,
+    Wakeups,
 )
+from digestif.stores.hints import Hints, LocalWakeups
 from digestif.stores.rows import adding, dispatching, ending, leasing, looking, operating, reading
 from digestif.stores.rows.recount import recount
 from digestif.stores.rows.view import Rows
@@ -58,7 +62,9 @@ class RowStore(Store):
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: [adding.add(rows, arrival, now=at) for arrival in batch], weight=len(batch))
+        answers = self._write(lambda rows: [adding.add(rows, arrival, now=at) for arrival in batch], weight=len(batch))
+        self._hints.tell(worth=True in answers)
+        return answers
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
         return self._write(lambda rows: adding.retract(rows, timeline, key))
@@ -107,11 +113,26 @@ class RowStore(Store):
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: [leasing.release(rows, release, now=at) for release in releases])
+        answers = self._write(lambda rows: [leasing.release(rows, release, now=at) for release in releases])
+        self._hints.tell(worth=any(release.until is None for release in releases))
+        return answers
 
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
         return self._write(lambda rows: ending.bury_all(rows, burials, now=at))
+
+    # Hints
+
+    @cached_property
+    def _hints(self) -> Hints:
+        return Hints()
+
+    def listen(self) -> Wakeups:
+        return self._hints.listen(LocalWakeups())
+
+    def _hinted(self, done: bool) -> bool:
+        self._hints.tell(worth=done)
+        return done
 
     # Operating
 
@@ -123,14 +144,14 @@ class RowStore(Store):
 
     def flush(self, timeline: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._write(lambda rows: operating.flush(rows, timeline, now=at))
+        return self._hinted(self._write(lambda rows: operating.flush(rows, timeline, now=at)))
 
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
-        return self._write(lambda rows: operating.pause(rows, timeline, paused))
+        return self._hinted(self._write(lambda rows: operating.pause(rows, timeline, paused)))
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._write(lambda rows: operating.replay(rows, letter_id, now=at))
+        return self._hinted(self._write(lambda rows: operating.replay(rows, letter_id, now=at)))
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)
@@ -164,6 +185,9 @@ class RowStore(Store):
 
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         return self._read(lambda rows: rows.history(timeline, limit=limit))
+
+    def standing(self, *, now: Millis) -> Standing:
+        return self._read(lambda rows: rows.standing(now))
 
     def ledger(self) -> Ledger:
         return self._read(lambda rows: rows.ledger())

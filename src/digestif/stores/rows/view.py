@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger
 from digestif.core.machine import Slot
@@ -95,6 +96,7 @@ class Rows(Protocol):
 
     # counts
     def ledger(self) -> Ledger: ...
+    def standing(self, now: Millis) -> Standing: ...
     def footprint(self) -> Mapping[str, int]: ...
     def trashed_records(self) -> int: ...
 

@@ -38,16 +38,16 @@ class Database:
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise ConfigError(f"store: SQLite {sqlite3.sqlite_version} is too old; 3.37 or newer is needed")
         self.name = ":memory:" if path is None else str(path)
-        self._path = path
+        self.path = path
         self._synchronous = synchronous
         self._timeout = timeout
 
     def identity(self) -> tuple[int, int] | None:
         """Which file there is at the path now."""
-        if self._path is None:
+        if self.path is None:
             return None
         try:
-            found = self._path.stat()
+            found = self.path.stat()
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino
@@ -69,11 +69,11 @@ class Database:
         return self._open(lambda connection: connection.execute("PRAGMA query_only = 1"), mode="rw")
 
     def _open(self, prepare: Callable[[Connection], object], *, mode: str) -> Connection:
-        if self._path is not None:
-            _refuse_read_only(self._path)
+        if self.path is not None:
+            _refuse_read_only(self.path)
         connection = sqlite3.connect(
-            self.name if self._path is None else f"{self._path.as_uri()}?mode={mode}",
-            uri=self._path is not None,
+            self.name if self.path is None else f"{self.path.as_uri()}?mode={mode}",
+            uri=self.path is not None,
             timeout=self._timeout,
             isolation_level=None,  # transactions are begun by us
             check_same_thread=False,
@@ -94,7 +94,7 @@ class Database:
         with connection.transaction("BEGIN"):
             version = self._version(connection)
         if version is None:
-            if self._path is not None:
+            if self.path is not None:
                 connection.execute("PRAGMA journal_mode = WAL")
             with connection.transaction("BEGIN IMMEDIATE"):
                 if self._version(connection) is None:  # nobody was quicker

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
@@ -281,6 +282,11 @@ class SqliteRows:
     def ledger(self) -> Ledger:
         counts = self._execute(SQL.ledger, (self._namespace,)).fetchone() or [0] * len(COUNTERS)
         return Ledger(**dict(zip(COUNTERS, counts, strict=True)))
+
+    def standing(self, now: Millis) -> Standing:
+        self._write_slots()
+        counts = self._execute(SQL.standing, {"namespace": self._namespace, "now": now}).fetchone()
+        return Standing(*counts)
 
     def footprint(self) -> Mapping[str, int]:
         self._write_slots()

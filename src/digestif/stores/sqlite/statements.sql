@@ -203,6 +203,24 @@ SELECT count(*) FROM record WHERE namespace = ?
 -- name: count_timelines
 SELECT count(*) FROM timeline WHERE namespace = ?
 
+-- Each count and each minimum is read from an index of its own.
+-- name: standing
+SELECT
+    (SELECT count(*) FROM timeline WHERE namespace = :namespace),
+    (SELECT count(*) FROM timeline WHERE namespace = :namespace AND waiting IS NOT NULL),
+    (SELECT count(*) FROM timeline WHERE namespace = :namespace AND ready IS NOT NULL),
+    (SELECT count(*) FROM timeline WHERE namespace = :namespace AND until IS NOT NULL)
+        + (SELECT count(*) FROM timeline WHERE namespace = :namespace AND paused_until IS NOT NULL),
+    (SELECT count(*) FROM timeline WHERE namespace = :namespace AND waiting <= :now)
+        + (SELECT count(*) FROM timeline WHERE namespace = :namespace AND ready IS NOT NULL)
+        + (SELECT count(*) FROM timeline WHERE namespace = :namespace AND until <= :now),
+    (SELECT min(at) FROM (
+        SELECT min(waiting) AS at FROM timeline WHERE namespace = :namespace AND waiting IS NOT NULL
+        UNION ALL
+        SELECT min(ready) FROM timeline WHERE namespace = :namespace AND ready IS NOT NULL
+    )),
+    (SELECT min(expires) FROM timeline WHERE namespace = :namespace AND expires IS NOT NULL)
+
 -- name: count_letters
 SELECT count(*) FROM letter WHERE namespace = ?
 

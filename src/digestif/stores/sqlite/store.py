@@ -10,7 +10,7 @@ from typing import TypeVar
 from digestif.clock import wall_clock
 from digestif.core.policy import check_delay
 from digestif.errors import ConfigError, DigestifError, StoreUnavailable
-from digestif.stores.base import PAGE_RECORDS, Durability
+from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
 from digestif.stores.gate import Gate, Turnstile
@@ -19,6 +19,7 @@ from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connection import Connection, Database, translated
 from digestif.stores.sqlite.rows import SQL, SqliteRows, UnreadableRow
 from digestif.stores.sqlite.turns import Turns
+from digestif.stores.sqlite.wakeups import FileWakeups
 
 T = TypeVar("T")
 
@@ -148,6 +149,10 @@ class SQLiteStore(RowStore):
             reader.close()
             raise
         self._readers.append(reader)
+
+    def listen(self) -> Wakeups:
+        path = self._database.path
+        return super().listen() if path is None else self._hints.listen(FileWakeups(path))
 
     # Letting go
 

@@ -10,9 +10,12 @@ local function is_held(slot, token, now)
 end
 
 -- What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten.
-local function kept(digest, freeze)
+local function kept(digest, freeze, uncounted)
   if not digest or digest.records == 0 then
     return nil
+  end
+  if uncounted then
+    digest.attempt = digest.attempt - 1
   end
   if freeze then
     digest.frozen, digest.deciding = true, nil
@@ -68,8 +71,8 @@ local function after_open(slot, now, token, lease, fresh_id, pending)
 end
 
 -- The attempt failed: at once ready again at the same times, or try again later.
-local function after_failure(slot, later, freeze)
-  slot.digest = kept(slot.digest, freeze)
+local function after_failure(slot, later, freeze, uncounted)
+  slot.digest = kept(slot.digest, freeze, uncounted)
   slot.token, slot['until'] = nil, nil
   if later then
     slot.state, slot.was, slot.at, slot.rule = 'waiting', slot.at, later, 'retry'

@@ -4,7 +4,7 @@
 -- Give a lease for a timeline and save it; the answer tells its digest, for the caller.
 local function open(timeline, token, lease, fresh_id)
   local slot, pending = timeline.slot, timeline.pending
-  local iteration, at = slot.iteration, slot.at
+  local iteration, at, lapsed = slot.iteration, slot.at, slot.state == 'open'
   if after_open(slot, now, token, lease, fresh_id, pending) then
     move_pending(timeline, DIGEST)
     count('pending', -pending)
@@ -12,5 +12,5 @@ local function open(timeline, token, lease, fresh_id)
   end
   save_timeline(timeline)
   local digest = slot.digest
-  return { timeline.name, slot['until'], digest.id, digest.attempt, digest.lapses, iteration, at }
+  return { timeline.name, slot['until'], digest.id, digest.attempt, digest.lapses, iteration, at, lapsed }
 end

@@ -1,0 +1,1 @@
+"""The worker: claims digests, runs handlers, and ends what they did."""

@@ -1,0 +1,146 @@
+"""A worker on duty: one event loop, the digests in hand, and the calls to the store under way."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
+
+from digestif.clock import monotonic
+from digestif.desk import Desk
+from digestif.errors import StoreError
+from digestif.events import StoreFailed
+from digestif.handlers import Handlers
+from digestif.ids import chance
+from digestif.runtime.execution import Execution
+from digestif.runtime.shift import Page, Shift
+from digestif.runtime.threads import DaemonThreads
+from digestif.stores.base import PAGE_TIMELINES
+
+T = TypeVar("T")
+
+logger = logging.getLogger("digestif")
+
+MAINTENANCE_SECONDS = 10.0  # between two looks for expired records and vanished workers
+UNSETTLED_MOST = 4 * PAGE_TIMELINES  # endings that the store does not know of, before nothing more is claimed
+PAUSE_SECONDS = 0.1, 5.0  # after the first failure of the store, and at most
+LAST_WORDS_SECONDS = 5.0  # for telling the store of what ended, at the end
+
+
+class Round(NamedTuple):
+    """What was taken on."""
+
+    claimed: int  # timelines
+    more: bool  # there may be
+
+
+class Duty:
+    """Everything that a worker does on one event loop."""
+
+    def __init__(self, desk: Desk, handlers: Handlers, *, concurrency: int, threads: int) -> None:
+        self.shift = Shift(desk, handlers)
+        self._events = desk.events
+        self._handlers = handlers
+        self._limits = concurrency, threads
+        self._execution = Execution(self.shift, threads=threads, ended=self._on_ended)
+        self._calls = DaemonThreads(4, "digestif-store")  # claim, settle, wait; and one that hangs
+        self._claiming: asyncio.Future[Page] | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()  # a slot may be free
+        self._is_over = False  # nothing more is begun
+        self._maintain_at = 0.0
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._calls, call)
+
+    # Claiming
+
+    @property
+    def _limit(self) -> int:
+        """How many digests may be in hand: as many as their handlers can take at once."""
+        kinds = {handler.is_async for handler in self._handlers}
+        concurrency, threads = self._limits
+        return (concurrency if kinds != {False} else 0) + (threads if False in kinds else 0)
+
+    async def round(self) -> Round:
+        """Take what is due, as much as there are hands for."""
+        await self._maintain_if_due()
+        limit = self._limit
+        free = min(limit - self._execution.jobs, UNSETTLED_MOST - self.shift.unsettled)
+        if free < 1:
+            self._changed.clear()
+            await self._changed.wait()
+            return Round(0, more=True)
+        self._claiming = asyncio.ensure_future(self.in_thread(lambda: self.shift.claim(free)))
+        page = await asyncio.shield(self._claiming)
+        self._claiming = None
+        self._take_on(page)
+        return Round(page.claimed, more=page.claimed >= free)
+
+    def _take_on(self, page: Page) -> None:
+        if self._is_over:
+            for job in page.jobs:
+                self.shift.give_back(job, begun=False)
+        else:
+            self._execution.start(page.jobs)
+        if self.shift.unsettled:  # some ended before they began
+            self._on_ended()
+
+    async def _maintain_if_due(self) -> None:
+        if monotonic() >= self._maintain_at:
+            more = await self.in_thread(self.shift.maintain)
+            self._maintain_at = monotonic() + (0 if more else MAINTENANCE_SECONDS * (0.5 + chance()))
+
+    # Settling
+
+    def _on_ended(self) -> None:
+        self._changed.set()
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+
+    async def _settle(self) -> None:
+        """Tell the store of what ended, all that has come together while it was told of the last."""
+        failures = 0
+        try:
+            while self.shift.unsettled:
+                error = await self.in_thread(self.shift.settle)
+                self._changed.set()
+                failures = failures + 1 if error else 0
+                if error:
+                    self._events.emit(StoreFailed(operation="settle", error=error))
+                    await asyncio.sleep(pause(failures))
+        except Exception:
+            logger.exception("digests could not be ended; they come again when their leases have lapsed")
+        finally:
+            self._settling = None
+
+    # Stopping
+
+    def wake(self) -> None:
+        """Let somebody who waits for a free hand look again."""
+        self._changed.set()
+
+    async def settled(self) -> None:
+        """Wait until all handlers have ended and the store knows."""
+        while self._execution.jobs or self._settling:
+            await self._execution.finished()
+            if self._settling:
+                await asyncio.wait([self._settling])
+
+    async def wind_down(self, grace: float) -> None:
+        """Let handlers finish for so many seconds, then give back what they have not finished."""
+        self._is_over = True
+        if self._claiming is not None:
+            with suppress(StoreError, TimeoutError):
+                self._take_on(await asyncio.wait_for(self._claiming, LAST_WORDS_SECONDS))
+        await self._execution.finished(grace)
+        await self._execution.give_up()
+        if self._settling is not None:
+            await asyncio.wait([self._settling], timeout=LAST_WORDS_SECONDS)
+        self._calls.shutdown()
+
+
+def pause(failures: int) -> float:
+    """Seconds to wait after so many failures in a row."""
+    first, most = PAUSE_SECONDS
+    return min(first * 2.0 ** min(failures - 1, 10), most) * (0.5 + chance() / 2)

@@ -1,0 +1,61 @@
+"""Workers as a process: they run until a signal says that they should stop."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Runs(Protocol):
+    """A worker."""
+
+    def stop(self) -> None: ...
+    async def serve(self) -> None: ...
+
+
+def run(*workers: Runs) -> None:
+    """Let workers serve side by side until SIGTERM or SIGINT; a second signal ends the process at once.
+
+    In another thread than the main one there are no signals: call `stop` of each.
+    """
+    asyncio.run(_serve(workers))
+
+
+async def _serve(workers: tuple[Runs, ...]) -> None:
+    with _stopped_by_signals(workers):
+        await asyncio.gather(*(worker.serve() for worker in workers))
+
+
+@contextmanager
+def _stopped_by_signals(workers: tuple[Runs, ...]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    signals = 0
+
+    def stop(number: int) -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            _end_at_once(number)
+        for worker in workers:
+            worker.stop()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _end_at_once(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

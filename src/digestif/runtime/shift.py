@@ -1,0 +1,228 @@
+"""A shift: all that a worker says to its store, one thing after the other. No event loop, no waiting.
+
+The worker calls this from its threads; a simulation drives it step by step.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
+
+from digestif.core.texts import reason_of
+from digestif.core.times import Millis, to_seconds
+from digestif.core.verdicts import Deliver, PutOff, is_poison, judge, poison
+from digestif.desk import Desk
+from digestif.endings import Ending, conclude
+from digestif.errors import StaleLease, StoreError
+from digestif.events import Expired, Lapsed, LeaseNotRenewed, Unhandled
+from digestif.handlers import Handler, Handlers
+from digestif.ids import chance
+from digestif.partitions import claim, visit
+from digestif.reading import Attempt, Whole, attempt_of, read_whole
+from digestif.runtime import reports
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Lease, Maintained
+
+T = TypeVar("T")
+
+RECORDS_IN_HAND = 20_000  # that a claim reads before it gives back the rest of its digests
+PUT_OFF: Millis = 60_000  # for timelines that nobody delivers
+
+
+class Job(NamedTuple):
+    """A digest in hand, and who delivers it."""
+
+    attempt: Attempt
+    handler: Handler
+    is_closed: bool = False  # before it is delivered, at most once
+
+
+class Page(NamedTuple):
+    """What a claim brought."""
+
+    jobs: list[Job]
+    claimed: int  # timelines, also those for which there is nothing to do
+
+
+class Shift:
+    """The digests that one worker holds. Safe to use from several threads."""
+
+    def __init__(self, desk: Desk, handlers: Handlers) -> None:
+        self._desk = desk
+        self._events = desk.events
+        self._handlers = handlers
+        self._held: dict[str, Lease] = {}  # by the id of the digest
+        self._ended: deque[Ending] = deque()  # of which the store does not know yet
+        self._error: StoreError | None = None  # of the last call that ended something
+        self.delivered = 0
+        self.returned = 0
+
+    # Beginning
+
+    def claim(self, limit: int) -> Page:
+        """Take at most `limit` digests that are due, and read them. Raises StoreError if no partition answers."""
+        desk = self._desk
+        leases = claim(desk.store, limit, lease=desk.lease, now=desk.now(), events=self._events)
+        self._held.update((lease.digest_id, lease) for lease in leases)
+        if lapsed := sum(lease.lapsed for lease in leases):
+            self._events.emit(Lapsed(digests=lapsed))
+        jobs = list(self._begun(self._read([lease for lease in leases if self._is_handled(lease)])))
+        return Page(self._closed_first(jobs), len(leases))
+
+    def _is_handled(self, lease: Lease) -> bool:
+        if self._handlers.find(lease.timeline) is not None:
+            return True
+        self._events.emit(Unhandled(timeline=lease.timeline, retry_in=to_seconds(PUT_OFF)))
+        self._put_off([lease], PutOff(PUT_OFF))
+        return False
+
+    def _put_off(self, leases: Iterable[Lease], verdict: PutOff) -> None:
+        for lease in leases:
+            whole = Whole(lease, self._desk.policy_for(lease.timeline))
+            self._ended.append(Ending.untried(whole, verdict))
+
+    def _read(self, leases: Sequence[Lease]) -> list[Whole]:
+        """Those that could be read; the others are given back."""
+        try:
+            wholes = read_whole(self._desk, leases, at_most=RECORDS_IN_HAND)
+        except StoreError:
+            self._put_off(leases, PutOff(None))
+            raise
+        self._put_off([w.lease for w in wholes if not w.complete and not w.lost], PutOff(None))
+        return [whole for whole in wholes if whole.complete or whole.lost]
+
+    def _begun(self, wholes: Iterable[Whole]) -> Iterator[Job]:
+        """The digests that somebody has to deliver; the others end right here."""
+        for whole in wholes:
+            begun = self._begin(whole)
+            if isinstance(begun, Ending):
+                self._ended.append(begun)
+            elif begun is not None:
+                yield begun
+
+    def _begin(self, whole: Whole) -> Job | Ending | None:
+        lease, policy = whole.lease, whole.policy
+        try:
+            if not whole.lost and is_poison(lease.lapses, policy):
+                return Ending.untried(whole, poison(lease.lapses))
+            attempt = attempt_of(self._desk, whole)
+        except StaleLease:
+            self._lose(lease)
+            return None
+        except StoreError:
+            return Ending.untried(whole, PutOff(None))
+        except Exception as error:  # noqa: BLE001  # a policy or a codec that fails: as if the handler had
+            return Ending.untried(whole, judge(error, attempt=lease.attempt, policy=policy, chance=chance()))
+        if not attempt.digest.records:
+            return Ending.of(attempt, Deliver())
+        handler = self._handlers.find(lease.timeline)
+        assert handler is not None  # see _is_handled
+        self._events.emit(reports.claimed(lease, self._desk.lease))
+        return Job(attempt, handler)
+
+    def _closed_first(self, jobs: list[Job]) -> list[Job]:
+        """Close what is to be delivered at most once; what can't be closed is not delivered."""
+        early = [job for job in jobs if job.handler.at_most_once]
+        if not early:
+            return jobs
+        endings = [Ending.of(job.attempt, Deliver()) for job in early]
+        answers = [answer for page in _pages(endings) for answer in self._conclude(page)]
+        closed = [job._replace(is_closed=True) for job, done in zip(early, answers, strict=True) if done]
+        return [*(job for job in jobs if not job.handler.at_most_once), *closed]
+
+    # Ending
+
+    def finish(self, job: Job, error: BaseException | None) -> None:
+        """Note how an attempt ended; `settle` tells the store."""
+        attempt = job.attempt
+        verdict = judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
+        if not job.is_closed:
+            self._ended.append(Ending.of(attempt, verdict))
+        elif error is not None:
+            self._events.emit(reports.failed_for_good(Ending.of(attempt, verdict), reason_of(error)))
+
+    def give_back(self, job: Job, *, begun: bool) -> None:
+        """Note that this worker will not finish a digest; if it was begun, nobody knows whether it went out."""
+        if not job.is_closed:
+            self._ended.append(Ending.of(job.attempt, PutOff(None, unknown=begun)))
+
+    @property
+    def unsettled(self) -> int:
+        """Endings that the store does not know of yet."""
+        return len(self._ended)
+
+    def settle(self) -> StoreError | None:
+        """Tell the store of a page of what ended. An error is answered: what it concerns has to be told again."""
+        page = [self._ended.popleft() for _ in range(min(len(self._ended), PAGE_TIMELINES))]
+        answers = self._conclude(page)
+        self._ended.extend(ending for ending, answer in zip(page, answers, strict=True) if answer is None)
+        return self._error
+
+    def _conclude(self, endings: Sequence[Ending]) -> list[bool | None]:
+        try:
+            settlement = conclude(self._desk, endings)
+        except BaseException:  # whatever it is, leases that nobody will end must not be renewed for ever
+            for ending in endings:
+                self._held.pop(ending.lease.digest_id, None)
+            raise
+        self._error = settlement.error
+        for ending, answer in zip(endings, settlement.answers, strict=True):
+            if answer is None:
+                continue
+            self._held.pop(ending.lease.digest_id, None)
+            if not answer:
+                self._lose(ending.lease)
+            elif event := reports.ended(ending, self._desk.lease):
+                self._count(ending)
+                self._events.emit(event)
+        if any(ending.records > PAGE_RECORDS for ending in settlement.agreed(Deliver)):
+            self._sweep()
+        return settlement.answers
+
+    def _lose(self, lease: Lease) -> None:
+        self._held.pop(lease.digest_id, None)
+        self._events.emit(reports.lost(lease))
+
+    def _count(self, ending: Ending) -> None:
+        self.delivered += isinstance(ending.verdict, Deliver)
+        self.returned += isinstance(ending.verdict, PutOff)
+
+    def _sweep(self) -> None:
+        with suppress(StoreError):  # maintenance erases it later
+            while self._desk.store.sweep():
+                pass
+
+    # Besides
+
+    def renew(self) -> None:
+        """Let the leases of everything in hand last longer."""
+        desk, held = self._desk, list(self._held.values())
+        for leases in _pages(held):
+            try:
+                answers = desk.store.extend(leases, lease=desk.lease, now=desk.now())
+            except StoreError as error:
+                self._events.emit(LeaseNotRenewed(timeline=leases[0].timeline, error=error))
+                continue
+            for lease, alive in zip(leases, answers, strict=True):
+                if not alive and self._held.get(lease.digest_id) is lease:
+                    del self._held[lease.digest_id]  # lost: the ending will say so
+
+    def maintain(self) -> bool:
+        """Expire old records and let digests wait whose leases ran out, one page. True if there is more to do.
+
+        Raises StoreError if no partition answers.
+        """
+        desk = self._desk
+
+        def page(partition: int) -> Iterator[Maintained]:
+            yield desk.store.maintain(partition, None, limit=PAGE_TIMELINES, now=desk.now())
+
+        done = list(visit(desk.store, "maintenance", page, self._events))
+        if lapsed := sum(each.lapsed for each in done):
+            self._events.emit(Lapsed(digests=lapsed))
+        if expired := sum(each.expired for each in done):
+            self._events.emit(Expired(records=expired))
+        return any(each.more for each in done)
+
+
+def _pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + PAGE_TIMELINES] for start in range(0, len(items), PAGE_TIMELINES))

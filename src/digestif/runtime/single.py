@@ -1,0 +1,74 @@
+"""One timeline, delivered by its handler now: for `deliver` and `notify`, and for task queues."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from digestif.core.records import Digest
+from digestif.core.texts import reason_of
+from digestif.core.verdicts import Deliver, judge
+from digestif.desk import Desk
+from digestif.endings import Ending
+from digestif.errors import ConfigError
+from digestif.handlers import Handler, Handlers
+from digestif.ids import chance
+from digestif.leases import Delivery
+from digestif.runtime import reports
+
+
+def handler_for(handlers: Handlers, timeline: str) -> Handler:
+    """The handler of a timeline; ConfigError if there is none."""
+    handler = handlers.find(timeline)
+    if handler is None:
+        raise ConfigError(f"{timeline!r} has no handler; register one with @digests.handler({timeline!r})")
+    return handler
+
+
+def argument(handler: Handler, digest: Digest) -> Digest | list[Digest]:
+    """What the handler is called with."""
+    return digest if handler.batch is None else [digest]
+
+
+def error_in(handler: Handler, answer: Any) -> BaseException | None:
+    """What a handler of batches says about its only digest."""
+    if handler.batch is not None and isinstance(answer, list | tuple) and len(answer) == 1:
+        return answer[0] if isinstance(answer[0], BaseException) else None
+    return None
+
+
+class Single:
+    """One attempt to deliver one timeline. Raises InvalidState or Busy if it can't be opened."""
+
+    def __init__(self, desk: Desk, handler: Handler, timeline: str, *, renews: bool) -> None:
+        self._desk = desk
+        self._handler = handler
+        self._renews = renews
+        self._delivery = Delivery(desk, timeline)
+        self._is_closed = False
+
+    def begin(self) -> Digest | None:
+        """The digest to be delivered; None if there is nothing to send, and then it has ended."""
+        digest = self._delivery.digest
+        if self._handler.at_most_once or not digest:
+            self._delivery.close()
+            self._is_closed = True
+        return digest or None
+
+    def renewed(self) -> AbstractContextManager[None]:
+        """Hold the lease while the handler runs."""
+        return self._delivery.renewed() if self._renews and not self._is_closed else nullcontext()
+
+    def end(self, error: BaseException | None) -> bool:
+        """End it by the policy's rules. True if it was delivered; StaleLease if the lease was lost."""
+        attempt = self._delivery.attempt
+        verdict = judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
+        ending = Ending.of(attempt, verdict)
+        if not self._is_closed:
+            self._delivery.end(verdict)
+            event = reports.ended(ending, self._desk.lease)
+        elif error is not None:
+            event = reports.failed_for_good(ending, reason_of(error))
+        else:
+            event = reports.ended(ending, self._desk.lease)
+        if event is not None:
+            self._desk.events.emit(event)
+        return isinstance(verdict, Deliver)

@@ -1,0 +1,51 @@
+"""Threads that never keep a process from ending."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DaemonThreads(Executor):
+    """An executor of daemon threads: those of the standard library are waited for when the interpreter ends."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._name = name
+        self._tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._started = 0
+        self._busy = 0
+        self._lock = threading.Lock()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        with self._lock:
+            self._busy += 1
+            if self._busy > self._started and self._started < self._count:
+                self._started += 1
+                threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
+        self._tasks.put((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            future, call = task
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = call()
+                except BaseException as error:  # noqa: BLE001  # whoever waits for it gets it
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+            with self._lock:
+                self._busy -= 1
+            del future, call, task  # do not keep what was done alive while waiting
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002  # as it is called
+        """Let the threads end once they are done; they are not waited for."""
+        for _ in range(self._started):
+            self._tasks.put(None)

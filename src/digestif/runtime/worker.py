@@ -1,0 +1,148 @@
+"""The worker: claims what is due, runs handlers side by side, and ends digests in batches."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from digestif.core.texts import shortened
+from digestif.core.times import is_duration
+from digestif.desk import Desk
+from digestif.errors import ConfigError, StoreError
+from digestif.events import StoreFailed, WorkerStarted, WorkerStopped
+from digestif.handlers import Handlers
+from digestif.ids import fresh_id
+from digestif.runtime.duty import Duty, pause
+from digestif.runtime.heartbeat import Heartbeat
+from digestif.runtime.running import run
+from digestif.stores.base import Wakeups
+
+
+class Served(Protocol):
+    """What a worker needs of a `Digests`."""
+
+    @property
+    def _handlers(self) -> Handlers: ...
+    def _desk(self, now: float | None = None) -> Desk: ...
+
+
+class Worker:
+    """Delivers the digests of one `Digests` through its handlers, until it is stopped.
+
+    Any number of workers may serve a store, in any number of processes. `concurrency` is how many coroutines run at
+    once, `threads` how many functions; `poll` the seconds between two looks at a store that gives no hints; `grace` the
+    seconds that handlers get to finish when the worker stops.
+    """
+
+    def __init__(
+        self,
+        digests: Served,
+        *,
+        concurrency: int = 100,
+        threads: int = 16,
+        poll: float = 1.0,
+        grace: float = 25.0,
+        name: str | None = None,
+    ) -> None:
+        _check_count("concurrency", concurrency)
+        _check_count("threads", threads)
+        _check_seconds("poll", poll, least=0.001)
+        _check_seconds("grace", grace)
+        self.name = fresh_id()[:8] if name is None else name
+        self._digests = digests
+        self._limits = concurrency, threads
+        self._poll = poll
+        self._grace = grace
+        self._is_stopping = False
+        self._wake: Callable[[], None] | None = None
+
+    def stop(self) -> None:
+        """Claim nothing more; running handlers may finish. Comes from any thread or signal handler."""
+        self._is_stopping = True
+        if self._wake is not None:
+            self._wake()
+
+    async def serve(self) -> None:
+        """Work until `stop`. If this is cancelled, what is running is cancelled and given back at once."""
+        desk = self._desk(None)
+        duty = self._duty(desk)
+        wakeups = await duty.in_thread(desk.store.listen)
+        grace = 0.0
+        with Heartbeat(duty.shift.renew, seconds=desk.lease / 3000):
+            desk.events.emit(WorkerStarted(worker=self.name))
+            try:
+                await self._work(desk, duty, wakeups)
+                grace = self._grace
+            finally:
+                self._wake = None
+                wakeups.close()
+                await duty.wind_down(grace)
+        shift = duty.shift
+        desk.events.emit(WorkerStopped(worker=self.name, delivered=shift.delivered, returned=shift.returned))
+
+    async def run_once(self, now: float | None = None) -> int:
+        """Deliver what is due, at most one page, and return when all of it has ended: how many timelines it claimed."""
+        desk = self._desk(now)
+        duty = self._duty(desk)
+        with Heartbeat(duty.shift.renew, seconds=desk.lease / 3000):
+            try:
+                claimed, _ = await duty.round()
+                await duty.settled()
+            finally:
+                await duty.wind_down(0)
+        return claimed
+
+    def run(self) -> None:
+        """Work until SIGTERM or SIGINT."""
+        run(self)
+
+    def _desk(self, now: float | None) -> Desk:
+        if not self._digests._handlers:
+            raise ConfigError("there is no handler: register one with @digests.handler('mail:*') before a worker runs")
+        return self._digests._desk(now)
+
+    def _duty(self, desk: Desk) -> Duty:
+        concurrency, threads = self._limits
+        return Duty(desk, self._digests._handlers, concurrency=concurrency, threads=threads)
+
+    async def _work(self, desk: Desk, duty: Duty, wakeups: Wakeups) -> None:
+        loop = asyncio.get_running_loop()
+        stopped = asyncio.Event()
+
+        def wake() -> None:
+            stopped.set()
+            duty.wake()
+            wakeups.close()
+
+        self._wake = lambda: _call_soon(loop, wake)
+        failures = 0
+        while not self._is_stopping:
+            try:
+                _, more = await duty.round()
+                failures = 0
+                if not more and not self._is_stopping:
+                    await duty.in_thread(lambda: wakeups.wait(self._poll))
+            except StoreError as error:
+                failures += 1
+                desk.events.emit(StoreFailed(operation="claim", error=error))
+                await _wait(stopped, pause(failures))
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop is closed: there is nobody left to wake
+        loop.call_soon_threadsafe(call)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+
+
+def _check_count(name: str, value: object) -> None:
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{name}: {shortened(value)} is not a whole number ≥ 1")
+
+
+def _check_seconds(name: str, value: object, *, least: float = 0.0) -> None:
+    if not is_duration(value) or value < least:  # type: ignore[operator]  # is_duration says it compares
+        raise ConfigError(f"{name}: {shortened(value)} is not a number of seconds ≥ {least:g}")

@@ -1,0 +1,56 @@
+"""Hints within a process: whoever makes a timeline ready wakes those who wait here."""
+
+import threading
+from weakref import WeakSet
+
+from digestif.clock import monotonic
+from digestif.stores.base import Wakeups
+
+
+class Hints:
+    """Those who listen to a store in this process."""
+
+    def __init__(self) -> None:
+        self._listeners: WeakSet[LocalWakeups] = WeakSet()
+
+    def listen(self, wakeups: "LocalWakeups") -> "LocalWakeups":
+        self._listeners.add(wakeups)
+        return wakeups
+
+    def tell(self, *, worth: bool = True) -> None:
+        """A timeline may be taken, if that is so."""
+        if worth and self._listeners:
+            for listener in list(self._listeners):
+                listener.hint()
+
+
+class LocalWakeups(Wakeups):
+    """Hints of this process, and of whatever `has_changed` can see of others, looked at every `glance` seconds."""
+
+    glance = 3600.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hinted = threading.Event()
+
+    def has_changed(self) -> bool:
+        """True if somebody else may have changed something since this was asked last."""
+        return False
+
+    def hint(self) -> None:
+        self._hinted.set()
+
+    def wait(self, timeout: float) -> bool:
+        end = monotonic() + timeout
+        while not self._closed.is_set():
+            left = end - monotonic()
+            if self._hinted.wait(max(0.0, min(left, self.glance))) or self.has_changed():
+                self._hinted.clear()
+                return not self._closed.is_set()
+            if left <= self.glance:
+                return False
+        return False
+
+    def close(self) -> None:
+        super().close()
+        self._hinted.set()
