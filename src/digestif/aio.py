@@ -1,6 +1,7 @@
 """`AsyncDigests`: the same face, awaitable. The store runs in threads; adds that wait share a store call."""
 
 import asyncio
+import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from digestif.stores.codec import Codec
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Openable = TypeVar("Openable", Delivery, Single)
 
 _THREADS = 8
 
@@ -162,7 +164,7 @@ class AsyncDigests:
         handler = handler_for(self._handlers, check_timeline(timeline))
         digests._intake.millis(now)  # a wrong time must not open anything
         renews = digests._renews(now)
-        single = await self._in_thread(partial(Single, digests._desk(now), handler, timeline, renews=renews))
+        single = await self._opened(partial(Single, digests._desk(now), handler, timeline, renews=renews))
         digest = await self._in_thread(single.begin)
         if digest is None:
             return False
@@ -178,7 +180,8 @@ class AsyncDigests:
 
     async def _handle(self, handler: Handler, digest: Digest) -> Any:
         call = partial(handler.call, argument(handler, digest))
-        return await (call() if handler.is_async else self._in_thread(call))
+        answer = call() if handler.is_async else await self._in_thread(call)
+        return await answer if inspect.isawaitable(answer) else answer
 
     def handler(
         self, pattern: str, *, batch: int | None = None, at_most_once: bool = False
@@ -223,7 +226,7 @@ class AsyncDigests:
             raise
         await asyncio.shield(self._in_thread(delivery.close))
 
-    async def _opened(self, call: Callable[[], Delivery]) -> Delivery:
+    async def _opened(self, call: Callable[[], Openable]) -> Openable:
         """Open in a thread; if cancelled meanwhile, give the digest back as soon as it is open."""
         opening = asyncio.ensure_future(self._in_thread(call))
         try:
@@ -232,7 +235,7 @@ class AsyncDigests:
             opening.add_done_callback(self._give_back)
             raise
 
-    def _give_back(self, opening: asyncio.Future[Delivery]) -> None:
+    def _give_back(self, opening: asyncio.Future[Openable]) -> None:
         if not opening.cancelled() and opening.exception() is None:
             self._threads.submit(opening.result().give_back)
 

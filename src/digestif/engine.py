@@ -34,7 +34,7 @@ from digestif.handlers import Handler, Handlers
 from digestif.ids import fresh_id
 from digestif.intake import Intake, check_text, check_time
 from digestif.leases import Delivery
-from digestif.partitions import visit
+from digestif.partitions import tell_of_maintenance, visit
 from digestif.reading import decode
 from digestif.runtime.single import Single, argument, error_in, handler_for
 from digestif.runtime.worker import Worker
@@ -190,7 +190,9 @@ class Digests:
         self, timeline: str, value: Any, key: str | None, timestamp: float | None, *, now: float | None
     ) -> bool:
         handler = _sync(handler_for(self._handlers, check_timeline(timeline)))
-        handler.call(argument(handler, self._digest_of(timeline, value, key, timestamp, now=now)))
+        answer = handler.call(argument(handler, self._digest_of(timeline, value, key, timestamp, now=now)))
+        if error := error_in(handler, answer):
+            raise error
         return True
 
     def _digest_of(
@@ -252,7 +254,9 @@ class Digests:
                 yield page
                 more = page.more
 
-        return sum(page.moved + page.lapsed for page in visit(self.store, "maintenance", pages, self.events))
+        done = list(visit(self.store, "maintenance", pages, self.events))
+        tell_of_maintenance(done, self.events)
+        return sum(page.moved + page.lapsed for page in done)
 
     def _time(self, partition: int, at: Millis | None) -> Millis:
         """The time that the caller or the clock gave, else the store's."""

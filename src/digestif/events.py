@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +23,24 @@ class Added(Event):
     level: ClassVar[int] = logging.DEBUG
     records: int
     ready: tuple[str, ...]  # timelines that became ready by it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched(Event):
+    """The task of a timeline that a tick had given out has begun, in a worker of a task queue."""
+
+    level: ClassVar[int] = logging.DEBUG
+    timeline: str
+    late: float  # since it was due
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchFailed(Event):
+    """A task queue did not take the task of a timeline. Its records are safe; maintenance finds it again."""
+
+    level: ClassVar[int] = logging.WARNING
+    timeline: str
+    error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +201,12 @@ class Events:
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call the listener with every event from now on; the answer ends that."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):  # it was ended already
+                self._listeners.remove(listener)
+
+        return unsubscribe
 
     def wanted(self, kind: type[Event]) -> bool:
         """True if somebody would hear of it: for events that are costly to make."""

@@ -10,7 +10,7 @@ from digestif.core.verdicts import Bury, Deliver, TryAgain, Verdict, is_poison, 
 from digestif.desk import Desk
 from digestif.endings import Ending, conclude
 from digestif.errors import DigestifError, InvalidState, StaleLease, StoreError
-from digestif.events import LeaseNotRenewed
+from digestif.events import Buried, Lapsed, LeaseNotRenewed
 from digestif.ids import fresh_id
 from digestif.reading import Attempt, Whole, attempt_of, read_whole
 from digestif.stores.base import PAGE_RECORDS
@@ -23,6 +23,8 @@ class Delivery:
         self._desk = desk
         self._policy = desk.policy_for(timeline)
         self.lease = desk.store.open(timeline, token=fresh_id(), lease=desk.lease, now=desk.now())
+        if self.lease.lapsed:
+            desk.events.emit(Lapsed(digests=1))
         whole = Whole(self.lease, self._policy)
         try:
             [whole] = read_whole(desk, [self.lease])
@@ -35,8 +37,9 @@ class Delivery:
 
     def _begin(self, whole: Whole, minimum_delay: float | None) -> Attempt:
         if not whole.lost and is_poison(self.lease.lapses, self._policy):
-            burial = Ending.untried(whole, poison(self.lease.lapses))
-            _require(self._desk, burial)
+            verdict = poison(self.lease.lapses)
+            _require(self._desk, Ending.untried(whole, verdict))
+            self._desk.events.emit(_buried(whole, verdict))
             raise InvalidState(f"{self.lease.timeline!r}: its digest lapsed too often and is now a dead letter")
         return attempt_of(self._desk, whole, minimum_delay=minimum_delay)
 
@@ -94,6 +97,14 @@ class Delivery:
 
 
 _AGAIN = TryAgain(None, "")
+
+
+def _buried(whole: Whole, verdict: Bury) -> Buried:
+    timeline, attempt = whole.lease.timeline, whole.lease.attempt
+    records = len(whole.records)
+    return Buried(
+        timeline=timeline, digest_id=whole.lease.digest_id, attempt=attempt, records=records, reason=verdict.reason
+    )
 
 
 def _give_back(desk: Desk, ending: Ending) -> None:

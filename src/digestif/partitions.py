@@ -1,13 +1,13 @@
 """Visiting the partitions of a store: one that fails is reported and does not stop the others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from digestif.core.times import Millis
 from digestif.errors import StoreError
-from digestif.events import Events, PartitionFailed
+from digestif.events import Events, Expired, Lapsed, PartitionFailed
 from digestif.ids import fresh_id, shuffled
-from digestif.stores.base import PAGE_TIMELINES, Lease, Store
+from digestif.stores.base import PAGE_TIMELINES, Lease, Maintained, Store
 
 T = TypeVar("T")
 
@@ -24,6 +24,14 @@ def visit(store: Store, operation: str, pages: Callable[[int], Iterator[T]], eve
                 events.emit(PartitionFailed(operation=operation, partition=partition, error=error))
     if len(failures) == store.partitions:
         raise failures[-1]
+
+
+def tell_of_maintenance(pages: Sequence[Maintained], events: Events) -> None:
+    """Tell of what maintenance found."""
+    if lapsed := sum(page.lapsed for page in pages):
+        events.emit(Lapsed(digests=lapsed))
+    if expired := sum(page.expired for page in pages):
+        events.emit(Expired(records=expired))
 
 
 def claim(store: Store, limit: int, *, lease: Millis, now: Millis | None, events: Events) -> list[Lease]:

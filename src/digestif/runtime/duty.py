@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from digestif.clock import monotonic
@@ -22,6 +21,7 @@ T = TypeVar("T")
 logger = logging.getLogger("digestif")
 
 MAINTENANCE_SECONDS = 10.0  # between two looks for expired records and vanished workers
+IN_HAND_MOST = 10 * PAGE_TIMELINES
 UNSETTLED_MOST = 4 * PAGE_TIMELINES  # endings that the store does not know of, before nothing more is claimed
 PAUSE_SECONDS = 0.1, 5.0  # after the first failure of the store, and at most
 LAST_WORDS_SECONDS = 5.0  # for telling the store of what ended, at the end
@@ -42,11 +42,12 @@ class Duty:
         self._events = desk.events
         self._handlers = handlers
         self._limits = concurrency, threads
-        self._execution = Execution(self.shift, threads=threads, ended=self._on_ended)
-        self._calls = DaemonThreads(4, "digestif-store")  # claim, settle, wait; and one that hangs
-        self._claiming: asyncio.Future[Page] | None = None
+        self._execution = Execution(self.shift, concurrency=concurrency, threads=threads, ended=self._on_ended)
+        self._calls = DaemonThreads(6, "digestif-store")  # two claims, settling, waiting, and what hangs
+        self._claims: dict[asyncio.Future[Page], int] = {}  # under way, and for how many
         self._settling: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()  # a slot may be free
+        self._is_stopping = False  # nothing more is claimed
         self._is_over = False  # nothing more is begun
         self._maintain_at = 0.0
 
@@ -58,24 +59,39 @@ class Duty:
     @property
     def _limit(self) -> int:
         """How many digests may be in hand: as many as their handlers can take at once."""
-        kinds = {handler.is_async for handler in self._handlers}
         concurrency, threads = self._limits
-        return (concurrency if kinds != {False} else 0) + (threads if False in kinds else 0)
+        largest = {True: 0, False: 0}  # batch of a handler, by whether it is a coroutine
+        for handler in self._handlers:
+            largest[handler.is_async] = max(largest[handler.is_async], handler.batch or 1)
+        return min(concurrency * largest[True] + threads * largest[False], IN_HAND_MOST)
 
     async def round(self) -> Round:
-        """Take what is due, as much as there are hands for."""
+        """Take what is due, as much as there are hands for. Raises StoreError if the store does not answer."""
         await self._maintain_if_due()
-        limit = self._limit
-        free = min(limit - self._execution.jobs, UNSETTLED_MOST - self.shift.unsettled)
-        if free < 1:
+        wanted = self._free()
+        if wanted < 1:
             self._changed.clear()
-            await self._changed.wait()
+            if not self._is_stopping:
+                await self._changed.wait()
             return Round(0, more=True)
-        self._claiming = asyncio.ensure_future(self.in_thread(lambda: self.shift.claim(free)))
-        page = await asyncio.shield(self._claiming)
-        self._claiming = None
-        self._take_on(page)
-        return Round(page.claimed, more=page.claimed >= free)
+        claim = asyncio.ensure_future(self.in_thread(lambda: self.shift.claim(wanted)))
+        self._claims[claim] = wanted
+        claim.add_done_callback(self._on_claimed)
+        page = await asyncio.shield(claim)  # what it takes is taken on even if nobody waits any more
+        return Round(page.claimed, more=page.claimed >= wanted)
+
+    def _free(self) -> int:
+        """How many to claim: half of all hands at most, so that two claims can take turns."""
+        limit = self._limit
+        free = limit - self._execution.jobs - sum(self._claims.values())
+        return min(free, (limit + 1) // 2, UNSETTLED_MOST - self.shift.unsettled)
+
+    def _on_claimed(self, claim: asyncio.Future[Page]) -> None:
+        del self._claims[claim]
+        if not claim.cancelled() and claim.exception() is None:
+            self._take_on(claim.result())
+        elif self.shift.unsettled:  # leases that it could not make use of
+            self._on_ended()
 
     def _take_on(self, page: Page) -> None:
         if self._is_over:
@@ -87,9 +103,14 @@ class Duty:
             self._on_ended()
 
     async def _maintain_if_due(self) -> None:
-        if monotonic() >= self._maintain_at:
-            more = await self.in_thread(self.shift.maintain)
-            self._maintain_at = monotonic() + (0 if more else MAINTENANCE_SECONDS * (0.5 + chance()))
+        if monotonic() < self._maintain_at:
+            return
+        self._maintain_at = monotonic() + MAINTENANCE_SECONDS * (0.5 + chance())
+        try:
+            if await self.in_thread(self.shift.maintain):
+                self._maintain_at = 0.0
+        except StoreError as error:  # claims may go well all the same
+            self._events.emit(StoreFailed(operation="maintenance", error=error))
 
     # Settling
 
@@ -103,21 +124,27 @@ class Duty:
         failures = 0
         try:
             while self.shift.unsettled:
-                error = await self.in_thread(self.shift.settle)
+                error = await self._settle_page()
                 self._changed.set()
                 failures = failures + 1 if error else 0
                 if error:
                     self._events.emit(StoreFailed(operation="settle", error=error))
                     await asyncio.sleep(pause(failures))
-        except Exception:
-            logger.exception("digests could not be ended; they come again when their leases have lapsed")
         finally:
             self._settling = None
+
+    async def _settle_page(self) -> StoreError | None:
+        try:
+            return await self.in_thread(self.shift.settle)
+        except Exception:
+            logger.exception("digests could not be ended; they come again when their leases have lapsed")
+            return None
 
     # Stopping
 
     def wake(self) -> None:
-        """Let somebody who waits for a free hand look again."""
+        """Whoever waits for a free hand should wait no longer: nothing more will be claimed."""
+        self._is_stopping = True
         self._changed.set()
 
     async def settled(self) -> None:
@@ -130,11 +157,12 @@ class Duty:
     async def wind_down(self, grace: float) -> None:
         """Let handlers finish for so many seconds, then give back what they have not finished."""
         self._is_over = True
-        if self._claiming is not None:
-            with suppress(StoreError, TimeoutError):
-                self._take_on(await asyncio.wait_for(self._claiming, LAST_WORDS_SECONDS))
+        if self._claims:
+            await asyncio.wait(self._claims, timeout=LAST_WORDS_SECONDS)
         await self._execution.finished(grace)
         await self._execution.give_up()
+        if self.shift.unsettled:
+            self._on_ended()
         if self._settling is not None:
             await asyncio.wait([self._settling], timeout=LAST_WORDS_SECONDS)
         self._calls.shutdown()

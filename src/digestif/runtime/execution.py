@@ -16,9 +16,10 @@ CANCEL_SECONDS = 2.0  # that a coroutine may take to be cancelled
 class Execution:
     """The handlers that are running. `ended` is called whenever the shift has heard of a digest."""
 
-    def __init__(self, shift: Shift, *, threads: int, ended: Callable[[], None]) -> None:
+    def __init__(self, shift: Shift, *, concurrency: int, threads: int, ended: Callable[[], None]) -> None:
         self._shift = shift
         self._ended = ended
+        self._room = asyncio.Semaphore(concurrency)  # for coroutines
         self._threads = DaemonThreads(threads, "digestif-handler")
         self._running: dict[asyncio.Task[None], Sequence[Job]] = {}
         self._is_giving_up = False
@@ -76,13 +77,25 @@ class Execution:
         digests = [job.attempt.digest for job in jobs]
         argument = digests[0] if handler.batch is None else digests
         try:
-            answer = handler.call(argument) if handler.is_async else await self._in_thread(handler.call, argument)
-            answer = await answer if inspect.isawaitable(answer) else answer
+            if handler.is_async:
+                answer = await self._in_loop(handler.call, argument)
+            else:
+                answer = await self._in_thread(handler.call, argument)
         except (asyncio.CancelledError, _NotBegun):
             raise
         except BaseException as error:  # noqa: BLE001  # also SystemExit: a handler does not end its worker
             return [error] * len(jobs)
-        return [None] if handler.batch is None else _told(answer, len(jobs))
+        return [None] if handler.batch is None else told(answer, len(jobs))
+
+    async def _in_loop(self, call: Callable[[Any], Any], argument: object) -> Any:
+        try:
+            await self._room.acquire()
+        except asyncio.CancelledError:
+            raise _NotBegun from None
+        try:
+            return await call(argument)
+        finally:
+            self._room.release()
 
     async def _in_thread(self, call: Callable[[Any], Any], argument: object) -> Any:
         future = self._threads.submit(_outcome, call, argument)
@@ -94,7 +107,7 @@ class Execution:
             raise
         if error is not None:
             raise error
-        return answer
+        return await answer if inspect.isawaitable(answer) else answer
 
 
 class _NotBegun(BaseException):
@@ -126,7 +139,7 @@ def _is_told(each: object) -> bool:
     return each is None or isinstance(each, BaseException)
 
 
-def _told(answer: object, count: int) -> Sequence[BaseException | None]:
+def told(answer: object, count: int) -> Sequence[BaseException | None]:
     """What a handler of batches says about each digest: nothing, or a list of errors and None."""
     if answer is None:
         return [None] * count

@@ -36,10 +36,9 @@ def _stopped_by_signals(workers: tuple[Runs, ...]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop = asyncio.get_running_loop()
     signals = 0
 
-    def stop(number: int) -> None:
+    def stop(number: int, _: object) -> None:
         nonlocal signals
         signals += 1
         if signals > 1:
@@ -47,13 +46,12 @@ def _stopped_by_signals(workers: tuple[Runs, ...]) -> Iterator[None]:
         for worker in workers:
             worker.stop()
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop, number)
+    before = {number: signal.signal(number, stop) for number in SIGNALS}  # not by the loop: a handler may block that
     try:
         yield
     finally:
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end_at_once(number: int) -> None:

@@ -14,10 +14,10 @@ from digestif.core.verdicts import Deliver, PutOff, is_poison, judge, poison
 from digestif.desk import Desk
 from digestif.endings import Ending, conclude
 from digestif.errors import StaleLease, StoreError
-from digestif.events import Expired, Lapsed, LeaseNotRenewed, Unhandled
+from digestif.events import Lapsed, LeaseNotRenewed, Unhandled
 from digestif.handlers import Handler, Handlers
 from digestif.ids import chance
-from digestif.partitions import claim, visit
+from digestif.partitions import claim, tell_of_maintenance, visit
 from digestif.reading import Attempt, Whole, attempt_of, read_whole
 from digestif.runtime import reports
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Lease, Maintained
@@ -127,6 +127,9 @@ class Shift:
         endings = [Ending.of(job.attempt, Deliver()) for job in early]
         answers = [answer for page in _pages(endings) for answer in self._conclude(page)]
         closed = [job._replace(is_closed=True) for job, done in zip(early, answers, strict=True) if done]
+        for job, done in zip(early, answers, strict=True):
+            if done is None:  # nobody knows; if it was closed after all, giving it back is refused
+                self.give_back(job, begun=False)
         return [*(job for job in jobs if not job.handler.at_most_once), *closed]
 
     # Ending
@@ -162,13 +165,13 @@ class Shift:
             settlement = conclude(self._desk, endings)
         except BaseException:  # whatever it is, leases that nobody will end must not be renewed for ever
             for ending in endings:
-                self._held.pop(ending.lease.digest_id, None)
+                self._let_go(ending.lease)
             raise
         self._error = settlement.error
         for ending, answer in zip(endings, settlement.answers, strict=True):
             if answer is None:
                 continue
-            self._held.pop(ending.lease.digest_id, None)
+            self._let_go(ending.lease)
             if not answer:
                 self._lose(ending.lease)
             elif event := reports.ended(ending, self._desk.lease):
@@ -178,8 +181,12 @@ class Shift:
             self._sweep()
         return settlement.answers
 
+    def _let_go(self, lease: Lease) -> None:
+        if self._held.get(lease.digest_id) is lease:  # not that of a later attempt
+            self._held.pop(lease.digest_id, None)
+
     def _lose(self, lease: Lease) -> None:
-        self._held.pop(lease.digest_id, None)
+        self._let_go(lease)
         self._events.emit(reports.lost(lease))
 
     def _count(self, ending: Ending) -> None:
@@ -203,8 +210,8 @@ class Shift:
                 self._events.emit(LeaseNotRenewed(timeline=leases[0].timeline, error=error))
                 continue
             for lease, alive in zip(leases, answers, strict=True):
-                if not alive and self._held.get(lease.digest_id) is lease:
-                    del self._held[lease.digest_id]  # lost: the ending will say so
+                if not alive:
+                    self._let_go(lease)  # lost: the ending will say so
 
     def maintain(self) -> bool:
         """Expire old records and let digests wait whose leases ran out, one page. True if there is more to do.
@@ -217,10 +224,7 @@ class Shift:
             yield desk.store.maintain(partition, None, limit=PAGE_TIMELINES, now=desk.now())
 
         done = list(visit(desk.store, "maintenance", page, self._events))
-        if lapsed := sum(each.lapsed for each in done):
-            self._events.emit(Lapsed(digests=lapsed))
-        if expired := sum(each.expired for each in done):
-            self._events.emit(Expired(records=expired))
+        tell_of_maintenance(done, self._events)
         return any(each.more for each in done)
 
 

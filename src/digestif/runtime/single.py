@@ -1,18 +1,21 @@
 """One timeline, delivered by its handler now: for `deliver` and `notify`, and for task queues."""
 
+import inspect
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from digestif.core.records import Digest
 from digestif.core.texts import reason_of
-from digestif.core.verdicts import Deliver, judge
+from digestif.core.verdicts import Deliver, Verdict, judge
 from digestif.desk import Desk
 from digestif.endings import Ending
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, StaleLease
+from digestif.events import Event
 from digestif.handlers import Handler, Handlers
 from digestif.ids import chance
 from digestif.leases import Delivery
 from digestif.runtime import reports
+from digestif.runtime.execution import told
 
 
 def handler_for(handlers: Handlers, timeline: str) -> Handler:
@@ -29,10 +32,11 @@ def argument(handler: Handler, digest: Digest) -> Digest | list[Digest]:
 
 
 def error_in(handler: Handler, answer: Any) -> BaseException | None:
-    """What a handler of batches says about its only digest."""
-    if handler.batch is not None and isinstance(answer, list | tuple) and len(answer) == 1:
-        return answer[0] if isinstance(answer[0], BaseException) else None
-    return None
+    """What a handler says about its digest: one of batches may answer with an error."""
+    if inspect.iscoroutine(answer):
+        answer.close()
+        return ConfigError(f"the handler of {handler.pattern!r} gives a coroutine: use AsyncDigests, or run a worker")
+    return None if handler.batch is None else told(answer, 1)[0]
 
 
 class Single:
@@ -44,6 +48,11 @@ class Single:
         self._renews = renews
         self._delivery = Delivery(desk, timeline)
         self._is_closed = False
+        desk.events.emit(reports.claimed(self._delivery.lease, desk.lease))
+
+    def give_back(self) -> None:
+        """Make the timeline ready again, without a word if the lease is lost."""
+        self._delivery.give_back()
 
     def begin(self) -> Digest | None:
         """The digest to be delivered; None if there is nothing to send, and then it has ended."""
@@ -62,13 +71,19 @@ class Single:
         attempt = self._delivery.attempt
         verdict = judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
         ending = Ending.of(attempt, verdict)
-        if not self._is_closed:
-            self._delivery.end(verdict)
-            event = reports.ended(ending, self._desk.lease)
-        elif error is not None:
-            event = reports.failed_for_good(ending, reason_of(error))
+        if self._is_closed and error is not None:
+            event: Event | None = reports.failed_for_good(ending, reason_of(error))
         else:
             event = reports.ended(ending, self._desk.lease)
+        if not self._is_closed:
+            self._end(verdict)
         if event is not None:
             self._desk.events.emit(event)
         return isinstance(verdict, Deliver)
+
+    def _end(self, verdict: Verdict) -> None:
+        try:
+            self._delivery.end(verdict)
+        except StaleLease:
+            self._desk.events.emit(reports.lost(self._delivery.lease))
+            raise

@@ -19,11 +19,14 @@ class DaemonThreads(Executor):
         self._tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._started = 0
         self._busy = 0
+        self._is_shut = False
         self._lock = threading.Lock()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
         with self._lock:
+            if self._is_shut:
+                raise RuntimeError("these threads have been told to end")
             self._busy += 1
             if self._busy > self._started and self._started < self._count:
                 self._started += 1
@@ -36,16 +39,16 @@ class DaemonThreads(Executor):
             future, call = task
             if future.set_running_or_notify_cancel():
                 try:
-                    result = call()
+                    future.set_result(call())
                 except BaseException as error:  # noqa: BLE001  # whoever waits for it gets it
                     future.set_exception(error)
-                else:
-                    future.set_result(result)
             with self._lock:
                 self._busy -= 1
             del future, call, task  # do not keep what was done alive while waiting
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002  # as it is called
         """Let the threads end once they are done; they are not waited for."""
+        with self._lock:
+            self._is_shut = True
         for _ in range(self._started):
             self._tasks.put(None)

@@ -1,7 +1,7 @@
 """The worker: claims what is due, runs handlers side by side, and ends digests in batches."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -77,8 +77,8 @@ class Worker:
                 self._wake = None
                 wakeups.close()
                 await duty.wind_down(grace)
-        shift = duty.shift
-        desk.events.emit(WorkerStopped(worker=self.name, delivered=shift.delivered, returned=shift.returned))
+                shift = duty.shift
+                desk.events.emit(WorkerStopped(worker=self.name, delivered=shift.delivered, returned=shift.returned))
 
     async def run_once(self, now: float | None = None) -> int:
         """Deliver what is due, at most one page, and return when all of it has ended: how many timelines it claimed."""
@@ -106,26 +106,37 @@ class Worker:
         return Duty(desk, self._digests._handlers, concurrency=concurrency, threads=threads)
 
     async def _work(self, desk: Desk, duty: Duty, wakeups: Wakeups) -> None:
+        """Claim until stopped. As long as there is plenty, a second claim is under way while the first is read."""
         loop = asyncio.get_running_loop()
-        stopped = asyncio.Event()
+        stopped, plenty = asyncio.Event(), asyncio.Event()
 
         def wake() -> None:
-            stopped.set()
+            for event in (stopped, plenty):
+                event.set()
             duty.wake()
             wakeups.close()
 
         self._wake = lambda: _call_soon(loop, wake)
-        failures = 0
-        while not self._is_stopping:
-            try:
-                _, more = await duty.round()
-                failures = 0
-                if not more and not self._is_stopping:
-                    await duty.in_thread(lambda: wakeups.wait(self._poll))
-            except StoreError as error:
-                failures += 1
-                desk.events.emit(StoreFailed(operation="claim", error=error))
-                await _wait(stopped, pause(failures))
+
+        async def claim(rest: Callable[[], Awaitable[object]]) -> None:
+            failures = 0
+            while not self._is_stopping:
+                try:
+                    _, more = await duty.round()
+                    failures = 0
+                except StoreError as error:
+                    failures += 1
+                    desk.events.emit(StoreFailed(operation="claim", error=error))
+                    await _wait(stopped, pause(failures))
+                    continue
+                if more:
+                    plenty.set()
+                elif not self._is_stopping:
+                    plenty.clear()
+                    await rest()
+
+        first = claim(lambda: duty.in_thread(lambda: wakeups.wait(self._poll)))
+        await asyncio.gather(first, claim(plenty.wait))
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """Hints within a process: whoever makes a timeline ready wakes those who wait here."""
 
 import threading
-from weakref import WeakSet
+from weakref import ref
 
 from digestif.clock import monotonic
 from digestif.stores.base import Wakeups
@@ -11,17 +11,19 @@ class Hints:
     """Those who listen to a store in this process."""
 
     def __init__(self) -> None:
-        self._listeners: WeakSet[LocalWakeups] = WeakSet()
+        self._listeners: tuple[ref[LocalWakeups], ...] = ()  # replaced, never changed: many threads read it
 
     def listen(self, wakeups: "LocalWakeups") -> "LocalWakeups":
-        self._listeners.add(wakeups)
+        self._listeners = (*(known for known in self._listeners if known() is not None), ref(wakeups))
         return wakeups
 
     def tell(self, *, worth: bool = True) -> None:
         """A timeline may be taken, if that is so."""
-        if worth and self._listeners:
-            for listener in list(self._listeners):
-                listener.hint()
+        if worth:
+            for known in self._listeners:
+                listener = known()
+                if listener is not None:
+                    listener.hint()
 
 
 class LocalWakeups(Wakeups):

@@ -1,0 +1,101 @@
+"""How fast workers deliver, with handlers that do nothing: what is left is Digestif. Compare within one run only."""
+
+import json
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import click
+
+from bench._measure import console, start
+from bench._redis_asked import Asked, as_figures, show_asked
+from bench._table import Report, show
+from bench._worker_drain import RECORDS, Load, drain, fill
+from digestif.ids import fresh_id
+from digestif.testing.servers import RedisServer, available_servers
+
+AIM = {"sqlite": 2_000, "redis": 5_000, "valkey": 5_000}  # digests a second, by one process or by two
+
+
+class Scale(NamedTuple):
+    """How much is measured."""
+
+    timelines: int
+    times: int
+    crowd: int  # timelines that are due in the same second
+
+
+FULL = Scale(10_000, 3, 100_000)
+QUICK = Scale(1_000, 1, 5_000)
+
+
+@contextmanager
+def store(kind: str) -> Iterator[str]:
+    """The DSN of an empty store of that kind."""
+    if kind == "sqlite":
+        with TemporaryDirectory(prefix="digestif-") as folder:
+            yield f"sqlite:///{Path(folder) / 'worker.db'}"
+    else:
+        with RedisServer(kind=kind) as server:  # type: ignore[arg-type]  # it is one of those
+            yield server.url
+
+
+def rates(kind: str, scale: Scale, say: Callable[[str], None]) -> tuple[Report, list[Asked]]:
+    report = Report(f"{kind}, {RECORDS} records each", ("digests/s", "best", "records/s", "bound"))
+    best_of_all = 0.0
+    for processes, is_async, handler in ((1, True, "coroutine"), (2, True, "coroutine"), (1, False, "function")):
+        name = f"{processes} process{'es' if processes > 1 else ''}, {handler}"
+        say(f"{kind}: {name}…")
+        seconds = [_seconds(kind, scale.timelines, processes, is_async) for _ in range(scale.times)]
+        rate, best = scale.timelines / statistics.median(seconds), scale.timelines / min(seconds)
+        best_of_all = max(best_of_all, rate)
+        report.rows.append((name, f"{rate:,.0f}", f"{best:,.0f}", f"{rate * RECORDS:,.0f}", ""))
+        report.figures[name] = {"digests_per_second": rate, "best": best, "timelines": scale.timelines}
+    say(f"{kind}: {scale.crowd:,} due in the same second…")
+    seconds_of_crowd = _seconds(kind, scale.crowd, 2, True)
+    crowd = scale.crowd / seconds_of_crowd
+    report.rows.append(
+        (f"{scale.crowd:,} due at once, 2 processes", f"{crowd:,.0f}", "", f"{crowd * RECORDS:,.0f}", "")
+    )
+    report.figures["crowd"] = {"digests_per_second": crowd, "timelines": scale.crowd, "seconds": seconds_of_crowd}
+    asked = Asked(f"{kind}, digests a second", best_of_all, AIM[kind], unit="")
+    report.rows[0] = (*report.rows[0][:-1], asked.mark)
+    return report, [asked]
+
+
+def _seconds(kind: str, timelines: int, processes: int, is_async: bool) -> float:
+    with store(kind) as dsn:
+        load = Load(dsn, f"worker-{fresh_id()[:6]}", timelines, processes, is_async)
+        fill(load)
+        return drain(load)
+
+
+@click.command("worker", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--store", "kinds", multiple=True, type=click.Choice(["sqlite", "redis", "valkey"]), help="Only these.")
+@click.option("--quick", is_flag=True, help="Less of everything, for a first look.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
+def worker(kinds: tuple[str, ...], quick: bool, as_json: bool) -> int:
+    """Measure how many digests workers deliver in a second, on each store that is here."""
+    scale = QUICK if quick else FULL
+    screen = console()
+    say: Callable[[str], None] = (lambda _: None) if as_json else (lambda text: screen.print(f"[dim]{text}[/]"))
+    figures: dict[str, object] = {}
+    asked: list[Asked] = []
+    for kind in kinds or ("sqlite", *available_servers()):
+        report, wanted = rates(kind, scale, say)
+        figures[kind] = report.figures
+        asked += wanted
+        if not as_json:
+            show(report)
+    if as_json:
+        print(json.dumps({**figures, "asked": as_figures(asked)}, indent=2))
+    else:
+        show_asked(asked)
+    return 0
+
+
+if __name__ == "__main__":
+    start(worker, name="./dev bench worker")

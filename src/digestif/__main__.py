@@ -1,0 +1,5 @@
+"""`python -m digestif`: the command line."""
+
+from digestif.cli import main
+
+main()

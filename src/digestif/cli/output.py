@@ -1,0 +1,156 @@
+"""How answers look: times and tables for people, JSON for programs. Nothing here writes a control code unasked."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+WIDTH = 80  # where nobody says how wide it is
+INDENT = "  "
+
+
+# Text
+
+
+def printable(text: str) -> str:
+    """A text from the store in which nothing can steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def width() -> int:
+    """The columns of the terminal; of a file, as many as are needed."""
+    if not is_terminal():
+        return 100_000
+    import shutil
+
+    return max(40, shutil.get_terminal_size((WIDTH, 24)).columns)
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(sign) else 1 + (east_asian_width(sign) in "WF") for sign in text)
+
+
+def cut(text: str, columns: int) -> str:
+    """A text that fits."""
+    if cells(text) <= columns:
+        return text
+    while text and cells(text) > columns - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def padded(text: str, columns: int, *, right: bool = False) -> str:
+    gap = " " * max(0, columns - cells(text))
+    return gap + text if right else text + gap
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """For example: 1 record, 2 records."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> Iterator[str]:
+    """Rows under their heads. The last column gets what room there is left, the first gives way if need be."""
+    body = [list(row) for row in rows]
+    sizes = [max(map(cells, column)) for column in zip(heads, *body, strict=True)]
+    room = width() - len(INDENT) * len(heads)
+    sizes[-1] = max(min(sizes[-1], room - sum(sizes[:-1])), min(sizes[-1], 12))
+    sizes[0] = max(min(sizes[0], room - sum(sizes[1:])), min(sizes[0], 12))
+
+    def line(cells_of_row: Sequence[str]) -> str:
+        parts = [
+            padded(cut(text, size), size, right=head in right)
+            for head, text, size in zip(heads, cells_of_row, sizes, strict=True)
+        ]
+        return (INDENT + INDENT.join(parts)).rstrip()
+
+    yield click.style(line(heads), bold=True)
+    yield from map(line, body)
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and values, one below the other."""
+    known = list(pairs)
+    size = max(len(name) for name, _ in known)
+    return "\n".join(f"{INDENT}{name:<{size}}{INDENT}{value}" for name, value in known)
+
+
+# Time
+
+
+def span(seconds: float) -> str:
+    """A duration as people say it: 340 ms, 42 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
+    if seconds < 0.9995:
+        return f"{round(seconds * 1000)} ms"
+    whole = round(seconds)
+    for size, unit, part, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size:,} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def when(at: float, *, now: float) -> str:
+    """A time seen from now: in 4 min 10 s, 3 s ago."""
+    if abs(at - now) < 0.5:
+        return "now"
+    return f"in {span(at - now)}" if at > now else f"{span(now - at)} ago"
+
+
+def clock(at: float, *, now: float) -> str:
+    """A time by the clock on the wall, with its date unless that is today."""
+    moment = _local(at)
+    if moment is None:
+        return f"{at:.0f}"
+    today = _local(now)
+    form = "%H:%M:%S" if today is not None and moment.date() == today.date() else "%Y-%m-%d %H:%M:%S"
+    return moment.strftime(form)
+
+
+def _local(at: float) -> "datetime | None":
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.fromtimestamp(at, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):  # years away from ours
+        return None
+
+
+# JSON
+
+
+def as_json(value: Any) -> str:
+    """One line of JSON."""
+    import json
+
+    text = json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
+
+
+def shown_value(value: Any) -> str:
+    """A record's value, or its title if it has one, as people read it."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict) and isinstance(value.get("title"), str):
+        return printable(value["title"])
+    try:
+        return as_json(value)
+    except (TypeError, ValueError):  # of a codec that knows more than JSON
+        return printable(repr(value))

@@ -1,0 +1,97 @@
+"""The program: all commands under one name, errors in one line, and what the exit codes mean."""
+
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from digestif import __version__
+from digestif.cli import accounts, adding, completion, dead, demo, looking, steering, top, working
+from digestif.cli.session import shared_options
+from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError
+
+NEGATIVE = 1  # nothing to do, or the answer is no
+WRONG = 2  # usage or configuration
+UNREACHABLE = 3  # the store did not do it
+INTERRUPTED = 130
+READER_GONE = 141
+
+
+class Program(click.Group):
+    """A group of commands that answers errors with one line and an exit code, never with a traceback."""
+
+    def main(self, args: Any = None, prog_name: str | None = None, **_: Any) -> NoReturn:
+        _let_every_sign_be_printed()
+        try:
+            status = super().main(args=args, prog_name=prog_name or "digestif", standalone_mode=False)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            status = WRONG
+        except click.UsageError as error:
+            see = f"; see {error.ctx.command_path} --help" if error.ctx else ""
+            status = _refuse(error.format_message().rstrip(".") + see, WRONG)
+        except click.ClickException as error:
+            status = _refuse(error.format_message(), WRONG)
+        except (ConfigError, InvalidRecord) as error:
+            status = _refuse(str(error), WRONG)
+        except StoreError as error:
+            status = _refuse(str(error), UNREACHABLE)
+        except DigestifError as error:
+            status = _refuse(str(error), NEGATIVE)
+        except click.Abort:
+            status = INTERRUPTED
+        except _ReaderGone:
+            status = READER_GONE
+        sys.exit(status or 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            status = super().invoke(ctx)
+            sys.stdout.flush()
+            return status
+        except BrokenPipeError as error:
+            _silence_stdout()
+            raise _ReaderGone from error
+
+
+class _ReaderGone(Exception):
+    """Nobody reads what we print: `digestif timelines | head`."""
+
+
+def _silence_stdout() -> None:
+    """What is left in the buffer goes nowhere, or Python would complain about it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _let_every_sign_be_printed() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # an old terminal may lack some of our signs
+
+
+def _refuse(message: str, status: int) -> int:
+    click.echo(f"digestif: {' '.join(message.split())}", err=True)
+    return status
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", message="digestif %(version)s")
+@shared_options(envvar=True)
+def cli(**_: Any) -> None:
+    """Turn a flood of events into a few well-timed digests.
+
+    Begin with: digestif demo
+    """
+
+
+for _module in (demo, working, adding, looking, steering, dead, accounts, top, completion):
+    for _command in _module.COMMANDS:
+        cli.add_command(_command)
+
+
+def main() -> NoReturn:
+    """Run the command line; ends with SystemExit."""
+    cli.main()

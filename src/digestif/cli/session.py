@@ -1,0 +1,134 @@
+"""What the commands share: which store they mean, how it is opened, and whether people or programs read the answer."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from digestif.cli.output import as_json
+
+if TYPE_CHECKING:
+    from digestif import Digests
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+DEFAULT_STORE = "sqlite:///digestif.db"
+SHARED = ("store", "namespace", "app", "as_json")
+
+
+def shared_options(*, envvar: bool = False) -> Callable[[Function], Function]:
+    """The options of every command. They may also come before the command, and there the environment counts."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(
+            [
+                click.option(
+                    "--store",
+                    metavar="DSN",
+                    envvar="DIGESTIF_STORE" if envvar else None,
+                    help=f"The store. Default: DIGESTIF_STORE, else {DEFAULT_STORE}.",
+                ),
+                click.option(
+                    "--namespace",
+                    metavar="NAME",
+                    envvar="DIGESTIF_NAMESPACE" if envvar else None,
+                    help="The namespace in the store. Default: DIGESTIF_NAMESPACE, else d.",
+                ),
+                click.option(
+                    "--app",
+                    metavar="APP",
+                    help="Take store, namespace, policy and codec from a program: module:digests.",
+                ),
+                click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else."),
+            ]
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+class Session:
+    """One call of a command."""
+
+    def __init__(self, context: click.Context, options: dict[str, Any]) -> None:
+        outer = context.find_root().params
+        given = {name: options.get(name) or outer.get(name) for name in SHARED}
+        self.as_json = bool(given["as_json"])
+        self._app: str | None = given["app"]
+        self._store: str = given["store"] or DEFAULT_STORE
+        self._namespace: str = given["namespace"] or "d"
+        if self._app and (options.get("store") or options.get("namespace")):
+            raise click.UsageError("--app brings its own store and namespace; leave out --store and --namespace")
+
+    @contextmanager
+    def digests(self, *, makes: bool = False) -> Iterator["Digests"]:
+        """The engine. Only commands that put something in may make the file of a store."""
+        if self._app:
+            from digestif.cli.applications import load_engine
+
+            yield load_engine(self._app)
+            return
+        self._check(makes=makes)
+        from digestif.engine import Digests
+
+        with Digests(self._store, namespace=self._namespace) as digests:
+            yield digests
+
+    def _check(self, *, makes: bool) -> None:
+        from digestif.errors import ConfigError
+        from digestif.stores.dsn import Dsn
+
+        dsn = Dsn.parse(self._store)
+        if dsn.scheme == "memory" or (dsn.scheme == "sqlite" and not dsn.location):
+            raise ConfigError(
+                f"store: {self._store} is gone when this command ends; name one that stays, such as {DEFAULT_STORE}"
+            )
+        if dsn.scheme == "sqlite" and not makes and not Path(dsn.location[1:]).exists():
+            raise ConfigError(
+                f"there is no store at {dsn.location[1:]}; 'digestif add' makes it, "
+                "or name another with --store or DIGESTIF_STORE"
+            )
+
+    @property
+    def place(self) -> str:
+        """The store as it may be shown: without its password."""
+        if self._app:
+            return self._app
+        from digestif.stores.dsn import redacted
+
+        return redacted(self._store)
+
+    def tell(self, text: str, document: Any) -> None:
+        """Answer once: to people by the text, to programs by the document."""
+        click.echo(as_json(document) if self.as_json else text)
+
+
+def with_session(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command its session as the first argument, and the shared options."""
+
+    @shared_options()
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        session = Session(click.get_current_context(), {name: options.pop(name) for name in SHARED})
+        return function(session, *args, **options)
+
+    return call
+
+
+def complete_timeline(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Timelines that begin so, for the shell; none if the store can't be asked."""
+    from digestif.errors import DigestifError
+
+    try:
+        with Session(context, context.params).digests() as digests:
+            return [timeline.key for timeline in digests.timelines(prefix=incomplete, limit=50)]
+    except (DigestifError, click.ClickException):
+        return []
+
+
+def timeline_argument(**options: Any) -> Callable[[Function], Function]:
+    return click.argument("timeline", shell_complete=complete_timeline, **options)

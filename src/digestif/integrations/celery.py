@@ -1,0 +1,164 @@
+"""Celery drives the timelines: a tick by beat gives out what is due, and the delivery of each timeline is a task.
+
+    tasks = install(app, digests)
+    tasks.notify("mail:ada", {"title": "Build 7 failed"})
+
+Nothing depends on a task: what is lost with a worker or a broker is found by a later tick.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from digestif.core.texts import shortened
+from digestif.core.times import is_duration, to_millis, to_seconds
+from digestif.engine import Digests
+from digestif.errors import ConfigError, InvalidState, StaleLease
+from digestif.events import Dispatched, DispatchFailed
+
+try:
+    from celery import Celery
+except ImportError as missing:
+    raise ImportError(
+        f"digestif.integrations.celery needs {missing.name}: pip install 'digestif[celery]'", name=missing.name
+    ) from missing
+
+Task = Any  # Celery has no types
+
+# A tick that ends in the middle (killed, or the broker is gone) leaves a page of which no task was made; it waits until
+# it counts as lost.
+PAGE = 100
+
+# Ticks that nobody took up in time are not worth doing. The time is compared by the clocks of two machines, so it is
+# long enough for clocks that differ.
+TICK_EXPIRES = 60.0
+
+_installed: WeakKeyDictionary[Celery, set[str]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """What `install` registered."""
+
+    digests: Digests
+    schedule_digests: Task
+    deliver_digest: Task
+
+    def notify(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: float | None = None,
+        within: float | None = None,
+    ) -> bool:
+        """Add a record, and have its timeline delivered by a task now if that makes it ready: then the answer is True.
+
+        Once the record is accepted nothing is raised: if the broker does not take the task, that is told as an event,
+        and a tick finds the timeline.
+        """
+        return self.digests.notify(timeline, value, key=key, timestamp=timestamp, within=within, dispatch=self.dispatch)
+
+    def dispatch(self, timeline: str) -> bool:
+        """Have a ready timeline delivered by a task. False if the broker does not take it."""
+        try:
+            self.deliver_digest.delay(timeline)
+        except Exception as error:  # noqa: BLE001  # the record is safe, so its producer must not add it again
+            self.digests.events.emit(DispatchFailed(timeline=timeline, error=error))
+            return False
+        return True
+
+
+def install(
+    app: Celery,
+    digests: Digests,
+    *,
+    every: float | None = 5.0,
+    lost_after: float = 300.0,
+    queue: str | None = None,
+    name_prefix: str = "digestif",
+) -> Tasks:
+    """Register the tasks `digestif.schedule_digests` and `digestif.deliver_digest`, the first with beat.
+
+    `every` is the seconds between two ticks; None leaves them to the caller. `lost_after` is how long a timeline may
+    stay ready before its task counts as lost and another one is made: longer than your queue usually is. Several
+    Digests in one app need prefixes of their own.
+    """
+    _check(every, lost_after, name_prefix)
+    names = _installed.setdefault(app, set())
+    if name_prefix in names:
+        raise ConfigError(f"name_prefix: {name_prefix!r} has been installed in this app; give another one")
+    routes = {} if queue is None else {"queue": queue}
+
+    # Late, so that a worker that dies gives the task to another one, where the broker notices. If the digest was open
+    # by then, the other one finds it busy. Celery never retries: the policy does.
+    deliver = app.task(
+        _deliver_digest(digests),
+        name=f"{name_prefix}.deliver_digest",
+        shared=False,
+        ignore_result=True,
+        acks_late=True,
+        max_retries=0,
+        **routes,
+    )
+    tick = app.task(
+        _schedule_digests(digests, deliver, lost_after),
+        name=f"{name_prefix}.schedule_digests",
+        shared=False,
+        ignore_result=True,
+        max_retries=0,
+        expires=max(TICK_EXPIRES, 2 * (every or 0)),
+        **routes,
+    )
+    if every is not None:
+        # By name: to look at the task now would fix its options before the app has its configuration.
+        name = f"{name_prefix}.schedule_digests"
+        app.add_periodic_task(every, app.signature(name), name=name)
+    names.add(name_prefix)
+    return Tasks(digests, tick, deliver)
+
+
+def _check(every: float | None, lost_after: float, name_prefix: object) -> None:
+    for name, seconds in (("every", every), ("lost_after", lost_after)):
+        if name == "every" and seconds is None:
+            continue
+        if seconds is None or not is_duration(seconds) or to_millis(seconds) == 0:
+            raise ConfigError(f"{name}: {shortened(seconds)} is not a number of seconds > 0")
+    if not isinstance(name_prefix, str) or not name_prefix:
+        raise ConfigError(f"name_prefix: {shortened(name_prefix)} is not the beginning of a task's name")
+
+
+def _schedule_digests(digests: Digests, deliver: Task, lost_after: float) -> Callable[[], int]:
+    def schedule_digests() -> int:
+        """Make a task of every timeline that is due; the answer is how many. Ticks may overlap."""
+        if not digests.enabled:
+            return 0
+        digests.maintenance(_now(digests) - lost_after)
+        count = 0
+        for entry in digests.schedule(page=PAGE):
+            deliver.apply_async((entry.key,), {"schedule_timestamp": entry.timestamp})
+            count += 1
+        return count
+
+    return schedule_digests
+
+
+def _deliver_digest(digests: Digests) -> Callable[[str, float | None], bool]:
+    def deliver_digest(key: str, schedule_timestamp: float | None = None) -> bool:
+        """Deliver a ready timeline. False if nothing went out: it was empty, taken by another task, or failed."""
+        if schedule_timestamp is not None and digests.events.wanted(Dispatched):
+            late = max(0.0, _now(digests) - schedule_timestamp)
+            digests.events.emit(Dispatched(timeline=key, late=late))
+        try:
+            return digests.deliver(key)
+        except (InvalidState, StaleLease):
+            return False  # somebody else has delivered it, or is doing so
+
+    return deliver_digest
+
+
+def _now(digests: Digests) -> float:
+    """Seconds by the clock that the schedule goes by."""
+    return to_seconds(digests._time(0, digests._intake.millis(None)))

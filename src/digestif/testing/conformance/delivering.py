@@ -1,0 +1,358 @@
+"""Delivering: what reaches a handler through notify, ticks and workers, whenever they die and however often they fail."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+
+import pytest
+
+from digestif import Digest, Digests, InvalidState, Policy, Retry, Worker
+from digestif.stores.base import Store
+from digestif.testing.conformance.actions import Boom, T, add_all, keys, let_wait, numbered
+from digestif.testing.conformance.base import DigestsWith, Suite, in_sync_mode_only
+from digestif.testing.conformance.port import ROUNDS
+from digestif.testing.faults import Partitioned
+from digestif.testing.footprint import assert_nothing_left
+
+LEASE = 30.0
+
+
+class Notifying(Suite):
+    def test_a_notification_that_makes_its_timeline_ready_is_delivered_at_once(self, digests: Digests) -> None:
+        """Fact 34. Add answers True: the handler gets the digest before notify returns, once."""
+        sent = sent_by(digests, "t")
+
+        assert digests.notify("t", "a", key="a", now=T) is True
+
+        assert [keys(digest) for digest in sent] == [["a"]]
+        assert (digests.timeline("t").state, digests.ledger().delivered) == ("waiting", 1)
+
+    def test_a_notification_that_joins_others_is_not_delivered(self, digests: Digests) -> None:
+        """Fact 34. Add answers False: nothing is delivered, and the record is pending."""
+        let_wait(digests, "t", due=T + 60)
+        sent = sent_by(digests, "t")
+
+        assert digests.notify("t", "a", now=T) is False
+
+        assert sent == []
+        assert digests.timeline("t").pending == 1
+
+    def test_only_what_becomes_ready_is_dispatched(self, digests: Digests) -> None:
+        """Fact 34. With a dispatch: called once with the timeline for True, never for False; nothing is delivered."""
+        dispatched: list[str] = []
+
+        answers = [digests.notify("t", n, dispatch=dispatched.append, now=T) for n in range(3)]
+
+        assert answers == [True, False, False]
+        assert dispatched == ["t"]
+        assert (digests.timeline("t").state, digests.ledger().pending) == ("ready", 3)
+
+    def test_what_was_dispatched_is_delivered_with_all_that_came_since(self, digests: Digests) -> None:
+        """Fact 34. The task that was dispatched delivers once; a second one finds nothing to deliver."""
+        sent = sent_by(digests, "t")
+        for name in ("a", "b"):
+            digests.notify("t", name, key=name, timestamp=T, dispatch=lambda _: None, now=T)
+
+        assert digests.deliver("t", now=T + 1) is True
+        with pytest.raises(InvalidState):
+            digests.deliver("t", now=T + 1)
+
+        assert [keys(digest) for digest in sent] == [["b", "a"]]
+
+    def test_a_notification_whose_handler_fails_comes_again(self, digests_with: DigestsWith) -> None:
+        """Fact 34. The handler raises: notify answers True as ever, and the record comes again by the policy's rules."""
+        digests = digests_with(retry=Retry(initial=10, jitter=0))
+        seen = failing(digests, "t", times=1)
+
+        assert digests.notify("t", "a", now=T) is True
+
+        assert (digests.timeline("t").state, digests.timeline("t").due) == ("waiting", T + 10)
+        assert tick(digests, now=T + 10) == ["t"]
+        assert [digest.attempt for digest in seen] == [1, 2]
+        assert digests.ledger().delivered == 1
+
+
+class Ticking(Suite):
+    def test_a_tick_delivers_each_due_timeline_once(self, digests: Digests) -> None:
+        """Fact 35. Maintenance, then schedule, one delivery per entry; the next tick has nothing to do."""
+        names = [f"t{n}" for n in range(5)]
+        for name in names:
+            let_wait(digests, name, due=T + 10, last=T)
+            digests.add(name, name, increment_delay=0, now=T + 1)
+        sent = sent_by(digests, "t*")
+
+        assert tick(digests, now=T + 9) == []
+        assert sorted(tick(digests, now=T + 10)) == names
+        assert tick(digests, now=T + 10) == []
+
+        assert sorted(digest.timeline for digest in sent) == names
+
+    def test_a_tick_finds_what_was_dispatched_and_never_delivered(self, digests: Digests) -> None:
+        """Fact 35. A dispatch got lost: a tick five minutes later delivers it, once; no tick before does."""
+        sent = sent_by(digests, "t")
+        digests.notify("t", "a", key="a", dispatch=lambda _: None, now=T)
+
+        ticks = [tick(digests, now=T + seconds) for seconds in (60, 299, 300, 360)]
+
+        assert ticks == [[], [], ["t"], []]
+        assert [keys(digest) for digest in sent] == [["a"]]
+
+    def test_a_delivery_in_an_invalid_state_does_not_call_the_handler(self, digests: Digests) -> None:
+        """Fact 35. Waiting, unknown, paused, or in somebody's hands: InvalidState, and nothing is sent or changed."""
+        sent = sent_by(digests, "*")
+        let_wait(digests, "waiting", due=T + 60)
+        digests.add("paused", "a", now=T)
+        digests.pause("paused", now=T)
+        digests.add("open", "a", now=T)
+        before = digests.ledger()
+
+        with digests.digest("open", now=T):
+            for timeline in ("waiting", "unknown", "paused", "open"):
+                with pytest.raises(InvalidState):
+                    digests.deliver(timeline, now=T)
+
+        assert sent == []
+        assert digests.ledger().dead == before.dead == 0
+        assert digests.timeline("waiting").due == T + 60
+
+    def test_an_empty_digest_sends_nothing(self, digests: Digests, store: Store) -> None:
+        """Fact 35. Scheduled without new records: the handler is not called, and the timeline is idle."""
+        sent = sent_by(digests, "t")
+        let_wait(digests, "t", due=T + 60)
+
+        assert [entry.key for entry in digests.schedule(T + 60, now=T + 60)] == ["t"]
+        assert digests.deliver("t", now=T + 60) is False
+
+        assert sent == []
+        assert digests.timeline("t").state == "idle"
+        assert_nothing_left(store)
+
+    def test_a_worker_sends_nothing_for_an_empty_timeline(self, digests: Digests, store: Store) -> None:
+        """Fact 35. A worker finds a timeline due and without records: nothing is sent, and nothing is left of it."""
+        sent = sent_by(digests, "t")
+        let_wait(digests, "t", due=T + 60)
+
+        work(digests, now=T + 60)
+
+        assert sent == []
+        assert_nothing_left(store)
+
+
+class Dying(Suite):
+    """A process is killed between two store calls: here, from the n-th call on the store no longer answers it."""
+
+    @pytest.mark.parametrize("way", ["worker", "deliver"])
+    @pytest.mark.parametrize("case", ["new", "failed before", "many records", "unreadable record"])
+    @in_sync_mode_only
+    def test_wherever_a_process_is_killed_nothing_is_lost_and_no_record_comes_under_two_keys(
+        self, store: Store, way: str, case: str
+    ) -> None:
+        """Fact 46. Killed before each of its store calls in turn; after the lease the next worker delivers the rest."""
+        for calls in count():
+            scene = Scene(store, f"t{calls}", case)
+            is_killed = scene.is_killed_after(calls, way)
+            scene.add(["meanwhile"])
+            scene.let_others_finish()
+
+            scene.assert_all_came_once_or_again_the_same()
+            if not is_killed:
+                break
+
+        assert calls >= 3  # claim or open, take, close
+        assert_nothing_left(store, except_for={"dead": calls + 1 if case == "unreadable record" else 0})
+
+    @pytest.mark.parametrize("way", ["worker", "deliver"])
+    @in_sync_mode_only
+    def test_wherever_a_process_is_killed_nothing_comes_twice_at_most_once(self, store: Store, way: str) -> None:
+        """Fact 46. The same with a handler that is called at most once: it may miss a digest, and none comes twice."""
+        for calls in count():
+            scene = Scene(store, f"t{calls}", "new", at_most_once=True)
+            is_killed = scene.is_killed_after(calls, way)
+            scene.let_others_finish()
+
+            came = Counter(key for digest in scene.sent for key in keys(digest))
+            assert set(came.values()) <= {1}
+            assert scene.digests.verify()
+            if not is_killed:
+                break
+
+        assert came
+        assert_nothing_left(store)
+
+
+class Failing(Suite):
+    def test_attempts_back_off_and_end_as_a_dead_letter(self, digests_with: DigestsWith) -> None:
+        """Fact 47. A handler always fails: attempts at the times of the retry, the last one buries, the rest goes on."""
+        digests = digests_with(attempts=3, minimum_delay=60, retry=Retry(initial=10, factor=2, jitter=0))
+        seen = failing(digests, "t")
+        digests.add("t", "poison", now=T)
+
+        attempts = [(now, len(seen)) for now in (0, 9.999, 10, 29.999, 30, 89.999) if work(digests, now=T + now)]
+
+        assert attempts == [(0, 1), (9.999, 1), (10, 2), (29.999, 2), (30, 3), (89.999, 3)]
+        assert [digest.attempt for digest in seen] == [1, 2, 3]
+        [letter] = digests.dead_letters("t")
+        assert letter.id == seen[0].id
+        assert (digests.ledger().dead, digests.ledger().open) == (1, 0)
+        timeline = digests.timeline("t")
+        assert (timeline.state, timeline.due) == ("waiting", T + 90)
+
+    def test_other_timelines_are_on_time_beside_one_that_always_fails(self, digests_with: DigestsWith) -> None:
+        """Fact 47. Whatever becomes of one timeline, the others are delivered when they are due, in the same round."""
+        digests = digests_with(minimum_delay=10, increment_delay=0, retry=Retry(initial=1, factor=1, jitter=0))
+        failing(digests, "bad")
+        sent = sent_by(digests, "good:*")
+        due: list[tuple[str, float]] = []
+        digests.add("bad", "poison", now=T)
+
+        for second in range(31):
+            if second % 10 == 0:
+                digests.add(f"good:{second % 3}", second, now=T + second)
+                due.append((f"good:{second % 3}", T + second))
+            work(digests, now=T + second)
+            assert [(digest.timeline, digest[0].timestamp) for digest in sent] == due
+
+        assert len(digests.dead_letters("bad")) == 1
+
+    def test_a_dead_letter_is_delivered_again_under_its_id(self, digests_with: DigestsWith, store: Store) -> None:
+        """Fact 47. Replayed once its handler is well: the same records under the same id, from the first attempt."""
+        digests = digests_with(attempts=2, minimum_delay=0, retry=Retry(initial=1, jitter=0))
+        seen = failing(digests, "t", times=2)
+        add_all(digests, "t", numbered(range(3)))
+        for now in (0, 1):
+            work(digests, now=T + now)
+        [letter] = digests.dead_letters()
+
+        assert digests.replay(letter.id, now=T + 100) is True
+        work(digests, now=T + 100)
+
+        assert [digest.id for digest in seen] == [letter.id] * 3
+        assert [keys(digest) for digest in seen] == [["r2", "r1", "r0"]] * 3
+        assert seen[-1].attempt == 1
+        assert (digests.ledger().delivered, digests.ledger().dead) == (3, 0)
+        work(digests, now=T + 100)
+        assert_nothing_left(store)
+
+
+class Delivering(Notifying, Ticking, Dying, Failing):
+    """All of it."""
+
+
+def sent_by(digests: Digests, pattern: str, **options: bool) -> list[Digest]:
+    """What a handler is given from now on; it delivers all of it."""
+    sent: list[Digest] = []
+    digests.handler(pattern, **options)(sent.append)
+    return sent
+
+
+def failing(digests: Digests, pattern: str, *, times: int = 1_000_000) -> list[Digest]:
+    """What a handler is given that fails so many times."""
+    seen: list[Digest] = []
+
+    def fail(digest: Digest) -> None:
+        seen.append(digest)
+        if len(seen) <= times:
+            raise Boom
+
+    digests.handler(pattern)(fail)
+    return seen
+
+
+def tick(digests: Digests, *, now: float) -> list[str]:
+    """What an external scheduler does once in a while; gives the timelines that it delivered."""
+    digests.maintenance(now=now)
+    entries = [entry.key for entry in digests.schedule(now=now)]
+    for key in entries:
+        with suppress(InvalidState):
+            digests.deliver(key, now=now)
+    return entries
+
+
+def work(digests: Digests, *, now: float) -> bool:
+    """Let a worker deliver what is due, and what is due then."""
+
+    async def rounds() -> bool:
+        worker = Worker(digests, concurrency=4, threads=4)
+        for _ in range(ROUNDS):
+            if not await worker.run_once(now):
+                return True
+        raise AssertionError("the worker does not come to an end")
+
+    return asyncio.run(rounds())
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Mortal(Partitioned):
+    """A store as a process sees it that is killed after so many calls."""
+
+    def __init__(self, store: Store, *, calls: int) -> None:
+        super().__init__([store])
+        self._calls = calls
+
+    def _part(self, number: int) -> Store:
+        if self._calls == 0:  # and whatever it still tries
+            raise Killed
+        self._calls -= 1
+        return super()._part(number)
+
+
+class Scene:
+    """One timeline, a process that is to be killed while it delivers it, and others that are not."""
+
+    def __init__(self, store: Store, timeline: str, case: str, *, at_most_once: bool = False) -> None:
+        self.sent: list[Digest] = []  # whatever may have gone out
+        self.digests = self._engine(store, at_most_once=at_most_once)
+        self._store = store
+        self._timeline = timeline
+        self._at_most_once = at_most_once
+        self._accepted: set[str] = set()
+        self._lost = {f"{timeline}:2"} if case == "unreadable record" else set()
+        self.add(map(str, range(2_100 if case == "many records" else 3)))
+        if case == "failed before":
+            with pytest.raises(Boom), self.digests.digest(timeline, now=T):
+                raise Boom
+            self.add(["newer", "1"])
+
+    def _engine(self, store: Store, *, at_most_once: bool) -> Digests:
+        policy = Policy(minimum_delay=0, lapses=3)
+        digests = Digests(store, policy=policy, lease=LEASE)
+        digests.handler("*", at_most_once=at_most_once)(self.sent.append)
+        return digests
+
+    def add(self, names: Iterator[str] | list[str]) -> None:
+        """Add records; each has a key that is its own in the whole store."""
+        names = [f"{self._timeline}:{name}" for name in names]
+        self.digests.add_many([(self._timeline, record_of(name)) for name in names], now=T)
+        self._accepted.update(names)
+
+    def is_killed_after(self, calls: int, way: str) -> bool:
+        mortal = Mortal(self._store, calls=calls)
+        mortal.lost = self._lost
+        digests = self._engine(mortal, at_most_once=self._at_most_once)
+        try:
+            _WAYS[way](digests, self._timeline)
+        except Killed:
+            return True
+        return False
+
+    def let_others_finish(self) -> None:
+        """The lease lapses, and a worker comes, and comes again for what has arrived meanwhile."""
+        others = Partitioned([self._store])
+        others.lost = self._lost
+        digests = self._engine(others, at_most_once=self._at_most_once)
+        for _ in range(4):
+            _work_through(digests, self._timeline, now=T + LEASE)
+        assert self.digests.timeline(self._timeline).state == "idle"
+
+    def assert_all_came_once_or_again_the_same(self) -> None:
+        carried = {digest.idempotency_key: keys(digest) for digest in self.sent}
+        under = Counter(key for records in carried.values() for key in records)
+        assert all(keys(digest) == carried[digest.idempotency_key] for digest in self.sent)
+        assert under == Counter(self._accepted - self._lost)  # each under one key
+        assert self.digests.verify()
+        assert self.digests.ledger().balanced
