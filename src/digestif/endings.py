@@ -31,10 +31,10 @@ class Ending(NamedTuple):
         return cls(lease, verdict, policy, cool_down, began, len(digest.records), digest.dropped)
 
     @classmethod
-    def untried(cls, whole: Whole, verdict: Verdict) -> "Ending":
+    def untried(cls, whole: Whole, verdict: Verdict, *, minimum_delay: float | None = None) -> "Ending":
         """Of a digest that nobody tried to deliver."""
         try:
-            cool_down = cool_down_of(whole)
+            cool_down = cool_down_of(whole, minimum_delay)
         except ConfigError:  # its backoff fails; that must not keep it from ending
             cool_down = to_millis(whole.policy.minimum_delay)
         return cls(whole.lease, verdict, whole.policy, cool_down, whole.began, len(whole.records), whole.dropped)

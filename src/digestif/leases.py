@@ -38,7 +38,7 @@ class Delivery:
     def _begin(self, whole: Whole, minimum_delay: float | None) -> Attempt:
         if not whole.lost and is_poison(self.lease.lapses, self._policy):
             verdict = poison(self.lease.lapses)
-            _require(self._desk, Ending.untried(whole, verdict))
+            _require(self._desk, Ending.untried(whole, verdict, minimum_delay=minimum_delay))
             self._desk.events.emit(_buried(whole, verdict))
             raise InvalidState(f"{self.lease.timeline!r}: its digest lapsed too often and is now a dead letter")
         return attempt_of(self._desk, whole, minimum_delay=minimum_delay)

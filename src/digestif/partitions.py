@@ -47,4 +47,9 @@ def claim(store: Store, limit: int, *, lease: Millis, now: Millis | None, events
                 return
 
     leases: list[Lease] = []
-    return list(visit(store, "claim", pages, events))
+    try:
+        return list(visit(store, "claim", pages, events))
+    except StoreError:
+        if leases:  # what the pages before it gave must not be forgotten
+            return leases
+        raise

@@ -68,8 +68,8 @@ def test_an_awaited_block_keeps_its_lease_while_the_loop_is_busy(store: Watched)
 def test_a_store_that_does_not_answer_is_told_and_tried_again(store: Watched) -> None:
     digests = Digests(store, lease=1)
     events: list[Event] = []
-    digests.subscribe(events.append)
     digests.add("t", 1)
+    digests.subscribe(events.append)
     store.failures = 1
 
     with digests.digest("t"):

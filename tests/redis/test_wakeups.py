@@ -210,9 +210,7 @@ def test_nothing_is_left_behind(redis_server: RedisServer, store: Store, while_w
 
 
 def test_a_store_without_hints_lets_wait_and_be_closed() -> None:
-    with heard("memory://") as (store, wakeups):
-        add(store)
-
+    with heard("off://") as (_, wakeups):
         assert not wakeups.wait(SHORT)
         with waiting(wakeups) as answer:
             wakeups.close()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from digestif import Busy, Digests, InvalidState, Policy, StaleLease
+from digestif import Busy, Digest, Digests, InvalidState, Policy, StaleLease
 from digestif.clock import monotonic, wall_clock
-from digestif.leases import read_whole
+from digestif.reading import attempt_of, read_whole
 from digestif.stores.base import Burial, Closing, Lease, Release
 from digestif.stores.sqlite import SQLiteStore
 from tests.sqlite.alone import alone
@@ -53,12 +53,12 @@ def test_a_lease_that_a_faster_clock_took_over_is_stale_for_the_slower_one(
 ) -> None:
     Digests(behind).add("t", 0, key="r")
     lost = behind.open("t", token="slow", lease=30_000, now=None)
-    first = read_whole(behind, lost, POLICY, now=lambda: None)
+    first = records(behind, lost)
 
     (held,) = ahead.claim(0, 10, token="fast", lease=30_000, now=None).leases
-    second = read_whole(ahead, held, POLICY, now=lambda: None)
+    second = records(ahead, held)
 
-    assert (held.digest_id, second) == (lost.digest_id, first)  # the same digest again
+    assert (second.idempotency_key, second.records) == (first.idempotency_key, first.records)  # the same digest again
     assert behind.extend([lost], lease=30_000, now=None) == [False]
     assert behind.release([Release(lost, None)], now=None) == [False]
     assert behind.bury([Burial(lost, "no", 0)], now=None) == [False]
@@ -149,9 +149,16 @@ def with_a_block(digests: Digests, timeline: str, report: Report) -> None:
         report(json.dumps(["closed", keys]))
 
 
+def records(store: SQLiteStore, lease: Lease) -> Digest:
+    """What an open digest carries; StaleLease if the lease is lost."""
+    desk = Digests(store, policy=POLICY)._desk()
+    [whole] = read_whole(desk, [lease])
+    return attempt_of(desk, whole).digest
+
+
 def close(store: SQLiteStore, lease: Lease, report: Report) -> None:
     try:
-        keys = [record.key for record in read_whole(store, lease, POLICY, now=lambda: None).records]
+        keys = [record.key for record in records(store, lease)]
         (closed,) = store.close([Closing(lease, 0)], now=None)
     except StaleLease:
         keys, closed = [], False

@@ -138,19 +138,12 @@ def as_json(value: Any) -> str:
     """One line of JSON."""
     import json
 
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, default=repr)  # a codec may know more than JSON
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
 def shown_value(value: Any) -> str:
-    """A record's value, or its title if it has one, as people read it."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict) and isinstance(value.get("title"), str):
-        return printable(value["title"])
-    try:
-        return as_json(value)
-    except (TypeError, ValueError):  # of a codec that knows more than JSON
-        return printable(repr(value))
+    """A record's value as people read it."""
+    return printable(value) if isinstance(value, str) else as_json(value)

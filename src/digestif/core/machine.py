@@ -278,9 +278,9 @@ def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
 
 
-def after_losing(digest: Unfinished, lost: int) -> Unfinished:
-    """An unfinished digest lost records: it is no longer what its idempotency key stood for."""
-    return replace(digest, records=digest.records - lost, revision=digest.revision + (1 if lost else 0))
+def after_losing(digest: Unfinished, lost: int, *, raises: bool = True) -> Unfinished:
+    """An unfinished digest lost records: if anybody has seen it, it is not what its idempotency key stood for."""
+    return replace(digest, records=digest.records - lost, revision=digest.revision + (1 if lost and raises else 0))
 
 
 def after_expiry(slot: Slot, *, now: Millis) -> Slot:

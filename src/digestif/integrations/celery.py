@@ -77,7 +77,6 @@ def install(
     *,
     every: float | None = 5.0,
     lost_after: float = 300.0,
-    queue: str | None = None,
     name_prefix: str = "digestif",
 ) -> Tasks:
     """Register the tasks `digestif.schedule_digests` and `digestif.deliver_digest`, the first with beat.
@@ -90,7 +89,6 @@ def install(
     names = _installed.setdefault(app, set())
     if name_prefix in names:
         raise ConfigError(f"name_prefix: {name_prefix!r} has been installed in this app; give another one")
-    routes = {} if queue is None else {"queue": queue}
 
     # Late, so that a worker that dies gives the task to another one, where the broker notices. If the digest was open
     # by then, the other one finds it busy. Celery never retries: the policy does.
@@ -101,7 +99,6 @@ def install(
         ignore_result=True,
         acks_late=True,
         max_retries=0,
-        **routes,
     )
     tick = app.task(
         _schedule_digests(digests, deliver, lost_after),
@@ -110,7 +107,6 @@ def install(
         ignore_result=True,
         max_retries=0,
         expires=max(TICK_EXPIRES, 2 * (every or 0)),
-        **routes,
     )
     if every is not None:
         # By name: to look at the task now would fix its options before the app has its configuration.

@@ -74,6 +74,7 @@ class Parcel:
     timeline: str
     revision: int = 1
     attempt: int = 0
+    again: bool = False  # it was given back before
     lapses: int = 0
     complete: bool = False  # looked at under the present lease
     frozen: bool = False  # stays as it is
@@ -308,7 +309,7 @@ class Model:
         return Opened(key, token, digest.id, digest.revision, digest.attempt, digest.dropped, records)
 
     def _settle(self, line: Line, digest: Parcel, policy: Policy) -> None:
-        if digest.attempt > 1 and policy.redelivery == "merge":
+        if digest.again and policy.redelivery == "merge":
             self._move_pending(line, digest)
             digest.revision += 1
         kept = newest_first(digest.items)[: policy.capacity]
@@ -369,6 +370,8 @@ class Model:
     def _give_back(self, line: Line, policy: Policy) -> None:
         line.token = None
         line.forget_if_empty()
+        if line.digest is not None:
+            line.digest.again = True
         if line.digest is not None and policy.redelivery == "same":
             line.digest.frozen = True
 

@@ -71,7 +71,7 @@ def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Mil
         rows.put_letter(_letter(lease.timeline, alone, record.reason, now=now), batch)
     rows.tally["open"] -= gone
     rows.tally["dead"] += gone
-    left = machine.after_losing(digest, gone) if digest.attempt > 1 else replace(digest, records=digest.records - gone)
+    left = machine.after_losing(digest, gone, raises=digest.attempt > 1 or digest.frozen)
     rows.put_slot(lease.timeline, replace(slot, digest=left))
     return True
 

@@ -6,6 +6,7 @@ from digestif.testing.conformance.backoff import BackingOff
 from digestif.testing.conformance.border import Configuring, ReadingBack, Refusing
 from digestif.testing.conformance.capacity import Capacity
 from digestif.testing.conformance.deletion import Deletion
+from digestif.testing.conformance.delivering import Delivering
 from digestif.testing.conformance.digesting import Digesting, Undecodable
 from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.fencing import Fencing
@@ -35,6 +36,7 @@ class StoreConformance(
     DeadLetters,
     DeletingInPages,
     Deletion,
+    Delivering,
     Digesting,
     Expiring,
     Expiry,

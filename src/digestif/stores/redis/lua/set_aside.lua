@@ -34,7 +34,8 @@ end
 count('open', -gone)
 count('dead', gone)
 digest.records = digest.records - gone
-local raised = request.raised or (gone > 0 and digest.attempt > 1) -- an earlier attempt may have carried them
+local seen = digest.attempt > 1 or digest.frozen -- an earlier attempt may have carried them
+local raised = request.raised or (gone > 0 and seen)
 if raised then
   digest.revision = digest.revision + 1
 end

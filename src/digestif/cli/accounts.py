@@ -1,0 +1,147 @@
+"""Commands that give account: ledger, verify, status."""
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.cli.looking import time_of
+from digestif.cli.output import as_json, clock, facts, span, when
+from digestif.cli.session import Session, with_session
+
+if TYPE_CHECKING:
+    from digestif import Backlog, Digests, Ledger
+
+
+@click.command()
+@with_session
+def ledger(session: Session) -> None:
+    """Show how many records were accepted, and what became of them."""
+    with session.digests() as digests:
+        counts = digests.ledger()
+    if session.as_json:
+        click.echo(as_json({**asdict(counts), "balanced": counts.balanced}))
+        return
+    known = asdict(counts)
+    size = max(len(f"{count:,}") for count in known.values())
+    click.echo(facts((name, f"{count:>{size},}") for name, count in known.items()))
+    click.echo(f"  {balance(counts)}")
+
+
+def balance(counts: "Ledger") -> str:
+    """The sum, if it comes out."""
+    if counts.balanced:
+        return click.style("balanced", fg="green") + ": every accepted record is accounted for"
+    return click.style("does not balance", fg="red", bold=True) + f": {counts.accounted:,} are accounted for"
+
+
+@click.command()
+@with_session
+def verify(session: Session) -> int:
+    """Recount all records in the store and compare with the ledger. Exit code 1 if they differ."""
+    with session.digests() as digests:
+        report = digests.verify()
+    if session.as_json:
+        problems = list(report.problems)
+        click.echo(as_json({"agrees": not problems, "recounted": report.recounted, "problems": problems}))
+    else:
+        counts = ", ".join(f"{count:,} {name}" for name, count in report.recounted.items())
+        click.echo(f"recounted {counts}")
+        for problem in report.problems:
+            click.echo(click.style("problem", fg="red", bold=True) + f": {problem}")
+        if report:
+            click.echo(click.style("the ledger agrees", fg="green"))
+    return 0 if report else 1
+
+
+@click.command()
+@with_session
+def status(session: Session) -> None:
+    """Show the store, what it survives, versions, backlog and ledger."""
+    with session.digests() as digests:
+        store = digests.store
+        counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
+        known = {
+            "store": session.place,
+            "namespace": store.namespace,
+            "enabled": digests.enabled,
+            "durability": str(store.durability),
+            "partitions": store.partitions,
+            "versions": _versions(digests),
+        }
+    if session.as_json:
+        click.echo(as_json({**known, "backlog": asdict(backlog), "ledger": asdict(counts)}))
+        return
+    survives = "switched off: accepts nothing" if not known["enabled"] else f"records survive {known['durability']}"
+    click.echo(
+        facts(
+            [
+                ("store", f"{known['store']}, namespace {known['namespace']}"),
+                ("durability", survives),
+                ("partitions", f"{known['partitions']}"),
+                ("versions", ", ".join(f"{name} {version}" for name, version in known["versions"].items())),
+                ("timelines", in_states(backlog)),
+                ("due", lateness(backlog, now=now)),
+                *([("oldest", f"record arrived {span(backlog.oldest)} ago")] if backlog.oldest is not None else []),
+                ("records", f"{counts.accepted:,} accepted, {fates(counts)}"),
+                ("dead", dead_advice(counts)),
+                ("ledger", balance(counts)),
+            ]
+        )
+    )
+
+
+def in_states(backlog: "Backlog") -> str:
+    return (
+        f"{backlog.timelines:,} stored: {backlog.waiting:,} waiting, {backlog.ready:,} ready, {backlog.open:,} open"
+        + _paused(backlog)
+    )
+
+
+def _paused(backlog: "Backlog") -> str:
+    paused = backlog.timelines - backlog.waiting - backlog.ready - backlog.open
+    return f", {paused:,} paused" if paused > 0 else ""
+
+
+def lateness(backlog: "Backlog", *, now: float) -> str:
+    """How many may be delivered now, and how late they are; otherwise when the next one is due."""
+    if backlog.due:
+        return f"{backlog.due:,} now, the first for {span(backlog.late)}"
+    if backlog.next_due is None or backlog.next_due <= now:
+        return "none"
+    return f"none; the next {when(backlog.next_due, now=now)} ({clock(backlog.next_due, now=now)})"
+
+
+def fates(counts: "Ledger") -> str:
+    """Where the accepted records are; what is zero is left out, but for the first three."""
+    shown = [f"{counts.delivered:,} delivered", f"{counts.pending:,} pending", f"{counts.open:,} open"]
+    rest = ("superseded", "dropped", "expired", "deleted", "dead")
+    return ", ".join([*shown, *(f"{getattr(counts, name):,} {name}" for name in rest if getattr(counts, name))])
+
+
+def dead_advice(counts: "Ledger") -> str:
+    return "none" if not counts.dead else f"{counts.dead:,} records; see digestif dead list"
+
+
+def _versions(digests: "Digests") -> dict[str, str]:
+    from digestif import __version__
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"digestif": __version__, "Python": python, **_server(digests.store)}
+
+
+def _server(store: Any) -> dict[str, str]:
+    """What the store itself runs on."""
+    kind = type(store).__name__
+    if kind == "SQLiteStore":
+        import sqlite3
+
+        return {"SQLite": sqlite3.sqlite_version}
+    if kind == "RedisStore":
+        found = sorted(set(store.examine().versions.values()))
+        return dict(product.split(" ", 1) for product in found)
+    return {}
+
+
+COMMANDS = [ledger, verify, status]

@@ -1,0 +1,176 @@
+"""`digestif add`: one record from the command line, or many as JSON lines from standard input."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from digestif.cli.output import as_json, counted, printable, span, when
+from digestif.cli.session import Session, timeline_argument, with_session
+
+if TYPE_CHECKING:
+    from digestif import Digests
+    from digestif.cli.lines import BadLine, Intake
+
+
+@click.command()
+@timeline_argument(required=False)
+@click.argument("value", metavar="[JSON]", required=False)
+@click.option(
+    "--key", metavar="KEY", help="Of the record; a pending one of the same key is replaced. Default: a new one."
+)
+@click.option("--timestamp", type=float, metavar="SECONDS", help="Of the event, since 1970. Default: now.")
+@click.option(
+    "--within", type=float, metavar="SECONDS", help="Deliver within so many seconds: pulls the digest forward."
+)
+@click.option(
+    "--records", is_flag=True, help="Each line is an object: value, and timeline, key, timestamp if you like."
+)
+@with_session
+def add(
+    session: Session,
+    timeline: str | None,
+    value: str | None,
+    key: str | None,
+    timestamp: float | None,
+    within: float | None,
+    records: bool,
+) -> int:
+    """Add a record to TIMELINE, or many: JSON lines from standard input.
+
+    Without JSON each line of standard input is a value; the lines before a bad one are accepted, it and the rest are
+    not. Exit code 1 if a line was refused, or if the store accepts nothing.
+
+    \b
+    digestif add mail:ada '{"title": "Build 7 failed"}' --key build-7
+    digestif add mail:ada < values.jsonl
+    digestif add --records < records.jsonl
+    """
+    if timeline is None and not records:
+        raise click.UsageError("name a TIMELINE, or use --records with lines that do")
+    if value is not None:
+        if records or timeline is None:
+            raise click.UsageError("--records reads standard input; leave out JSON")
+        return _add_one(session, timeline, _decoded(value), key=key, timestamp=timestamp, within=within)
+    if key is not None or timestamp is not None:
+        raise click.UsageError("--key and --timestamp belong to one record; in lines, give them with --records")
+    return _add_lines(session, timeline, records=records, within=within)
+
+
+def _decoded(text: str) -> Any:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError) as error:
+        quoted = as_json(text) if len(text) < 40 else '"…"'
+        raise click.UsageError(f"JSON: {printable(str(error))}; a text needs quotes: '{printable(quoted)}'") from None
+
+
+def _add_one(session: Session, timeline: str, value: Any, *, key: str | None, **options: Any) -> int:
+    from digestif.ids import fresh_key
+
+    key = fresh_key() if key is None else key
+    with session.digests(makes=True) as digests:
+        is_ready = digests.add(timeline, value, key=key, **options)
+        if not digests.enabled:
+            return _refused(session)
+        due = digests.timeline(timeline).due
+        session.tell(
+            f"accepted {printable(key)}: {printable(timeline)} {_next(digests, due, is_ready=is_ready)}",
+            {"accepted": 1, "timeline": timeline, "key": key, "ready": is_ready, "due": due},
+        )
+    return 0
+
+
+def _next(digests: "Digests", due: float | None, *, is_ready: bool) -> str:
+    if is_ready:
+        return "is ready for delivery"
+    if due is None:
+        return "is being delivered; this goes with the next digest"
+    return f"is due {when(due, now=digests.store.time(0) / 1000)}"
+
+
+def _refused(session: Session) -> int:
+    session.tell("nothing was accepted: this store is switched off", {"accepted": 0, "ready": 0})
+    return 1
+
+
+# Lines
+
+
+def _add_lines(session: Session, timeline: str | None, *, records: bool, within: float | None) -> int:
+    from digestif.cli.lines import BadLine, Intake
+    from digestif.clock import monotonic
+
+    stream = click.get_binary_stream("stdin")
+    if stream.isatty():
+        click.echo("digestif: reading JSON lines from the keyboard; end with Ctrl-D", err=True)
+    with session.digests(makes=True) as digests:
+        if not digests.enabled:
+            return _refused(session)
+        intake = Intake(digests, timeline, records=records, within=within)
+        began = monotonic()
+        try:
+            with _progress(session, stream) as progress:
+                intake.run(stream, progress)
+        except BadLine as bad:
+            return _tell_bad(session, intake, bad)
+        except KeyboardInterrupt:
+            click.echo(
+                f"digestif: stopped; {counted(intake.tally.accepted, 'line was', 'lines were')} accepted", err=True
+            )
+            raise
+        _tell(session, intake, monotonic() - began)
+    return 0
+
+
+def _document(intake: "Intake") -> dict[str, Any]:
+    return {"accepted": intake.tally.accepted, "ready": len(intake.tally.ready)}
+
+
+def _tell(session: Session, intake: "Intake", seconds: float) -> None:
+    tally = intake.tally
+    rate = f", {tally.accepted / seconds:,.0f}/s" if seconds > 0.5 else ""
+    ready = f"; {counted(len(tally.ready), 'timeline is', 'timelines are')} ready for delivery" if tally.ready else ""
+    session.tell(f"accepted {counted(tally.accepted, 'record')} in {span(seconds)}{rate}{ready}", _document(intake))
+
+
+def _tell_bad(session: Session, intake: "Intake", bad: "BadLine") -> int:
+    if session.as_json:
+        click.echo(as_json({**_document(intake), "line": bad.number, "error": bad.reason}))
+    accepted = counted(intake.tally.accepted, "record before it was", "records before it were")
+    click.echo(f"digestif: {printable(str(bad))}; {accepted} accepted, it and what follows was not", err=True)
+    return 1
+
+
+@contextmanager
+def _progress(session: Session, stream: BinaryIO) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing in a log."""
+    if session.as_json or not sys.stderr.isatty() or stream.isatty():
+        yield lambda _accepted, _read: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.fields[told]}"), BarColumn(bar_width=30), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("add", total=_size(stream), told="accepted 0")
+        yield lambda accepted, read: bar.update(task, completed=read, told=f"accepted {accepted:,}")
+
+
+def _size(stream: BinaryIO) -> int | None:
+    """The bytes of a file; None of a pipe."""
+    import os
+    import stat
+
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+COMMANDS = [add]

@@ -1,0 +1,153 @@
+"""JSON lines on their way into a store: in pages, as they come, each line known by its number."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from digestif.clock import wall_clock
+from digestif.core.records import Record
+from digestif.core.texts import reason_of
+from digestif.engine import Digests
+from digestif.errors import InvalidRecord, StoreError
+from digestif.ids import fresh_key
+from digestif.stores.base import PAGE_RECORDS
+
+CHUNK = 1 << 18
+LONGEST_LINE = 1 << 22  # bytes; four times what the largest value needs when all of it is escaped
+
+
+class Line(NamedTuple):
+    number: int
+    timeline: str
+    value: Any  # or a Record
+
+
+class BadLine(Exception):
+    """A line that is not accepted."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"line {number:,}: {reason}")
+        self.number = number
+        self.reason = reason
+
+
+class Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """A line that says more than its value."""
+
+    value: Any
+    timeline: str | None = None
+    key: str | None = None
+    timestamp: float | None = None
+
+
+@dataclass
+class Tally:
+    """What has become of the lines so far."""
+
+    accepted: int = 0
+    ready: set[str] = field(default_factory=set)  # timelines that became ready
+
+
+class Intake:
+    """Reads lines and adds them. Those before a bad line are accepted; neither it nor anything after it is."""
+
+    def __init__(self, digests: Digests, timeline: str | None, *, records: bool, within: float | None) -> None:
+        self._digests = digests
+        self._timeline = timeline
+        self._decode = msgspec.json.Decoder(Entry).decode if records else msgspec.json.Decoder().decode
+        self._within = within
+        self.tally = Tally()
+
+    def run(self, stream: BinaryIO, progress: Callable[[int, int], None]) -> None:
+        """Add everything; `progress` hears of accepted lines and of bytes. BadLine, or StoreError, ends it."""
+        read = 0
+        for texts in pages(stream):
+            lines, bad = self._parsed(texts)
+            self._add(lines)
+            read += sum(len(text) + 1 for _, text in texts)
+            progress(self.tally.accepted, read)
+            if bad is not None:
+                raise bad
+
+    def _parsed(self, texts: list[tuple[int, bytes]]) -> tuple[list[Line], BadLine | None]:
+        lines: list[Line] = []
+        for number, text in texts:
+            try:
+                lines.append(self._line(number, text))
+            except BadLine as bad:
+                return lines, bad
+        return lines, None
+
+    def _line(self, number: int, text: bytes) -> Line:
+        if len(text) > LONGEST_LINE:
+            raise BadLine(number, f"longer than {LONGEST_LINE:,} bytes; is every value on a line of its own?")
+        try:
+            value = self._decode(text)
+        except (ValueError, RecursionError) as error:  # msgspec's own errors are kinds of ValueError
+            raise BadLine(number, f"not JSON as expected: {reason_of(error)}") from None
+        timeline = self._timeline
+        if isinstance(value, Entry):
+            timeline = value.timeline or timeline
+            value = _record(value)
+        if timeline is None:
+            raise BadLine(number, "has no timeline; give each line one, or all of them as TIMELINE")
+        return Line(number, timeline, value)
+
+    def _add(self, lines: list[Line]) -> None:
+        if not lines:
+            return
+        try:
+            answers = self._digests.add_many([(line.timeline, line.value) for line in lines], within=self._within)
+        except InvalidRecord:  # nothing of the page was written: go up to the bad line
+            self._add_singly(lines)
+            return
+        except StoreError as error:
+            raise type(error)(f"{error}; {self.tally.accepted:,} lines were accepted before that") from error
+        for line, is_ready in zip(lines, answers, strict=True):
+            self._count(line, is_ready)
+
+    def _add_singly(self, lines: list[Line]) -> None:
+        for line in lines:
+            try:
+                self._count(line, self._digests.add(line.timeline, line.value, within=self._within))
+            except InvalidRecord as error:
+                raise BadLine(line.number, str(error)) from None
+
+    def _count(self, line: Line, is_ready: bool) -> None:
+        self.tally.accepted += 1
+        if is_ready:
+            self.tally.ready.add(line.timeline)
+
+
+def _record(entry: Entry) -> Any:
+    if entry.key is None and entry.timestamp is None:
+        return entry.value
+    key = fresh_key() if entry.key is None else entry.key
+    return Record(key, entry.value, wall_clock() if entry.timestamp is None else entry.timestamp)
+
+
+def pages(stream: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
+    """Numbered lines as they come, without the blank ones: a slow writer is not waited for, a fast one fills pages."""
+    number = 0
+    for chunk in _chunks(stream):
+        numbered = [(number + place, text) for place, text in enumerate(chunk, 1) if text.strip()]
+        number += len(chunk)
+        for start in range(0, len(numbered), PAGE_RECORDS):
+            yield numbered[start : start + PAGE_RECORDS]
+
+
+def _chunks(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """The lines of each read."""
+    rest = b""
+    read = getattr(stream, "read1", stream.read)
+    while data := read(CHUNK):
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > LONGEST_LINE:  # and no end of it to be seen
+            yield [*lines, rest]
+            return
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]

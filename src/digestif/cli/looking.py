@@ -1,0 +1,203 @@
+"""Commands that look: timelines, show, peek, explain, history, trace. They change nothing."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from digestif.cli.output import as_json, clock, counted, facts, printable, shown_value, table, when
+from digestif.cli.session import Session, timeline_argument, with_session
+
+if TYPE_CHECKING:
+    from digestif import Digests, Timeline
+
+STATES = ("idle", "waiting", "ready", "open")
+
+
+def time_of(digests: "Digests") -> float:
+    """The time by the store's clock, in seconds."""
+    return digests.store.time(0) / 1000
+
+
+def limit_option(default: int, help_: str) -> "click.decorators.FC":
+    return click.option("--limit", type=click.IntRange(1), default=default, show_default=True, help=help_)
+
+
+@click.command()
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--prefix", default="", metavar="TEXT", help="Only those whose name begins so.")
+@click.option("--after", metavar="TIMELINE", help="Begin after this one: the last of the page before.")
+@limit_option(100, "How many at most.")
+@with_session
+def timelines(session: Session, state: str | None, prefix: str, after: str | None, limit: int) -> None:
+    """List the timelines that are stored, in the order of their names."""
+    with session.digests() as digests:
+        found = digests.timelines(state, prefix, after, limit)
+        if session.as_json:
+            for timeline in found:
+                click.echo(as_json(asdict(timeline)))
+            return
+        if not found:
+            click.echo("no timelines" + (" of that kind" if state or prefix or after else "; nothing is stored"))
+            return
+        now = time_of(digests)
+    for line in table(TIMELINE_HEADS, [timeline_row(each, now=now) for each in found], right=["pending"]):
+        click.echo(line)
+    if len(found) == limit:
+        click.echo(f"  … there may be more: --limit, or --after '{printable(found[-1].key)}'")
+
+
+TIMELINE_HEADS = ("timeline", "state", "pending", "due", "last delivery")
+
+
+def timeline_row(timeline: "Timeline", *, now: float) -> tuple[str, ...]:
+    return (
+        printable(timeline.key),
+        f"{timeline.state}, paused" if timeline.paused else str(timeline.state),
+        f"{timeline.pending:,}",
+        "" if timeline.due is None else when(timeline.due, now=now),
+        "" if timeline.last is None else when(timeline.last, now=now),
+    )
+
+
+@click.command()
+@timeline_argument()
+@with_session
+def show(session: Session, timeline: str) -> int:
+    """Show what is known about TIMELINE. Exit code 1 if nothing is stored."""
+    with session.digests() as digests:
+        found = digests.timeline(timeline)
+        digest = digests.explain(timeline).facts.get("digest")
+        now = time_of(digests)
+    is_stored = found.state != "idle" or found.paused
+    if session.as_json:
+        click.echo(as_json({**asdict(found), "digest": digest}))
+        return 0 if is_stored else 1
+    lines = [("timeline", printable(timeline)), ("state", str(found.state) + (", paused" if found.paused else ""))]
+    if found.due is not None:
+        lines.append(("due", f"{when(found.due, now=now)} ({clock(found.due, now=now)})"))
+    lines.append(("pending", counted(found.pending, "record")))
+    if digest:
+        attempts = f"{counted(digest['records'], 'record')}, attempt {digest['attempt']}, {digest['lapses']} lapsed"
+        lines.append(("digest", f"{digest['id']}: {attempts}"))
+    if found.last is not None:
+        lines.append(("last", f"delivered {when(found.last, now=now)} ({clock(found.last, now=now)})"))
+    lines.append(("iteration", f"{counted(found.iteration, 'digest')} in a row"))
+    click.echo(facts(lines) if is_stored else f"{printable(timeline)} is idle: nothing is stored")
+    return 0 if is_stored else 1
+
+
+@click.command()
+@timeline_argument()
+@limit_option(20, "How many records at most, the newest first.")
+@with_session
+def peek(session: Session, timeline: str, limit: int) -> int:
+    """Show the records that the next digest of TIMELINE would carry. Exit code 1 if there are none."""
+    with session.digests() as digests:
+        records = digests.peek(timeline)
+        now = time_of(digests)
+    if session.as_json:
+        for record in records[:limit]:
+            click.echo(as_json(record._asdict()))
+    elif not records:
+        click.echo(f"{printable(timeline)} has no records")
+    else:
+        rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
+        for line in table(("time", "key", "value"), rows):
+            click.echo(line)
+        if len(records) > limit:
+            click.echo(f"  + {len(records) - limit:,} more")
+    return 0 if records else 1
+
+
+@click.command()
+@timeline_argument()
+@with_session
+def explain(session: Session, timeline: str) -> None:
+    """Explain why TIMELINE is due when it is: the facts, the rule and its arithmetic."""
+    with session.digests() as digests:
+        now = time_of(digests)
+        explanation = digests.explain(timeline, now=now)
+    if session.as_json:
+        click.echo(as_json(explanation.to_dict()))
+        return
+    click.echo(f"{printable(timeline)}: {explanation.summary}")
+    if explanation.rule is not None:
+        click.echo(facts([("rule", str(explanation.rule)), ("", explanation.arithmetic)]))
+    shown = [(name.replace("_", " "), _fact(name, value, now=now)) for name, value in explanation.facts.items()]
+    told = [(name, text) for name, text in shown if text]
+    next_ = "never by itself" if explanation.next is None else when(explanation.next, now=now)
+    click.echo(facts([*told, ("next", next_)]))
+
+
+TIMES = ("due", "last", "first_pending", "deadline", "lease_until")
+
+
+def _fact(name: str, value: object, *, now: float) -> str:
+    if value is None or value is False:
+        return ""
+    if name in TIMES and isinstance(value, float):
+        return f"{clock(value, now=now)} ({when(value, now=now)})"
+    if isinstance(value, dict):
+        return ", ".join(f"{part} {what}" for part, what in value.items())
+    return str(value)
+
+
+@click.command()
+@timeline_argument(required=False)
+@limit_option(20, "How many at most, the latest first.")
+@with_session
+def history(session: Session, timeline: str | None, limit: int) -> None:
+    """List the digests that ended lately, of TIMELINE or of all."""
+    with session.digests() as digests:
+        entries = digests.history(timeline, limit)
+        now = time_of(digests)
+    if session.as_json:
+        for entry in entries:
+            click.echo(as_json(asdict(entry)))
+        return
+    if not entries:
+        click.echo("no digest has ended yet")
+        return
+    rows = [
+        (
+            printable(entry.timeline),
+            str(entry.outcome),
+            f"{entry.records:,}",
+            f"{entry.attempts}",
+            when(entry.ended, now=now),
+            entry.id + (f" {printable(entry.reason)}" if entry.reason else ""),
+        )
+        for entry in entries
+    ]
+    heads = ("timeline", "outcome", "records", "attempts", "ended", "digest")
+    for line in table(heads, rows, right=["records", "attempts"]):
+        click.echo(line)
+
+
+@click.command()
+@timeline_argument()
+@click.argument("key")
+@with_session
+def trace(session: Session, timeline: str, key: str) -> int:
+    """Find out where the record KEY of TIMELINE is, or what became of it.
+
+    As far as history reaches; the latest version first. Exit code 1 if nothing is known.
+    """
+    with session.digests() as digests:
+        sightings = digests.trace(timeline, key)
+        now = time_of(digests)
+    if session.as_json:
+        for sighting in sightings:
+            click.echo(as_json(sighting._asdict()))
+    elif not sightings:
+        click.echo(f"nothing is known of {printable(key)} in {printable(timeline)}")
+    else:
+        ended = ["" if s.ended is None else f"{when(s.ended, now=now)} ({clock(s.ended, now=now)})" for s in sightings]
+        rows = [(str(s.fate), s.digest_id or "", at) for s, at in zip(sightings, ended, strict=True)]
+        for line in table(("fate", "digest", "ended"), rows):
+            click.echo(line)
+    return 0 if sightings else 1
+
+
+COMMANDS = [timelines, show, peek, explain, history, trace]

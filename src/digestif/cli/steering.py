@@ -1,0 +1,107 @@
+"""Commands that steer timelines: flush, pause, resume, retract, delete."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.cli.output import as_json, counted, printable
+from digestif.cli.session import Session, complete_timeline, timeline_argument, with_session
+
+if TYPE_CHECKING:
+    from digestif import Digests
+
+TIMELINES = click.argument("timelines", metavar="TIMELINE…", nargs=-1, required=True, shell_complete=complete_timeline)
+
+
+def _each(
+    session: Session,
+    names: Sequence[str],
+    act: "Callable[[Digests], Callable[[str], bool]]",
+    *,
+    did: str,
+    not_: str,
+    makes: bool = False,
+) -> int:
+    """Do it for each. The exit code is 1 if for one of them there was nothing to do."""
+    with session.digests(makes=makes) as digests:
+        answers = [(name, _tell(session, name, act(digests)(name), did=did, not_=not_)) for name in names]
+    return 0 if all(done for _, done in answers) else 1
+
+
+def _tell(session: Session, name: str, done: bool, *, did: str, not_: str) -> bool:
+    session.tell(f"{printable(name)} {did if done else not_}", {"timeline": name, "done": done})
+    return done
+
+
+@click.command()
+@TIMELINES
+@with_session
+def flush(session: Session, timelines: Sequence[str]) -> int:
+    """Deliver waiting timelines now. Exit code 1 if one is not waiting."""
+    return _each(
+        session,
+        timelines,
+        lambda digests: digests.flush,
+        did="is ready: the next worker delivers it",
+        not_="is not waiting: there is nothing to flush",
+    )
+
+
+@click.command()
+@TIMELINES
+@with_session
+def pause(session: Session, timelines: Sequence[str]) -> int:
+    """Hold timelines back: they accept records and are not delivered. Exit code 1 if one is paused already."""
+    act: Callable[[Digests], Callable[[str], bool]] = lambda digests: digests.pause  # noqa: E731
+    return _each(session, timelines, act, did="is paused: it gathers records", not_="is paused already", makes=True)
+
+
+@click.command()
+@TIMELINES
+@with_session
+def resume(session: Session, timelines: Sequence[str]) -> int:
+    """Let paused timelines go on. Exit code 1 if one is not paused."""
+    return _each(session, timelines, lambda digests: digests.resume, did="goes on", not_="is not paused")
+
+
+@click.command()
+@timeline_argument()
+@click.argument("key")
+@with_session
+def retract(session: Session, timeline: str, key: str) -> int:
+    """Take back the pending record KEY of TIMELINE. Exit code 1 if it is not pending."""
+    with session.digests() as digests:
+        done = digests.retract(timeline, key)
+    what = f"{printable(key)} of {printable(timeline)}"
+    not_ = "is not pending: unknown, or in a digest already (digestif trace)"
+    session.tell(f"{what} {'was taken back' if done else not_}", {"timeline": timeline, "key": key, "done": done})
+    return 0 if done else 1
+
+
+@click.command()
+@TIMELINES
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@with_session
+def delete(session: Session, timelines: Sequence[str], yes: bool) -> int:
+    """Delete timelines with their records, dead letters and history.
+
+    Exit code 1 if there was nothing to delete, or if you said no.
+    """
+    if not yes and not _agreed(session, timelines):
+        click.echo("nothing was deleted", err=session.as_json)
+        return 1
+    return _each(session, timelines, lambda digests: digests.delete, did="was deleted", not_="had nothing to delete")
+
+
+def _agreed(session: Session, timelines: Sequence[str]) -> bool:
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is nobody to ask; say --yes to delete")
+    with session.digests() as digests:
+        pending = sum(digests.timeline(name).pending for name in timelines)
+    names = ", ".join(map(printable, timelines[:3])) + (" …" if len(timelines) > 3 else "")
+    return click.confirm(f"Delete {names} with {counted(pending, 'pending record')}?", err=True)
+
+
+COMMANDS = [flush, pause, resume, retract, delete]

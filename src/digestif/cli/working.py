@@ -1,0 +1,83 @@
+"""`digestif worker`: be a worker for the handlers of one or more programs, until SIGTERM or SIGINT."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.cli.output import as_json
+
+if TYPE_CHECKING:
+    from digestif import Event, Worker
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@click.command()
+@click.argument("apps", metavar="APP…", nargs=-1, required=True)
+@click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, help="Coroutines at once.")
+@click.option("--threads", type=click.IntRange(1), default=16, show_default=True, help="Functions at once.")
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.001),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks at a store that gives no hints.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=25.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For handlers to finish when the worker stops.",
+)
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is logged.")
+@click.option("--json", "as_json_", is_flag=True, help="Print events as JSON lines instead of a log.")
+def worker(apps: Sequence[str], log_level: str, as_json_: bool, **options: Any) -> None:
+    """Deliver the digests of APP, a module and a Digests in it: module:digests.
+
+    The working directory is looked in too, and :digests may be left out. Several APPs are served side by side. SIGTERM
+    and Ctrl-C let running handlers finish, for the seconds of --grace; a second one ends at once.
+    """
+    from digestif.cli.applications import load_served
+    from digestif.runtime.running import run
+    from digestif.runtime.worker import Worker
+
+    as_json_ = as_json_ or bool(click.get_current_context().find_root().params.get("as_json"))
+    _log(log_level, as_json_)
+    loaded = [load_served(app) for app in dict.fromkeys(apps)]
+    workers = [Worker(digests, **options) for digests in loaded]
+    if as_json_:
+        for digests in loaded:
+            digests.subscribe(_printer(workers))
+    run(*workers)
+
+
+def _log(level: str, as_json_: bool) -> None:
+    """Log to standard error, unless the program has its own idea."""
+    import logging
+
+    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
+    logging.getLogger("digestif").setLevel("ERROR" if as_json_ else level.upper())
+
+
+def _printer(workers: "Sequence[Worker]") -> "Callable[[Event], None]":
+    from dataclasses import asdict
+
+    from digestif.clock import wall_clock
+
+    def tell(event: "Event") -> None:
+        facts = {name: str(value) if isinstance(value, Exception) else value for name, value in asdict(event).items()}
+        try:
+            click.echo(as_json({"event": type(event).__name__, "at": wall_clock(), **facts}))
+        except BrokenPipeError:  # nobody listens any more
+            for worker in workers:
+                worker.stop()
+
+    return tell
+
+
+COMMANDS = [worker]

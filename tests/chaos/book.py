@@ -1,0 +1,473 @@
+"""The book: what was done to a store and what it answered, kept apart from it, and what must be true of that.
+
+It knows nothing of the rules by which timelines become due. It knows who was given which lease, which records were read
+and handed out under which key, how attempts ended, and so which answers a store that keeps its promises can give.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from digestif.core.machine import Slot
+from digestif.core.policy import Policy
+from digestif.core.records import State
+from digestif.core.times import Millis
+from digestif.runtime.shift import Job
+from digestif.stores.base import (
+    Arrival,
+    Burial,
+    Claimed,
+    Closing,
+    Lease,
+    Maintained,
+    Release,
+    SetAside,
+    Store,
+    Take,
+    Taken,
+)
+from tests.chaos.sources import Pages
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(slots=True)
+class Version:
+    """One accepted version of a record, and what surely became of it."""
+
+    timeline: str
+    key: str
+    fate: str | None = None
+    handings: "list[Handing]" = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Handing:
+    """An attempt that was handed to a handler."""
+
+    token: str
+    digest_id: str
+    key: str  # of idempotency
+    failed: bool = False  # the handler raised
+    reported: bool = False  # … and the store heard of it in time
+
+
+@dataclass(slots=True)
+class Hold:
+    """A lease that nobody has ended."""
+
+    token: str
+    digest_id: str
+    until: Millis
+
+
+@dataclass(slots=True)
+class Life:
+    """What a digest has been through."""
+
+    attempt: int = 0
+    lapses: int = 0
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class Letter:
+    timeline: str
+    versions: tuple[int, ...]
+
+
+class Book:
+    """Sees every call that takes effect, and every digest that is handed out."""
+
+    def __init__(self, store: Store, policies: dict[str, Policy], pages: Pages) -> None:
+        self._store = store
+        self._policies = policies
+        self._pages = pages
+        self.versions: list[Version] = []
+        self.holds: dict[str, Hold] = {}  # by timeline
+        self.handings: dict[tuple[str, str], Handing] = {}  # by token and timeline
+        self._latest: dict[tuple[str, str], int] = {}  # version by timeline and record key
+        self._paused: set[str] = set()
+        self._lives: dict[str, Life] = {}
+        self._letters: dict[str, Letter] = {}
+        self._pages_read: dict[tuple[str, str], list[int]] = {}
+        self._contents: dict[tuple[str, str], tuple[int, ...]] = {}  # as read to the end, by token and timeline
+        self._carried: dict[str, tuple[int, ...]] = {}  # by idempotency key
+        self._counts = dict.fromkeys(("delivered", "dead", "deleted"), 0)
+
+    # Before and after each call
+
+    def expect(self, verb: str, args: tuple[Any, ...], at: Millis) -> "Expectation | None":
+        """What has to come of a call that needs leases."""
+        if verb not in _LEASES_OF:
+            return None
+        leases = _LEASES_OF[verb](args[0])
+        held = [self.is_held(lease, at) for lease in leases]
+        stale = {lease.timeline for lease, is_held in zip(leases, held, strict=True) if not is_held}
+        stale -= {lease.timeline for lease, is_held in zip(leases, held, strict=True) if is_held}
+        return Expectation(held, {timeline: self._store.inspect(timeline) for timeline in stale})
+
+    def saw(
+        self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any, at: Millis, expected: Any
+    ) -> None:
+        if expected is not None:
+            self._compare(verb, answer, expected)
+        note = getattr(self, f"_saw_{verb}", None)
+        if note is not None:
+            note(*args, answer=answer, at=at, **kwargs)
+        self._check_counts()
+
+    def is_held(self, lease: Lease, at: Millis) -> bool:
+        hold = self.holds.get(lease.timeline)
+        return hold is not None and hold.token == lease.token and at < hold.until
+
+    def _compare(self, verb: str, answer: Any, expected: "Expectation") -> None:
+        given = [answer] if verb == "set_aside" else [each is not None and each is not False for each in answer]
+        require(given == expected.held, "{} answered {}, the leases say {}", verb, given, expected.held)
+        for timeline, before in expected.unchanged.items():
+            after = self._store.inspect(timeline)
+            require(before == after, "{} with a stale token changed {!r}: {} became {}", verb, timeline, before, after)
+
+    def _check_counts(self) -> None:
+        ledger = self._store.ledger()
+        require(ledger.balanced, "not balanced: {}", ledger)
+        require(ledger.accepted == len(self.versions), "{} were accepted: {}", len(self.versions), ledger)
+        require(ledger.delivered == self._counts["delivered"], "{} were delivered: {}", self._counts, ledger)
+        require(ledger.dead == self._counts["dead"], "{} are dead: {}", self._counts, ledger)
+
+    # Producing
+
+    def _saw_add(self, batch: Sequence[Arrival], *, answer: list[bool], at: Millis, now: Millis | None) -> None:
+        require(len(batch) <= self._pages.records, "{} records in one add", len(batch))
+        for arrival in batch:
+            number = number_in(arrival.payload)
+            require(number == len(self.versions), "the simulation lost count")
+            self.versions.append(Version(arrival.timeline, arrival.key))
+            self._latest[arrival.timeline, arrival.key] = number
+
+    def _saw_retract(self, timeline: str, key: str, *, answer: bool, at: Millis, now: Millis | None) -> None:
+        if answer:
+            self._end([self._latest[timeline, key]], "deleted")
+
+    # Leases
+
+    def _saw_claim(
+        self,
+        partition: int,
+        limit: int,
+        *,
+        answer: Claimed,
+        at: Millis,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+    ) -> None:
+        leases = answer.leases
+        require(limit <= self._pages.timelines, "asked for {} leases in one call", limit)
+        require(len(leases) + answer.retired <= limit, "{} leases, {} were asked for", len(leases), limit)
+        require(len({each.timeline for each in leases}) == len(leases), "the same timeline twice in one claim")
+        for each in leases:
+            self._leased(each, at)
+            require(
+                (each.token, each.until) == (token, at + lease), "asked with {} until {}: {}", token, at + lease, each
+            )
+        if len(leases) + answer.retired < limit:
+            self._check_nothing_left(at)
+
+    def _leased(self, lease: Lease, at: Millis) -> None:
+        timeline = lease.timeline
+        before = self.holds.get(timeline)
+        require(timeline not in self._paused, "{!r} is paused and was claimed", timeline)
+        require(before is None or before.until <= at, "{!r} was claimed under a live lease: {}", timeline, before)
+        require(lease.lapsed == (before is not None), "lapsed? {}, before it {}", lease, before)
+        if before is not None:
+            self._lapse(timeline)
+        life = self._lives.setdefault(lease.digest_id, Life())
+        life.attempt += 1
+        require(not life.ended, "a digest that ended came again: {}", lease)
+        require((lease.attempt, lease.lapses) == (life.attempt, life.lapses), "{}, but it was {}", lease, life)
+        self.holds[timeline] = Hold(lease.token, lease.digest_id, lease.until)
+
+    def _lapse(self, timeline: str) -> None:
+        hold = self.holds.pop(timeline)
+        self._lives[hold.digest_id].lapses += 1
+
+    def _check_nothing_left(self, at: Millis) -> None:
+        """A claim that could have given more has left nothing that is due."""
+        for timeline in self._policies:
+            if timeline in self._paused:
+                continue
+            hold = self.holds.get(timeline)
+            require(hold is None or at < hold.until, "the lapsed lease of {!r} was not claimed: {}", timeline, hold)
+            slot = self._store.inspect(timeline)
+            due = slot.state is State.READY or (slot.state is State.WAITING and slot.at <= at)
+            require(not due, "{!r} was due and not claimed: {}", timeline, slot)
+
+    def _saw_extend(
+        self, leases: Sequence[Lease], *, answer: list[bool], at: Millis, lease: Millis, now: Millis | None
+    ) -> None:
+        require(len(leases) <= self._pages.timelines, "{} leases in one extend", len(leases))
+        for each, extended in zip(leases, answer, strict=True):
+            if extended:
+                self.holds[each.timeline].until = at + lease
+
+    def _saw_maintain(
+        self,
+        partition: int,
+        deadline: Millis | None,
+        *,
+        answer: Maintained,
+        at: Millis,
+        limit: int,
+        now: Millis | None,
+    ) -> None:
+        require(limit <= self._pages.timelines, "maintain with a limit of {}", limit)
+        require(answer.expired <= self._pages.records, "{} records expired in one call", answer.expired)
+        overdue = [timeline for timeline, hold in self.holds.items() if hold.until <= at]
+        require(answer.lapsed == min(limit, len(overdue)), "{} have lapsed: {}", overdue, answer)
+        for timeline in overdue:
+            if self._store.inspect(timeline).state is not State.OPEN:
+                self._lapse(timeline)
+
+    # Reading
+
+    def _saw_take(
+        self, requests: Sequence[Take], *, answer: list[Taken | None], at: Millis, now: Millis | None
+    ) -> None:
+        read = sum(len(taken.records) for taken in answer if taken)
+        require(read <= self._pages.records, "{} records in one take", read)
+        for request, taken in zip(requests, answer, strict=True):
+            if taken is not None:
+                self._read(request, taken)
+
+    def _read(self, request: Take, taken: Taken) -> None:
+        timeline = request.lease.timeline
+        place = request.lease.token, timeline
+        if request.after is None:
+            self._pages_read[place] = []
+        numbers = [number_in(record.payload) for record in taken.records]
+        for number in numbers:
+            version = self.versions[number]
+            require(
+                version.timeline == timeline, "record {} of {!r} is read in {!r}", number, version.timeline, timeline
+            )
+            require(version.fate is None, "record {} was {} and is read in {!r}", number, version.fate, timeline)
+        self._pages_read[place] += numbers
+        if taken.complete:
+            contents = self._contents[place] = tuple(self._pages_read[place])
+            require(len(set(contents)) == len(contents), "a record twice in the digest of {!r}: {}", timeline, contents)
+
+    def _saw_set_aside(
+        self, lease: Lease, records: Sequence[SetAside], *, answer: bool, at: Millis, now: Millis | None
+    ) -> None:
+        require(len(records) <= self._pages.records, "{} set aside in one call", len(records))
+        if not answer:
+            return
+        contents = self._contents[lease.token, lease.timeline]
+        by_key = {self.versions[number].key: number for number in contents}
+        gone = {by_key[record.key]: record.letter_id for record in records}
+        for number, letter_id in gone.items():
+            self._letters[letter_id] = Letter(lease.timeline, (number,))
+        self._end(gone, "dead")
+        self._contents[lease.token, lease.timeline] = tuple(number for number in contents if number not in gone)
+        for handing in self.handings.values():
+            if handing.digest_id == lease.digest_id:
+                handing.reported = True  # it can't come again as it was
+
+    # Handing out
+
+    def hand(self, job: Job) -> None:
+        """A handler is called with a digest."""
+        lease, digest, *_ = job.attempt
+        place = lease.token, lease.timeline
+        numbers = tuple(record.value for record in digest.records)
+        key = digest.idempotency_key
+        require(
+            numbers == self._contents.get(place), "{} was handed out with {}, read as {}", key, numbers, self._contents
+        )
+        known = self._carried.setdefault(key, numbers)
+        require(known == numbers, "{} carried {} and now {}", key, known, numbers)
+        require(lease.lapses < self._policies[lease.timeline].lapses, "poison was handed out: {}", lease)
+        handing = self.handings[place] = Handing(lease.token, lease.digest_id, key)
+        for number in numbers:
+            self._hand_version(number, handing, at_most_once=job.is_closed)
+
+    def _hand_version(self, number: int, handing: Handing, *, at_most_once: bool) -> None:
+        version = self.versions[number]
+        for earlier in version.handings:
+            same = earlier.key == handing.key
+            require(
+                same or earlier.reported,
+                "record {} may have gone out under {} and comes under {}",
+                number,
+                earlier.key,
+                handing.key,
+            )
+        if at_most_once:
+            require(not version.handings, "record {} was to go out at most once: {}", number, version.handings)
+            require(version.fate in ("delivered", "deleted"), "record {} went out before its digest was closed", number)
+        version.handings.append(handing)
+
+    def failed(self, job: Job) -> None:
+        """A handler has raised."""
+        self.handings[job.attempt.lease.token, job.attempt.lease.timeline].failed = True
+
+    # Ending
+
+    def _saw_close(self, closings: Sequence[Closing], *, answer: list[bool], at: Millis, now: Millis | None) -> None:
+        require(len(closings) <= self._pages.timelines, "{} closed in one call", len(closings))
+        for closing, closed in zip(closings, answer, strict=True):
+            if closed:
+                self._end(self._ended(closing.lease), "delivered")
+
+    def _saw_release(self, releases: Sequence[Release], *, answer: list[bool], at: Millis, now: Millis | None) -> None:
+        require(len(releases) <= self._pages.timelines, "{} released in one call", len(releases))
+        for release, released in zip(releases, answer, strict=True):
+            if released:
+                self._released(release)
+
+    def _released(self, release: Release) -> None:
+        lease = release.lease
+        hold = self.holds.pop(lease.timeline)
+        handing = self.handings.get((lease.token, lease.timeline))
+        if not release.counted:
+            self._lives[hold.digest_id].attempt -= 1
+        if handing is not None and handing.failed:
+            policy = self._policies[lease.timeline]
+            require(lease.attempt < policy.attempts, "after its last attempt it was released: {}", lease)
+            require(release.counted, "a failed attempt does not count: {}", release)
+            handing.reported = not release.freeze
+
+    def _saw_bury(self, burials: Sequence[Burial], *, answer: list[bool], at: Millis, now: Millis | None) -> None:
+        require(len(burials) <= self._pages.timelines, "{} buried in one call", len(burials))
+        for burial, buried in zip(burials, answer, strict=True):
+            if buried:
+                lease = burial.lease
+                versions = self._ended(lease)
+                if versions:
+                    self._letters[lease.digest_id] = Letter(lease.timeline, versions)
+                self._end(versions, "dead")
+
+    def _ended(self, lease: Lease) -> tuple[int, ...]:
+        """The records of a digest that has ended."""
+        place = lease.token, lease.timeline
+        require(place in self._contents, "it ended before it was read: {}", lease)
+        self._lives[self.holds.pop(lease.timeline).digest_id].ended = True
+        return self._contents[place]
+
+    def _end(self, numbers: Iterable[int], fate: str) -> None:
+        for number in numbers:
+            version = self.versions[number]
+            require(version.fate is None, "record {} was {} and is now {}", number, version.fate, fate)
+            version.fate = fate
+            self._counts[fate] += 1
+
+    # Operating
+
+    def _saw_pause(self, timeline: str, paused: bool, *, answer: bool, at: Millis, now: Millis | None) -> None:
+        require(answer == (paused != (timeline in self._paused)), "pause {} answered {}", paused, answer)
+        if paused:
+            self._paused.add(timeline)
+        else:
+            self._paused.discard(timeline)
+
+    def _saw_delete(self, timeline: str, *, answer: bool, at: Millis, now: Millis | None) -> None:
+        if not answer:
+            return
+        self.holds.pop(timeline, None)
+        self._paused.discard(timeline)
+        for version in self.versions:
+            if version.timeline == timeline and version.fate is None:
+                version.fate = "gone"  # now, or before that by a newer version, by capacity or by age
+        for letter_id in [key for key, letter in self._letters.items() if letter.timeline == timeline]:
+            if self._store.letter(letter_id) is None:
+                self._unbury(letter_id, "deleted")
+
+    def _saw_discard(self, letter_id: str, *, answer: bool, at: Millis, now: Millis | None) -> None:
+        require(answer == (letter_id in self._letters), "discard of {} answered {}", letter_id, answer)
+        if answer:
+            self._unbury(letter_id, "deleted")
+
+    def _saw_replay(self, letter_id: str, *, answer: bool, at: Millis, now: Millis | None) -> None:
+        require(answer == (letter_id in self._letters), "replay of {} answered {}", letter_id, answer)
+        if answer:
+            self._unbury(letter_id, None)
+            self._lives[letter_id] = Life()
+
+    def _unbury(self, letter_id: str, fate: str | None) -> None:
+        for number in self._letters.pop(letter_id).versions:
+            self._counts["dead"] -= 1
+            self.versions[number].fate = None
+            if fate is not None:
+                self._end([number], fate)
+
+    @property
+    def letters(self) -> list[str]:
+        return list(self._letters)
+
+    @property
+    def paused(self) -> list[str]:
+        return sorted(self._paused)
+
+    # At the end
+
+    def check_the_end(self) -> None:
+        """Everything has drained: each record has one fate, and the store counts the same."""
+        ledger = self._store.ledger()
+        require(ledger.pending == ledger.open == 0, "did not drain: {}", ledger)
+        report = self._store.verify()
+        require(bool(report), "verify: {}", report.problems)
+        for letter_id, letter in self._letters.items():
+            found = self._store.letter_records(letter_id, after=None, limit=self._pages.records * 100)
+            stored = sorted(number_in(record.payload) for record in found)
+            require(stored == sorted(letter.versions), "dead letter {} holds {}, not {}", letter_id, stored, letter)
+        uncertain = [
+            number for number, version in enumerate(self.versions) if version.fate is None or version.fate == "gone"
+        ]
+        counted = ledger.superseded + ledger.dropped + ledger.expired + ledger.deleted - self._counts["deleted"]
+        require(len(uncertain) == counted, "{} have no other fate, {} such are counted: {}", uncertain, counted, ledger)
+        for number in uncertain:
+            require(self._may_vanish(number), "record {} is lost: {}", number, self.versions[number])
+
+    def _may_vanish(self, number: int) -> bool:
+        version = self.versions[number]
+        policy = self._policies[version.timeline]
+        superseded = self._latest[version.timeline, version.key] != number
+        return version.fate == "gone" or superseded or policy.capacity is not None or policy.ttl is not None
+
+
+class Expectation:
+    """Which leases are held, and the timelines of those that are not."""
+
+    __slots__ = ("held", "unchanged")
+
+    def __init__(self, held: list[bool], unchanged: dict[str, Slot]) -> None:
+        self.held = held
+        self.unchanged = unchanged
+
+
+def require(holds: bool, otherwise: str, *facts: object) -> None:
+    if not holds:
+        raise Violation(otherwise.format(*facts))
+
+
+def number_in(payload: bytes | None) -> int:
+    """The version that a payload names: its value is its number."""
+    assert payload is not None
+    return int(payload.rpartition(b" ")[2])
+
+
+def _leases_within(items: Sequence[Any]) -> list[Lease]:
+    return [item.lease for item in items]
+
+
+_LEASES_OF: dict[str, Any] = {
+    "take": _leases_within,
+    "close": _leases_within,
+    "release": _leases_within,
+    "bury": _leases_within,
+    "extend": list,
+    "set_aside": lambda lease: [lease],
+}

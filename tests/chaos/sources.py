@@ -1,0 +1,89 @@
+"""Where a simulated world gets its chances, names and times from: one seed, and nothing else."""
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from digestif import clock, ids
+from digestif.core.times import Millis
+from digestif.runtime import shift
+
+
+class Chances(random.Random):
+    """Stands for the modules `random` and `secrets` in digestif.ids; names are counted: easy to read, never equal."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._names = 0
+
+    def token_hex(self, nbytes: int) -> str:
+        self._names += 1
+        return f"{self._names:03x}"
+
+    def happens(self, probability: float) -> bool:
+        return self.random() < probability
+
+
+class Times:
+    """Stands for the module `time` in digestif.clock: in milliseconds, a clock that may step and one that never does."""
+
+    def __init__(self, wall: Millis) -> None:
+        self.wall = wall
+        self.steady: Millis = 0
+
+    def time(self) -> float:
+        return self.wall / 1000
+
+    def monotonic(self) -> float:
+        return self.steady / 1000
+
+    def pass_by(self, duration: Millis) -> None:
+        self.wall += duration
+        self.steady += duration
+
+    def step(self, distance: Millis) -> None:
+        self.wall += distance
+
+
+class Pages(NamedTuple):
+    """How much one call handles, and how many records a claim reads. Small ones let little worlds have large digests."""
+
+    records: int
+    timelines: int
+    in_hand: int
+
+
+@contextmanager
+def installed(chances: Chances, times: Times, pages: Pages) -> Iterator[None]:
+    """Let digestif take them from here while the block runs."""
+    attributes: list[tuple[Any, str, Any]] = [
+        (ids, "random", chances),
+        (ids, "secrets", chances),
+        (clock, "time", times),
+        (shift, "RECORDS_IN_HAND", pages.in_hand),
+        *((module, "PAGE_RECORDS", pages.records) for module in _with("PAGE_RECORDS")),
+        *((module, "PAGE_TIMELINES", pages.timelines) for module in _with("PAGE_TIMELINES")),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in attributes]
+    try:
+        for owner, name, value in attributes:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+def _with(constant: str) -> list[Any]:
+    """The modules that have imported a constant by its name."""
+    if constant not in _MODULES:
+        named = sorted(sys.modules.items())
+        _MODULES[constant] = [
+            module for name, module in named if name.startswith("digestif.") and constant in vars(module)
+        ]
+    return _MODULES[constant]
+
+
+_MODULES: dict[str, list[Any]] = {}

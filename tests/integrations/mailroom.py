@@ -1,0 +1,236 @@
+"""A program with Celery, its workers and its beat as processes of their own, and a log of everything that went out.
+
+`celery -A tests.integrations.mailroom_app` is the program; what it is set up with comes through its environment.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+
+from digestif import Digest, Digests, Policy
+from digestif.integrations.celery import Tasks, install
+from digestif.testing.servers import RedisServer, becomes_true
+
+ROOT = Path(__file__).parents[2]
+VARIABLE = "DIGESTIF_TEST_MAILROOM"
+READY = b" ready."
+BEAT_READY = b"beat: Starting..."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """Everything that the processes have to agree on."""
+
+    broker: str
+    stores: dict[str, str]  # DSN by the prefix of its tasks
+    log: str
+    minimum_delay: float = 1.0
+    every: float = 0.5
+    lost_after: float = 3.0
+    lease: float = 2.0
+
+    @classmethod
+    def on(cls, server: RedisServer, directory: Path, **options: Any) -> "Setup":
+        """Celery has a database of its own beside the one of Digestif."""
+        stores = {"sqlite": f"sqlite:///{directory}/digests.db", "redis": server.url}
+        return cls(broker=f"{server.url}/1", stores=stores, log=f"{directory}/log", **options)
+
+    @classmethod
+    def of_environment(cls) -> "Setup":
+        return cls(**json.loads(os.environ[VARIABLE]))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, VARIABLE: json.dumps(asdict(self))}
+
+
+# The program
+
+
+def make_app(setup: Setup) -> tuple[Celery, dict[str, Tasks]]:
+    """The app and, by name, the tasks of each store. The stores are open before any pool forks."""
+    app = Celery("mailroom", broker=setup.broker)
+    app.conf.update(
+        worker_prefetch_multiplier=1, broker_connection_retry_on_startup=True, worker_send_task_events=False
+    )
+    tasks = {}
+    for name, dsn in setup.stores.items():
+        digests = open_digests(setup, dsn)
+        tasks[name] = install(app, digests, every=setup.every, lost_after=setup.lost_after, name_prefix=name)
+    return app, tasks
+
+
+def open_digests(setup: Setup, dsn: str) -> Digests:
+    delay = setup.minimum_delay
+    policy = Policy(minimum_delay=delay, increment_delay=0, maximum_delay=max(delay, 1), lapses=1000)
+    digests = Digests(dsn, policy=policy, lease=setup.lease)
+    digests.ledger()
+
+    @digests.handler("*")
+    def deliver(digest: Digest) -> None:
+        write(setup.log, {"sent": digest.idempotency_key, "records": [record.key for record in digest]})
+
+    @digests.handler("stuck:*")
+    def get_stuck(digest: Digest) -> None:
+        write(setup.log, {"begun": digest.timeline, "pid": os.getpid(), "group": os.getpgrp()})
+        if digest.attempt == 1:
+            signal.pause()  # until somebody ends this process
+        deliver(digest)
+
+    @digests.handler("fails:*")
+    def fail_once(digest: Digest) -> None:
+        if digest.attempt == 1:
+            raise OSError("the mail server is on holiday")
+        deliver(digest)
+
+    return digests
+
+
+def write(path: str, line: dict[str, Any]) -> None:
+    """All at once, after what others wrote."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, f"{json.dumps(line)}\n".encode())
+    finally:
+        os.close(file)
+
+
+# What went out
+
+
+def lines(setup: Setup) -> list[dict[str, Any]]:
+    path = Path(setup.log)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def sent(setup: Setup) -> list[dict[str, Any]]:
+    return [line for line in lines(setup) if "sent" in line]
+
+
+def counts(setup: Setup) -> Counter[str]:
+    """How often each record went out."""
+    return Counter(key for line in sent(setup) for key in line["records"])
+
+
+def check_identity(setup: Setup) -> int:
+    """A digest that went out more than once did so with the same records. Gives how many deliveries were repeated."""
+    known: dict[str, list[str]] = {}
+    repeated = 0
+    for line in sent(setup):
+        repeated += line["sent"] in known
+        assert known.setdefault(line["sent"], line["records"]) == line["records"], f"{line} was {known[line['sent']]}"
+    owners: dict[str, set[str]] = {}
+    for key, records in known.items():
+        for record in records:
+            owners.setdefault(record, set()).add(key)
+    assert [record for record, keys in owners.items() if len(keys) > 1] == []
+    return repeated
+
+
+# Processes
+
+
+class Process:
+    """A process of Celery with its children, in a group of their own. Its words are in a file."""
+
+    def __init__(self, setup: Setup, directory: Path, name: str, ready: bytes, *arguments: str) -> None:
+        self.words = directory / f"{name}.log"
+        self._ready = ready
+        command = [sys.executable, "-m", "celery", "-A", "tests.integrations.mailroom_app", *arguments]
+        with self.words.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=setup.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def wait_until_ready(self) -> None:
+        def is_ready() -> bool:
+            assert self._process.poll() is None, self.words.read_text()
+            return self._ready in self.words.read_bytes()
+
+        assert becomes_true(is_ready), self.words.read_text()
+
+    def kill(self) -> None:
+        """End it and all its children with SIGKILL, as the loss of a machine would."""
+        os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def kill_main(self) -> None:
+        """End its main process only; its children notice sooner or later."""
+        self._process.kill()
+        self._process.wait()
+
+    def kill_child(self) -> None:
+        """End one of its children; the main process starts another one."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        if children:
+            os.kill(int(children[0]), signal.SIGKILL)
+
+    def stop(self) -> int:
+        """End it as an operator would; gives its exit code."""
+        self._process.terminate()
+        return self._process.wait(timeout=30)
+
+    def end(self) -> None:
+        """Leave nothing of it."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+
+
+class Mailroom:
+    """Workers and a beat, started and ended."""
+
+    def __init__(self, setup: Setup, directory: Path) -> None:
+        self.setup = setup
+        self._directory = directory
+        self._started: list[Process] = []
+
+    def start_worker(self, *, concurrency: int = 2) -> Process:
+        name = f"worker{len(self._started)}"
+        quickly = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+        options = ("-n", f"{name}@test", "-c", str(concurrency), "-l", "INFO", *quickly)
+        return self._start(Process(self.setup, self._directory, name, READY, "worker", *options))
+
+    def start_beat(self) -> Process:
+        options = ("-s", str(self._directory / "schedule"), "-l", "INFO", "--pidfile=")
+        return self._start(Process(self.setup, self._directory, "beat", BEAT_READY, "beat", *options))
+
+    def _start(self, process: Process) -> Process:
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._started:
+            process.end()
+
+
+@contextmanager
+def opened(setup: Setup, directory: Path) -> Iterator[tuple[Mailroom, dict[str, Tasks]]]:
+    """The processes to be started, and the tasks for a producer."""
+    mailroom = Mailroom(setup, directory)
+    app, tasks = make_app(setup)
+    with ExitStack() as stack:
+        stack.callback(app.close)
+        for each in tasks.values():
+            stack.enter_context(each.digests)
+        stack.callback(mailroom.end)
+        yield mailroom, tasks

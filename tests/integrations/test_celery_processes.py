@@ -1,0 +1,146 @@
+"""Real workers and a real beat on a real broker: what is due arrives, whoever is killed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from digestif.integrations.celery import Tasks
+from digestif.testing.servers import RedisServer, becomes_true
+from tests.integrations.mailroom import (
+    Mailroom,
+    Process,
+    Setup,
+    check_identity,
+    counts,
+    lines,
+    opened,
+    sent,
+)
+from tests.servers import needed_server
+
+
+class Room:
+    """A mailroom at work: two workers and a beat."""
+
+    def __init__(self, mailroom: Mailroom, tasks: dict[str, Tasks]) -> None:
+        self.mailroom = mailroom
+        self.setup = mailroom.setup
+        self.tasks = tasks
+        self.workers: list[Process] = []
+        self.man()
+
+    def man(self) -> None:
+        """Have two workers; new ones take up work in their own time."""
+        while len(self.workers) < 2:
+            self.workers.append(self.mailroom.start_worker())
+
+    def worker_with(self, pid: int) -> Process:
+        return next(worker for worker in self.workers if worker.pid == os.getpgid(pid))
+
+    def kill(self, worker: Process) -> None:
+        worker.kill()
+        self.workers.remove(worker)
+        self.man()
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    needed_server()
+    directory = tmp_path_factory.mktemp("mailroom")
+    with RedisServer() as server, opened(Setup.on(server, directory), directory) as (mailroom, tasks):
+        room = Room(mailroom, tasks)
+        for process in [*room.workers, mailroom.start_beat()]:
+            process.wait_until_ready()
+        yield room
+
+
+both = pytest.mark.parametrize("store", ["sqlite", "redis"])
+
+
+@both
+def test_the_first_record_comes_by_notify_and_the_rest_by_beat(room: Room, store: str) -> None:
+    """Each exactly once, in two digests: the stores were opened before the pools forked."""
+    tasks = room.tasks[store]
+    keys = [f"{store}/burst/{number}" for number in range(20)]
+    ready = [tasks.notify(f"{store}/burst", 1, key=key) for key in keys]
+
+    assert becomes_true(lambda: counts(room.setup).keys() >= set(keys), timeout=10)
+
+    assert ready == [True] + [False] * 19
+    assert {counts(room.setup)[key] for key in keys} == {1}
+    carrying = [line for line in sent(room.setup) if set(line["records"]) & set(keys)]
+    assert 2 <= len(carrying) <= 3  # what arrived while the first was open may come alone
+    assert becomes_true(lambda: tasks.digests.backlog().timelines == 0, timeout=10)
+
+
+@both
+def test_a_handler_that_fails_is_called_again_by_a_tick(room: Room, store: str) -> None:
+    room.tasks[store].notify(f"fails:{store}", 1, key=f"{store}/fails")
+
+    assert becomes_true(lambda: counts(room.setup)[f"{store}/fails"] == 1, timeout=10)
+
+
+@both
+def test_a_digest_whose_worker_is_killed_in_the_middle_comes_again_as_it_was(room: Room, store: str) -> None:
+    timeline, key = f"stuck:{store}", f"{store}/stuck"
+    room.tasks[store].notify(timeline, 1, key=key)
+    assert becomes_true(lambda: bool(begun(room, timeline)), timeout=10)
+
+    room.kill(room.worker_with(begun(room, timeline)[0]))
+
+    assert becomes_true(lambda: counts(room.setup)[key] == 1, timeout=10)
+    [line] = [line for line in sent(room.setup) if key in line["records"]]
+    assert line["sent"].endswith(".1")  # the first revision
+    assert len(begun(room, timeline)) == 2
+
+
+def test_a_digest_whose_child_is_killed_in_the_middle_comes_again(room: Room) -> None:
+    """The pool starts another child, and Celery acknowledges the task: the lease counts."""
+    room.tasks["sqlite"].notify("stuck:child", 1, key="child/stuck")
+    assert becomes_true(lambda: bool(begun(room, "stuck:child")), timeout=10)
+
+    os.kill(begun(room, "stuck:child")[0], signal.SIGKILL)
+
+    assert becomes_true(lambda: counts(room.setup)["child/stuck"] == 1, timeout=10)
+
+
+def begun(room: Room, timeline: str) -> list[int]:
+    """The processes in which a handler got stuck."""
+    return [line["pid"] for line in lines(room.setup) if line.get("begun") == timeline]
+
+
+def test_nothing_of_a_burst_is_lost_when_workers_are_killed(room: Room) -> None:
+    """Torture does so for longer: torture/test_celery.py."""
+    keys = set()
+    for number in range(900):
+        store = ("sqlite", "redis")[number % 2]
+        key = f"{store}/kills/{number}"
+        room.tasks[store].notify(f"{store}/kills/{number % 60}", number, key=key)
+        keys.add(key)
+        if number in (200, 600):
+            room.kill(room.workers[0])
+
+    assert becomes_true(lambda: counts(room.setup).keys() >= keys, timeout=15), f"{keys - counts(room.setup).keys()}"
+
+    check_identity(room.setup)
+    for tasks in room.tasks.values():
+        digests = tasks.digests
+        assert becomes_true(lambda digests=digests: digests.backlog().timelines == 0, timeout=15)
+        assert digests.ledger().delivered == digests.ledger().accepted
+        assert digests.verify()
+
+
+def test_a_worker_that_is_stopped_finishes_and_ends_well(tmp_path: Path) -> None:
+    needed_server()
+    with RedisServer() as server, opened(Setup.on(server, tmp_path), tmp_path) as (mailroom, tasks):
+        worker = mailroom.start_worker()
+        worker.wait_until_ready()
+        tasks["sqlite"].notify("t", 1, key="k")
+        assert becomes_true(lambda: counts(mailroom.setup)["k"] == 1, timeout=10)
+
+        assert worker.stop() == 0
+
+        assert tasks["sqlite"].digests.ledger().open == 0
