@@ -189,9 +189,18 @@ class AsyncDigests:
         """Let the decorated function, or coroutine, deliver timelines of a pattern, as `Digests.handler` does."""
         return self._digests.handler(pattern, batch=batch, at_most_once=at_most_once)
 
-    async def serve(self, **options: Any) -> None:
+    async def serve(
+        self,
+        *,
+        concurrency: int = 100,
+        threads: int = 16,
+        poll: float = 1.0,
+        grace: float = 25.0,
+        name: str | None = None,
+    ) -> None:
         """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
-        await self._digests.serve(**options)
+        digests = self._digests
+        await digests.serve(concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name)
 
     @property
     def _handlers(self) -> Handlers:

@@ -347,13 +347,29 @@ class Digests:
 
         return register
 
-    def run(self, **options: Any) -> None:
+    def run(
+        self,
+        *,
+        concurrency: int = 100,
+        threads: int = 16,
+        poll: float = 1.0,
+        grace: float = 25.0,
+        name: str | None = None,
+    ) -> None:
         """Be a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
-        Worker(self, **options).run()
+        Worker(self, concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name).run()
 
-    async def serve(self, **options: Any) -> None:
+    async def serve(
+        self,
+        *,
+        concurrency: int = 100,
+        threads: int = 16,
+        poll: float = 1.0,
+        grace: float = 25.0,
+        name: str | None = None,
+    ) -> None:
         """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
-        await Worker(self, **options).serve()
+        await Worker(self, concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name).serve()
 
     # Operating
 

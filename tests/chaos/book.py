@@ -307,7 +307,7 @@ class Book:
             )
         if at_most_once:
             require(not version.handings, "record {} was to go out at most once: {}", number, version.handings)
-            require(version.fate in ("delivered", "deleted"), "record {} went out before its digest was closed", number)
+            require(version.fate == "delivered", "record {} went out before its digest was closed", number)
         version.handings.append(handing)
 
     def failed(self, job: Job) -> None:

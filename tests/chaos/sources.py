@@ -27,7 +27,7 @@ class Chances(random.Random):
 
 
 class Times:
-    """Stands for the module `time` in digestif.clock: in milliseconds, a clock that may step and one that never does."""
+    """Stands for the module `time` in digestif.clock, in milliseconds: a clock that may step, one that never does."""
 
     def __init__(self, wall: Millis) -> None:
         self.wall = wall
@@ -48,7 +48,7 @@ class Times:
 
 
 class Pages(NamedTuple):
-    """How much one call handles, and how many records a claim reads. Small ones let little worlds have large digests."""
+    """How much one call handles, and how many records a claim reads. With small ones a few records are many pages."""
 
     records: int
     timelines: int

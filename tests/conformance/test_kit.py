@@ -16,7 +16,7 @@ from digestif.testing import FakeClock, Partitioned, StoreConformance, assert_no
 from digestif.testing.conformance.actions import Boom, T
 from digestif.testing.modes import MODES, Mode, digests_in
 
-FACTS = {*range(1, 34), *range(38, 46), *range(48, 55)}  # the others need a worker, a channel or a process to kill
+FACTS = {*range(1, 36), *range(38, 55)}  # 36 and 37 need something readable
 
 
 def sentences() -> list[tuple[str, str]]:

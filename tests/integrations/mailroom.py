@@ -17,7 +17,7 @@ from typing import Any
 
 from celery import Celery
 
-from digestif import Digest, Digests, Policy
+from digestif import Digest, Digests, Policy, RetryLater
 from digestif.integrations.celery import Tasks, install
 from digestif.testing.servers import RedisServer, becomes_true
 
@@ -90,7 +90,7 @@ def open_digests(setup: Setup, dsn: str) -> Digests:
     @digests.handler("fails:*")
     def fail_once(digest: Digest) -> None:
         if digest.attempt == 1:
-            raise OSError("the mail server is on holiday")
+            raise RetryLater("the mail server is on holiday", after=0.2)
         deliver(digest)
 
     return digests
@@ -158,6 +158,7 @@ class Process:
                 start_new_session=True,
             )
         self.pid = self._process.pid
+        self._is_gone = False
 
     def wait_until_ready(self) -> None:
         def is_ready() -> bool:
@@ -168,13 +169,13 @@ class Process:
 
     def kill(self) -> None:
         """End it and all its children with SIGKILL, as the loss of a machine would."""
-        os.killpg(self.pid, signal.SIGKILL)
+        os.killpg(self.pid, signal.SIGKILL)  # the main process has not been waited for, so the number is still its own
         self._process.wait()
+        self._is_gone = True
 
     def kill_main(self) -> None:
         """End its main process only; its children notice sooner or later."""
-        self._process.kill()
-        self._process.wait()
+        os.kill(self.pid, signal.SIGKILL)
 
     def kill_child(self) -> None:
         """End one of its children; the main process starts another one."""
@@ -184,16 +185,15 @@ class Process:
 
     def stop(self) -> int:
         """End it as an operator would; gives its exit code."""
-        self._process.terminate()
-        return self._process.wait(timeout=30)
+        os.kill(self.pid, signal.SIGTERM)
+        code = self._process.wait(timeout=30)
+        self._is_gone = True
+        return code
 
     def end(self) -> None:
         """Leave nothing of it."""
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self._process.wait()
+        if not self._is_gone:
+            self.kill()
 
 
 class Mailroom:

@@ -1,4 +1,4 @@
-"""Celery drives the timelines. Here its tasks run where they are called; with real workers: test_celery_processes.py."""
+"""Celery drives the timelines. Here its tasks run where they are called; test_celery_processes.py has real workers."""
 
 import importlib
 import json

@@ -11,7 +11,7 @@ from digestif.cli.output import as_json, counted, printable, span, when
 from digestif.cli.session import Session, timeline_argument, with_session
 
 if TYPE_CHECKING:
-    from digestif import Digests
+    from digestif import Timeline
     from digestif.cli.lines import BadLine, Intake
 
 
@@ -77,20 +77,20 @@ def _add_one(session: Session, timeline: str, value: Any, *, key: str | None, **
         is_ready = digests.add(timeline, value, key=key, **options)
         if not digests.enabled:
             return _refused(session)
-        due = digests.timeline(timeline).due
+        found = digests.timeline(timeline)
         session.tell(
-            f"accepted {printable(key)}: {printable(timeline)} {_next(digests, due, is_ready=is_ready)}",
-            {"accepted": 1, "timeline": timeline, "key": key, "ready": is_ready, "due": due},
+            f"accepted {printable(key)}: {printable(timeline)} {_next(found, now=digests.store.time(0) / 1000)}",
+            {"accepted": 1, "timeline": timeline, "key": key, "ready": is_ready, "due": found.due},
         )
     return 0
 
 
-def _next(digests: "Digests", due: float | None, *, is_ready: bool) -> str:
-    if is_ready:
-        return "is ready for delivery"
-    if due is None:
-        return "is being delivered; this goes with the next digest"
-    return f"is due {when(due, now=digests.store.time(0) / 1000)}"
+def _next(found: "Timeline", *, now: float) -> str:
+    if found.paused:
+        return "is paused and gathers records"
+    if found.due is not None:
+        return f"is due {when(found.due, now=now)}"
+    return "is ready for delivery" if found.state == "ready" else "is being delivered; this goes with its next digest"
 
 
 def _refused(session: Session) -> int:

@@ -1,1 +1,36 @@
-COMMANDS = []
+"""`digestif demo`: an incident in twenty seconds, delivered by a real worker to the terminal as it would be read."""
+
+import click
+
+from digestif.cli.output import as_json
+
+
+@click.command()
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1, 600),
+    default=20.0,
+    show_default=True,
+    help="How long it takes, about; the policy's delays keep pace.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Another one gives another incident.")
+@click.option("--json", "as_json_", is_flag=True, help="Print the figures as JSON and nothing else.")
+def demo(seconds: float, seed: int, as_json_: bool) -> int:
+    """Watch an incident become a few messages.
+
+    A few hundred events arrive in real time, a worker delivers them as digests, one delivery fails and is tried again.
+    All in a temporary folder. Exit code 1 if the ledger does not balance, which would be a bug.
+    """
+    import asyncio
+
+    from digestif.cli.story import Screen, Silence, play
+
+    as_json_ = as_json_ or bool(click.get_current_context().find_root().params.get("as_json"))
+    show = Silence() if as_json_ else Screen()
+    result = asyncio.run(play(seconds, seed=seed, show=show))
+    if as_json_:
+        click.echo(as_json(result.to_dict()))
+    return 0 if result.good else 1
+
+
+COMMANDS = [demo]

@@ -1,11 +1,13 @@
 """Commands that look: timelines, show, peek, explain, history, trace. They change nothing."""
 
+import re
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from digestif.cli.output import as_json, clock, counted, facts, printable, shown_value, table, when
+from digestif.cli.output import as_json, clock, counted, facts, printable, shown_value, table, when, wrapped
 from digestif.cli.session import Session, timeline_argument, with_session
 
 if TYPE_CHECKING:
@@ -121,13 +123,21 @@ def explain(session: Session, timeline: str) -> None:
     if session.as_json:
         click.echo(as_json(explanation.to_dict()))
         return
-    click.echo(f"{printable(timeline)}: {explanation.summary}")
+    click.echo(wrapped(f"{printable(timeline)}: {_local(explanation.summary, now=now)}"))
     if explanation.rule is not None:
-        click.echo(facts([("rule", str(explanation.rule)), ("", explanation.arithmetic)]))
+        click.echo(wrapped(f"rule {explanation.rule}: {_local(explanation.arithmetic, now=now)}", indent="  "))
     shown = [(name.replace("_", " "), _fact(name, value, now=now)) for name, value in explanation.facts.items()]
     told = [(name, text) for name, text in shown if text]
     next_ = "never by itself" if explanation.next is None else when(explanation.next, now=now)
     click.echo(facts([*told, ("next", next_)]))
+
+
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def _local(text: str, *, now: float) -> str:
+    """A text with its instants by the clock on the wall."""
+    return _INSTANT.sub(lambda found: clock(datetime.fromisoformat(found[0]).timestamp(), now=now), text)
 
 
 TIMES = ("due", "last", "first_pending", "deadline", "lease_until")

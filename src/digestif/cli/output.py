@@ -90,6 +90,13 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{INDENT}{name:<{size}}{INDENT}{value}" for name, value in known)
 
 
+def wrapped(text: str, indent: str = "") -> str:
+    """A paragraph that fits in 80 columns, or in a narrower terminal."""
+    from textwrap import fill
+
+    return fill(text, min(WIDTH, width()), initial_indent=indent, subsequent_indent=indent + INDENT)
+
+
 # Time
 
 

@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from digestif.cli.output import as_json, counted, printable
+from digestif.cli.output import counted, printable
 from digestif.cli.session import Session, complete_timeline, timeline_argument, with_session
 
 if TYPE_CHECKING:

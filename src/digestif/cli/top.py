@@ -1,1 +1,209 @@
-COMMANDS = []
+"""`digestif top`: what is going on, live: rates, backlog, the timelines that wait longest, dead letters."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.cli.accounts import balance, fates, in_states, lateness
+from digestif.cli.dead import letter_table
+from digestif.cli.looking import TIMELINE_HEADS, time_of, timeline_row
+from digestif.cli.output import as_json, clock, counted, cut, facts, is_terminal, span, table, width
+from digestif.cli.session import Session, with_session
+
+if TYPE_CHECKING:
+    from digestif import Backlog, DeadLetter, Digests, Ledger, Timeline
+
+LOOKED_AT = 1000  # timelines of which the most overdue are shown
+ROWS = 12  # where nobody says how many fit
+LETTERS = 3
+FIXED_ROWS = 14  # of the screen, beside timelines and letters
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The store at one moment."""
+
+    at: float  # by the store's clock
+    taken: float  # by the clock that never steps
+    ledger: "Ledger"
+    backlog: "Backlog"
+    timelines: "list[Timeline]"  # the most overdue first
+    letters: "list[DeadLetter]"
+    accepted_rate: float | None = None  # per second, since the one before
+    delivered_rate: float | None = None
+
+
+def take(digests: "Digests", before: Snapshot | None = None) -> Snapshot:
+    """Look at the store; the rates are those since the look before."""
+    from digestif.clock import monotonic
+
+    taken, at = monotonic(), time_of(digests)
+    counts = digests.ledger()
+    seconds = taken - before.taken if before else 0.0
+    rates: dict[str, float] = {}
+    if before and seconds > 0:
+        rates = {
+            "accepted_rate": (counts.accepted - before.ledger.accepted) / seconds,
+            "delivered_rate": (counts.delivered - before.ledger.delivered) / seconds,
+        }
+    return Snapshot(
+        at=at,
+        taken=taken,
+        ledger=counts,
+        backlog=digests.backlog(),
+        timelines=sorted(digests.timelines(limit=LOOKED_AT), key=_urgency),
+        letters=digests.dead_letters(limit=LETTERS) if counts.dead else [],
+        **rates,
+    )
+
+
+def _urgency(timeline: "Timeline") -> tuple[bool, bool, bool, float, int, str]:
+    """Those to be delivered now first, then by due time; what holds nothing, or is paused, comes last."""
+    is_now = timeline.state in ("ready", "open")
+    return (
+        timeline.paused,
+        not (timeline.pending or is_now),
+        not is_now,
+        timeline.due or 0.0,
+        -timeline.pending,
+        timeline.key,
+    )
+
+
+def document(snapshot: Snapshot, rows: int) -> dict[str, Any]:
+    return {
+        "at": snapshot.at,
+        "rates": {"accepted": snapshot.accepted_rate, "delivered": snapshot.delivered_rate},
+        "backlog": asdict(snapshot.backlog),
+        "ledger": asdict(snapshot.ledger),
+        "timelines": [asdict(timeline) for timeline in snapshot.timelines[:rows]],
+        "dead_letters": [asdict(letter) for letter in snapshot.letters],
+    }
+
+
+def lines(snapshot: Snapshot, place: str, rows: int) -> Iterator[str]:
+    """The view, line by line."""
+    now, backlog, counts = snapshot.at, snapshot.backlog, snapshot.ledger
+    title = f"digestif top  {clock(now, now=now)}  "
+    yield click.style("digestif top", bold=True) + title.removeprefix("digestif top") + cut(place, width() - len(title))
+    yield ""
+    oldest = "none" if backlog.oldest is None else f"arrived {span(backlog.oldest)} ago"
+    yield from facts(
+        [
+            ("rates", f"in {_rate(snapshot.accepted_rate)}   out {_rate(snapshot.delivered_rate)}"),
+            ("timelines", in_states(backlog)),
+            ("due", lateness(backlog, now=now)),
+            ("oldest", oldest if oldest == "none" else f"record {oldest}"),
+            ("records", cut(f"{counts.accepted:,} accepted, {fates(counts)}", width() - 13)),
+            ("ledger", balance(counts)),
+        ]
+    ).splitlines()
+    yield ""
+    shown = snapshot.timelines[:rows]
+    if shown:
+        yield from table(TIMELINE_HEADS, [timeline_row(each, now=now) for each in shown], right=["pending"])
+    if backlog.timelines > len(shown):
+        of = f", found among the first {LOOKED_AT:,} by name" if backlog.timelines > LOOKED_AT else ""
+        yield f"  + {backlog.timelines - len(shown):,} more{of}"
+    if snapshot.letters:
+        yield ""
+        yield click.style(f"  {counted(counts.dead, 'record')} in dead letters, the oldest:", fg="red")
+        yield from letter_table(snapshot.letters, now=now)
+
+
+def _rate(rate: float | None) -> str:
+    return "–" if rate is None else f"{rate:,.1f}/s"
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one view and end; so it is too where there is no terminal.")
+@click.option(
+    "--interval", type=click.FloatRange(0.1), default=1.0, show_default=True, metavar="SECONDS", help="Between looks."
+)
+@with_session
+def top(session: Session, once: bool, interval: float) -> None:
+    """Watch the store: rates, backlog, the most overdue timelines, dead letters.
+
+    q or Ctrl-C ends it. With --json it prints one object per look.
+    """
+    with session.digests() as digests:
+        if session.as_json:
+            _stream(digests, once=once, interval=interval)
+        elif once or not is_terminal():
+            for line in lines(take(digests), session.place, ROWS):
+                click.echo(line)
+        else:
+            _live(digests, session.place, interval)
+
+
+def _stream(digests: "Digests", *, once: bool, interval: float) -> None:
+    from threading import Event
+
+    snapshot, never = None, Event()
+    while True:
+        snapshot = take(digests, snapshot)
+        click.echo(as_json(document(snapshot, ROWS)))
+        sys.stdout.flush()
+        if once:
+            return
+        never.wait(interval)
+
+
+def _live(digests: "Digests", place: str, interval: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(highlight=False)
+    snapshot = take(digests)
+    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_screen(snapshot, place, height=console.height), refresh=True)
+            if pressed(interval) in ("q", "Q", "\x04"):
+                return
+            snapshot = take(digests, snapshot)
+
+
+def _screen(snapshot: Snapshot, place: str, *, height: int) -> Any:
+    from rich.text import Text
+
+    letters = len(snapshot.letters) + 3 if snapshot.letters else 0
+    rows = max(1, height - FIXED_ROWS - letters)
+    view = list(lines(snapshot, place, rows))[: height - 2]
+    view += [""] * (height - 1 - len(view)) + [click.style("  q ends", dim=True)]
+    return Text.from_ansi("\n".join(view), no_wrap=True)
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Waits for a key, at most so many seconds; without a keyboard it just waits."""
+    import select
+
+    if not sys.stdin.isatty():
+        from threading import Event
+
+        never = Event()
+        yield lambda seconds: str(never.wait(seconds) or "")
+        return
+    import os
+    import termios
+    import tty
+
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+
+    def pressed(seconds: float) -> str:
+        found, _, _ = select.select([keyboard], [], [], seconds)
+        return os.read(keyboard, 16).decode(errors="replace") if found else ""
+
+    try:
+        tty.setcbreak(keyboard)
+        yield pressed
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+COMMANDS = [top]

@@ -81,7 +81,7 @@ class Worker:
                 desk.events.emit(WorkerStopped(worker=self.name, delivered=shift.delivered, returned=shift.returned))
 
     async def run_once(self, now: float | None = None) -> int:
-        """Deliver what is due, at most one page, and return when all of it has ended: how many timelines it claimed."""
+        """Deliver some of what is due and return when it has ended: how many timelines it claimed, 0 if none is due."""
         desk = self._desk(now)
         duty = self._duty(desk)
         with Heartbeat(duty.shift.renew, seconds=desk.lease / 3000):
@@ -136,7 +136,12 @@ class Worker:
                     await rest()
 
         first = claim(lambda: duty.in_thread(lambda: wakeups.wait(self._poll)))
-        await asyncio.gather(first, claim(plenty.wait))
+        claims = [asyncio.create_task(each) for each in (first, claim(plenty.wait))]
+        try:
+            await asyncio.gather(*claims)
+        finally:
+            for each in claims:
+                each.cancel()
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

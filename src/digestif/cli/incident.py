@@ -1,0 +1,107 @@
+"""The demo's story: a bad deploy and what it sets off, as a stream of events that a seed repeats exactly."""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+EVENTS = 320
+AUDIENCES = {  # timelines, and which events they get, how often
+    "chat:#checkout": {"comment": 3, "build": 2, "deploy": 1, "alert": 4},
+    "mail:ada": {"alert": 4, "build": 3, "comment": 3},
+    "mail:grace": {"comment": 3, "deploy": 2, "build": 1},
+    "pager:payments": {"alert": 1},
+}
+SHARES = (10, 6, 3, 4)  # of all events, in this order
+ACTS = ((0.15, 1.0), (0.70, 4.0), (1.0, 1.2))  # until this part of the time, so many events: calm, flood, recovery
+
+SERVICES = ("checkout-api", "payments", "orders", "search", "web", "gateway")
+REGIONS = ("eu-west", "eu-north", "us-east", "ap-south")
+PEOPLE = ("Amir", "Chen", "Dana", "Elif", "Hugo", "Ines", "Noor", "Omar", "Priya", "Zoe")
+SYMPTOMS = {
+    "latency": "p99 latency at {:.1f} s, limit 0.8 s",
+    "errors": "{:.1f} % of requests fail, limit 1 %",
+    "queue": "{:.1f} thousand jobs are waiting, limit 2",
+}
+TESTS = ("test_refund_rounding", "test_retry_after_timeout", "test_two_buyers_one_item", "test_expired_token")
+REMARKS = (
+    ("Anyone else sees the new banner?", "Release notes are ready for review.", "Lunch at one?"),
+    ("Checkout is timing out for customers.", "Looking into it.", "Started right after the deploy.", "Rolling back."),
+    ("Error rate is going down.", "Rollback is complete.", "Let's write this up tomorrow."),
+)
+
+
+class Happening(NamedTuple):
+    """An event of the stream."""
+
+    at: float  # seconds since the beginning
+    timeline: str
+    key: str
+    value: dict[str, Any]
+
+
+class Dice:
+    """Chance that can be repeated: a seed gives the same numbers everywhere."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._throws = 0
+
+    def number(self) -> float:
+        """From 0 up to 1, without 1."""
+        self._throws += 1
+        drawn = blake2b(f"{self._seed}/{self._throws}".encode(), digest_size=6).digest()
+        return int.from_bytes(drawn, "big") / 2**48
+
+    def one_of(self, choices: Sequence[T], weights: Sequence[float] | None = None) -> T:
+        wanted = self.number() * sum(weights or [1] * len(choices))
+        for choice, weight in zip(choices, weights or [1] * len(choices), strict=True):
+            wanted -= weight
+            if wanted < 0:
+                return choice
+        return choices[-1]
+
+
+def incident(seconds: float, *, seed: int) -> Iterator[Happening]:
+    """What happens in so many seconds, in order."""
+    dice = Dice(seed)
+    timelines = list(AUDIENCES)
+    for number, place in enumerate(sorted(_place(dice) for _ in range(EVENTS))):
+        timeline = timelines[number] if number < len(timelines) else dice.one_of(timelines, SHARES)
+        mix = AUDIENCES[timeline]
+        kind = dice.one_of(list(mix), list(mix.values()))
+        key, title = _event(dice, kind, act=_act(place), number=1000 + number)
+        yield Happening(place * seconds, timeline, key, {"kind": kind, "title": title})
+
+
+def _place(dice: Dice) -> float:
+    """A moment of the story, from 0 to 1: more of them where more happens."""
+    bounds = [0.0, *(until for until, _ in ACTS)]
+    spans = list(pairwise(bounds))
+    weights = [(end - begin) * rate for (begin, end), (_, rate) in zip(spans, ACTS, strict=True)]
+    begin, end = dice.one_of(spans, weights)
+    return begin + dice.number() * (end - begin)
+
+
+def _act(place: float) -> int:
+    return next(act for act, (until, _) in enumerate(ACTS) if place <= until)
+
+
+def _event(dice: Dice, kind: str, *, act: int, number: int) -> tuple[str, str]:
+    """Its key and its title. Alerts repeat under one key: the latest reading replaces the one before."""
+    service = dice.one_of(SERVICES)
+    match kind:
+        case "alert":
+            symptom = dice.one_of(list(SYMPTOMS))
+            reading = (1.2, 2.5, 1.1)[act] + dice.number() * (1, 7, 2)[act]
+            return f"{service}-{symptom}", f"{service}: {SYMPTOMS[symptom].format(reading)}"
+        case "build":
+            return f"build-{number}", f"{service} #{number} failed: {dice.one_of(TESTS)}"
+        case "deploy":
+            fate = ("is live in", "was rolled back in", "is live in")[act]
+            version = f"{int(dice.number() * 8) + 1}.{int(dice.number() * 30)}"
+            return f"deploy-{number}", f"{service} {version} {fate} {dice.one_of(REGIONS)}"
+        case _:
+            return f"comment-{number}", f"{dice.one_of(PEOPLE)}: {dice.one_of(REMARKS[act])}"

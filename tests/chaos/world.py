@@ -1,0 +1,247 @@
+"""A small world: timelines of many kinds, one store, one clock, a wire to the store that fails, and a trace of it all."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from digestif.core.backoff import Retry
+from digestif.core.policy import Policy
+from digestif.core.times import Millis
+from digestif.errors import InvalidState, StoreUnavailable
+from digestif.events import Event, Events
+from digestif.stores.base import Arrival, Lease, Store
+from digestif.stores.codec import Sealer
+from tests.chaos.book import Book
+from tests.chaos.sources import Chances, Pages, Times, installed
+from tests.chaos.stage import Crashed, Stage
+
+SMALL = Pages(records=3, timelines=2, in_hand=5)
+USUAL = Pages(records=1000, timelines=200, in_hand=20_000)
+BEGINNING: Millis = 1_000_000_000
+
+
+def _policy(**options: Any) -> Policy:
+    plain: dict[str, Any] = {
+        "minimum_delay": 4,
+        "increment_delay": 1,
+        "maximum_delay": 15,
+        "capacity": None,
+        "ttl": None,
+        "attempts": 3,
+        "retry": Retry(initial=1, factor=2, maximum=10, jitter=0.5),
+    }
+    return Policy(**{**plain, **options})
+
+
+def _failing(iteration: int) -> float:
+    if iteration == 2:
+        raise ValueError("no delay for the second")
+    return 3.0
+
+
+POLICIES = {
+    "merge": _policy(),
+    "eager": _policy(minimum_delay=0, increment_delay=0, maximum_delay=0, attempts=6, lapses=2),
+    "same": _policy(redelivery="same"),
+    "short": _policy(capacity=3, max_records=4),
+    "young": _policy(ttl=40),
+    "once": _policy(minimum_delay=1),
+    "quiet": _policy(first_delay=2, quiet=2, minimum_delay=0, lapses=1),
+    "odd": _policy(backoff=_failing),
+}
+
+
+class OddCodec:
+    """A codec that only some workers know."""
+
+    name = "odd"
+
+    def __init__(self) -> None:
+        self.encode = msgspec.json.Encoder().encode
+        self.decode = msgspec.json.Decoder().decode
+
+
+PLAIN = Sealer("json")
+LEARNED = Sealer(OddCodec())
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How likely things go wrong."""
+
+    crash: float  # between two calls
+    pause: float
+    unavailable: float  # per call, half of them after it took effect
+    late: float  # a heartbeat that does not come
+    odd: float  # a record that not every worker can decode
+    poison: float  # a record that ends its worker
+    steps: float  # of the clock
+
+    @classmethod
+    def drawn(cls, chances: Chances) -> "Weather":
+        def some(most: float) -> float:
+            return most * chances.random() if chances.happens(0.7) else 0.0
+
+        return cls(some(0.03), some(0.25), some(0.15), some(0.6), some(0.1), some(0.05), some(0.1))
+
+
+class Actor(NamedTuple):
+    """Somebody who calls the store."""
+
+    name: str
+    process: "Process"
+
+
+class Process:
+    """What crashes as a whole."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_dead = False
+
+
+class World:
+    """Everything that one seed decides."""
+
+    def __init__(self, seed: int, make: Callable[[Callable[[], float]], Store], stage: Stage) -> None:
+        self.chances = Chances(seed)
+        self.times = Times(BEGINNING)
+        self.pages = SMALL if self.chances.happens(0.6) else USUAL
+        self.weather = Weather.drawn(self.chances)
+        self.is_calm = False
+        self.lease: Millis = self.chances.choice([3_000, 10_000])
+        names = self.chances.sample(list(POLICIES), self.chances.choice([1, 2, 2, 3, 4]))
+        self.policies = {name: POLICIES[name] for name in names}
+        self.stage = stage
+        self.trace: list[tuple[Any, ...]] = []
+        self.actor: Actor  # who runs now
+        self.poison: set[int] = set()  # versions
+        self._make = make
+
+    def begin(self) -> AbstractContextManager[None]:
+        """Let digestif live in this world while the block runs."""
+        return installed(self.chances, self.times, self.pages)
+
+    def open(self) -> None:
+        self.store = self._make(self.times.time)
+        self.book = Book(self.store, self.policies, self.pages)
+
+    def note(self, *what: Any) -> None:
+        self.trace.append((self.times.wall, self.actor.name, *what))
+
+    # The wire
+
+    def call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        """Ask the store, if everything goes well."""
+        if self.is_calm:
+            return self._do(verb, args, kwargs)
+        self._gap(verb, "before")
+        if not self.chances.happens(self.weather.unavailable):
+            answer = self._do(verb, args, kwargs)
+            self._gap(verb, "after")
+            return answer
+        if self.chances.happens(0.5):
+            self.note("unavailable:", verb, args)
+            raise StoreUnavailable("told to fail")
+        self._do(verb, args, kwargs)
+        self._gap(verb, "after")
+        self.note("reply lost:", verb)
+        raise StoreUnavailable("told to lose the reply")
+
+    def _do(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        now = kwargs.get("now")
+        at = self.times.wall if now is None else now
+        expected = self.book.expect(verb, args, at)
+        try:
+            answer = getattr(self.store, verb)(*args, **kwargs)
+        except InvalidState as refusal:
+            self.note(verb, args, kwargs, "refused:", refusal)
+            raise
+        self.note(verb, args, kwargs, "→", answer)
+        self.book.saw(verb, args, kwargs, answer, at, expected)
+        return answer
+
+    def _gap(self, verb: str, place: str) -> None:
+        """Between two calls anything may happen."""
+        chance = self.chances.random()
+        if chance < self.weather.crash:
+            self.note("crashes", place, verb)
+            self.actor.process.is_dead = True
+            raise Crashed
+        if chance > 1 - self.weather.pause:
+            self._pause(place, verb)
+
+    def _pause(self, place: str, verb: str) -> None:
+        actor = self.actor
+        self.note("pauses", place, verb)
+        self.stage.pause(actor)
+        self.actor = actor
+        if actor.process.is_dead:
+            raise Crashed
+        self.note("goes on", place, verb)
+
+    # Records
+
+    def arrival(self, timeline: str, number: int) -> Arrival:
+        chances, weather = self.chances, self.weather
+        if chances.happens(weather.poison):
+            self.poison.add(number)
+        sealer = LEARNED if chances.happens(weather.odd) else PLAIN
+        return Arrival(
+            timeline,
+            f"k{chances.randrange(12)}",
+            sealer.seal(number),
+            float(chances.randrange(100)),
+            chances.choice([None, None, None, 1500]),
+            self.policies[timeline].terms(),
+        )
+
+
+class Wire:
+    """The store as an actor sees it."""
+
+    partitions = 1
+    enabled = True
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        return partial(self._world.call, verb)
+
+
+class Ear(Events):
+    """Notes events instead of logging them."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, event: Event) -> None:
+        self._world.note(event)
+
+
+def told(trace: list[tuple[Any, ...]]) -> str:
+    """A trace as text, one line for each thing that happened."""
+    return "".join(
+        f"{(at - BEGINNING) / 1000:9.3f} {who:9} {' '.join(_told(each) for each in what)}\n" for at, who, *what in trace
+    )
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Lease):
+        return f"{value.timeline}/{value.token}({value.digest_id} attempt {value.attempt})"
+    if isinstance(value, Policy):
+        return "policy"
+    if isinstance(value, list | tuple):
+        name = type(value).__name__ if hasattr(value, "_fields") else ""
+        return f"{name}[{', '.join(map(_told, value))}]"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_told(each)}" for key, each in value.items())
+    return repr(value)
