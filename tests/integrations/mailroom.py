@@ -9,11 +9,9 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from celery import Celery
 
@@ -40,10 +38,11 @@ class Setup:
     lease: float = 2.0
 
     @classmethod
-    def on(cls, server: RedisServer, directory: Path, **options: Any) -> "Setup":
-        """Celery has a database of its own beside the one of Digestif."""
+    def on(cls, server: RedisServer, directory: Path, *names: str, **options: Any) -> "Setup":
+        """With these stores, or all. Celery has a database of its own beside the one of Digestif."""
         stores = {"sqlite": f"sqlite:///{directory}/digests.db", "redis": server.url}
-        return cls(broker=f"{server.url}/1", stores=stores, log=f"{directory}/log", **options)
+        chosen = {name: dsn for name, dsn in stores.items() if not names or name in names}
+        return cls(broker=f"{server.url}/1", stores=chosen, log=f"{directory}/log", **options)
 
     @classmethod
     def of_environment(cls) -> "Setup":
@@ -158,7 +157,9 @@ class Process:
                 start_new_session=True,
             )
         self.pid = self._process.pid
-        self._is_gone = False
+        self.is_worker = arguments[0] == "worker"
+        self.is_alive = True  # as far as we have done nothing about it
+        self._is_gone = False  # with its children
 
     def wait_until_ready(self) -> None:
         def is_ready() -> bool:
@@ -171,11 +172,12 @@ class Process:
         """End it and all its children with SIGKILL, as the loss of a machine would."""
         os.killpg(self.pid, signal.SIGKILL)  # the main process has not been waited for, so the number is still its own
         self._process.wait()
-        self._is_gone = True
+        self._is_gone, self.is_alive = True, False
 
     def kill_main(self) -> None:
         """End its main process only; its children notice sooner or later."""
         os.kill(self.pid, signal.SIGKILL)
+        self.is_alive = False
 
     def kill_child(self) -> None:
         """End one of its children; the main process starts another one."""
@@ -187,7 +189,7 @@ class Process:
         """End it as an operator would; gives its exit code."""
         os.kill(self.pid, signal.SIGTERM)
         code = self._process.wait(timeout=30)
-        self._is_gone = True
+        self._is_gone, self.is_alive = True, False
         return code
 
     def end(self) -> None:
@@ -197,12 +199,23 @@ class Process:
 
 
 class Mailroom:
-    """Workers and a beat, started and ended."""
+    """Workers and a beat, ended at the latest when it is left, and the tasks for a producer."""
 
     def __init__(self, setup: Setup, directory: Path) -> None:
         self.setup = setup
         self._directory = directory
         self._started: list[Process] = []
+        self._app, self.tasks = make_app(setup)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in self._started:
+            process.end()
+        for tasks in self.tasks.values():
+            tasks.digests.close()
+        self._app.close()
 
     def start_worker(self, *, concurrency: int = 2) -> Process:
         name = f"worker{len(self._started)}"
@@ -218,19 +231,11 @@ class Mailroom:
         self._started.append(process)
         return process
 
-    def end(self) -> None:
-        for process in self._started:
-            process.end()
+    @property
+    def workers(self) -> list[Process]:
+        """Those that have not been killed."""
+        return [process for process in self._started if process.is_worker and process.is_alive]
 
-
-@contextmanager
-def opened(setup: Setup, directory: Path) -> Iterator[tuple[Mailroom, dict[str, Tasks]]]:
-    """The processes to be started, and the tasks for a producer."""
-    mailroom = Mailroom(setup, directory)
-    app, tasks = make_app(setup)
-    with ExitStack() as stack:
-        stack.callback(app.close)
-        for each in tasks.values():
-            stack.enter_context(each.digests)
-        stack.callback(mailroom.end)
-        yield mailroom, tasks
+    def is_empty(self) -> bool:
+        """True if nothing is left in the stores."""
+        return all(tasks.digests.backlog().timelines == 0 for tasks in self.tasks.values())

@@ -62,7 +62,7 @@ def status(session: Session) -> None:
     with session.digests() as digests:
         store = digests.store
         counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
-        known = {
+        known: dict[str, Any] = {
             "store": session.place,
             "namespace": store.namespace,
             "enabled": digests.enabled,

@@ -1,6 +1,7 @@
 """Commands that look: timelines, show, peek, explain, history, trace. They change nothing."""
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from digestif.cli.output import as_json, clock, counted, facts, printable, shown_value, table, when, wrapped
-from digestif.cli.session import Session, timeline_argument, with_session
+from digestif.cli.session import Function, Session, timeline_argument, with_session
 
 if TYPE_CHECKING:
     from digestif import Digests, Timeline
@@ -21,7 +22,7 @@ def time_of(digests: "Digests") -> float:
     return digests.store.time(0) / 1000
 
 
-def limit_option(default: int, help_: str) -> "click.decorators.FC":
+def limit_option(default: int, help_: str) -> "Callable[[Function], Function]":
     return click.option("--limit", type=click.IntRange(1), default=default, show_default=True, help=help_)
 
 

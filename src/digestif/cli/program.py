@@ -21,7 +21,9 @@ READER_GONE = 141
 class Program(click.Group):
     """A group of commands that answers errors with one line and an exit code, never with a traceback."""
 
-    def main(self, args: Any = None, prog_name: str | None = None, **_: Any) -> NoReturn:
+    def main(  # type: ignore[override]  # it always ends in SystemExit, whatever the mode
+        self, args: Any = None, prog_name: str | None = None, **_: Any
+    ) -> NoReturn:
         _let_every_sign_be_printed()
         try:
             status = super().main(args=args, prog_name=prog_name or "digestif", standalone_mode=False)

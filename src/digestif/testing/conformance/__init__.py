@@ -19,6 +19,7 @@ from digestif.testing.conformance.looking import Explaining, LookingAtTimelines,
 from digestif.testing.conformance.partitions import Partitions
 from digestif.testing.conformance.recovery import Recovery
 from digestif.testing.conformance.scheduling import Scheduling
+from digestif.testing.conformance.standing import Standing, Uncounted
 from digestif.testing.conformance.steering import Flushing, Pausing, Retracting
 from digestif.testing.conformance.taking import Merging, SettingAside, Taking
 from digestif.testing.conformance.threads import Threads
@@ -68,9 +69,11 @@ class StoreConformance(
     SchedulingInPages,
     SettingAside,
     StaleTokens,
+    Standing,
     Taking,
     Threads,
     Tracing,
+    Uncounted,
     Undecodable,
     Urgency,
 ):

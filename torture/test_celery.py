@@ -1,0 +1,70 @@
+"""A burst through Celery, and every few seconds one of its workers is killed: nothing is lost, and all is counted."""
+
+import random
+import sys
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from digestif.clock import monotonic
+from digestif.testing.servers import RedisServer, becomes_true
+from tests.integrations.mailroom import Mailroom, Process, Setup, check_identity, counts
+from tests.servers import needed_server
+
+SECONDS = 60
+TIMELINES = 100
+PAUSE = 3.0  # between two kills, on average
+SETTLES = 60  # seconds: longer than a lease, a lost dispatch and the cool-down together
+
+
+@pytest.mark.parametrize("store", ["sqlite", "redis"])
+def test_nothing_is_lost_while_workers_are_killed(store: str, tmp_path: Path) -> None:
+    needed_server()
+    with RedisServer() as server:
+        setup = Setup.on(server, tmp_path, store)
+        with Mailroom(setup, tmp_path) as room:
+            for process in [room.start_worker(), room.start_worker(), room.start_beat()]:
+                process.wait_until_ready()
+
+            accepted, kills = torment(room, store)
+            arrived = becomes_true(lambda: counts(setup).keys() >= accepted, timeout=SETTLES, every=0.5)
+            emptied = becomes_true(room.is_empty, timeout=SETTLES, every=0.5)
+
+            digests = room.tasks[store].digests
+            ledger = digests.ledger()
+            say(store, accepted, kills, repeated=check_identity(setup), ledger=ledger)
+            assert arrived, f"{len(accepted - counts(setup).keys())} are missing"
+            assert emptied, f"{digests.backlog()}"
+            assert ledger.balanced
+            assert ledger.delivered == ledger.accepted == len(accepted)
+            assert digests.verify()
+            assert kills >= SECONDS / PAUSE / 2
+
+
+def torment(room: Mailroom, store: str) -> tuple[set[str], int]:
+    """Notify without a pause, and kill in between; gives the records that were accepted, and the number of kills."""
+    accepted: set[str] = set()
+    kills = 0
+    end, next_kill = monotonic() + SECONDS, monotonic() + PAUSE
+    for number in count():
+        if monotonic() > end:
+            break
+        room.tasks[store].notify(f"t{random.randrange(TIMELINES)}", number, key=str(number))
+        accepted.add(str(number))
+        if monotonic() > next_kill:
+            strike(room, random.choice(room.workers))
+            kills += 1
+            next_kill = monotonic() + random.uniform(0, 2 * PAUSE)
+    return accepted, kills
+
+
+def strike(room: Mailroom, worker: Process) -> None:
+    """A machine is lost, or a main process, or a child of a pool. There are two workers again, soon."""
+    random.choice([worker.kill, worker.kill_main, worker.kill_child])()
+    if not worker.is_alive:
+        room.start_worker()
+
+
+def say(store: str, accepted: set[str], kills: int, **facts: object) -> None:
+    sys.stdout.write(f"{store}: {len(accepted)} records, {kills} kills, {facts}\n")
