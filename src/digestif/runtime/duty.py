@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from digestif.clock import monotonic
@@ -45,7 +46,7 @@ class Duty:
         self._execution = Execution(self.shift, concurrency=concurrency, threads=threads, ended=self._on_ended)
         self._calls = DaemonThreads(6, "digestif-store")  # two claims, settling, waiting, and what hangs
         self._claims: dict[asyncio.Future[Page], int] = {}  # under way, and for how many
-        self._settling: asyncio.Task[None] | None = None
+        self._settling: dict[bool, asyncio.Task[None]] = {}  # for the first time, or again
         self._changed = asyncio.Event()  # a slot may be free
         self._is_stopping = False  # nothing more is claimed
         self._is_over = False  # nothing more is begun
@@ -116,26 +117,29 @@ class Duty:
 
     def _on_ended(self) -> None:
         self._changed.set()
-        if self._settling is None:
-            self._settling = asyncio.get_running_loop().create_task(self._settle())
+        for again in (False, True):
+            if again not in self._settling and self.shift.has_to_tell(again=again):
+                self._settling[again] = asyncio.get_running_loop().create_task(self._settle(again=again))
 
-    async def _settle(self) -> None:
+    async def _settle(self, *, again: bool) -> None:
         """Tell the store of what ended, all that has come together while it was told of the last."""
         failures = 0
         try:
-            while self.shift.unsettled:
-                error = await self._settle_page()
+            while self.shift.has_to_tell(again=again):
+                failures += again
+                if failures:
+                    await asyncio.sleep(pause(failures))
+                error = await self._settle_page(again=again)
                 self._changed.set()
-                failures = failures + 1 if error else 0
                 if error:
                     self._events.emit(StoreFailed(operation="settle", error=error))
-                    await asyncio.sleep(pause(failures))
         finally:
-            self._settling = None
+            del self._settling[again]
+        self._on_ended()  # some may have to be told again
 
-    async def _settle_page(self) -> StoreError | None:
+    async def _settle_page(self, *, again: bool) -> StoreError | None:
         try:
-            return await self.in_thread(self.shift.settle)
+            return await self.in_thread(lambda: self.shift.settle(again=again))
         except Exception:
             logger.exception("digests could not be ended; they come again when their leases have lapsed")
             return None
@@ -152,7 +156,7 @@ class Duty:
         while self._execution.jobs or self._settling:
             await self._execution.finished()
             if self._settling:
-                await asyncio.wait([self._settling])
+                await asyncio.wait(self._settling.values())
 
     async def wind_down(self, grace: float) -> None:
         """Let handlers finish for so many seconds, then give back what they have not finished."""
@@ -161,11 +165,17 @@ class Duty:
             await asyncio.wait(self._claims, timeout=LAST_WORDS_SECONDS)
         await self._execution.finished(grace)
         await self._execution.give_up()
-        if self.shift.unsettled:
-            self._on_ended()
-        if self._settling is not None:
-            await asyncio.wait([self._settling], timeout=LAST_WORDS_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._last_words()
+        for task in self._settling.values():
+            task.cancel()
         self._calls.shutdown()
+
+    async def _last_words(self) -> None:
+        self._on_ended()
+        while self._settling:
+            await asyncio.wait(self._settling.values())
 
 
 def pause(failures: int) -> float:

@@ -12,7 +12,7 @@ from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_seconds
 from digestif.core.verdicts import Deliver, PutOff, is_poison, judge, poison
 from digestif.desk import Desk
-from digestif.endings import Ending, conclude
+from digestif.endings import Ending, Settlement, conclude
 from digestif.errors import StaleLease, StoreError
 from digestif.events import Lapsed, LeaseNotRenewed, Unhandled
 from digestif.handlers import Handler, Handlers
@@ -52,7 +52,7 @@ class Shift:
         self._handlers = handlers
         self._held: dict[str, Lease] = {}  # by the id of the digest
         self._ended: deque[Ending] = deque()  # of which the store does not know yet
-        self._error: StoreError | None = None  # of the last call that ended something
+        self._unanswered: deque[Ending] = deque()  # it was told of these and did not answer
         self.delivered = 0
         self.returned = 0
 
@@ -125,7 +125,7 @@ class Shift:
         if not early:
             return jobs
         endings = [Ending.of(job.attempt, Deliver()) for job in early]
-        answers = [answer for page in _pages(endings) for answer in self._conclude(page)]
+        answers = [answer for page in _pages(endings) for answer in self._conclude(page).answers]
         closed = [job._replace(is_closed=True) for job, done in zip(early, answers, strict=True) if done]
         for job, done in zip(early, answers, strict=True):
             if done is None:  # nobody knows; if it was closed after all, giving it back is refused
@@ -151,23 +151,32 @@ class Shift:
     @property
     def unsettled(self) -> int:
         """Endings that the store does not know of yet."""
-        return len(self._ended)
+        return len(self._ended) + len(self._unanswered)
 
-    def settle(self) -> StoreError | None:
-        """Tell the store of a page of what ended. An error is answered: what it concerns has to be told again."""
-        page = [self._ended.popleft() for _ in range(min(len(self._ended), PAGE_TIMELINES))]
-        answers = self._conclude(page)
-        self._ended.extend(ending for ending, answer in zip(page, answers, strict=True) if answer is None)
-        return self._error
+    def has_to_tell(self, *, again: bool) -> bool:
+        """True if the store has to be told of endings, for the first time or again."""
+        return bool(self._unanswered if again else self._ended)
 
-    def _conclude(self, endings: Sequence[Ending]) -> list[bool | None]:
+    def settle(self, *, again: bool | None = None) -> StoreError | None:
+        """Tell the store of a page of what ended. An error is answered: what it concerns has to be told again.
+
+        By default what it was not told of comes first. A worker tells it again apart from the rest, so that a part of
+        the store that does not answer does not hold up the others.
+        """
+        ended = self._unanswered if again or (again is None and not self._ended) else self._ended
+        page = [ended.popleft() for _ in range(min(len(ended), PAGE_TIMELINES))]
+        settlement = self._conclude(page)
+        told = zip(page, settlement.answers, strict=True)
+        self._unanswered.extend(ending for ending, answer in told if answer is None)
+        return settlement.error
+
+    def _conclude(self, endings: Sequence[Ending]) -> Settlement:
         try:
             settlement = conclude(self._desk, endings)
         except BaseException:  # whatever it is, leases that nobody will end must not be renewed for ever
             for ending in endings:
                 self._let_go(ending.lease)
             raise
-        self._error = settlement.error
         for ending, answer in zip(endings, settlement.answers, strict=True):
             if answer is None:
                 continue
@@ -179,7 +188,7 @@ class Shift:
                 self._events.emit(event)
         if any(ending.records > PAGE_RECORDS for ending in settlement.agreed(Deliver)):
             self._sweep()
-        return settlement.answers
+        return settlement
 
     def _let_go(self, lease: Lease) -> None:
         if self._held.get(lease.digest_id) is lease:  # not that of a later attempt
