@@ -49,7 +49,8 @@ class Duty:
         self._settling: dict[bool, asyncio.Task[None]] = {}  # for the first time, or again
         self._changed = asyncio.Event()  # a slot may be free
         self._is_stopping = False  # nothing more is claimed
-        self._is_over = False  # nothing more is begun
+        self._is_over = False  # nothing more is begun…
+        self._is_closed = False  # …and the store is told nothing more
         self._maintain_at = 0.0
 
     async def in_thread(self, call: Callable[[], T]) -> T:
@@ -117,6 +118,8 @@ class Duty:
 
     def _on_ended(self) -> None:
         self._changed.set()
+        if self._is_closed:
+            return
         for again in (False, True):
             if again not in self._settling and self.shift.has_to_tell(again=again):
                 self._settling[again] = asyncio.get_running_loop().create_task(self._settle(again=again))
@@ -168,6 +171,7 @@ class Duty:
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 await self._last_words()
+        self._is_closed = True
         for task in self._settling.values():
             task.cancel()
         self._calls.shutdown()

@@ -50,7 +50,7 @@ class Shift:
         self._desk = desk
         self._events = desk.events
         self._handlers = handlers
-        self._held: dict[str, Lease] = {}  # by the id of the digest
+        self._held: dict[tuple[str, str], Lease] = {}  # by timeline and token: a digest may be held twice
         self._ended: deque[Ending] = deque()  # of which the store does not know yet
         self._unanswered: deque[Ending] = deque()  # it was told of these and did not answer
         self.delivered = 0
@@ -62,7 +62,7 @@ class Shift:
         """Take at most `limit` digests that are due, and read them. Raises StoreError if no partition answers."""
         desk = self._desk
         leases = claim(desk.store, limit, lease=desk.lease, now=desk.now(), events=self._events)
-        self._held.update((lease.digest_id, lease) for lease in leases)
+        self._held.update(((lease.timeline, lease.token), lease) for lease in leases)
         if lapsed := sum(lease.lapsed for lease in leases):
             self._events.emit(Lapsed(digests=lapsed))
         jobs = list(self._begun(self._read([lease for lease in leases if self._is_handled(lease)])))
@@ -191,8 +191,7 @@ class Shift:
         return settlement
 
     def _let_go(self, lease: Lease) -> None:
-        if self._held.get(lease.digest_id) is lease:  # not that of a later attempt
-            self._held.pop(lease.digest_id, None)
+        self._held.pop((lease.timeline, lease.token), None)
 
     def _lose(self, lease: Lease) -> None:
         self._let_go(lease)

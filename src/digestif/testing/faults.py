@@ -14,7 +14,7 @@ from digestif.core.ledger import COUNTERS, Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
-from digestif.errors import StoreUnavailable
+from digestif.errors import StoreError, StoreUnavailable
 from digestif.stores.base import (
     HISTORY_LIMIT,
     Arrival,
@@ -236,10 +236,18 @@ class Partitioned(Store):
         shares: dict[int, list[int]] = {}
         for place, item in enumerate(items):
             shares.setdefault(self.part_of(key(item)), []).append(place)
-        answers: dict[int, Answer] = {}
+        answers: dict[int, Any] = {}
+        failure: StoreError | None = None
         for number, places in shares.items():
-            given = call(self._part(number), [items[place] for place in places])
-            answers.update(zip(places, given, strict=True))
+            try:
+                given = call(self._part(number), [items[place] for place in places])
+            except StoreError as error:
+                failure = error
+            else:
+                answers.update(zip(places, given, strict=True))
+        if failure is not None:
+            failure.answers = [answers.get(place) for place in range(len(items))]
+            raise failure
         return [answers[place] for place in range(len(items))]
 
     def _watch(self, verb: str, size: int) -> None:
