@@ -1,13 +1,12 @@
 """Commands that give account: ledger, verify, status."""
 
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from digestif.cli.looking import time_of
-from digestif.cli.output import as_json, clock, facts, span, when
+from digestif.cli.output import as_json, clock, facts, plain, span, when
 from digestif.cli.session import Session, with_session
 
 if TYPE_CHECKING:
@@ -21,9 +20,9 @@ def ledger(session: Session) -> None:
     with session.digests() as digests:
         counts = digests.ledger()
     if session.as_json:
-        click.echo(as_json({**asdict(counts), "balanced": counts.balanced}))
+        click.echo(as_json({**plain(counts), "balanced": counts.balanced}))
         return
-    known = asdict(counts)
+    known = plain(counts)
     size = max(len(f"{count:,}") for count in known.values())
     click.echo(facts((name, f"{count:>{size},}") for name, count in known.items()))
     click.echo(f"  {balance(counts)}")
@@ -58,7 +57,7 @@ def verify(session: Session) -> int:
 @click.command()
 @with_session
 def status(session: Session) -> None:
-    """Show the store, what it survives, versions, backlog and ledger."""
+    """Show store, durability, versions, backlog and ledger."""
     with session.digests() as digests:
         store = digests.store
         counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
@@ -71,7 +70,7 @@ def status(session: Session) -> None:
             "versions": _versions(digests),
         }
     if session.as_json:
-        click.echo(as_json({**known, "backlog": asdict(backlog), "ledger": asdict(counts)}))
+        click.echo(as_json({**known, "backlog": plain(backlog), "ledger": plain(counts)}))
         return
     survives = "switched off: accepts nothing" if not known["enabled"] else f"records survive {known['durability']}"
     click.echo(
@@ -84,7 +83,7 @@ def status(session: Session) -> None:
                 ("timelines", in_states(backlog)),
                 ("due", lateness(backlog, now=now)),
                 *([("oldest", f"record arrived {span(backlog.oldest)} ago")] if backlog.oldest is not None else []),
-                ("records", f"{counts.accepted:,} accepted, {fates(counts)}"),
+                *fates(counts),
                 ("dead", dead_advice(counts)),
                 ("ledger", balance(counts)),
             ]
@@ -113,11 +112,12 @@ def lateness(backlog: "Backlog", *, now: float) -> str:
     return f"none; the next {when(backlog.next_due, now=now)} ({clock(backlog.next_due, now=now)})"
 
 
-def fates(counts: "Ledger") -> str:
-    """Where the accepted records are; what is zero is left out, but for the first three."""
-    shown = [f"{counts.delivered:,} delivered", f"{counts.pending:,} pending", f"{counts.open:,} open"]
-    rest = ("superseded", "dropped", "expired", "deleted", "dead")
-    return ", ".join([*shown, *(f"{getattr(counts, name):,} {name}" for name in rest if getattr(counts, name))])
+def fates(counts: "Ledger") -> list[tuple[str, str]]:
+    """Where the accepted records are, in one line or two: what is rare is told only if it happened."""
+    usual = ", ".join(f"{getattr(counts, name):,} {name}" for name in ("accepted", "delivered", "pending", "open"))
+    rare = ("superseded", "dropped", "expired", "deleted", "dead")
+    happened = ", ".join(f"{getattr(counts, name):,} {name}" for name in rare if getattr(counts, name))
+    return [("records", usual), *([("", happened)] if happened else [])]
 
 
 def dead_advice(counts: "Ledger") -> str:

@@ -38,10 +38,10 @@ def add(
     within: float | None,
     records: bool,
 ) -> int:
-    """Add a record to TIMELINE, or many: JSON lines from standard input.
+    """Add a record to TIMELINE, or many from standard input.
 
-    Without JSON each line of standard input is a value; the lines before a bad one are accepted, it and the rest are
-    not. Exit code 1 if a line was refused, or if the store accepts nothing.
+    Without JSON each line of standard input is a value in JSON. The lines before a bad one are accepted, it and the
+    rest are not. Exit code 1 if a line was refused, or if the store accepts nothing.
 
     \b
     digestif add mail:ada '{"title": "Build 7 failed"}' --key build-7
@@ -105,7 +105,7 @@ def _add_lines(session: Session, timeline: str | None, *, records: bool, within:
     from digestif.cli.lines import BadLine, Intake
     from digestif.clock import monotonic
 
-    stream = click.get_binary_stream("stdin")
+    stream: BinaryIO = sys.stdin.buffer
     if stream.isatty():
         click.echo("digestif: reading JSON lines from the keyboard; end with Ctrl-D", err=True)
     with session.digests(makes=True) as digests:

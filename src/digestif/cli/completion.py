@@ -6,7 +6,7 @@ import click
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what SHELL needs to complete commands, options and timelines.
+    """Print the lines that teach SHELL to complete commands.
 
     \b
     eval "$(digestif completion bash)"        in ~/.bashrc

@@ -1,14 +1,13 @@
 """`digestif dead`: digests that were given up; look at them, deliver them again, or let them go."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from digestif.cli.looking import limit_option, time_of
-from digestif.cli.output import as_json, clock, counted, facts, printable, shown_value, table, when
-from digestif.cli.session import Session, timeline_argument, with_session
+from digestif.cli.output import as_json, clock, counted, facts, plain, printable, shown_value, table, when
+from digestif.cli.session import Session, help_if_alone, timeline_argument, with_session
 
 if TYPE_CHECKING:
     from digestif import DeadLetter, Digests
@@ -16,9 +15,10 @@ if TYPE_CHECKING:
 PAGE = 100
 
 
-@click.group()
-def dead() -> None:
+@click.group(invoke_without_command=True)
+def dead() -> int:
     """Look after dead letters: digests that were given up."""
+    return help_if_alone()
 
 
 @dead.command("list")
@@ -33,7 +33,7 @@ def list_(session: Session, timeline: str | None, after: str | None, limit: int)
         now = time_of(digests)
     if session.as_json:
         for letter in letters:
-            click.echo(as_json(asdict(letter)))
+            click.echo(as_json(plain(letter)))
         return
     if not letters:
         click.echo("no dead letters")
@@ -50,14 +50,13 @@ def letter_table(letters: "Sequence[DeadLetter]", *, now: float) -> Iterator[str
             letter.id,
             printable(letter.timeline),
             f"{letter.records:,}",
-            f"{letter.attempts}",
             when(letter.buried, now=now),
             printable(letter.reason),
         )
         for letter in letters
     ]
-    heads = ("id", "timeline", "records", "attempts", "given up", "reason")
-    return table(heads, rows, right=["records", "attempts"])
+    heads = ("id", "timeline", "records", "given up", "reason")
+    return table(heads, rows, right=["records"], give=["reason", "timeline"])
 
 
 @dead.command()
@@ -73,7 +72,7 @@ def show(session: Session, digest_id: str, limit: int) -> int:
     if letter is None:
         return _unknown(session, digest_id)
     if session.as_json:
-        click.echo(as_json({**asdict(letter), "contents": [record._asdict() for record in records[:limit]]}))
+        click.echo(as_json({**plain(letter), "contents": [record._asdict() for record in records[:limit]]}))
         return 0
     attempts = counted(letter.attempts, "attempt") + (f", {letter.lapses} lapsed" if letter.lapses else "")
     click.echo(
@@ -91,7 +90,7 @@ def show(session: Session, digest_id: str, limit: int) -> int:
     )
     click.echo()
     rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
-    for line in table(("time", "key", "value"), rows):
+    for line in table(("time", "key", "value"), rows, give=["value", "key"]):
         click.echo(line)
     if letter.records > len(rows):
         click.echo(f"  + {letter.records - len(rows):,} more" + ("" if len(records) > limit else " that can't be read"))

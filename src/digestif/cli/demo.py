@@ -3,6 +3,7 @@
 import click
 
 from digestif.cli.output import as_json
+from digestif.cli.session import outer_json, refuse_store
 
 
 @click.command()
@@ -22,10 +23,13 @@ def demo(seconds: float, seed: int, as_json_: bool) -> int:
     All in a temporary folder. Exit code 1 if the ledger does not balance, which would be a bug.
     """
     import asyncio
+    import logging
 
     from digestif.cli.story import Screen, Silence, play
 
-    as_json_ = as_json_ or bool(click.get_current_context().find_root().params.get("as_json"))
+    as_json_ = as_json_ or outer_json()
+    refuse_store("it makes its own in a temporary folder")
+    logging.getLogger("digestif").addHandler(logging.NullHandler())  # what happens is shown
     show = Silence() if as_json_ else Screen()
     result = asyncio.run(play(seconds, seed=seed, show=show))
     if as_json_:

@@ -28,7 +28,15 @@ SYMPTOMS = {
 TESTS = ("test_refund_rounding", "test_retry_after_timeout", "test_two_buyers_one_item", "test_expired_token")
 REMARKS = (
     ("Anyone else sees the new banner?", "Release notes are ready for review.", "Lunch at one?"),
-    ("Checkout is timing out for customers.", "Looking into it.", "Started right after the deploy.", "Rolling back."),
+    (
+        "Checkout is timing out for customers.",
+        "Looking into it.",
+        "Started right after the deploy.",
+        "Payments see it too.",
+        "Queue is growing in eu-west.",
+        "Rolling back.",
+        "Status page is updated.",
+    ),
     ("Error rate is going down.", "Rollback is complete.", "Let's write this up tomorrow."),
 )
 
@@ -100,7 +108,7 @@ def _event(dice: Dice, kind: str, *, act: int, number: int) -> tuple[str, str]:
         case "build":
             return f"build-{number}", f"{service} #{number} failed: {dice.one_of(TESTS)}"
         case "deploy":
-            fate = ("is live in", "was rolled back in", "is live in")[act]
+            fate = dice.one_of(("is live in", "was rolled back in"), ((1, 0), (1, 2), (1, 1))[act])
             version = f"{int(dice.number() * 8) + 1}.{int(dice.number() * 30)}"
             return f"deploy-{number}", f"{service} {version} {fate} {dice.one_of(REGIONS)}"
         case _:

@@ -8,7 +8,6 @@ import msgspec
 
 from digestif.clock import wall_clock
 from digestif.core.records import Record
-from digestif.core.texts import reason_of
 from digestif.engine import Digests
 from digestif.errors import InvalidRecord, StoreError
 from digestif.ids import fresh_key
@@ -86,7 +85,7 @@ class Intake:
         try:
             value = self._decode(text)
         except (ValueError, RecursionError) as error:  # msgspec's own errors are kinds of ValueError
-            raise BadLine(number, f"not JSON as expected: {reason_of(error)}") from None
+            raise BadLine(number, str(error)) from None
         timeline = self._timeline
         if isinstance(value, Entry):
             timeline = value.timeline or timeline
@@ -100,20 +99,26 @@ class Intake:
             return
         try:
             answers = self._digests.add_many([(line.timeline, line.value) for line in lines], within=self._within)
-        except InvalidRecord:  # nothing of the page was written: go up to the bad line
-            self._add_singly(lines)
+        except InvalidRecord:  # nothing of the page was written: find the bad line
+            self._add_until_bad(lines)
             return
         except StoreError as error:
             raise type(error)(f"{error}; {self.tally.accepted:,} lines were accepted before that") from error
         for line, is_ready in zip(lines, answers, strict=True):
             self._count(line, is_ready)
 
-    def _add_singly(self, lines: list[Line]) -> None:
-        for line in lines:
-            try:
-                self._count(line, self._digests.add(line.timeline, line.value, within=self._within))
-            except InvalidRecord as error:
-                raise BadLine(line.number, str(error)) from None
+    def _add_until_bad(self, lines: list[Line]) -> None:
+        """Add what comes before the bad line, in halves."""
+        if len(lines) > 1:
+            middle = len(lines) // 2
+            self._add(lines[:middle])
+            self._add(lines[middle:])
+            return
+        [line] = lines
+        try:
+            self._count(line, self._digests.add(line.timeline, line.value, within=self._within))
+        except InvalidRecord as error:
+            raise BadLine(line.number, str(error)) from None
 
     def _count(self, line: Line, is_ready: bool) -> None:
         self.tally.accepted += 1
@@ -132,7 +137,9 @@ def pages(stream: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
     """Numbered lines as they come, without the blank ones: a slow writer is not waited for, a fast one fills pages."""
     number = 0
     for chunk in _chunks(stream):
-        numbered = [(number + place, text) for place, text in enumerate(chunk, 1) if text.strip()]
+        numbered = [
+            (number + place, text) for place, text in enumerate(chunk, 1) if text.strip() or len(text) > LONGEST_LINE
+        ]
         number += len(chunk)
         for start in range(0, len(numbered), PAGE_RECORDS):
             yield numbered[start : start + PAGE_RECORDS]

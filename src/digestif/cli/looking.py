@@ -1,14 +1,25 @@
 """Commands that look: timelines, show, peek, explain, history, trace. They change nothing."""
 
 import re
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from digestif.cli.output import as_json, clock, counted, facts, printable, shown_value, table, when, wrapped
+from digestif.cli.output import (
+    as_json,
+    clock,
+    counted,
+    facts,
+    plain,
+    printable,
+    shown_value,
+    span,
+    table,
+    when,
+    wrapped,
+)
 from digestif.cli.session import Function, Session, timeline_argument, with_session
 
 if TYPE_CHECKING:
@@ -33,27 +44,29 @@ def limit_option(default: int, help_: str) -> "Callable[[Function], Function]":
 @limit_option(100, "How many at most.")
 @with_session
 def timelines(session: Session, state: str | None, prefix: str, after: str | None, limit: int) -> None:
-    """List the timelines that are stored, in the order of their names."""
+    """List the timelines that are stored, by name."""
     with session.digests() as digests:
         found = digests.timelines(state, prefix, after, limit)
         if session.as_json:
             for timeline in found:
-                click.echo(as_json(asdict(timeline)))
+                click.echo(as_json(plain(timeline)))
             return
         if not found:
             click.echo("no timelines" + (" of that kind" if state or prefix or after else "; nothing is stored"))
             return
         now = time_of(digests)
-    for line in table(TIMELINE_HEADS, [timeline_row(each, now=now) for each in found], right=["pending"]):
+    for line in timeline_table(found, now=now):
         click.echo(line)
     if len(found) == limit:
         click.echo(f"  … there may be more: --limit, or --after '{printable(found[-1].key)}'")
 
 
-TIMELINE_HEADS = ("timeline", "state", "pending", "due", "last delivery")
+def timeline_table(found: "Iterable[Timeline]", *, now: float) -> Iterator[str]:
+    heads = ("timeline", "state", "pending", "due", "last delivery")
+    return table(heads, [_row(each, now=now) for each in found], right=["pending"], give=["timeline"])
 
 
-def timeline_row(timeline: "Timeline", *, now: float) -> tuple[str, ...]:
+def _row(timeline: "Timeline", *, now: float) -> tuple[str, ...]:
     return (
         printable(timeline.key),
         f"{timeline.state}, paused" if timeline.paused else str(timeline.state),
@@ -74,7 +87,7 @@ def show(session: Session, timeline: str) -> int:
         now = time_of(digests)
     is_stored = found.state != "idle" or found.paused
     if session.as_json:
-        click.echo(as_json({**asdict(found), "digest": digest}))
+        click.echo(as_json({**plain(found), "digest": digest}))
         return 0 if is_stored else 1
     lines = [("timeline", printable(timeline)), ("state", str(found.state) + (", paused" if found.paused else ""))]
     if found.due is not None:
@@ -106,7 +119,7 @@ def peek(session: Session, timeline: str, limit: int) -> int:
         click.echo(f"{printable(timeline)} has no records")
     else:
         rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
-        for line in table(("time", "key", "value"), rows):
+        for line in table(("time", "key", "value"), rows, give=["value", "key"]):
             click.echo(line)
         if len(records) > limit:
             click.echo(f"  + {len(records) - limit:,} more")
@@ -117,7 +130,7 @@ def peek(session: Session, timeline: str, limit: int) -> int:
 @timeline_argument()
 @with_session
 def explain(session: Session, timeline: str) -> None:
-    """Explain why TIMELINE is due when it is: the facts, the rule and its arithmetic."""
+    """Explain why TIMELINE is due when it is: the facts and the rule."""
     with session.digests() as digests:
         now = time_of(digests)
         explanation = digests.explain(timeline, now=now)
@@ -135,9 +148,12 @@ def explain(session: Session, timeline: str) -> None:
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
+_LEFT = re.compile(r"due in ([\d.e+]+) s")
+
 
 def _local(text: str, *, now: float) -> str:
-    """A text with its instants by the clock on the wall."""
+    """A text with its instants by the clock on the wall, and what is left until then as people say it."""
+    text = _LEFT.sub(lambda found: f"due in {span(float(found[1]))}", text)
     return _INSTANT.sub(lambda found: clock(datetime.fromisoformat(found[0]).timestamp(), now=now), text)
 
 
@@ -165,7 +181,7 @@ def history(session: Session, timeline: str | None, limit: int) -> None:
         now = time_of(digests)
     if session.as_json:
         for entry in entries:
-            click.echo(as_json(asdict(entry)))
+            click.echo(as_json(plain(entry)))
         return
     if not entries:
         click.echo("no digest has ended yet")
@@ -175,14 +191,14 @@ def history(session: Session, timeline: str | None, limit: int) -> None:
             printable(entry.timeline),
             str(entry.outcome),
             f"{entry.records:,}",
-            f"{entry.attempts}",
             when(entry.ended, now=now),
-            entry.id + (f" {printable(entry.reason)}" if entry.reason else ""),
+            entry.id,
+            printable(entry.reason or ""),
         )
         for entry in entries
     ]
-    heads = ("timeline", "outcome", "records", "attempts", "ended", "digest")
-    for line in table(heads, rows, right=["records", "attempts"]):
+    heads = ("timeline", "outcome", "records", "ended", "digest", "reason" if any(row[-1] for row in rows) else "")
+    for line in table(heads, rows, right=["records"], give=[heads[-1], "timeline"]):
         click.echo(line)
 
 
@@ -191,9 +207,9 @@ def history(session: Session, timeline: str | None, limit: int) -> None:
 @click.argument("key")
 @with_session
 def trace(session: Session, timeline: str, key: str) -> int:
-    """Find out where the record KEY of TIMELINE is, or what became of it.
+    """Find out what became of the record KEY of TIMELINE.
 
-    As far as history reaches; the latest version first. Exit code 1 if nothing is known.
+    As far as history reaches; the latest version comes first. Exit code 1 if nothing is known.
     """
     with session.digests() as digests:
         sightings = digests.trace(timeline, key)
@@ -206,7 +222,7 @@ def trace(session: Session, timeline: str, key: str) -> int:
     else:
         ended = ["" if s.ended is None else f"{when(s.ended, now=now)} ({clock(s.ended, now=now)})" for s in sightings]
         rows = [(str(s.fate), s.digest_id or "", at) for s, at in zip(sightings, ended, strict=True)]
-        for line in table(("fate", "digest", "ended"), rows):
+        for line in table(("fate", "digest", "ended"), rows, give=["ended"]):
             click.echo(line)
     return 0 if sightings else 1
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80  # where nobody says how wide it is
 INDENT = "  "
+NARROWEST = 16  # that a column is cut to
 
 
 # Text
@@ -64,13 +65,17 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> Iterator[str]:
-    """Rows under their heads. The last column gets what room there is left, the first gives way if need be."""
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = (), give: Sequence[str]
+) -> Iterator[str]:
+    """Rows under their heads. Where there is too little room, the columns `give` are cut, one after the other."""
     body = [list(row) for row in rows]
     sizes = [max(map(cells, column)) for column in zip(heads, *body, strict=True)]
-    room = width() - len(INDENT) * len(heads)
-    sizes[-1] = max(min(sizes[-1], room - sum(sizes[:-1])), min(sizes[-1], 12))
-    sizes[0] = max(min(sizes[0], room - sum(sizes[1:])), min(sizes[0], 12))
+    excess = sum(sizes) + len(INDENT) * len(heads) - width()
+    for place in map(heads.index, give):
+        less = max(0, min(excess, sizes[place] - NARROWEST))
+        sizes[place] -= less
+        excess -= less
 
     def line(cells_of_row: Sequence[str]) -> str:
         parts = [
@@ -149,6 +154,13 @@ def as_json(value: Any) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """What a dataclass holds, ready for JSON."""
+    from dataclasses import asdict
+
+    return asdict(value)
 
 
 def shown_value(value: Any) -> str:

@@ -8,7 +8,8 @@ import click
 
 from digestif import __version__
 from digestif.cli import accounts, adding, completion, dead, demo, looking, steering, top, working
-from digestif.cli.session import shared_options
+from digestif.cli.output import printable
+from digestif.cli.session import help_if_alone, shared_options
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError
 
 NEGATIVE = 1  # nothing to do, or the answer is no
@@ -27,9 +28,6 @@ class Program(click.Group):
         _let_every_sign_be_printed()
         try:
             status = super().main(args=args, prog_name=prog_name or "digestif", standalone_mode=False)
-        except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
-            status = WRONG
         except click.UsageError as error:
             see = f"; see {error.ctx.command_path} --help" if error.ctx else ""
             status = _refuse(error.format_message().rstrip(".") + see, WRONG)
@@ -79,18 +77,27 @@ def _let_every_sign_be_printed() -> None:
 
 
 def _refuse(message: str, status: int) -> int:
-    click.echo(f"digestif: {' '.join(message.split())}", err=True)
+    click.echo(f"digestif: {printable(' '.join(message.split()))}", err=True)
     return status
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+_NO_COLOR = click.Option(["--no-color"], envvar="NO_COLOR")  # see no-color.org; nobody has to type it
+
+
+@click.group(
+    "digestif", cls=Program, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, "--version", message="digestif %(version)s")
 @shared_options(envvar=True)
-def cli(**_: Any) -> None:
+def cli(**_: Any) -> int:
     """Turn a flood of events into a few well-timed digests.
 
     Begin with: digestif demo
     """
+    context = click.get_current_context()
+    if _NO_COLOR.resolve_envvar_value(context):
+        context.color = False
+    return help_if_alone()
 
 
 for _module in (demo, working, adding, looking, steering, dead, accounts, top, completion):

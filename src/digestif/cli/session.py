@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from digestif.cli.output import as_json
 
@@ -61,12 +62,17 @@ class Session:
         self._app: str | None = given["app"]
         self._store: str = given["store"] or DEFAULT_STORE
         self._namespace: str = given["namespace"] or "d"
-        if self._app and (options.get("store") or options.get("namespace")):
+        if self._app and (
+            options.get("store") or options.get("namespace") or _typed_before(context, "store", "namespace")
+        ):
             raise click.UsageError("--app brings its own store and namespace; leave out --store and --namespace")
 
     @contextmanager
     def digests(self, *, makes: bool = False) -> Iterator["Digests"]:
         """The engine. Only commands that put something in may make the file of a store."""
+        import logging
+
+        logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are told once, in the answer
         if self._app:
             from digestif.cli.applications import load_engine
 
@@ -85,9 +91,9 @@ class Session:
         dsn = Dsn.parse(self._store)
         if dsn.scheme == "memory" or (dsn.scheme == "sqlite" and not dsn.location):
             raise ConfigError(
-                f"store: {self._store} is gone when this command ends; name one that stays, such as {DEFAULT_STORE}"
+                f"store: {self.place} is gone when this command ends; name one that stays, such as {DEFAULT_STORE}"
             )
-        if dsn.scheme == "sqlite" and not makes and not Path(dsn.location[1:]).exists():
+        if dsn.scheme == "sqlite" and dsn.location[0] == "/" and not makes and not Path(dsn.location[1:]).exists():
             raise ConfigError(
                 f"there is no store at {dsn.location[1:]}; 'digestif add' makes it, "
                 "or name another with --store or DIGESTIF_STORE"
@@ -132,3 +138,33 @@ def complete_timeline(context: click.Context, _: click.Parameter, incomplete: st
 
 def timeline_argument(**options: Any) -> Callable[[Function], Function]:
     return click.argument("timeline", shell_complete=complete_timeline, **options)
+
+
+def help_if_alone() -> int:
+    """Show the help of a group that was called without a command: that is wrong usage."""
+    context = click.get_current_context()
+    if context.invoked_subcommand is not None:
+        return 0
+    click.echo(context.get_help())
+    return 2
+
+
+# For commands that have a store of their own
+
+
+def outer_json() -> bool:
+    """True if --json was given before the command."""
+    return bool(click.get_current_context().find_root().params.get("as_json"))
+
+
+def refuse_store(reason: str) -> None:
+    """Say so if a store was named before a command that would not look at it. The environment may name one."""
+    context = click.get_current_context()
+    if typed := _typed_before(context, "store", "namespace", "app"):
+        raise click.UsageError(f"{context.info_name} takes no --{typed[0]}: {reason}")
+
+
+def _typed_before(context: click.Context, *names: str) -> list[str]:
+    """Those of the options that were typed before the command."""
+    root = context.find_root()
+    return [name for name in names if root.get_parameter_source(name) is ParameterSource.COMMANDLINE]

@@ -18,7 +18,7 @@ TIMELINES = click.argument("timelines", metavar="TIMELINE…", nargs=-1, require
 def _each(
     session: Session,
     names: Sequence[str],
-    act: "Callable[[Digests], Callable[[str], bool]]",
+    act: "Callable[[Digests, str], bool]",
     *,
     did: str,
     not_: str,
@@ -26,13 +26,12 @@ def _each(
 ) -> int:
     """Do it for each. The exit code is 1 if for one of them there was nothing to do."""
     with session.digests(makes=makes) as digests:
-        answers = [(name, _tell(session, name, act(digests)(name), did=did, not_=not_)) for name in names]
-    return 0 if all(done for _, done in answers) else 1
-
-
-def _tell(session: Session, name: str, done: bool, *, did: str, not_: str) -> bool:
-    session.tell(f"{printable(name)} {did if done else not_}", {"timeline": name, "done": done})
-    return done
+        missed = 0
+        for name in names:
+            done = act(digests, name)
+            session.tell(f"{printable(name)} {did if done else not_}", {"timeline": name, "done": done})
+            missed += not done
+    return 1 if missed else 0
 
 
 @click.command()
@@ -43,7 +42,7 @@ def flush(session: Session, timelines: Sequence[str]) -> int:
     return _each(
         session,
         timelines,
-        lambda digests: digests.flush,
+        lambda digests, name: digests.flush(name),
         did="is ready: the next worker delivers it",
         not_="is not waiting: there is nothing to flush",
     )
@@ -53,9 +52,15 @@ def flush(session: Session, timelines: Sequence[str]) -> int:
 @TIMELINES
 @with_session
 def pause(session: Session, timelines: Sequence[str]) -> int:
-    """Hold timelines back: they accept records and are not delivered. Exit code 1 if one is paused already."""
-    act: Callable[[Digests], Callable[[str], bool]] = lambda digests: digests.pause  # noqa: E731
-    return _each(session, timelines, act, did="is paused: it gathers records", not_="is paused already", makes=True)
+    """Hold timelines back: they only gather records. Exit code 1 if one is paused already."""
+    return _each(
+        session,
+        timelines,
+        lambda digests, name: digests.pause(name),
+        did="is paused: it gathers records",
+        not_="is paused already",
+        makes=True,
+    )
 
 
 @click.command()
@@ -63,7 +68,7 @@ def pause(session: Session, timelines: Sequence[str]) -> int:
 @with_session
 def resume(session: Session, timelines: Sequence[str]) -> int:
     """Let paused timelines go on. Exit code 1 if one is not paused."""
-    return _each(session, timelines, lambda digests: digests.resume, did="goes on", not_="is not paused")
+    return _each(session, timelines, lambda digests, name: digests.resume(name), did="goes on", not_="is not paused")
 
 
 @click.command()
@@ -92,11 +97,21 @@ def delete(session: Session, timelines: Sequence[str], yes: bool) -> int:
     if not yes and not _agreed(session, timelines):
         click.echo("nothing was deleted", err=session.as_json)
         return 1
-    return _each(session, timelines, lambda digests: digests.delete, did="was deleted", not_="had nothing to delete")
+    return _each(
+        session,
+        timelines,
+        lambda digests, name: digests.delete(name),
+        did="was deleted",
+        not_="had nothing to delete",
+    )
+
+
+def is_interactive() -> bool:
+    return sys.stdin.isatty()
 
 
 def _agreed(session: Session, timelines: Sequence[str]) -> bool:
-    if not sys.stdin.isatty():
+    if not is_interactive():
         raise click.UsageError("there is nobody to ask; say --yes to delete")
     with session.digests() as digests:
         pending = sum(digests.timeline(name).pending for name in timelines)

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ from digestif.runtime.worker import Worker
 if TYPE_CHECKING:
     from rich.live import Live
 
-STREAM = 0.62  # the part of the time in which events arrive; the rest is for what is still gathered
+STREAM = 0.7  # the part of the time in which events arrive; the rest is for what is still gathered
 TICK = 0.05  # seconds between arrivals
 FAILING = "chat:#checkout"  # whose second delivery fails once
 NEWEST = 2  # records shown of each kind
@@ -59,8 +59,11 @@ class Silence:
     def playing(self, story: "Story") -> AbstractContextManager[None]:  # noqa: ARG002  # there is nobody to tell
         return nullcontext()
 
+    def check(self) -> None:
+        """Raises BrokenPipeError if nobody looks any more."""
+
     def begin(self, policy: Policy) -> None: ...
-    def message(self, digest: Digest, *, at: float) -> None: ...
+    def message(self, digest: Digest, *, at: float, first: bool) -> None: ...
     def failure(self, event: Failed, *, at: float) -> None: ...
     def end(self, result: Result) -> None: ...
 
@@ -111,7 +114,8 @@ class Story:
         serving = asyncio.create_task(worker.serve())
         try:
             await self._arrive()
-            await asyncio.wait_for(self._drained(), patience)
+            with suppress(TimeoutError):  # the ledger will show it
+                await asyncio.wait_for(self._drained(), patience)
         finally:
             worker.stop()
             await serving
@@ -130,10 +134,12 @@ class Story:
                 records = [(each.timeline, Record(each.key, each.value, now)) for each in due]
                 await asyncio.to_thread(self._digests.add_many, records)
                 self.result.events += len(due)
+            self._show.check()
             await asyncio.sleep(TICK)
 
     async def _drained(self) -> None:
-        while (counts := self._digests.ledger()).pending or counts.open:
+        while (counts := self._digests.ledger()).pending or counts.open:  # only the store knows
+            self._show.check()
             await asyncio.sleep(TICK)
 
     async def _deliver(self, digest: Digest) -> None:
@@ -143,7 +149,7 @@ class Story:
         self._delivered[digest.timeline] += 1
         self.result.messages += 1
         self.result.largest = max(self.result.largest, len(digest))
-        self._show.message(digest, at=self.elapsed)
+        self._show.message(digest, at=self.elapsed, first=self._delivered[digest.timeline] == 1)
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Failed):
@@ -156,15 +162,23 @@ class Screen(Silence):
 
     def __init__(self) -> None:
         self._live: Live | None = None
+        self._is_alone = False  # nobody reads this any more
         self._width = min(WIDTH, width())
 
     def _say(self, text: str = "") -> None:
         if self._live is None:
-            click.echo(text)
+            try:
+                click.echo(text)
+            except BrokenPipeError:  # not here: a handler that raises would only be called again
+                self._is_alone = True
             return
         from rich.text import Text
 
         self._live.console.print(Text.from_ansi(text, no_wrap=True, overflow="ignore"), crop=False)
+
+    def check(self) -> None:
+        if self._is_alone:
+            raise BrokenPipeError
 
     @contextmanager
     def playing(self, story: Story) -> Iterator[None]:
@@ -186,16 +200,14 @@ class Screen(Silence):
         self._live = None
 
     def begin(self, policy: Policy) -> None:
-        bold = click.style("Digestif", bold=True)
-        self._say(f"{bold} turns a flood of events into a few well-timed digests.")
-        self._say(
-            f"An incident begins. Events arrive for {len(AUDIENCES)} timelines; a worker delivers: the first of each"
-        )
         delays = f"{span(policy.minimum_delay)} to {span(policy.maximum_delay)}"
-        self._say(f"at once, what follows together, {delays} later. (In earnest: minutes.)")
+        self._say(f"{click.style('Digestif', bold=True)} turns a flood of events into a few well-timed digests.")
+        self._say(f"An incident begins. Events arrive for {len(AUDIENCES)} timelines, a worker delivers them:")
+        self._say(f"the first of each at once, what follows together {delays} later.")
 
-    def message(self, digest: Digest, *, at: float) -> None:
-        what = "1 event, at once" if len(digest) == 1 else f"{len(digest)} events in one message"
+    def message(self, digest: Digest, *, at: float, first: bool) -> None:
+        what = "1 event" if len(digest) == 1 else f"{len(digest)} events in one message"
+        what += ", at once" if first else ""
         again = click.style(f"  (attempt {digest.attempt})", fg="yellow") if digest.attempt > 1 else ""
         self._say()
         self._say(f"{_elapsed(at)}{click.style(digest.timeline, fg='cyan', bold=True)}  {what}{again}")
@@ -221,9 +233,8 @@ class Screen(Silence):
         self._say(f" ledger  {counts.accepted} accepted = {sum_}: {verdict}")
         recount = "agrees" if not result.problems else "; ".join(result.problems)
         self._say(f" verify  a recount of the store {recount}")
-        self._say(
-            f" retry   {counted(result.failures, 'delivery', 'deliveries')} failed once and came again; none was lost"
-        )
+        failed = counted(result.failures, "delivery", "deliveries")
+        self._say(f" retry   {failed} failed and came again; nothing was lost")
         self._say()
         for command, meaning in NEXT:
             self._say(f" {command:<42}{click.style(meaning, dim=True)}")

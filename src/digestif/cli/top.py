@@ -3,16 +3,16 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from digestif.cli.accounts import balance, fates, in_states, lateness
 from digestif.cli.dead import letter_table
-from digestif.cli.looking import TIMELINE_HEADS, time_of, timeline_row
-from digestif.cli.output import as_json, clock, counted, cut, facts, is_terminal, span, table, width
+from digestif.cli.looking import time_of, timeline_table
+from digestif.cli.output import as_json, clock, counted, cut, facts, is_terminal, plain, span, width
 from digestif.cli.session import Session, with_session
+from digestif.errors import StoreError
 
 if TYPE_CHECKING:
     from digestif import Backlog, DeadLetter, Digests, Ledger, Timeline
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 LOOKED_AT = 1000  # timelines of which the most overdue are shown
 ROWS = 12  # where nobody says how many fit
 LETTERS = 3
-FIXED_ROWS = 14  # of the screen, beside timelines and letters
+FIXED_ROWS = 15  # of the screen, beside timelines and letters
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The store at one moment."""
 
     at: float  # by the store's clock
@@ -78,10 +77,10 @@ def document(snapshot: Snapshot, rows: int) -> dict[str, Any]:
     return {
         "at": snapshot.at,
         "rates": {"accepted": snapshot.accepted_rate, "delivered": snapshot.delivered_rate},
-        "backlog": asdict(snapshot.backlog),
-        "ledger": asdict(snapshot.ledger),
-        "timelines": [asdict(timeline) for timeline in snapshot.timelines[:rows]],
-        "dead_letters": [asdict(letter) for letter in snapshot.letters],
+        "backlog": plain(snapshot.backlog),
+        "ledger": plain(snapshot.ledger),
+        "timelines": [plain(timeline) for timeline in snapshot.timelines[:rows]],
+        "dead_letters": [plain(letter) for letter in snapshot.letters],
     }
 
 
@@ -98,14 +97,14 @@ def lines(snapshot: Snapshot, place: str, rows: int) -> Iterator[str]:
             ("timelines", in_states(backlog)),
             ("due", lateness(backlog, now=now)),
             ("oldest", oldest if oldest == "none" else f"record {oldest}"),
-            ("records", cut(f"{counts.accepted:,} accepted, {fates(counts)}", width() - 13)),
+            *fates(counts),
             ("ledger", balance(counts)),
         ]
     ).splitlines()
     yield ""
     shown = snapshot.timelines[:rows]
     if shown:
-        yield from table(TIMELINE_HEADS, [timeline_row(each, now=now) for each in shown], right=["pending"])
+        yield from timeline_table(shown, now=now)
     if backlog.timelines > len(shown):
         of = f", found among the first {LOOKED_AT:,} by name" if backlog.timelines > LOOKED_AT else ""
         yield f"  + {backlog.timelines - len(shown):,} more{of}"
@@ -126,7 +125,7 @@ def _rate(rate: float | None) -> str:
 )
 @with_session
 def top(session: Session, once: bool, interval: float) -> None:
-    """Watch the store: rates, backlog, the most overdue timelines, dead letters.
+    """Watch rates, backlog, overdue timelines and dead letters.
 
     q or Ctrl-C ends it. With --json it prints one object per look.
     """
@@ -158,22 +157,26 @@ def _live(digests: "Digests", place: str, interval: float) -> None:
     from rich.live import Live
 
     console = Console(highlight=False)
-    snapshot = take(digests)
+    snapshot, trouble = take(digests), ""
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(_screen(snapshot, place, height=console.height), refresh=True)
+            live.update(_screen(snapshot, place, trouble, height=console.height), refresh=True)
             if pressed(interval) in ("q", "Q", "\x04"):
                 return
-            snapshot = take(digests, snapshot)
+            try:
+                snapshot, trouble = take(digests, snapshot), ""
+            except StoreError as error:  # it may come back
+                trouble = str(error)
 
 
-def _screen(snapshot: Snapshot, place: str, *, height: int) -> Any:
+def _screen(snapshot: Snapshot, place: str, trouble: str, *, height: int) -> Any:
     from rich.text import Text
 
     letters = len(snapshot.letters) + 3 if snapshot.letters else 0
     rows = max(1, height - FIXED_ROWS - letters)
     view = list(lines(snapshot, place, rows))[: height - 2]
-    view += [""] * (height - 1 - len(view)) + [click.style("  q ends", dim=True)]
+    last = click.style(f"  {trouble}", fg="red") if trouble else click.style("  q ends", dim=True)
+    view += [""] * (height - 1 - len(view)) + [last]
     return Text.from_ansi("\n".join(view), no_wrap=True)
 
 

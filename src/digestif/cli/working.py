@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from digestif.cli.output import as_json
+from digestif.cli.session import outer_json, refuse_store
 
 if TYPE_CHECKING:
     from digestif import Event, Worker
@@ -37,16 +38,18 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is logged.")
 @click.option("--json", "as_json_", is_flag=True, help="Print events as JSON lines instead of a log.")
 def worker(apps: Sequence[str], log_level: str, as_json_: bool, **options: Any) -> None:
-    """Deliver the digests of APP, a module and a Digests in it: module:digests.
+    """Deliver the digests of APP through its handlers.
 
-    The working directory is looked in too, and :digests may be left out. Several APPs are served side by side. SIGTERM
-    and Ctrl-C let running handlers finish, for the seconds of --grace; a second one ends at once.
+    APP is a module and a Digests in it, module:digests; the working directory is looked in too, and :digests may be
+    left out. Several APPs are served side by side. SIGTERM and Ctrl-C let running handlers finish, for the seconds of
+    --grace; a second one ends at once.
     """
     from digestif.cli.applications import load_served
     from digestif.runtime.running import run
     from digestif.runtime.worker import Worker
 
-    as_json_ = as_json_ or bool(click.get_current_context().find_root().params.get("as_json"))
+    as_json_ = as_json_ or outer_json()
+    refuse_store("it has the store of its APP")
     _log(log_level, as_json_)
     loaded = [load_served(app) for app in dict.fromkeys(apps)]
     workers = [Worker(digests, **options) for digests in loaded]
@@ -65,12 +68,12 @@ def _log(level: str, as_json_: bool) -> None:
 
 
 def _printer(workers: "Sequence[Worker]") -> "Callable[[Event], None]":
-    from dataclasses import asdict
+    from dataclasses import fields
 
     from digestif.clock import wall_clock
 
     def tell(event: "Event") -> None:
-        facts = {name: str(value) if isinstance(value, Exception) else value for name, value in asdict(event).items()}
+        facts = {field.name: _plain(getattr(event, field.name)) for field in fields(event)}
         try:
             click.echo(as_json({"event": type(event).__name__, "at": wall_clock(), **facts}))
         except BrokenPipeError:  # nobody listens any more
@@ -78,6 +81,10 @@ def _printer(workers: "Sequence[Worker]") -> "Callable[[Event], None]":
                 worker.stop()
 
     return tell
+
+
+def _plain(value: Any) -> Any:
+    return f"{type(value).__name__}: {value}" if isinstance(value, Exception) else value
 
 
 COMMANDS = [worker]

@@ -1,0 +1,29 @@
+"""A folder of its own for every test, the command line in it, and an engine on the same file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from digestif import Digests
+from tests.cli.calling import DEFAULT_FILE, Run, run_in_process
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("DIGESTIF_STORE", "DIGESTIF_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def run() -> Run:
+    return run_in_process
+
+
+@pytest.fixture
+def digests(folder: Path) -> Iterator[Digests]:
+    """What the command line uses by default in this folder."""
+    with Digests(f"sqlite:///{folder / DEFAULT_FILE}") as digests:
+        yield digests

@@ -1,0 +1,99 @@
+"""`digestif ledger`, `verify` and `status`."""
+
+import sqlite3
+from contextlib import closing
+
+from digestif import Digests
+from tests.cli.calling import DEFAULT_FILE, Run
+from tests.servers import empty_server
+
+
+def test_the_ledger_is_shown_and_balances(run: Run, digests: Digests) -> None:
+    digests.add_many([("t", number) for number in range(1200)])
+
+    code, out, _ = run("ledger")
+
+    assert code == 0
+    assert "accepted    1,200\n" in out
+    assert "delivered       0\n" in out
+    assert out.endswith("balanced: every accepted record is accounted for\n")
+    assert run("ledger", "--json").json == {
+        "accepted": 1200,
+        "pending": 1200,
+        **dict.fromkeys(("open", "delivered", "superseded", "dropped", "expired", "deleted", "dead"), 0),
+        "balanced": True,
+    }
+
+
+def test_verify_says_yes_if_the_books_agree(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+
+    assert run("verify") == (0, "recounted 1 pending, 0 open, 0 dead\nthe ledger agrees\n", "")
+    assert run("verify", "--json").json["agrees"] is True
+
+
+def test_verify_says_no_if_a_record_has_gone(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+    with closing(sqlite3.connect(DEFAULT_FILE)) as file:
+        file.execute("DELETE FROM record")
+        file.commit()
+
+    code, out, _ = run("verify")
+
+    assert code == 1
+    assert "problem: " in out
+    assert run("verify", "--json").json["agrees"] is False
+
+
+def test_status_tells_of_store_versions_backlog_and_ledger(run: Run, digests: Digests) -> None:
+    digests.add("ready", 1)
+    digests.pause("held")
+    digests.add("held", 2)
+
+    code, out, _ = run("status")
+    known = run("status", "--json").json
+
+    assert code == 0
+    assert "store       sqlite:///digestif.db, namespace d\n" in out
+    assert "durability  records survive power loss\n" in out
+    assert "timelines   2 stored: 0 waiting, 1 ready, 0 open, 1 paused\n" in out
+    assert "due         1 now, the first for " in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert known["partitions"] == 1
+    assert known["durability"] == "power loss"
+    assert set(known["versions"]) == {"digestif", "Python", "SQLite"}
+    assert known["backlog"]["due"] == 1
+    assert known["ledger"]["accepted"] == 2
+
+
+def test_status_says_when_the_next_is_due(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+    with digests.digest("t"):
+        pass
+
+    assert "due         none; the next in 5 min (" in run("status").out
+
+
+def test_status_of_a_store_that_is_off(run: Run) -> None:
+    assert "durability  switched off: accepts nothing" in run("status", "--store", "off://").out
+
+
+def test_status_knows_the_version_of_a_server(run: Run) -> None:
+    server = empty_server()
+
+    versions = run("status", "--store", server.url, "--json").json["versions"]
+
+    assert {"redis", "valkey"} & set(versions)
+
+
+def test_a_password_is_not_shown(run: Run) -> None:
+    server = empty_server()
+    server.cli("ACL", "SETUSER", "somebody", "on", ">secret", "~*", "&*", "+@all")
+    try:
+        code, out, _ = run("status", "--store", server.url.replace("://", "://somebody:secret@"))
+    finally:
+        server.cli("ACL", "DELUSER", "somebody")
+
+    assert code == 0
+    assert "somebody:…@" in out
+    assert "secret" not in out

@@ -1,0 +1,79 @@
+"""`digestif demo`."""
+
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+from digestif.cli.incident import EVENTS, incident
+from tests.cli.calling import Run, start
+
+
+def test_an_incident_becomes_a_few_messages_and_the_ledger_balances(run: Run, folder: Path) -> None:
+    code, out, err = run("demo", "--seconds", "1.5")
+    lines = out.splitlines()
+
+    assert (code, err) == (0, "")
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in out
+    assert "delivery failed" in out
+    assert "ConnectionError: the chat server answers 503" in out
+    assert "(attempt 2)" in out
+    assert re.search(r"^ +\+ \d+ more$", out, re.MULTILINE)
+    assert re.search(rf"^ {EVENTS} events in, \d+ messages out in ", out, re.MULTILINE)
+    assert f" ledger  {EVENTS} accepted = " in out
+    assert ": balanced\n" in out
+    assert "digestif status" in lines[-2]
+    assert list(folder.iterdir()) == []
+
+
+def test_the_figures_are_there_as_json(run: Run) -> None:
+    figures = run("--json", "demo", "--seconds", "1", "--seed", "7").json
+
+    assert figures["good"] is True
+    assert figures["events"] == EVENTS
+    assert 4 <= figures["messages"] < EVENTS / 8
+    assert figures["failures"] >= 1
+    assert figures["ledger"]["pending"] == figures["ledger"]["open"] == 0
+
+
+def test_a_seed_repeats_the_incident_exactly() -> None:
+    assert list(incident(14, seed=3)) == list(incident(14, seed=3))
+    assert list(incident(14, seed=3)) != list(incident(14, seed=4))
+
+
+def test_time_goes_forward_in_it() -> None:
+    times = [each.at for each in incident(14, seed=1)]
+
+    assert times == sorted(times)
+    assert 0 <= times[0] <= times[-1] <= 14
+
+
+def test_a_length_must_make_sense(run: Run) -> None:
+    assert run("demo", "--seconds", "0").code == 2
+
+
+def test_ctrl_c_ends_it_quietly() -> None:
+    with start("demo", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as demo:
+        assert demo.stdout is not None
+        assert demo.stderr is not None
+        demo.stdout.readline()
+        demo.stdout.readline()
+        demo.stdout.readline()
+        demo.stdout.readline()
+        demo.stdout.readline()
+        demo.send_signal(signal.SIGINT)
+        code, said = demo.wait(20), demo.stderr.read()
+
+    assert (code, said.strip()) == (130, b"")
+
+
+def test_a_reader_who_leaves_ends_it_quietly() -> None:
+    with start("demo", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as demo:
+        assert demo.stdout is not None
+        assert demo.stderr is not None
+        demo.stdout.readline()
+        demo.stdout.close()
+        code, said = demo.wait(20), demo.stderr.read()
+
+    assert (code, said) == (141, b"")

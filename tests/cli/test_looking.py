@@ -1,0 +1,163 @@
+"""`digestif timelines`, `show`, `peek`, `explain`, `history` and `trace`."""
+
+import pytest
+
+from digestif import Digests, Record
+from tests.cli.calling import Run
+
+
+@pytest.fixture
+def _delivered(digests: Digests) -> None:
+    """A timeline that had a digest and waits with one record, and one that is ready."""
+    digests.add("mail:ada", {"title": "Build 7 failed"}, key="build-7")
+    with digests.digest("mail:ada"):
+        pass
+    digests.add("mail:ada", {"title": "Build 8 failed"}, key="build-8")
+    digests.add("chat:#ops", "Disk is full", key="disk")
+
+
+pytestmark = pytest.mark.usefixtures("_delivered")
+
+
+def test_timelines_are_listed_by_name_with_their_due_times(run: Run) -> None:
+    code, out, _ = run("timelines")
+    head, *rows = [line.split() for line in out.splitlines()]
+
+    assert code == 0
+    assert head == ["timeline", "state", "pending", "due", "last", "delivery"]
+    assert [row[:3] for row in rows] == [["chat:#ops", "ready", "1"], ["mail:ada", "waiting", "1"]]
+    assert " in 5 min" in out
+
+
+def test_timelines_as_json_are_one_object_per_line(run: Run, digests: Digests) -> None:
+    chat, mail = run("timelines", "--json").lines
+
+    assert chat["key"] == "chat:#ops"
+    assert mail == {
+        "key": "mail:ada",
+        "state": "waiting",
+        "due": digests.timeline("mail:ada").due,
+        "pending": 1,
+        "last": digests.timeline("mail:ada").last,
+        "iteration": 1,
+        "paused": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--state", "ready"], ["chat:#ops"]),
+        (["--prefix", "mail:"], ["mail:ada"]),
+        (["--after", "chat:#ops"], ["mail:ada"]),
+        (["--limit", "1"], ["chat:#ops"]),
+        (["--state", "open"], []),
+    ],
+)
+def test_timelines_can_be_chosen(run: Run, options: list[str], found: list[str]) -> None:
+    assert [each["key"] for each in run("timelines", "--json", *options).lines] == found
+    assert ("may be more" in run("timelines", *options).out) == ("--limit" in options)
+
+
+def test_no_timelines_is_an_answer_too(run: Run) -> None:
+    assert run("timelines", "--prefix", "x") == (0, "no timelines of that kind\n", "")
+    assert run("--namespace", "other", "timelines").out == "no timelines; nothing is stored\n"
+
+
+def test_a_wrong_state_is_refused(run: Run) -> None:
+    code, _, err = run("timelines", "--state", "lost")
+
+    assert code == 2
+    assert "'lost' is not one of" in err
+
+
+def test_show_tells_what_is_known(run: Run) -> None:
+    code, out, _ = run("show", "mail:ada")
+
+    assert code == 0
+    assert "state      waiting" in out
+    assert "pending    1 record\n" in out
+    assert "due        in " in out
+    assert "last       delivered " in out
+
+
+def test_show_tells_of_an_unfinished_digest(run: Run, digests: Digests) -> None:
+    with pytest.raises(KeyError), digests.digest("chat:#ops"):
+        raise KeyError
+
+    digest = run("show", "chat:#ops", "--json").json["digest"]
+
+    assert digest["records"] == 1
+    assert f"digest     {digest['id']}: 1 record, attempt 1, 0 lapsed" in run("show", "chat:#ops").out
+
+
+def test_an_unknown_timeline_is_idle_and_that_is_no(run: Run) -> None:
+    assert run("show", "nobody") == (1, "nobody is idle: nothing is stored\n", "")
+    assert run("show", "nobody", "--json").json["state"] == "idle"
+    assert run("peek", "nobody") == (1, "nobody has no records\n", "")
+    assert run("peek", "nobody", "--json") == (1, "", "")
+    assert run("trace", "nobody", "k") == (1, "nothing is known of k in nobody\n", "")
+    assert run("trace", "nobody", "k", "--json") == (1, "", "")
+
+
+def test_peek_shows_the_records_of_the_next_digest_newest_first(run: Run, digests: Digests) -> None:
+    digests.add("mail:ada", Record("old", "plain text", 0.0))
+
+    code, out, _ = run("peek", "mail:ada")
+    _, newest, oldest = out.splitlines()
+
+    assert code == 0
+    assert newest.split(maxsplit=2)[1:] == ["build-8", '{"title": "Build 8 failed"}']
+    assert oldest.endswith("old      plain text")
+    assert oldest.split()[0] in ("1970-01-01", "1969-12-31")
+    assert run("peek", "mail:ada", "--limit", "1").out.endswith("  + 1 more\n")
+    assert [each["key"] for each in run("peek", "mail:ada", "--json").lines] == ["build-8", "old"]
+
+
+def test_explain_tells_rule_and_arithmetic_by_the_local_clock(run: Run, digests: Digests) -> None:
+    code, out, _ = run("explain", "mail:ada")
+
+    assert code == 0
+    assert out.startswith("mail:ada: waiting with 1 pending, due in 5 min ")
+    assert "rule increment: " in out
+    assert "T" not in out.replace("True", "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert run("explain", "mail:ada", "--json").json["arithmetic"] == digests.explain("mail:ada").arithmetic
+
+
+def test_explain_knows_that_nothing_is_stored(run: Run) -> None:
+    code, out, _ = run("explain", "nobody")
+
+    assert (code, out.splitlines()[0]) == (0, "nobody: idle: nothing is stored, the next record starts a new round")
+
+
+def test_history_lists_what_ended(run: Run, digests: Digests) -> None:
+    [entry] = digests.history()
+
+    code, out, _ = run("history")
+
+    assert code == 0
+    assert out.splitlines()[1].split()[:3] == ["mail:ada", "delivered", "1"]
+    assert out.splitlines()[1].endswith(entry.id)
+    assert run("history", "mail:ada", "--json").json["keys"] == ["build-7"]
+    assert run("history", "chat:#ops") == (0, "no digest has ended yet\n", "")
+
+
+def test_trace_tells_what_became_of_a_record(run: Run, digests: Digests) -> None:
+    [entry] = digests.history()
+
+    assert run("trace", "mail:ada", "build-8").out.splitlines()[1].split() == ["pending"]
+    assert run("trace", "mail:ada", "build-7").out.splitlines()[1].split()[:2] == ["delivered", entry.id]
+    assert run("trace", "mail:ada", "build-7", "--json").json == {
+        "fate": "delivered",
+        "digest_id": entry.id,
+        "ended": entry.ended,
+    }
+
+
+@pytest.mark.parametrize("command", [["show"], ["peek"], ["explain"], ["trace", "t"]])
+def test_a_name_that_is_too_long_is_refused(run: Run, command: list[str]) -> None:
+    code, _, err = run(*command, "x" * 513)
+
+    assert (code, err) == (2, err)
+    assert "513 bytes of UTF-8, allowed are 1 to 512" in err

@@ -1,0 +1,117 @@
+"""`digestif worker`."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Run, is_one_line, start
+
+APP = """
+from digestif import Digests, Policy
+
+digests = Digests("sqlite:///shop.db", policy=Policy(minimum_delay=0))
+other = Digests("sqlite:///other.db")
+silent = Digests("sqlite:///shop.db")
+
+@digests.handler("mail:*")
+def send(digest):
+    with open("sent.txt", "a") as sent:
+        sent.write(f"{digest.timeline} {[record.value for record in digest]}\\n")
+
+@other.handler("*")
+async def send_other(digest):
+    with open("sent.txt", "a") as sent:
+        sent.write(f"other {digest.timeline}\\n")
+
+class Held:
+    inside = digests
+"""
+
+
+@pytest.fixture(autouse=True)
+def _app(folder: Path) -> None:
+    (folder / "shop_app.py").write_text(APP)
+
+
+def test_a_worker_delivers_what_others_add_and_ends_well_when_it_is_told_to(run: Run) -> None:
+    with start("worker", "shop_app", "shop_app:other", "--json", stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        assert json.loads(worker.stdout.readline())["event"] == "WorkerStarted"
+        run("add", "mail:ada", '"hello"', "--store", "sqlite:///shop.db")
+        run("add", "chat", '"hello"', "--store", "sqlite:///other.db")
+        events = [json.loads(worker.stdout.readline()) for _ in range(5)]
+        worker.send_signal(signal.SIGTERM)
+        rest = [json.loads(line) for line in worker.stdout.read().splitlines()]
+        code = worker.wait(20)
+
+    assert code == 0
+    assert {"WorkerStarted", "Claimed", "Delivered"} <= {event["event"] for event in events}
+    assert [event["event"] for event in rest].count("WorkerStopped") == 2
+    assert sorted(Path("sent.txt").read_text().splitlines()) == ["mail:ada ['hello']", "other chat"]
+
+
+def test_a_worker_logs_what_happens(run: Run) -> None:
+    run("add", "mail:ada", "1", "--store", "sqlite:///shop.db")
+    with start("worker", "shop_app:Held.inside", "--threads", "2", stderr=subprocess.PIPE) as worker:
+        assert worker.stderr is not None
+        log = [worker.stderr.readline(), worker.stderr.readline()]
+        worker.send_signal(signal.SIGINT)
+        code = worker.wait(20)
+
+    assert code == 0
+    assert b"INFO    WorkerStarted(" in log[0]
+    assert b"INFO    Delivered(timeline='mail:ada'" in log[1]
+
+
+@pytest.mark.parametrize(
+    ("app", "advice"),
+    [
+        ("missing_app", "there is no module 'missing_app' in "),
+        ("shop_app.inner", "there is no module 'shop_app.inner'"),
+        ("shop_app:digest", "shop_app has no 'digest'; did you mean digests?"),
+        ("shop_app:Policy", "not a Digests; name one as module:attribute"),
+        ("shop_app:silent", "it has no handler; register one with @digests.handler('mail:*')"),
+        ("shop_app.py", "write the module as it is imported: shop_app:digests"),
+        (":digests", "write module:digests"),
+        ("needs_app", "ModuleNotFoundError: No module named 'not_installed' (needs_app.py, line 1)"),
+        ("fails_app", "ZeroDivisionError: division by zero (fails_app.py, line 2)"),
+        ("typo_app", "SyntaxError: "),
+        ("exits_app", "SystemExit: 7"),
+    ],
+)
+def test_an_app_that_cannot_be_served_says_why(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, app: str, advice: str
+) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "needs_app.py").write_text("import not_installed\n")
+    (folder / "fails_app.py").write_text("def fail():\n    1 / 0\nfail()\n")
+    (folder / "typo_app.py").write_text("def\n")
+    (folder / "exits_app.py").write_text("raise SystemExit(7)\n")
+
+    code, out, err = run("worker", app)
+
+    assert (code, out) == (2, "")
+    assert is_one_line(err)
+    assert advice in err
+
+
+@pytest.mark.parametrize("option", ["--concurrency", "--threads", "--poll"])
+def test_a_wrong_option_is_refused(run: Run, option: str) -> None:
+    assert run("worker", "shop_app", option, "0").code == 2
+
+
+def test_an_app_must_be_named(run: Run) -> None:
+    assert "Missing argument 'APP" in run("worker").err
+
+
+def test_a_worker_whose_events_nobody_reads_ends(run: Run) -> None:
+    with start("worker", "shop_app", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        worker.stdout.close()
+        run("add", "mail:ada", "1", "--store", "sqlite:///shop.db")
+
+        assert worker.wait(20) in (0, 141)
