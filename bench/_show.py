@@ -1,16 +1,12 @@
 """How the rounds look to a person: bars on a terminal, lines in a file, and the figures at the end."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from textwrap import shorten, wrap
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from bench._measure import WIDTH, Stopwatch, console
+from bench._measure import Stopwatch, console
 from bench._result import Phase, Result
-from digestif import Digest, Explanation, Record
 from digestif.stores.base import Durability, Store
 
 if TYPE_CHECKING:
@@ -19,7 +15,6 @@ if TYPE_CHECKING:
 
 INDENT = "   "
 BAR = 26
-NEWEST = 3  # records shown of each kind
 
 STORY = {
     1: "Events arrive. The first one of a quiet timeline goes out at once.",
@@ -31,19 +26,13 @@ SURVIVES = {
     Durability.PROCESS_KILL: "each survives a kill",
     Durability.NOTHING: "in memory",
 }
-PLURALS = {"alert": "alerts", "build": "failed builds", "deploy": "deploys", "comment": "comments"}
-ONES = {"alert": "alert", "build": "failed build", "deploy": "deploy", "comment": "comment"}
 
 
 class Show:
     """Shows nothing: for figures only."""
 
-    wants_samples = False
-
     def begin(self, store: Store, *, events: int, timelines: int) -> None: ...
     def heading(self, number: int) -> None: ...
-    def explanation(self, explanation: Explanation) -> None: ...
-    def digest(self, digest: Digest) -> None: ...
     def finish(self, result: Result) -> None: ...
 
     @contextmanager
@@ -54,9 +43,8 @@ class Show:
 class Screen(Show):
     """Tells the story on a terminal or in a file."""
 
-    def __init__(self, *, demo: bool) -> None:
+    def __init__(self) -> None:
         self._screen = console()
-        self.wants_samples = demo
 
     def begin(self, store: Store, *, events: int, timelines: int) -> None:
         self._say("[bold]Digestif[/] turns a flood of events into a few well-timed digests.")
@@ -86,24 +74,6 @@ class Screen(Show):
         name, figures = TextColumn(INDENT + "{task.description:<8}"), TextColumn("{task.fields[outcome]}")
         return Progress(name, bar, figures, console=self._screen)
 
-    def explanation(self, explanation: Explanation) -> None:
-        lines = [explanation.summary, f"rule {explanation.rule}: {explanation.arithmetic}"]
-        self._panel(f'digests.explain("{explanation.timeline}")', lines)
-
-    def digest(self, digest: Digest) -> None:
-        name = digest.timeline.partition(":")[2].replace(".", " ").title()
-        lines = [f"[bold]{name}: {_counts(digest)}[/]", *_letter(digest)]
-        self._panel(f"one digest instead of {len(digest)} messages", lines, wrapped=False)
-
-    def _panel(self, title: str, lines: list[str], *, wrapped: bool = True) -> None:
-        from rich.padding import Padding
-        from rich.panel import Panel
-
-        width = WIDTH - len(INDENT) - 6
-        text = "\n".join(part for line in lines for part in (wrap(line, width) if wrapped else [line]))
-        panel = Panel(text, title=title, title_align="left", border_style="dim", width=width + 4)
-        self._screen.print(Padding(panel, (0, 0, 0, len(INDENT)), expand=False))
-
     def finish(self, result: Result) -> None:
         self._say()
         self._screen.print(_totals(result.phases))
@@ -115,14 +85,6 @@ class Screen(Show):
         )
         self._say(f" ledger  {_ledger(result)}")
         self._say(f" verify  {_verdict(result)}")
-        if self.wants_samples:
-            self._next()
-
-    def _next(self) -> None:
-        self._say()
-        self._say(" [bold]next[/]    ./dev bench rounds   your own numbers: --timelines, --records, --store")
-        self._say("         ./dev test           every promise, as a sentence that runs")
-        self._say("         README.md            ten lines to paste into your program")
 
     def _say(self, text: str = "") -> None:
         self._screen.print(text, soft_wrap=True)
@@ -187,24 +149,3 @@ def _verdict(result: Result) -> str:
         left = ", ".join(f"{count:,} of {kind}" for kind, count in result.left.items())
         return f"a recount agrees, but [bold red]the store still holds {left}[/]"
     return "a recount of the store agrees, and [bold green]nothing is left[/] in it"
-
-
-def _counts(digest: Digest) -> str:
-    """For example: 4 comments, 2 deploys and 1 alert."""
-    counts = Counter(record.value["kind"] for record in digest).most_common()
-    parts = [f"{count} {(ONES if count == 1 else PLURALS)[kind]}" for kind, count in counts]
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _letter(digest: Digest) -> Iterator[str]:
-    """The newest of each kind, and how many more there are."""
-    for kind, _ in Counter(record.value["kind"] for record in digest).most_common():
-        records = [record for record in digest if record.value["kind"] == kind]
-        yield from (_line(record) for record in records[:NEWEST])
-        if len(records) > NEWEST:
-            yield f"[dim]       and {len(records) - NEWEST} more {PLURALS[kind]}[/]"
-
-
-def _line(record: Record) -> str:
-    moment = datetime.fromtimestamp(record.timestamp, UTC).strftime("%H:%M")
-    return f"[dim]{moment}[/]  {shorten(record.value['title'], 60, placeholder='…')}"

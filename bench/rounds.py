@@ -1,11 +1,10 @@
 """Load random events into many timelines, schedule and digest them in rounds until the store is empty.
 
 Each round: load, schedule what is due, digest. Between rounds the clock is turned past the cool-down; the last round
-finds only empty timelines, and then nothing may be left. `--demo` tells the story along the way.
+finds only empty timelines, and then nothing may be left.
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from bench._measure import start
 from bench._result import Phase, Result
 from bench._show import Screen, Show
 from bench._stream import Stream
-from digestif import ConfigError, Digest, Digests, Explanation, Policy, State
+from digestif import ConfigError, Digest, Digests, Policy
 from digestif.clock import wall_clock
 from digestif.ids import fresh_id
 from digestif.testing import FakeClock
@@ -39,7 +38,6 @@ class Rounds:
         self._show = show
         self._ready: list[str] = []  # to be digested in this round
         self._known: set[str] = set()
-        self._sample: str | None = None  # the timeline whose digest is shown
         self.result = Result()
 
     def run(self, events: int) -> Result:
@@ -58,12 +56,9 @@ class Rounds:
         if events:
             self._load(number, events)
         if number > 1:
-            self._explain()
             self._clock.advance(self._digests.policy.longest_wait)
         self._schedule(number)
-        sample = self._digest(number)
-        if sample is not None:
-            self._show.digest(sample)
+        self._digest(number)
 
     @contextmanager
     def _phase(self, number: int, name: str, unit: str, *, total: int) -> Iterator[Phase]:
@@ -92,36 +87,20 @@ class Rounds:
                 self._ready.append(entry.key)
                 phase.count += 1
 
-    def _digest(self, number: int) -> Digest | None:
-        """Deliver everything that is ready; gives the digest that was chosen to be shown."""
+    def _digest(self, number: int) -> None:
+        """Deliver everything that is ready."""
         ready, self._ready = self._ready, []
-        sample = None
         with self._phase(number, "digest", "digests", total=len(ready)) as phase, phase.watch.running():
             for timeline in ready:
                 with self._digests.digest(timeline) as digest:
                     self._count(digest)
-                    sample = digest if timeline == self._sample else sample
                 phase.count += 1
-        self._sample = None
-        return sample
 
     def _count(self, digest: Digest) -> None:
         result = self.result
         result.digests += bool(digest)
         result.carried += len(digest)
         result.largest = max(result.largest, len(digest))
-
-    def _explain(self) -> None:
-        """Choose a waiting timeline of a size that is easy to read, and show why it waits."""
-        explanation = self._show.wants_samples and self._choose()
-        if explanation:
-            self._sample = explanation.timeline
-            self._show.explanation(explanation)
-
-    def _choose(self) -> Explanation | None:
-        waiting = self._digests.timelines(State.WAITING, prefix="mail:", limit=200)
-        choice = min((t for t in waiting if t.pending), key=lambda t: abs(t.pending - 14), default=None)
-        return None if choice is None else self._digests.explain(choice.key)
 
     def _left(self) -> dict[str, int]:
         return {kind: count for kind, count in self._digests.store.footprint().items() if count}
@@ -149,12 +128,11 @@ def opened(store: str | None, clock: FakeClock) -> Iterator[Digests]:
 @click.option("--records", type=click.IntRange(1), default=30_000, show_default=True, help="Events in all.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another one gives another stream.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
-@click.option("--demo", is_flag=True, hidden=True)
-def rounds(store: str | None, timelines: int, records: int, seed: int, as_json: bool, demo: bool) -> int:
+def rounds(store: str | None, timelines: int, records: int, seed: int, as_json: bool) -> int:
     """Fill a store with random events and digest them in rounds until it is empty."""
     clock = FakeClock(wall_clock() // DAY * DAY + MORNING)
     with opened(store, clock) as digests:
-        show = Show() if as_json else Screen(demo=demo)
+        show = Show() if as_json else Screen()
         show.begin(digests.store, events=records, timelines=timelines)
         result = Rounds(digests, clock, Stream(timelines, seed=seed), show).run(records)
         show.finish(result)
@@ -165,4 +143,4 @@ def rounds(store: str | None, timelines: int, records: int, seed: int, as_json: 
 
 
 if __name__ == "__main__":
-    start(rounds, name="./dev demo" if "--demo" in sys.argv else "./dev bench rounds")
+    start(rounds, name="./dev bench rounds")

@@ -18,11 +18,13 @@ PAUSE = 3.0  # between two kills, on average
 SETTLES = 60  # seconds: longer than a lease, a lost dispatch and the cool-down together
 
 
+@pytest.mark.parametrize("redelivered_after", [3600, 4], ids=["without redelivery", "with redelivery"])
 @pytest.mark.parametrize("store", ["sqlite", "redis"])
-def test_nothing_is_lost_while_workers_are_killed(store: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_while_workers_are_killed(store: str, redelivered_after: int, tmp_path: Path) -> None:
+    """Whether the broker gives the tasks of the dead to others, or the ticks alone find what they left."""
     needed_server()
     with RedisServer() as server:
-        setup = Setup.on(server, tmp_path, store)
+        setup = Setup.on(server, tmp_path, store, redelivered_after=redelivered_after)
         with Mailroom(setup, tmp_path) as room:
             for process in [room.start_worker(), room.start_worker(), room.start_beat()]:
                 process.wait_until_ready()

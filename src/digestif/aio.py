@@ -16,7 +16,7 @@ from digestif.core.records import Digest, ScheduleEntry, check_timeline
 from digestif.core.times import Millis
 from digestif.desk import Desk
 from digestif.engine import PAGE_LIMIT, Digests, HandlerFunction
-from digestif.errors import InvalidState, StoreUnavailable
+from digestif.errors import DigestifError, InvalidState, StoreUnavailable
 from digestif.events import Listener
 from digestif.handlers import Handler, Handlers
 from digestif.leases import Delivery
@@ -58,6 +58,7 @@ class AsyncDigests:
     ) -> None:
         self._digests = Digests(store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock)
         self._renew_threads()
+        self._returning: set[asyncio.Task[None]] = set()  # digests that were opened for somebody who did not wait
         self._closed = False
 
     @property
@@ -82,6 +83,9 @@ class AsyncDigests:
         if self._closed:
             return
         await self._gate.drained()
+        loop = asyncio.get_running_loop()
+        while returning := [task for task in self._returning if task.get_loop() is loop]:
+            await asyncio.wait(returning)
         await self._in_thread(self._digests.close)
         self._closed = True
         self._threads.shutdown(wait=False)
@@ -165,12 +169,11 @@ class AsyncDigests:
         digests._intake.millis(now)  # a wrong time must not open anything
         renews = digests._renews(now)
         single = await self._opened(partial(Single, digests._desk(now), handler, timeline, renews=renews))
-        digest = await self._in_thread(single.begin)
-        if digest is None:
+        if single.digest is None:
             return False
         with single.renewed():
             try:
-                error = error_in(handler, await self._handle(handler, digest))
+                error = error_in(handler, await self._handle(handler, single.digest))
             except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
                 error = failure
             except BaseException as interrupt:
@@ -241,12 +244,14 @@ class AsyncDigests:
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            opening.add_done_callback(self._give_back)
+            returning = asyncio.ensure_future(self._give_back(opening))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
             raise
 
-    def _give_back(self, opening: asyncio.Future[Openable]) -> None:
-        if not opening.cancelled() and opening.exception() is None:
-            self._threads.submit(opening.result().give_back)
+    async def _give_back(self, opening: asyncio.Future[Openable]) -> None:
+        with suppress(DigestifError):  # it could not be opened
+            await self._in_thread((await opening).give_back)
 
     add_many = _awaitable(Digests.add_many)
     retract = _awaitable(Digests.retract)

@@ -315,12 +315,11 @@ class Digests:
         handler = _sync(handler_for(self._handlers, check_timeline(timeline)))
         self._intake.millis(now)  # a wrong time must not open anything
         single = Single(self._desk(now), handler, timeline, renews=self._renews(now))
-        digest = single.begin()
-        if digest is None:
+        if single.digest is None:
             return False
         with single.renewed():
             try:
-                error = error_in(handler, handler.call(argument(handler, digest)))
+                error = error_in(handler, handler.call(argument(handler, single.digest)))
             except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
                 error = failure
             except BaseException as interrupt:

@@ -1,7 +1,6 @@
 """The programs that people run first, with small numbers."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 from bench._measure import start
 from bench.rounds import rounds
 from bench.sqlite import sqlite
+from bench.worker import Scale, worker
 
-ROOT = Path(__file__).parents[2]
 SMALL = ("--timelines", "30", "--records", "600")
 
 
@@ -75,20 +74,6 @@ def test_rounds_fail_if_anything_is_left_in_the_store(program: Program, monkeypa
     assert not found["good"]
 
 
-def test_the_demo_tells_its_story_in_a_log_of_80_columns() -> None:
-    command = [sys.executable, "-m", "bench.rounds", "--demo", *SMALL]
-
-    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-    assert 'digests.explain("mail:' in told
-    assert "one digest instead of" in told
-    assert "balanced" in told
-    assert "nothing is left" in told
-    assert "./dev test" in told
-    assert max(map(len, told.splitlines())) <= 80
-    assert "\x1b" not in told
-
-
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
@@ -114,3 +99,13 @@ def test_the_bench_of_the_sqlite_store_gives_its_figures(program: Program, tmp_p
     assert found["adds"]["add in 64 threads"]["to_add"] > 0
     assert found["adds"]["add in 64 tasks"]["peak_mib"] > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bench_of_workers_gives_its_figures(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.worker.QUICK", Scale(timelines=40, times=1, crowd=60))
+
+    found = program.figures(worker, "--quick", "--store", "sqlite")
+
+    assert found["sqlite"]["1 process, coroutine"]["digests_per_second"] > 0
+    assert found["sqlite"]["crowd"]["timelines"] == 60
+    assert "sqlite, digests a second" in found["asked"]

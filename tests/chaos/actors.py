@@ -1,16 +1,17 @@
 """Who acts in a simulated world: producers, operators, and workers with a real Shift each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from digestif.core.times import Millis
-from digestif.core.verdicts import Discard, RetryLater
 from digestif.desk import Desk
-from digestif.errors import Busy, StoreError
+from digestif.errors import Busy, ConfigError, InvalidState, StaleLease, StoreError
 from digestif.handlers import Handlers
 from digestif.runtime.shift import Job, Shift
+from digestif.runtime.single import Single
 from digestif.stores.base import Lease, Store
-from tests.chaos.book import Violation
+from tests.chaos.book import LEASES_OF, Violation
 from tests.chaos.stage import Crashed
 from tests.chaos.world import LEARNED, PLAIN, POLICIES, Actor, Ear, Process, Wire, World
 
@@ -39,7 +40,7 @@ class Task:
 
 
 class Worker(Process):
-    """One process: a shift with a main thread and a heartbeat, and handlers that end when chance says so."""
+    """One process: a shift whose threads call the store side by side, and handlers that end when chance says so."""
 
     def __init__(self, world: World, name: str, *, limited: bool = False) -> None:
         super().__init__(name)
@@ -57,16 +58,17 @@ class Worker(Process):
         )
         self.shift = Shift(desk, SOME if self.is_limited else ALL)
         self.tasks: list[Task] = []
-        self.main = Actor(name, self)
-        self.beat = Actor(f"{name}.beat", self)
         self.beats_at = world.times.steady + world.lease // 3
-        self.busy: list[Actor] = []  # in the middle of something
-        self._lost: list[Lease] = []
+        self._busy: list[str] = []  # threads in the middle of something
+        self._received: list[Lease] = []  # by answers that came through …
+        self._lost: list[Lease] = []  # … and so it knows that these have lapsed
 
-    def act(self, actor: Actor, what: Callable[[], None]) -> None:
-        """Do something that may pause, crash, or find the store unavailable."""
-        self._world.actor = actor
-        self.busy.append(actor)
+    def act(self, thread: str, what: Callable[[], None]) -> None:
+        """Do something that may pause, crash, or find the store unavailable; nothing if that thread has paused."""
+        if thread in self._busy or self.is_dead:
+            return
+        self._world.actor = Actor(f"{self.name}.{thread}", self)
+        self._busy.append(thread)
         try:
             what()
         except StoreError as error:
@@ -74,26 +76,51 @@ class Worker(Process):
         except Crashed:
             self.tasks.clear()
         finally:
-            self.busy.remove(actor)
+            self._busy.remove(thread)
 
     def choose(self) -> None:
         """Do one of the things that a worker could do now."""
-        chances, steady = self._world.chances, self._world.times.steady
-        options: list[Callable[[], None]] = [self.maintain] if chances.happens(0.3) else []
-        if len(self.tasks) < MOST_IN_HAND:
-            options += [self.claim, self.claim]
-        if self.shift.unsettled:
-            options += [self.settle] * 3
+        chances = self._world.chances
+        options: list[tuple[str, Callable[[], None]]] = []
+        if len(self.tasks) < MOST_IN_HAND and chances.happens(0.6):
+            options += [("claim1", self.claim), ("claim2", self.claim)]
+        if self.shift.has_to_tell(again=False):
+            options += [("tell", self.settle)] * 4
+        if self.shift.has_to_tell(again=True):
+            options += [("again", self.settle_again)] * 4
         if any(not task.is_begun for task in self.tasks):
-            options += [self.begin] * 4
-        if any(task.is_begun and task.ends <= steady for task in self.tasks):
-            options += [self.finish] * 4
-        if chances.happens(0.02):
-            options = [self.stop]
+            options += [("hand", self.begin)] * 6
+        if any(map(self._is_over, self.tasks)):
+            options += [("hand", self.finish)] * 6
+        if chances.happens(0.1):
+            options += [("claim1", self.maintain)] * 2
+        if chances.happens(0.02) and not self._busy:
+            options = [("hand", self.stop)]
         if options:
-            self.act(self.main, chances.choice(options))
+            self.act(*chances.choice(options))
 
-    # The main thread
+    def go_on_calmly(self) -> None:
+        """All that a worker does, without faults."""
+        while any(map(self._is_over, self.tasks)):
+            self.act("hand", self.finish)
+        self.act("beat", self.renew)
+        while self.shift.has_to_tell(again=True):
+            self.act("again", self.settle_again)
+        while self.shift.has_to_tell(again=False):
+            self.act("tell", self.settle)
+        while any(not task.is_begun for task in self.tasks):
+            self.act("hand", self.begin)
+
+    def look_calmly(self) -> None:
+        """Look for something to do, without faults."""
+        self.act("claim1", self.maintain)
+        if len(self.tasks) < MOST_IN_HAND:
+            self.act("claim2", self.claim)
+
+    def _is_over(self, task: Task) -> bool:
+        return task.is_begun and task.ends <= self._world.times.steady
+
+    # What its threads do
 
     def claim(self) -> None:
         room = MOST_IN_HAND - len(self.tasks)
@@ -101,9 +128,10 @@ class Worker(Process):
         self.tasks += map(Task, page.jobs)
 
     def settle(self) -> None:
-        error = self.shift.settle()
-        if error is not None:
-            self._world.note("has to settle again:", error)
+        self.shift.settle(again=False)
+
+    def settle_again(self) -> None:
+        self.shift.settle(again=True)
 
     def maintain(self) -> None:
         self.shift.maintain()
@@ -125,12 +153,10 @@ class Worker(Process):
             self.is_dead = True
             raise Crashed
         task.ends = world.times.steady + chances.choice([0, 0, 10, 1000, 2 * world.lease])
-        later = RetryLater(after=chances.choice([None, 0, 2]))
-        task.error = chances.choice([None, None, None, None, ValueError("no"), ValueError("no"), later, Discard()])
+        task.error = world.failure()
 
     def finish(self) -> None:
-        steady = self._world.times.steady
-        task = next(task for task in self.tasks if task.is_begun and task.ends <= steady)
+        task = next(filter(self._is_over, self.tasks))
         self.tasks.remove(task)
         self._world.note("handler ends:", task.job.attempt.lease, task.error)
         if task.error is not None:
@@ -144,36 +170,106 @@ class Worker(Process):
             self.shift.give_back(task.job, begun=task.is_begun)
         self.tasks.clear()
         for _ in range(3):
-            if self.shift.unsettled:
-                self.settle()
+            self.settle()
+            self.settle_again()
         self._world.note("stops")
         self.is_dead = True
 
-    # The heartbeat
-
     def renew(self) -> None:
-        """Renew what is held, and see that nothing in hand was forgotten."""
+        """Renew what is held, and see that this was neither too little nor too much."""
         world = self._world
         self.beats_at = world.times.steady + world.lease // 3
-        held = [task.job.attempt.lease for task in self.tasks if not task.job.is_closed]
-        begin = len(world.trace)
+        self._received = list(filter(self._is_current, self._received))
+        is_alone = self._busy == ["beat"]
+        held = self._received if is_alone else [task.job.attempt.lease for task in self.tasks]
+        held = list(filter(self._is_current, held))
+        has_nothing = is_alone and not self.tasks and not self.shift.unsettled
+        begin, beat = len(world.trace), f"{self.name}.beat"
         self.shift.renew()
-        asked: list[Lease] = []
-        for _, who, verb, *rest in world.trace[begin:]:
-            if who == self.beat.name and verb == "unavailable:":
-                asked += rest[1][0]
-            elif who == self.beat.name and verb == "extend":
-                (leases,), _, _, answers = rest
-                asked += leases
-                self._lost += [lease for lease, alive in zip(leases, answers, strict=True) if not alive]
+        asked = [lease for entry in world.trace[begin:] if entry[1] == beat for lease in _extended(entry)]
         for lease in held:
             if self._is_current(lease) and lease not in asked and lease not in self._lost:
                 raise Violation(f"a lease in hand was not renewed: {lease}")
+        if has_nothing and self._busy == ["beat"] and asked:
+            raise Violation(f"leases were renewed that nobody has in hand: {asked}")
+
+    def hear(self, verb: str, args: tuple[Any, ...], answer: Any) -> None:
+        if verb == "claim":
+            self._received += answer.leases
+        elif verb in LEASES_OF:
+            answers = [answer] if verb == "set_aside" else answer
+            told = zip(LEASES_OF[verb](args[0]), answers, strict=True)
+            self._lost += [lease for lease, alive in told if alive is None or alive is False]
 
     def _is_current(self, lease: Lease) -> bool:
         hold = self._world.book.holds.get(lease.timeline)
-        in_hand = any(task.job.attempt.lease is lease for task in self.tasks)
-        return in_hand and hold is not None and hold.token == lease.token
+        return hold is not None and hold.token == lease.token
+
+
+def _extended(entry: tuple[Any, ...]) -> Sequence[Lease]:
+    """The leases that a line of the trace asks for more time for."""
+    if entry[2] == "extend":
+        return cast(Sequence[Lease], entry[3][0])
+    if entry[2] == "unavailable:" and entry[3] == "extend":
+        return cast(Sequence[Lease], entry[4][0])
+    return ()
+
+
+class Courier(Process):
+    """Delivers one timeline, as a task of somebody's own queue does, without renewing its lease."""
+
+    def __init__(self, world: World, timeline: str, name: str) -> None:
+        super().__init__(name)
+        self._world = world
+        self._timeline = timeline
+        self._desk = Desk(
+            store=cast(Store, Wire(world)),
+            policy_for=POLICIES.__getitem__,
+            sealer=LEARNED,
+            lease=world.lease,
+            now=lambda: None,
+            events=Ear(world),
+        )
+        self._single: Single | None = None
+        self.is_done = False
+        self.is_busy = False
+
+    def act(self) -> None:
+        """Begin, or end what was begun."""
+        self._world.actor = Actor(self.name, self)
+        self.is_busy = True
+        try:
+            if self._single is None:
+                self._begin()
+            else:
+                self.is_done = True
+                self._end(self._single)
+        except (StoreError, InvalidState, StaleLease, ConfigError) as error:
+            self._world.note("was told:", error)
+            self.is_done = True
+        except Crashed:
+            self.is_done = True
+        finally:
+            self.is_busy = False
+
+    def _begin(self) -> None:
+        handler = ALL.find(self._timeline)
+        assert handler is not None
+        single = Single(self._desk, handler, self._timeline, renews=False)
+        if single.digest is None:
+            self.is_done = True
+            return
+        self._job = Job(single._delivery.attempt, handler, is_closed=handler.at_most_once)
+        self._world.note("hands out", self._job.attempt.digest)
+        self._world.book.hand(self._job)
+        self._single = single
+
+    def _end(self, single: Single) -> None:
+        error = self._world.failure()
+        self._world.note("handler ends:", self._job.attempt.lease, error)
+        if error is not None:
+            self._world.book.failed(self._job)
+        single.end(error)
 
 
 class Outside(Process):
@@ -183,9 +279,11 @@ class Outside(Process):
         super().__init__("outside")
         self._world = world
         self._wire = Wire(world)
+        self._callers = 0
 
     def _act(self, name: str, what: Callable[[], Any]) -> None:
-        self._world.actor = Actor(name, self)
+        self._callers += 1
+        self._world.actor = Actor(f"{name}{self._callers}", self)
         try:
             what()
         except (StoreError, Busy) as error:
@@ -194,15 +292,14 @@ class Outside(Process):
             self.is_dead = False  # there are many like that
 
     def produce(self) -> None:
-        self._act("producer", self._add)
+        self._act("p", self._add)
 
     def _add(self) -> None:
         world = self._world
-        count = world.chances.randint(1, 3)
-        first = len(world.book.versions)
-        timelines = world.chances.choices(list(world.policies), k=count)
-        batch = [world.arrival(timeline, first + place) for place, timeline in enumerate(timelines)]
-        self._wire.add(batch, now=None)
+        count = world.chances.randint(1, min(4, world.pages.records))
+        some = world.chances.sample(list(world.policies), world.chances.randint(1, len(world.policies)))
+        for _ in range(world.chances.choice([1, 1, 4])):
+            self._wire.add([world.arrival(world.chances.choice(some)) for _ in range(count)], now=None)
 
     def operate(self) -> None:
         world, chances, wire = self._world, self._world.chances, self._wire
@@ -214,7 +311,7 @@ class Outside(Process):
             lambda: wire.pause(timeline, True, now=None),
             lambda: wire.pause(timeline, False, now=None),
             lambda: wire.pause(timeline, False, now=None),
-            lambda: wire.retract(timeline, f"k{chances.randrange(12)}", now=None),
+            lambda: wire.retract(timeline, world.key(), now=None),
             lambda: wire.schedule(0, world.times.wall, after=None, limit=world.pages.timelines, now=None),
             lambda: wire.maintain(0, world.times.wall - 5000, limit=world.pages.timelines, now=None),
         ]
@@ -223,8 +320,8 @@ class Outside(Process):
         elif letters and chances.happens(0.7):
             letter = chances.choice(letters)
             options = [*[lambda: wire.replay(letter, now=None)] * 3, lambda: wire.discard(letter, now=None)]
-        self._act("operator", chances.choice(options))
+        self._act("op", chances.choice(options))
 
     def resume_all(self) -> None:
         for timeline in self._world.book.paused:
-            self._act("operator", lambda timeline=timeline: self._wire.pause(timeline, False, now=None))
+            self._act("op", partial(self._wire.pause, timeline, False, now=None))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from digestif.stores.base import Store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
-from tests.chaos.actors import Outside, Worker
+from tests.chaos.actors import Courier, Outside, Worker
 from tests.chaos.book import Violation
 from tests.chaos.stage import Stage
 from tests.chaos.world import Actor, Process, World, told
@@ -17,7 +17,7 @@ STORES: dict[str, Make] = {
     "memory": lambda clock: MemoryStore(clock=clock),
     "sqlite": lambda clock: SQLiteStore(None, clock=clock),
 }
-ROUNDS = 400  # of calm in which everything has to drain
+ROUNDS = 200  # of calm in which everything has to drain
 
 
 class Life(NamedTuple):
@@ -26,7 +26,6 @@ class Life(NamedTuple):
     seed: int
     violation: BaseException | None
     trace: list[tuple[Any, ...]]
-    calls: int
 
     @property
     def told(self) -> str:
@@ -48,7 +47,7 @@ def live(seed: int, make: Make) -> Life:
         except Exception as error:  # noqa: BLE001  # whatever it is, it is what the seed found
             violation = error
         world.store.disconnect()
-    return Life(seed, violation, world.trace, len(world.trace))
+    return Life(seed, violation, world.trace)
 
 
 class Simulation:
@@ -60,7 +59,8 @@ class Simulation:
         self._fate = Actor("fate", Process("fate"))
         self._workers = [Worker(world, f"w{number}", limited=True) for number in range(world.chances.randint(1, 3))]
         self._born = len(self._workers)
-        self._left = world.chances.randint(40, 120)
+        self._couriers: list[Courier] = []
+        self._left = world.chances.randint(30, 120)
 
     def step(self) -> bool:
         """One thing happens. False: that was all."""
@@ -86,10 +86,12 @@ class Simulation:
             self._outside.produce()
         elif chance < 0.44:
             self._outside.operate()
-        elif chance < 0.44 + world.weather.steps:
+        elif chance < 0.47:
+            self._deliver_alone()
+        elif chance < 0.47 + world.weather.steps:
             world.times.step(chances.choice([-30_000, -2_000, 2_000, 30_000]))
             self._note("the clock steps")
-        elif world.stage.parked and chance < 0.8:
+        elif world.stage.parked and chance < 0.75:
             self._go_on(chances.randrange(len(world.stage.parked)))
         else:
             self._work(chances.randrange(len(self._workers)))
@@ -107,17 +109,29 @@ class Simulation:
         lease, chances = world.lease, world.chances
         durations = [1, 100, 500, 1000, lease // 4, lease // 4, lease // 3, lease // 2, lease + 1000]
         world.times.pass_by(chances.choice(durations))
+        if chances.happens(0.1):
+            world.book.verify()
         for worker in list(self._workers):
-            is_due = world.times.steady >= worker.beats_at and worker.beat not in worker.busy
-            if is_due and not worker.is_dead and not chances.happens(world.weather.late):
-                worker.act(worker.beat, worker.renew)
+            if world.times.steady >= worker.beats_at and not chances.happens(world.weather.late):
+                worker.act("beat", worker.renew)
 
     def _work(self, place: int) -> None:
         worker = self._workers[place]
         if worker.is_dead:
             self._replace(place)
-        elif worker.main not in worker.busy:
+        else:
             worker.choose()
+
+    def _deliver_alone(self) -> None:
+        """Somebody's own queue delivers a timeline beside the workers."""
+        world, chances = self._world, self._world.chances
+        self._couriers = [courier for courier in self._couriers if not courier.is_done]
+        if not self._couriers or chances.happens(0.3):
+            self._born += 1
+            self._couriers.append(Courier(world, chances.choice(list(world.policies)), f"c{self._born}"))
+        courier = chances.choice(self._couriers)
+        if not courier.is_busy:
+            courier.act()
 
     def _replace(self, place: int) -> None:
         self._workers[place] = Worker(self._world, f"w{self._born}", limited=not self._world.is_calm)
@@ -130,29 +144,29 @@ class Simulation:
         world = self._world
         self._note("calm")
         for place, worker in enumerate(self._workers):
-            if worker.is_limited and not worker.is_dead:
-                worker.act(worker.main, worker.stop)
+            if worker.is_limited:
+                worker.act("hand", worker.stop)
             if worker.is_dead:
                 self._replace(place)
+        for courier in self._couriers:
+            if not courier.is_done:
+                courier.act()
         self._outside.resume_all()
-        for _ in range(ROUNDS):
+        for round_ in range(ROUNDS):
+            self._workers[round_ % len(self._workers)].look_calmly()
+            for worker in self._workers:
+                worker.go_on_calmly()
             ledger = world.store.ledger()
             if ledger.pending == ledger.open == 0 and not any(worker.tasks for worker in self._workers):
                 return
-            world.times.pass_by(world.lease // 4)
-            for worker in self._workers:
-                self._work_calmly(worker)
+            world.times.pass_by(self._until_something())
         raise Violation(f"not delivered after {ROUNDS} rounds of calm: {world.store.ledger()}")
 
-    def _work_calmly(self, worker: Worker) -> None:
-        worker.act(worker.beat, worker.renew)
-        steady = self._world.times.steady
-        while any(task.is_begun and task.ends <= steady for task in worker.tasks):
-            worker.act(worker.main, worker.finish)
-        for _ in range(worker.shift.unsettled):
-            worker.act(worker.main, worker.settle)
-        worker.act(worker.main, worker.maintain)
-        if len(worker.tasks) < 4:
-            worker.act(worker.main, worker.claim)
-        while any(not task.is_begun for task in worker.tasks):
-            worker.act(worker.main, worker.begin)
+    def _until_something(self) -> int:
+        """Milliseconds until something is due; as long as somebody may hold a lease, until it has to be renewed."""
+        world = self._world
+        if world.book.holds or any(worker.tasks for worker in self._workers):
+            return world.lease // 3
+        now = world.times.wall
+        earliest = world.store.standing(now=now).earliest
+        return 1000 if earliest is None else max(1000, earliest - now)

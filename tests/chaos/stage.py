@@ -73,7 +73,8 @@ class Stage:
 
     def _perform_step(self) -> None:
         try:
-            self._is_over = not self._step()
+            if not self._step():  # others may have come to the end meanwhile
+                self._is_over = True
         except Crashed:
             pass
         except BaseException as error:  # noqa: BLE001  # raised again where the play began

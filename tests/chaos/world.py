@@ -1,4 +1,4 @@
-"""A small world: timelines of many kinds, one store, one clock, a wire to the store that fails, and a trace of it all."""
+"""A small world: timelines of many kinds, a store, a clock, a wire between them that fails, and a trace of it all."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from digestif.core.backoff import Retry
+from digestif.core.capacity import Stored
 from digestif.core.policy import Policy
+from digestif.core.records import Digest
 from digestif.core.times import Millis
+from digestif.core.verdicts import Discard, RetryLater
 from digestif.errors import InvalidState, StoreUnavailable
 from digestif.events import Event, Events
 from digestif.stores.base import Arrival, Lease, Store
@@ -19,7 +22,7 @@ from tests.chaos.book import Book
 from tests.chaos.sources import Chances, Pages, Times, installed
 from tests.chaos.stage import Crashed, Stage
 
-SMALL = Pages(records=3, timelines=2, in_hand=5)
+SMALL = Pages(records=2, timelines=2, in_hand=6)
 USUAL = Pages(records=1000, timelines=200, in_hand=20_000)
 BEGINNING: Millis = 1_000_000_000
 
@@ -80,13 +83,23 @@ class Weather:
     odd: float  # a record that not every worker can decode
     poison: float  # a record that ends its worker
     steps: float  # of the clock
+    failure: float  # of a handler
 
     @classmethod
     def drawn(cls, chances: Chances) -> "Weather":
         def some(most: float) -> float:
             return most * chances.random() if chances.happens(0.7) else 0.0
 
-        return cls(some(0.03), some(0.25), some(0.15), some(0.6), some(0.1), some(0.05), some(0.1))
+        return cls(
+            some(0.03),
+            some(0.4),
+            some(0.2),
+            some(0.6),
+            some(0.1),
+            some(0.05),
+            some(0.1),
+            chances.choice([0.2, 0.5, 0.9]),
+        )
 
 
 class Actor(NamedTuple):
@@ -103,6 +116,9 @@ class Process:
         self.name = name
         self.is_dead = False
 
+    def hear(self, verb: str, args: tuple[Any, ...], answer: Any) -> None:
+        """An answer of the store has come through."""
+
 
 class World:
     """Everything that one seed decides."""
@@ -114,13 +130,15 @@ class World:
         self.weather = Weather.drawn(self.chances)
         self.is_calm = False
         self.lease: Millis = self.chances.choice([3_000, 10_000])
-        names = self.chances.sample(list(POLICIES), self.chances.choice([1, 2, 2, 3, 4]))
+        names = self.chances.sample(list(POLICIES), self.chances.choice([2, 2, 3, 4]))
         self.policies = {name: POLICIES[name] for name in names}
         self.stage = stage
         self.trace: list[tuple[Any, ...]] = []
         self.actor: Actor  # who runs now
         self.poison: set[int] = set()  # versions
         self._make = make
+        self._numbers = 0
+        self._keys = self.chances.choice([3, 12, 50])
 
     def begin(self) -> AbstractContextManager[None]:
         """Let digestif live in this world while the block runs."""
@@ -137,20 +155,24 @@ class World:
 
     def call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         """Ask the store, if everything goes well."""
-        if self.is_calm:
-            return self._do(verb, args, kwargs)
+        if self.actor.process.is_dead:
+            raise Crashed  # what is being cleaned up after a crash does not happen
+        answer = self._do(verb, args, kwargs) if self.is_calm else self._do_in_weather(verb, args, kwargs)
+        self.actor.process.hear(verb, args, answer)
+        return answer
+
+    def _do_in_weather(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._gap(verb, "before")
-        if not self.chances.happens(self.weather.unavailable):
-            answer = self._do(verb, args, kwargs)
-            self._gap(verb, "after")
-            return answer
-        if self.chances.happens(0.5):
+        is_unavailable = self.chances.happens(self.weather.unavailable)
+        if is_unavailable and self.chances.happens(0.5):
             self.note("unavailable:", verb, args)
             raise StoreUnavailable("told to fail")
-        self._do(verb, args, kwargs)
+        answer = self._do(verb, args, kwargs)
         self._gap(verb, "after")
-        self.note("reply lost:", verb)
-        raise StoreUnavailable("told to lose the reply")
+        if is_unavailable:
+            self.note("reply lost:", verb)
+            raise StoreUnavailable("told to lose the reply")
+        return answer
 
     def _do(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         now = kwargs.get("now")
@@ -184,16 +206,30 @@ class World:
             raise Crashed
         self.note("goes on", place, verb)
 
+    # Handlers
+
+    def failure(self) -> Exception | None:
+        """How a handler ends."""
+        if self.is_calm or not self.chances.happens(self.weather.failure):
+            return None
+        later = RetryLater(after=self.chances.choice([None, 0, 2]))
+        return self.chances.choice([ValueError("no"), ValueError("no"), later, later, Discard()])
+
     # Records
 
-    def arrival(self, timeline: str, number: int) -> Arrival:
-        chances, weather = self.chances, self.weather
+    def key(self) -> str:
+        return f"k{self.chances.randrange(self._keys)}"
+
+    def arrival(self, timeline: str) -> Arrival:
+        """A record whose value is its number."""
+        chances, weather, number = self.chances, self.weather, self._numbers
+        self._numbers += 1
         if chances.happens(weather.poison):
             self.poison.add(number)
         sealer = LEARNED if chances.happens(weather.odd) else PLAIN
         return Arrival(
             timeline,
-            f"k{chances.randrange(12)}",
+            self.key(),
             sealer.seal(number),
             float(chances.randrange(100)),
             chances.choice([None, None, None, 1500]),
@@ -237,8 +273,12 @@ def _told(value: Any) -> str:
         return value
     if isinstance(value, Lease):
         return f"{value.timeline}/{value.token}({value.digest_id} attempt {value.attempt})"
-    if isinstance(value, Policy):
-        return "policy"
+    if isinstance(value, Arrival):
+        return f"{value.timeline}/{value.key}={value.payload!r}"
+    if isinstance(value, Stored):
+        return f"{value.key}={value.payload!r}"
+    if isinstance(value, Digest):
+        return f"{value.timeline}/{value.idempotency_key} attempt {value.attempt} {[each.value for each in value]}"
     if isinstance(value, list | tuple):
         name = type(value).__name__ if hasattr(value, "_fields") else ""
         return f"{name}[{', '.join(map(_told, value))}]"

@@ -36,6 +36,7 @@ class Setup:
     every: float = 0.5
     lost_after: float = 3.0
     lease: float = 2.0
+    redelivered_after: int = 3600  # seconds until the broker gives a task of a dead worker to another one
 
     @classmethod
     def on(cls, server: RedisServer, directory: Path, *names: str, **options: Any) -> "Setup":
@@ -60,7 +61,14 @@ def make_app(setup: Setup) -> tuple[Celery, dict[str, Tasks]]:
     """The app and, by name, the tasks of each store. The stores are open before any pool forks."""
     app = Celery("mailroom", broker=setup.broker)
     app.conf.update(
-        worker_prefetch_multiplier=1, broker_connection_retry_on_startup=True, worker_send_task_events=False
+        broker_transport_options={
+            "visibility_timeout": setup.redelivered_after,
+            "unacked_restore_interval": 1,
+            "unacked_restore_throttle": 1,
+        },
+        worker_prefetch_multiplier=1,
+        broker_connection_retry_on_startup=True,
+        worker_send_task_events=False,
     )
     tasks = {}
     for name, dsn in setup.stores.items():
@@ -185,13 +193,6 @@ class Process:
         if children:
             os.kill(int(children[0]), signal.SIGKILL)
 
-    def stop(self) -> int:
-        """End it as an operator would; gives its exit code."""
-        os.kill(self.pid, signal.SIGTERM)
-        code = self._process.wait(timeout=30)
-        self._is_gone, self.is_alive = True, False
-        return code
-
     def end(self) -> None:
         """Leave nothing of it."""
         if not self._is_gone:
@@ -235,6 +236,11 @@ class Mailroom:
     def workers(self) -> list[Process]:
         """Those that have not been killed."""
         return [process for process in self._started if process.is_worker and process.is_alive]
+
+    def unacknowledged(self) -> list[str]:
+        """The tasks that the broker would give to another worker."""
+        with self._app.connection_for_read() as connection:
+            return [task.decode() for task in connection.default_channel.client.hvals("unacked")]
 
     def is_empty(self) -> bool:
         """True if nothing is left in the stores."""

@@ -144,7 +144,8 @@ def test_a_handler_that_fails_is_called_again_by_the_rules_of_the_policy(office:
 def test_a_task_that_lost_its_lease_ends_quietly_and_the_digest_comes_again(office: Office) -> None:
     office.before_sending = lambda digest: office.clock.advance(31) if digest.attempt == 1 else None
 
-    office.tasks.notify("t", 1, key="first")
+    office.digests.add("t", 1, key="first")
+    assert office.tasks.deliver_digest("t") is False
     assert office.tick() == 1
 
     assert office.sent == [("t", ["first"])] * 2
@@ -289,6 +290,8 @@ def test_what_is_sent_can_be_read_by_any_worker_and_old_ticks_are_worthless() ->
     assert (delivery.headers["task"], delivery.headers["expires"]) == ("digestif.deliver_digest", None)
     assert tick.headers["task"] == "digestif.schedule_digests"
     assert tick.headers["expires"] is not None
+    assert delivery.headers["ignore_result"]
+    assert tick.headers["ignore_result"]
 
 
 def test_beat_calls_the_tick_whenever_the_app_was_configured() -> None:
@@ -315,6 +318,8 @@ def test_several_digests_in_one_app_do_not_meet(office: Office) -> None:
 
     assert sent == ["t"]
     assert office.sent == []
+    assert "digestif.deliver_digest" in office.app.tasks
+    assert "digestif.deliver_digest" not in Celery("another").tasks
 
 
 @pytest.mark.parametrize(

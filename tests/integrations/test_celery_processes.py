@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -60,6 +59,7 @@ def test_a_digest_whose_worker_is_killed_in_the_middle_comes_again_as_it_was(roo
     for worker in {worker_with(room, begun(room, f"stuck:{store}")[0]) for store in STORES}:
         worker.kill()
         room.start_worker()
+    assert all(any(f"stuck:{store}" in task for task in room.unacknowledged()) for store in STORES)
 
     assert becomes_true(lambda: all(counts(room.setup)[timeline] for timeline in victims), timeout=15)
     for timeline in victims:
@@ -78,7 +78,7 @@ def worker_with(room: Mailroom, pid: int) -> Process:
 
 
 def test_nothing_of_a_burst_is_lost_when_workers_are_killed(room: Mailroom) -> None:
-    """Torture does so for longer: torture/test_celery.py."""
+    """The broker would give their tasks to others an hour later; the ticks find them. More: torture/test_celery.py."""
     keys = set()
     for number in range(900):
         store = STORES[number % 2]
@@ -96,16 +96,3 @@ def test_nothing_of_a_burst_is_lost_when_workers_are_killed(room: Mailroom) -> N
     for tasks in room.tasks.values():
         assert tasks.digests.ledger().delivered == tasks.digests.ledger().accepted
         assert tasks.digests.verify()
-
-
-def test_a_worker_that_is_stopped_finishes_and_ends_well(tmp_path: Path) -> None:
-    needed_server()
-    with RedisServer() as server, Mailroom(Setup.on(server, tmp_path), tmp_path) as room:
-        worker = room.start_worker()
-        worker.wait_until_ready()
-        room.tasks["sqlite"].notify("t", 1, key="k")
-        assert becomes_true(lambda: counts(room.setup)["k"] == 1, timeout=10)
-
-        assert worker.stop() == 0
-
-        assert room.tasks["sqlite"].digests.ledger().open == 0

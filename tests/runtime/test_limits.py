@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from digestif import Delivered, Digest, Digests, Policy
-from tests.runtime.workers import PATIENCE, Crowd, Ear, once, rounds, working
+from tests.runtime.workers import PATIENCE, Crowd, Ear, once, working
 
 THREADS = 4
 COROUTINES = 6
@@ -54,9 +54,12 @@ def test_as_many_coroutines_run_at_once_as_is_allowed(digests: Digests) -> None:
     assert crowd.most == COROUTINES
 
 
-@pytest.mark.parametrize("first", ["c", "f"])
-def test_functions_and_coroutines_each_keep_their_limit_side_by_side(digests: Digests, first: str) -> None:
-    """Also if everything that is due is of one kind."""
+@pytest.mark.parametrize(("concurrency", "threads"), [(2, 12), (12, 2), (1, 1)])
+@pytest.mark.parametrize("kinds", ["c", "f", "cf"])
+def test_functions_and_coroutines_each_keep_their_limit_side_by_side(
+    digests: Digests, kinds: str, concurrency: int, threads: int
+) -> None:
+    """Also if everything that is due is of one kind, and there are hands for more of the other."""
     crowds = {"c": Crowd(), "f": Crowd()}
 
     @digests.handler("f:*")
@@ -69,15 +72,14 @@ def test_functions_and_coroutines_each_keep_their_limit_side_by_side(digests: Di
         with crowds["c"]:
             await asyncio.sleep(0.002)
 
-    add_to(digests, first)
-    rounds(digests, concurrency=COROUTINES, threads=THREADS)
-    add_to(digests, "c", 50)
-    add_to(digests, "f", 50)
-    rounds(digests, concurrency=COROUTINES, threads=THREADS)
+    for kind in kinds:
+        add_to(digests, kind)
+    ear = Ear(digests)
+    with working(digests, concurrency=concurrency, threads=threads):
+        ear.wait_for(Delivered, TIMELINES * len(kinds))
 
-    assert crowds["c"].most <= COROUTINES
-    assert crowds["f"].most <= THREADS
-    assert digests.ledger().delivered == digests.ledger().accepted
+    assert crowds["c"].most <= concurrency
+    assert crowds["f"].most <= threads
 
 
 def test_a_coroutine_that_waits_does_not_keep_functions_waiting(digests: Digests) -> None:
@@ -92,7 +94,6 @@ def test_a_coroutine_that_waits_does_not_keep_functions_waiting(digests: Digests
     def function(_: Digest) -> None:
         has_run.set()
 
-    add_to(digests, "x", 0)
     digests.add("c", 1)
     digests.add("f", 1)
     ear = Ear(digests)

@@ -95,8 +95,8 @@ def watch_store(
     A store that does not answer within `timeout` seconds is shown as `digestif_up` 0. `namespace` is the label, by
     default that of the store; two stores in one registry need different ones.
     """
-    if not is_duration(timeout):
-        raise ConfigError(f"timeout: {shortened(timeout)} is not a number of seconds ≥ 0")
+    if not is_duration(timeout) or timeout == 0:
+        raise ConfigError(f"timeout: {shortened(timeout)} is not a number of seconds > 0")
     if registry not in _stores:
         collector = _Stores()
         registry.register(collector)

@@ -49,13 +49,13 @@ class Single:
         self._delivery = Delivery(desk, timeline)
         self._is_closed = False
         desk.events.emit(reports.claimed(self._delivery.lease, desk.lease))
+        self.digest = self._begin()  # None if there is nothing to send, and then it has ended
 
     def give_back(self) -> None:
         """Make the timeline ready again, without a word if the lease is lost."""
         self._delivery.give_back()
 
-    def begin(self) -> Digest | None:
-        """The digest to be delivered; None if there is nothing to send, and then it has ended."""
+    def _begin(self) -> Digest | None:
         digest = self._delivery.digest
         if self._handler.at_most_once or not digest:
             self._delivery.close()

@@ -1,0 +1,118 @@
+"""The leading edge: how soon the first record of a quiet timeline reaches its handler, and what waiting costs."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import click
+
+from bench._edge_worker import POLICY, Idle, add_now_and_then
+from bench._measure import Child, Figures, console, start
+from bench._redis_asked import Asked, as_figures, show_asked
+from bench._table import Report, show
+from digestif import Digests
+from digestif.testing.servers import RedisServer, available_servers
+
+P50, P99 = 10.0, 50.0  # milliseconds
+SHARE = 1.0  # per cent of a core
+PARTITIONS = 64
+
+
+class Scale(NamedTuple):
+    """How much is measured."""
+
+    adds: int
+    seconds: float
+
+
+FULL = Scale(500, 10.0)
+QUICK = Scale(50, 1.0)
+
+
+class Case(NamedTuple):
+    """A store, and where records come from."""
+
+    name: str
+    kind: str
+    query: str = ""
+    here: bool = False  # added by the process of the worker
+    is_asked: bool = True
+
+
+def cases(kinds: tuple[str, ...]) -> Iterator[Case]:
+    for kind in kinds:
+        if kind == "sqlite":
+            yield Case("sqlite, one process", kind, here=True)
+            yield Case("sqlite, two processes", kind, is_asked=False)
+        else:
+            yield Case(f"{kind}, two processes", kind)
+            yield Case(f"{kind}, {PARTITIONS} partitions", kind, f"?partitions={PARTITIONS}")
+
+
+@contextmanager
+def opened(case: Case) -> Iterator[str]:
+    """The DSN of an empty store."""
+    if case.kind == "sqlite":
+        with TemporaryDirectory(prefix="digestif-") as folder:
+            yield f"sqlite:///{Path(folder) / 'edge.db'}"
+    else:
+        with RedisServer(kind=case.kind) as server:  # type: ignore[arg-type]  # it is one of those
+            yield server.url + case.query
+
+
+def measured(case: Case, scale: Scale) -> Figures:
+    with opened(case) as dsn:
+        worker = Child(Idle, dsn, scale.adds, scale.seconds)
+        idle = worker.ask("idle")()
+        if case.here:
+            edge = worker.ask("adds_here")()
+        else:
+            with Digests(dsn, policy=POLICY) as digests:
+                add_now_and_then(digests, scale.adds)
+            edge = worker.ask("noted")()
+        worker.end()
+    return {**edge, **idle}
+
+
+def asked_of(case: Case, found: Figures) -> list[Asked]:
+    edge = [
+        Asked(f"{case.name}: p50", found["p50"], P50, unit=" ms", at_most=True),
+        Asked(f"{case.name}: p99", found["p99"], P99, unit=" ms", at_most=True),
+    ]
+    idle = Asked(f"{case.name}: idle", found["share"], SHARE, unit=" %", at_most=True)
+    return [*(edge if case.is_asked else []), idle]
+
+
+@click.command("edge", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--store", "kinds", multiple=True, type=click.Choice(["sqlite", "redis", "valkey"]), help="Only these.")
+@click.option("--quick", is_flag=True, help="Less of everything, for a first look.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
+def edge(kinds: tuple[str, ...], quick: bool, as_json: bool) -> int:
+    """Measure how soon workers begin, and what they cost while there is nothing to do."""
+    screen = console()
+    say: Callable[[str], None] = (lambda _: None) if as_json else (lambda text: screen.print(f"[dim]{text}[/]"))
+    report = Report("add to handler", ("p50 ms", "p99 ms", "most ms", "idle", "bound"))
+    asked: list[Asked] = []
+    for case in cases(kinds or ("sqlite", *available_servers())):
+        say(f"{case.name}…")
+        found = measured(case, QUICK if quick else FULL)
+        wanted = asked_of(case, found)
+        asked += wanted
+        mark = "[green]✓[/]" if all(one.met for one in wanted) else "[red]✗[/]"
+        times = (f"{found[name]:.1f}" for name in ("p50", "p99", "most"))
+        report.rows.append((case.name, *times, f"{found['share']:.2f} %", mark))
+        report.figures[case.name] = found
+    report.notes.append(f"idle: of one core, beside {'1 s' if quick else '10 s'} of waiting with 1,000 timelines.")
+    if as_json:
+        print(json.dumps({"quick": quick, **report.figures, "asked": as_figures(asked)}, indent=2))
+    else:
+        show(report)
+        show_asked(asked)
+    return 0
+
+
+if __name__ == "__main__":
+    start(edge, name="./dev bench edge")

@@ -1,0 +1,43 @@
+"""Workers are killed and stopped at random points under load, as in torture/, for a few seconds."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime.programs import ROOT
+from tests.servers import empty_server
+
+LEASE = 0.5
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/d.db" if request.param == "sqlite" else empty_server(request.param).url
+
+
+def test_workers_that_are_killed_lose_nothing_and_send_nothing_under_two_keys(dsn: str) -> None:
+    found = tortured(dsn, kills=8, lease=LEASE)
+
+    assert found["is_good"], found
+    assert found["deliveries"] > 100
+
+
+@pytest.mark.parametrize("dsn", ["redis"], indirect=True)
+def test_workers_that_were_stopped_can_not_end_what_others_have_taken_over(dsn: str) -> None:
+    found = tortured(dsn, stops=1, lease=LEASE)
+
+    assert found["is_good"], found
+    assert found["refused"] > 0
+
+
+def tortured(dsn: str, *, kills: int = 0, stops: int = 0, lease: float) -> dict[str, Any]:
+    """What the program finds; it runs alone because it forks."""
+    command = [sys.executable, "-m", "torture._workers", dsn, str(kills), str(stops), str(lease)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found

@@ -1,0 +1,179 @@
+"""The store does not answer for a while: the worker says so, goes on by itself, and loses nothing."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from digestif import (
+    Delivered,
+    Digest,
+    Digests,
+    PartitionFailed,
+    Policy,
+    Store,
+    StoreFailed,
+    StoreUnavailable,
+    WorkerStarted,
+)
+from digestif.runtime import duty
+from digestif.stores.memory import MemoryStore
+from digestif.testing import Partitioned
+from digestif.testing.servers import RedisServer
+from tests.runtime.workers import PATIENCE, Ear, working
+from tests.servers import needed_server
+
+POLICY = Policy(minimum_delay=60)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duty, "PAUSE_SECONDS", (0.01, 0.1))
+
+
+@pytest.fixture
+def store() -> Partitioned:
+    return Honest([MemoryStore(namespace="d") for _ in range(3)])
+
+
+@pytest.fixture
+def digests(store: Partitioned) -> Digests:
+    return Digests(store, policy=POLICY)
+
+
+class Honest(Partitioned):
+    """Of a batch of which only some parts fail it tells what the others answered, as stores do."""
+
+    def _under_leases(
+        self, verb: str, items: Sequence[Any], call: Callable[[Store, list[Any]], list[Any]]
+    ) -> list[Any]:
+        error, answers = None, []
+        for item in items:
+            try:
+                answers += call(self._home(item.lease.timeline), [item])
+            except StoreUnavailable as failure:
+                error = failure
+                answers.append(None)
+        if error is not None:
+            error.answers = answers
+            raise error
+        return answers
+
+
+def test_a_worker_goes_on_when_the_store_is_back(store: Partitioned, digests: Digests) -> None:
+    digests.handler("*")(lambda _: None)
+    digests.add_many([(f"t{n}", n) for n in range(9)])
+    ear = Ear(digests)
+    store.failing = {0, 1, 2}
+    with working(digests, poll=0.01):
+        ear.wait_for(StoreFailed, 3)
+        store.failing = set()
+        ear.wait_for(Delivered, 9)
+
+    assert digests.ledger().delivered == 9
+
+
+def test_a_store_that_is_away_when_the_worker_starts_and_stops(store: Partitioned, digests: Digests) -> None:
+    digests.handler("*")(lambda _: None)
+    ear = Ear(digests)
+    store.failing = {0, 1, 2}
+
+    with working(digests, poll=0.01):
+        ear.wait_for(WorkerStarted)
+        ear.wait_for(StoreFailed)
+
+
+def test_one_partition_that_fails_does_not_stop_the_others(store: Partitioned, digests: Digests) -> None:
+    digests.handler("*")(lambda _: None)
+    timelines = [f"t{n}" for n in range(30)]
+    digests.add_many([(timeline, 1) for timeline in timelines])
+    served = {timeline for timeline in timelines if store.part_of(timeline) != 1}
+    ear = Ear(digests)
+    store.failing = {1}
+    with working(digests, poll=0.01):
+        assert {event.timeline for event in ear.wait_for(Delivered, len(served))} == served
+        assert {event.partition for event in ear.wait_for(PartitionFailed)} == {1}
+        store.failing = set()
+        ear.wait_for(Delivered, len(timelines))
+
+
+@pytest.mark.parametrize("outcome", ["delivered", "failed"])
+def test_what_ended_while_the_store_was_away_is_told_when_it_is_back(
+    store: Partitioned, digests: Digests, outcome: str
+) -> None:
+    """The handler is not called again: the worker remembers how it ended."""
+    begun, released = threading.Event(), threading.Event()
+    calls: list[Digest] = []
+
+    @digests.handler("*")
+    def handler(digest: Digest) -> None:
+        calls.append(digest)
+        begun.set()
+        released.wait(PATIENCE)
+        if outcome == "failed":
+            raise ValueError
+
+    digests.add("t", 1)
+    ear = Ear(digests)
+    with working(digests, poll=0.01):
+        assert begun.wait(PATIENCE)
+        store.failing = {0, 1, 2}
+        released.set()
+        while "settle" not in {event.operation for event in ear.wait_for(StoreFailed)}:
+            ear.wait_for(StoreFailed, len(ear.of(StoreFailed)) + 1)
+        store.failing = set()
+        assert digests.backlog() is not None
+        threading.Event().wait(0.3)
+
+    assert len(calls) == 1
+    assert digests.timeline("t").state == "waiting"
+    assert digests.ledger().delivered == (outcome == "delivered")
+
+
+def test_a_part_that_does_not_answer_does_not_hold_up_the_ends_of_others(store: Partitioned, digests: Digests) -> None:
+    begun, released = threading.Semaphore(0), threading.Event()
+
+    @digests.handler("*")
+    def handler(_: Digest) -> None:
+        begun.release()
+        released.wait(PATIENCE)
+
+    timelines = [f"t{n}" for n in range(8)]
+    digests.add_many([(timeline, 1) for timeline in timelines])
+    well = {timeline for timeline in timelines if store.part_of(timeline) != 2}
+    assert 0 < len(well) < 8
+    ear = Ear(digests)
+    with working(digests, poll=0.01, threads=16):
+        for _ in timelines:
+            assert begun.acquire(timeout=PATIENCE)
+        store.failing = {2}
+        released.set()
+        assert {event.timeline for event in ear.wait_for(Delivered, len(well))} == well
+        store.failing = set()
+        ear.wait_for(Delivered, 8)
+
+    assert digests.verify()
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    needed_server()
+    with RedisServer(appendonly=True) as server:
+        yield server
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_worker_goes_on_when_the_server_is_started_again(server: RedisServer, end: str) -> None:
+    with Digests(f"{server.url}?patience=0.3", policy=POLICY, lease=2) as digests:
+        digests.handler("*")(lambda _: None)
+        ear = Ear(digests)
+        with working(digests, poll=0.05):
+            digests.add("before", 1)
+            ear.wait_for(Delivered)
+            getattr(server, end)()
+            ear.wait_for(StoreFailed)
+            server.start()
+            digests.add("after", 1)
+            assert [event.timeline for event in ear.wait_for(Delivered, 2)] == ["before", "after"]
+        assert digests.verify()

@@ -1,0 +1,134 @@
+"""Signals: a worker that is told to stop finishes what it has begun, or gives it back; told twice, it ends at once."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from digestif import Digest, Digests, Policy
+from digestif.clock import monotonic
+from tests.runtime.programs import PATIENCE, Program, running
+from tests.runtime.workers import becomes, rounds
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+
+
+@pytest.fixture
+def dsn(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/d.db?synchronous=normal"
+
+
+@pytest.fixture
+def digests(dsn: str) -> Iterator[Digests]:
+    with Digests(dsn, policy=Policy(minimum_delay=0)) as digests:
+        yield digests
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_idle_worker_ends_at_once(dsn: str, number: signal.Signals) -> None:
+    with running("tell", dsn, "poll=30") as program:
+        began = monotonic()
+        program.process.send_signal(number)
+
+        assert program.end() == 0
+        assert "ended" in program.heard
+        assert monotonic() - began < 3
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_busy_worker_claims_nothing_more_and_finishes_what_it_has_begun(
+    dsn: str, digests: Digests, number: signal.Signals
+) -> None:
+    with running("wait", dsn, "poll=0.01") as program:
+        digests.add("begun", 1)
+        program.wait_for("begun begun")
+        program.process.send_signal(number)
+        threading.Event().wait(0.2)  # a signal has no receipt
+        digests.add("late", 1)
+        threading.Event().wait(0.1)
+        program.go_on()
+
+        assert program.end() == 0
+
+    assert "done begun" in program.heard
+    assert not any("late" in line for line in program.heard)
+    assert digests.timeline("late").state == "ready"
+    assert (digests.ledger().delivered, digests.ledger().open) == (1, 0)
+
+
+def test_what_is_not_finished_in_time_is_given_back_as_it_was(dsn: str, digests: Digests) -> None:
+    """Nobody knows whether it went out: it comes again under the same key, and newer records wait."""
+    with running("wait", dsn, "grace=0.1") as program:
+        digests.add("t", 1, key="old")
+        key = program.wait_for("begun t").split()[-1]
+        program.process.send_signal(signal.SIGTERM)
+        assert program.end() == 0
+    digests.add("t", 2, key="new")
+    seen: list[tuple[str, list[str], int]] = []
+
+    @digests.handler("*")
+    def look(digest: Digest) -> None:
+        seen.append((digest.idempotency_key, [record.key for record in digest], digest.attempt))
+
+    rounds(digests)
+    rounds(digests)
+
+    assert seen[0] == (key, ["old"], 1)
+    assert [keys for _, keys, _ in seen] == [["old"], ["new"]]
+    assert digests.verify()
+
+
+def signal_until_it_ends(program: Program, number: signal.Signals) -> int:
+    def is_over() -> bool:
+        program.process.send_signal(number)
+        threading.Event().wait(0.05)
+        return program.process.poll() is not None
+
+    assert becomes(is_over, seconds=5), "it does not end"
+    return program.process.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("kind", ["wait", "block"])
+def test_a_second_signal_ends_it_at_once(dsn: str, digests: Digests, kind: str, number: signal.Signals) -> None:
+    """Also if a coroutine blocks the event loop."""
+    with running(kind, dsn, "grace=60") as program:
+        digests.add("t", 1)
+        program.wait_for("begun t")
+
+        assert signal_until_it_ends(program, number) == -number
+
+
+def test_a_worker_that_was_killed_leaves_its_digest_to_the_next_after_the_lease(dsn: str, digests: Digests) -> None:
+    with running("wait", dsn, "lease=0.5") as program:
+        digests.add("t", 1)
+        key = program.wait_for("begun t").split()[-1]
+        program.process.kill()
+        killed = monotonic()
+        program.process.wait(PATIENCE)
+
+    with running("tell", dsn, "lease=0.5", "poll=0.05") as next_one:
+        assert next_one.wait_for("delivered t").split()[-1] == key
+        assert monotonic() - killed < 0.5 + 2
+        assert becomes(lambda: digests.ledger().delivered == 1)
+
+
+def test_a_worker_that_was_stopped_for_three_leases_can_not_close_any_more(dsn: str, digests: Digests) -> None:
+    with running("wait", dsn, "lease=0.4") as program:
+        digests.add("t", 1)
+        key = program.wait_for("begun t").split()[-1]
+        program.process.send_signal(signal.SIGSTOP)
+        threading.Event().wait(3 * 0.4)
+        with running("wait", dsn, "lease=0.4", "poll=0.05") as other:
+            assert other.wait_for("begun t").split()[-1] == key
+            program.process.send_signal(signal.SIGCONT)
+            program.go_on()  # it ends its delivery, too late
+            program.wait_for("done t")
+            program.process.send_signal(signal.SIGTERM)
+            assert program.end() == 0
+            assert (digests.ledger().open, digests.ledger().delivered) == (1, 0)
+            other.go_on()
+            assert becomes(lambda: digests.ledger().delivered == 1)
+    assert digests.verify()
