@@ -94,7 +94,7 @@ class Worker(Process):
             options += [("hand", self.finish)] * 6
         if chances.happens(0.1):
             options += [("claim1", self.maintain)] * 2
-        if chances.happens(0.02) and not self._busy:
+        if chances.happens(0.04) and not self._busy:
             options = [("hand", self.stop)]
         if options:
             self.act(*chances.choice(options))
@@ -298,7 +298,7 @@ class Outside(Process):
         world = self._world
         count = world.chances.randint(1, min(4, world.pages.records))
         some = world.chances.sample(list(world.policies), world.chances.randint(1, len(world.policies)))
-        for _ in range(world.chances.choice([1, 1, 4])):
+        for _ in range(world.chances.choice([1, 1, 1, 8])):
             self._wire.add([world.arrival(world.chances.choice(some)) for _ in range(count)], now=None)
 
     def operate(self) -> None:

@@ -1,8 +1,8 @@
 """Faults, planted on purpose: each breaks a promise, and the simulation has to find it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, cast
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 from msgspec.structs import replace
@@ -19,30 +19,39 @@ from digestif.runtime.shift import Job, Shift
 from digestif.stores.base import Closing, Lease, Store
 from digestif.stores.rows import ending, leasing, reading
 from digestif.stores.rows.view import Rows
-
-Planting = Callable[[], Any]  # a context manager
-
-FAULTS: dict[str, Planting] = {}
+from tests.chaos.world import POLICIES
 
 
-def fault(plant: Callable[[], Any]) -> Planting:
-    """Plant what the function gives (owner, name, replacement), named by its docstring."""
-    assert plant.__doc__ is not None
+class Fault(NamedTuple):
+    """Something wrong, and the timelines that suffer most from it."""
 
-    @contextmanager
-    def planted() -> Iterator[None]:
-        owner, name, wrong = plant()
-        with patch.object(owner, name, wrong):
-            yield
+    planted: Callable[[], AbstractContextManager[None]]
+    kinds: Sequence[str]
 
-    FAULTS[plant.__doc__] = planted
-    return planted
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(*kinds: str) -> Callable[[Callable[[], Any]], None]:
+    """Plant what the function gives (owner, name, replacement); its docstring says what goes wrong."""
+
+    def register(plant: Callable[[], Any]) -> None:
+        @contextmanager
+        def planted() -> Iterator[None]:
+            owner, name, wrong = plant()
+            with patch.object(owner, name, wrong):
+                yield
+
+        assert plant.__doc__ is not None
+        FAULTS[plant.__doc__] = Fault(planted, kinds or tuple(POLICIES))
+
+    return register
 
 
 # In the stores and the machine
 
 
-@fault
+@fault()
 def _close() -> Any:
     """close ignores the token"""
     right = ending.close
@@ -57,7 +66,7 @@ def _close() -> Any:
     return ending, "close", wrong
 
 
-@fault
+@fault()
 def _expiry() -> Any:
     """a token is good as long as nobody took over"""
 
@@ -67,7 +76,7 @@ def _expiry() -> Any:
     return machine, "is_held", wrong
 
 
-@fault
+@fault()
 def _stale_release() -> Any:
     """a refused release still wakes the timeline"""
     right = leasing.release
@@ -82,7 +91,7 @@ def _stale_release() -> Any:
     return leasing, "release", wrong
 
 
-@fault
+@fault()
 def _freeze() -> Any:
     """a lapse does not freeze"""
     right = machine.after_lapse
@@ -96,7 +105,7 @@ def _freeze() -> Any:
     return machine, "after_lapse", wrong
 
 
-@fault
+@fault()
 def _attempt() -> Any:
     """an attempt after a lapse is not counted"""
     right = machine.after_open
@@ -110,7 +119,7 @@ def _attempt() -> Any:
     return machine, "after_open", wrong
 
 
-@fault
+@fault("merge", "eager")
 def _revision() -> Any:
     """a merge keeps the revision"""
     right = machine.after_decision
@@ -124,7 +133,7 @@ def _revision() -> Any:
     return machine, "after_decision", wrong
 
 
-@fault
+@fault("merge", "eager")
 def _interrupted_merge() -> Any:
     """a merge that was interrupted is not finished"""
     right = reading._needs_settling
@@ -136,7 +145,7 @@ def _interrupted_merge() -> Any:
     return reading, "_needs_settling", wrong
 
 
-@fault
+@fault()
 def _claim() -> Any:
     """a lapsed lease is claimable only after a minute"""
     right = leasing.claim
@@ -155,7 +164,7 @@ def _claim() -> Any:
     return leasing, "claim", wrong
 
 
-@fault
+@fault()
 def _ledger() -> Any:
     """a burial counts as a delivery"""
     right = ending._bury
@@ -170,7 +179,7 @@ def _ledger() -> Any:
     return ending, "_bury", wrong
 
 
-@fault
+@fault("merge", "same")
 def _set_aside() -> Any:
     """a digest that may have gone out loses a record and keeps its key"""
     right = machine.after_losing
@@ -185,7 +194,7 @@ def _set_aside() -> Any:
 # In the worker
 
 
-@fault
+@fault()
 def _settle() -> Any:
     """endings are dropped when the store does not answer"""
 
@@ -199,7 +208,7 @@ def _settle() -> Any:
     return Shift, "settle", wrong
 
 
-@fault
+@fault()
 def _give_back() -> Any:
     """a digest whose handler was running is given back as if nothing was tried"""
 
@@ -210,7 +219,7 @@ def _give_back() -> Any:
     return Shift, "give_back", wrong
 
 
-@fault
+@fault("once")
 def _at_most_once() -> Any:
     """what is to be delivered at most once is delivered although the store did not answer"""
 
@@ -223,13 +232,13 @@ def _at_most_once() -> Any:
     return Shift, "_closed_first", wrong
 
 
-@fault
+@fault()
 def _poison() -> Any:
     """a digest that ends its workers is never buried"""
     return shift, "is_poison", lambda lapses, policy: False
 
 
-@fault
+@fault()
 def _renewal() -> Any:
     """only the first lease is renewed"""
     right = shift._pages
@@ -240,7 +249,7 @@ def _renewal() -> Any:
     return shift, "_pages", wrong
 
 
-@fault
+@fault()
 def _unread() -> Any:
     """leases whose digests could not be read are kept"""
 
@@ -250,7 +259,7 @@ def _unread() -> Any:
     return Shift, "_put_off", wrong
 
 
-@fault
+@fault()
 def _let_go() -> Any:
     """the end of an old lease lets go of the new lease of the same digest"""
 
@@ -262,7 +271,7 @@ def _let_go() -> Any:
     return Shift, "_let_go", wrong
 
 
-@fault
+@fault("once")
 def _unclosed() -> Any:
     """what could not be closed before its delivery is held for ever"""
     right = Shift._closed_first
@@ -277,7 +286,7 @@ def _unclosed() -> Any:
     return Shift, "_closed_first", wrong
 
 
-@fault
+@fault()
 def _pages() -> Any:
     """an error forgets the leases that the pages before it gave"""
     right = partitions.claim

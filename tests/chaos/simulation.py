@@ -1,17 +1,14 @@
 """One seed, one life: chaos for a while, then calm, and in the end every record has one fate that is counted."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from digestif.stores.base import Store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
 from tests.chaos.actors import Courier, Outside, Worker
 from tests.chaos.book import Violation
 from tests.chaos.stage import Stage
-from tests.chaos.world import Actor, Process, World, told
-
-Make = Callable[[Callable[[], float]], Store]
+from tests.chaos.world import POLICIES, Actor, Make, Process, World, told
 
 STORES: dict[str, Make] = {
     "memory": lambda clock: MemoryStore(clock=clock),
@@ -35,9 +32,9 @@ class Life(NamedTuple):
 _stage = Stage()
 
 
-def live(seed: int, make: Make) -> Life:
-    """Live through what a seed has in store."""
-    world = World(seed, make, _stage)
+def live(seed: int, make: Make, *, kinds: Sequence[str] = tuple(POLICIES)) -> Life:
+    """Live through what a seed has in store, with timelines of these kinds."""
+    world = World(seed, make, _stage, kinds)
     simulation = Simulation(world)
     violation: BaseException | None = None
     with world.begin():
@@ -71,7 +68,7 @@ class Simulation:
         world = self._world
         world.is_calm = True
         if world.stage.parked:
-            self._go_on(0)
+            world.stage.resume(world.stage.parked[0])
             return True
         self._drain()
         world.book.check_the_end()
@@ -91,18 +88,14 @@ class Simulation:
         elif chance < 0.47 + world.weather.steps:
             world.times.step(chances.choice([-30_000, -2_000, 2_000, 30_000]))
             self._note("the clock steps")
-        elif world.stage.parked and chance < 0.75:
-            self._go_on(chances.randrange(len(world.stage.parked)))
+        elif chance < 0.75 and (resumable := world.resumable):
+            world.stage.resume(chances.choice(resumable))
         else:
             self._work(chances.randrange(len(self._workers)))
 
     def _note(self, what: str) -> None:
         self._world.actor = self._fate
         self._world.note(what)
-
-    def _go_on(self, place: int) -> None:
-        stage = self._world.stage
-        stage.resume(stage.parked[place])
 
     def _pass_time(self) -> None:
         world = self._world

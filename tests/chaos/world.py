@@ -1,6 +1,6 @@
 """A small world: timelines of many kinds, a store, a clock, a wire between them that fails, and a trace of it all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -102,6 +102,9 @@ class Weather:
         )
 
 
+Make = Callable[[Callable[[], float]], Store]  # with the clock of the world
+
+
 class Actor(NamedTuple):
     """Somebody who calls the store."""
 
@@ -123,20 +126,21 @@ class Process:
 class World:
     """Everything that one seed decides."""
 
-    def __init__(self, seed: int, make: Callable[[Callable[[], float]], Store], stage: Stage) -> None:
+    def __init__(self, seed: int, make: Make, stage: Stage, kinds: Sequence[str]) -> None:
         self.chances = Chances(seed)
         self.times = Times(BEGINNING)
         self.pages = SMALL if self.chances.happens(0.6) else USUAL
         self.weather = Weather.drawn(self.chances)
         self.is_calm = False
         self.lease: Millis = self.chances.choice([3_000, 10_000])
-        names = self.chances.sample(list(POLICIES), self.chances.choice([2, 2, 3, 4]))
+        names = self.chances.sample(kinds, min(len(kinds), self.chances.choice([2, 2, 3, 4])))
         self.policies = {name: POLICIES[name] for name in names}
         self.stage = stage
         self.trace: list[tuple[Any, ...]] = []
         self.actor: Actor  # who runs now
         self.poison: set[int] = set()  # versions
         self._make = make
+        self._resumes: dict[Hashable, Millis] = {}  # when those who have paused may go on
         self._numbers = 0
         self._keys = self.chances.choice([3, 12, 50])
 
@@ -200,11 +204,18 @@ class World:
     def _pause(self, place: str, verb: str) -> None:
         actor = self.actor
         self.note("pauses", place, verb)
+        self._resumes[actor] = self.times.steady + self.chances.choice([0, 0, self.lease + 1500])
         self.stage.pause(actor)
         self.actor = actor
         if actor.process.is_dead:
             raise Crashed
         self.note("goes on", place, verb)
+
+    @property
+    def resumable(self) -> list[Hashable]:
+        """Who has paused for long enough."""
+        parked = self.stage.parked
+        return parked if self.is_calm else [who for who in parked if self._resumes[who] <= self.times.steady]
 
     # Handlers
 
