@@ -78,12 +78,10 @@ class Worker(Process):
         finally:
             self._busy.remove(thread)
 
-    def choose(self) -> None:
-        """Do one of the things that a worker could do now."""
+    def choose(self) -> bool:
+        """Do one of the things that a worker could do now. False: there is nothing to do."""
         chances = self._world.chances
         options: list[tuple[str, Callable[[], None]]] = []
-        if len(self.tasks) < MOST_IN_HAND and chances.happens(0.6):
-            options += [("claim1", self.claim), ("claim2", self.claim)]
         if self.shift.has_to_tell(again=False):
             options += [("tell", self.settle)] * 4
         if self.shift.has_to_tell(again=True):
@@ -92,12 +90,20 @@ class Worker(Process):
             options += [("hand", self.begin)] * 6
         if any(map(self._is_over, self.tasks)):
             options += [("hand", self.finish)] * 6
+        if len(self.tasks) < MOST_IN_HAND and self._looks(is_idle=not options):
+            options += [("claim1", self.claim), ("claim2", self.claim)]
         if chances.happens(0.1):
             options += [("claim1", self.maintain)] * 2
-        if chances.happens(0.04) and not self._busy:
+        if chances.happens(0.02) and not self._busy:
             options = [("hand", self.stop)]
         if options:
             self.act(*chances.choice(options))
+        return bool(options)
+
+    def _looks(self, *, is_idle: bool) -> bool:
+        """True if a claim is worth its while; now and then it is not."""
+        happens = self._world.chances.happens
+        return happens(0.1) or ((is_idle or happens(0.4)) and self._world.is_something_due)
 
     def go_on_calmly(self) -> None:
         """All that a worker does, without faults."""
@@ -111,9 +117,10 @@ class Worker(Process):
         while any(not task.is_begun for task in self.tasks):
             self.act("hand", self.begin)
 
-    def look_calmly(self) -> None:
+    def look_calmly(self, *, maintain: bool) -> None:
         """Look for something to do, without faults."""
-        self.act("claim1", self.maintain)
+        if maintain:
+            self.act("claim1", self.maintain)
         if len(self.tasks) < MOST_IN_HAND:
             self.act("claim2", self.claim)
 
@@ -298,7 +305,7 @@ class Outside(Process):
         world = self._world
         count = world.chances.randint(1, min(4, world.pages.records))
         some = world.chances.sample(list(world.policies), world.chances.randint(1, len(world.policies)))
-        for _ in range(world.chances.choice([1, 1, 1, 8])):
+        for _ in range(world.chances.choice([1, 1, 5])):
             self._wire.add([world.arrival(world.chances.choice(some)) for _ in range(count)], now=None)
 
     def operate(self) -> None:

@@ -57,7 +57,7 @@ class Simulation:
         self._workers = [Worker(world, f"w{number}", limited=True) for number in range(world.chances.randint(1, 3))]
         self._born = len(self._workers)
         self._couriers: list[Courier] = []
-        self._left = world.chances.randint(30, 120)
+        self._left = world.chances.randint(30, 90)
 
     def step(self) -> bool:
         """One thing happens. False: that was all."""
@@ -79,16 +79,16 @@ class Simulation:
         chance = chances.random()
         if chance < 0.2:
             self._pass_time()
-        elif chance < 0.38:
+        elif chance < 0.3:
             self._outside.produce()
-        elif chance < 0.44:
+        elif chance < 0.35:
             self._outside.operate()
-        elif chance < 0.47:
+        elif chance < 0.38:
             self._deliver_alone()
-        elif chance < 0.47 + world.weather.steps:
+        elif chance < 0.38 + world.weather.steps:
             world.times.step(chances.choice([-30_000, -2_000, 2_000, 30_000]))
             self._note("the clock steps")
-        elif chance < 0.75 and (resumable := world.resumable):
+        elif chance < 0.65 and (resumable := world.resumable):
             world.stage.resume(chances.choice(resumable))
         else:
             self._work(chances.randrange(len(self._workers)))
@@ -112,8 +112,10 @@ class Simulation:
         worker = self._workers[place]
         if worker.is_dead:
             self._replace(place)
-        else:
-            worker.choose()
+            return
+        for _ in range(self._world.chances.choice([1, 2, 4])):
+            if not worker.choose():
+                return
 
     def _deliver_alone(self) -> None:
         """Somebody's own queue delivers a timeline beside the workers."""
@@ -146,7 +148,7 @@ class Simulation:
                 courier.act()
         self._outside.resume_all()
         for round_ in range(ROUNDS):
-            self._workers[round_ % len(self._workers)].look_calmly()
+            self._workers[round_ % len(self._workers)].look_calmly(maintain=round_ % 4 == 0)
             for worker in self._workers:
                 worker.go_on_calmly()
             ledger = world.store.ledger()
@@ -159,7 +161,7 @@ class Simulation:
         """Milliseconds until something is due; as long as somebody may hold a lease, until it has to be renewed."""
         world = self._world
         if world.book.holds or any(worker.tasks for worker in self._workers):
-            return world.lease // 3
+            return world.lease // 2
         now = world.times.wall
         earliest = world.store.standing(now=now).earliest
         return 1000 if earliest is None else max(1000, earliest - now)

@@ -29,13 +29,13 @@ BEGINNING: Millis = 1_000_000_000
 
 def _policy(**options: Any) -> Policy:
     plain: dict[str, Any] = {
-        "minimum_delay": 4,
-        "increment_delay": 1,
-        "maximum_delay": 15,
+        "minimum_delay": 1,
+        "increment_delay": 0.2,
+        "maximum_delay": 5,
         "capacity": None,
         "ttl": None,
         "attempts": 3,
-        "retry": Retry(initial=1, factor=2, maximum=10, jitter=0.5),
+        "retry": Retry(initial=0.5, factor=2, maximum=4, jitter=0.5),
     }
     return Policy(**{**plain, **options})
 
@@ -43,7 +43,7 @@ def _policy(**options: Any) -> Policy:
 def _failing(iteration: int) -> float:
     if iteration == 2:
         raise ValueError("no delay for the second")
-    return 3.0
+    return 1.0
 
 
 POLICIES = {
@@ -51,9 +51,9 @@ POLICIES = {
     "eager": _policy(minimum_delay=0, increment_delay=0, maximum_delay=0, attempts=6, lapses=2),
     "same": _policy(redelivery="same"),
     "short": _policy(capacity=3, max_records=4),
-    "young": _policy(ttl=40),
-    "once": _policy(minimum_delay=1),
-    "quiet": _policy(first_delay=2, quiet=2, minimum_delay=0, lapses=1),
+    "young": _policy(ttl=12),
+    "once": _policy(minimum_delay=0),
+    "quiet": _policy(first_delay=1, quiet=1, minimum_delay=0, lapses=1),
     "odd": _policy(backoff=_failing),
 }
 
@@ -132,8 +132,8 @@ class World:
         self.pages = SMALL if self.chances.happens(0.6) else USUAL
         self.weather = Weather.drawn(self.chances)
         self.is_calm = False
-        self.lease: Millis = self.chances.choice([3_000, 10_000])
-        names = self.chances.sample(kinds, min(len(kinds), self.chances.choice([2, 2, 3, 4])))
+        self.lease: Millis = self.chances.choice([3_000, 6_000])
+        names = self.chances.sample(kinds, min(len(kinds), self.chances.choice([2, 3, 4, 5])))
         self.policies = {name: POLICIES[name] for name in names}
         self.stage = stage
         self.trace: list[tuple[Any, ...]] = []
@@ -204,7 +204,7 @@ class World:
     def _pause(self, place: str, verb: str) -> None:
         actor = self.actor
         self.note("pauses", place, verb)
-        self._resumes[actor] = self.times.steady + self.chances.choice([0, 0, self.lease + 1500])
+        self._resumes[actor] = self.times.steady + self.chances.choice([0, self.lease + 1500])
         self.stage.pause(actor)
         self.actor = actor
         if actor.process.is_dead:
@@ -216,6 +216,10 @@ class World:
         """Who has paused for long enough."""
         parked = self.stage.parked
         return parked if self.is_calm else [who for who in parked if self._resumes[who] <= self.times.steady]
+
+    @property
+    def is_something_due(self) -> bool:
+        return self.store.standing(now=self.times.wall).due > 0
 
     # Handlers
 

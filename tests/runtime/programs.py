@@ -3,6 +3,8 @@
 They say on standard output what their handlers do. A handler that waits goes on when it is given a line.
 """
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from digestif import Digest, Digests, Policy, Worker, WorkerStarted
+from digestif import Buried, Digest, Digests, Event, Policy, Worker, WorkerStarted
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 20.0
@@ -22,9 +24,16 @@ def main(kind: str, dsn: str, *options: str) -> None:
     lease = settings.get("lease", 30.0)
     with Digests(dsn, lease=lease, policy=Policy(minimum_delay=0)) as digests:
         digests.handler("*")(HANDLERS[kind])
-        digests.subscribe(lambda event: say("started") if isinstance(event, WorkerStarted) else None)
+        digests.subscribe(announce)
         Worker(digests, poll=settings.get("poll", 1.0), grace=settings.get("grace", 25.0)).run()
     say("ended")
+
+
+def announce(event: Event) -> None:
+    if isinstance(event, WorkerStarted):
+        say("started")
+    elif isinstance(event, Buried):
+        say("buried", event.timeline, event.reason)
 
 
 def say(*words: object) -> None:
@@ -47,7 +56,12 @@ async def block(digest: Digest) -> None:
     threading.Event().wait()  # the event loop never turns again
 
 
-HANDLERS: dict[str, Callable[[Digest], Any]] = {"tell": tell, "wait": wait, "block": block}
+def die(digest: Digest) -> None:
+    say("dying of", digest.timeline, digest.idempotency_key)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+HANDLERS: dict[str, Callable[[Digest], Any]] = {"tell": tell, "wait": wait, "block": block, "die": die}
 
 
 class Program:

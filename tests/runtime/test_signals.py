@@ -115,6 +115,23 @@ def test_a_worker_that_was_killed_leaves_its_digest_to_the_next_after_the_lease(
         assert becomes(lambda: digests.ledger().delivered == 1)
 
 
+def test_a_digest_that_kills_three_workers_is_buried_by_the_fourth(dsn: str, digests: Digests) -> None:
+    """It is not run again; the others are delivered."""
+    digests.add("poison", 1)
+    for _ in range(3):
+        with running("die", dsn, "lease=0.2", "poll=0.05") as program:
+            program.wait_for("dying of poison")
+            assert program.end() == -signal.SIGKILL
+    digests.add("fine", 1)
+
+    with running("tell", dsn, "lease=0.2", "poll=0.05") as fourth:
+        fourth.wait_for("buried poison 3 leases lapsed")
+        assert becomes(lambda: digests.ledger().delivered == 1)
+
+    assert [letter.timeline for letter in digests.dead_letters()] == ["poison"]
+    assert not any("delivered poison" in line for line in fourth.heard)
+
+
 def test_a_worker_that_was_stopped_for_three_leases_can_not_close_any_more(dsn: str, digests: Digests) -> None:
     with running("wait", dsn, "lease=0.4") as program:
         digests.add("t", 1)

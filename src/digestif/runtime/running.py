@@ -51,7 +51,7 @@ def _stopped_by_signals(workers: tuple[Runs, ...]) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from Python
 
 
 def _end_at_once(number: int) -> None:

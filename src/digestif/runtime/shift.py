@@ -145,8 +145,14 @@ class Shift:
 
     def give_back(self, job: Job, *, begun: bool) -> None:
         """Note that this worker will not finish a digest; if it was begun, nobody knows whether it went out."""
-        if not job.is_closed:
-            self._ended.append(Ending.of(job.attempt, PutOff(None, unknown=begun)))
+        ending = Ending.of(job.attempt, PutOff(None, unknown=begun))
+        if job.is_closed:
+            reason = (
+                "the worker stopped while it was delivered" if begun else "the worker stopped before it was delivered"
+            )
+            self._events.emit(reports.failed_for_good(ending, reason))
+        else:
+            self._ended.append(ending)
 
     @property
     def unsettled(self) -> int:
