@@ -9,7 +9,7 @@ from digestif.core.texts import reason_of
 from digestif.core.verdicts import Bury, Deliver, TryAgain, Verdict, is_poison, poison
 from digestif.desk import Desk
 from digestif.endings import Ending, conclude
-from digestif.errors import DigestifError, InvalidState, StaleLease, StoreError
+from digestif.errors import ConfigError, DigestifError, InvalidState, StaleLease, StoreError
 from digestif.events import Buried, Lapsed, LeaseNotRenewed
 from digestif.ids import fresh_id
 from digestif.reading import Attempt, Whole, attempt_of, read_whole
@@ -31,8 +31,8 @@ class Delivery:
             self._attempt = self._begin(whole, minimum_delay)
         except InvalidState:
             raise  # it was buried
-        except BaseException:
-            _give_back(desk, Ending.untried(whole, _AGAIN))
+        except BaseException as error:
+            _give_back(desk, Ending.untried(whole, self._verdict(whole, error)))
             raise
 
     def _begin(self, whole: Whole, minimum_delay: float | None) -> Attempt:
@@ -42,6 +42,11 @@ class Delivery:
             self._desk.events.emit(_buried(whole, verdict))
             raise InvalidState(f"{self.lease.timeline!r}: its digest lapsed too often and is now a dead letter")
         return attempt_of(self._desk, whole, minimum_delay=minimum_delay)
+
+    def _verdict(self, whole: Whole, error: BaseException) -> Verdict:
+        """On an attempt that failed before it began, because of a policy or a codec: that ends some day too."""
+        is_last = self.lease.attempt >= self._policy.attempts and whole.complete and whole.records
+        return Bury(reason_of(error)) if is_last and isinstance(error, ConfigError) else _AGAIN
 
     @property
     def digest(self) -> Digest:
