@@ -42,6 +42,8 @@ class Handlers:
             raise ConfigError(f"pattern: {shortened(pattern)} is not the name of a timeline or a pattern like 'mail:*'")
         if not callable(call):
             raise ConfigError(f"handler: {shortened(call)} is not a function; use @digests.handler({pattern!r})")
+        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+            raise ConfigError(f"handler: {shortened(call)} has a yield in it: called, it would do nothing")
         if batch is not None and (type(batch) is not int or batch < 1):
             raise ConfigError(f"batch: {shortened(batch)} is not a whole number ≥ 1")
         if any(known.pattern == pattern for known in self):

@@ -8,24 +8,13 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
 import click
 
 from tests.chaos.simulation import STORES, Life, live
+from tests.chaos.tally import Tally, live_through
 
 CHUNK = 50  # seeds between two signs of progress
-
-
-class Tally(NamedTuple):
-    """What came of some seeds."""
-
-    seeds: int = 0
-    happenings: int = 0
-    failed: int | None = None  # the first seed that broke a promise; those after it were not lived through
-
-    def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
-        return Tally(self.seeds + other.seeds, self.happenings + other.happenings, other.failed)
 
 
 @click.command(help=__doc__)
@@ -54,16 +43,6 @@ def main(seeds: int, first: int, store: str, jobs: int, as_json: bool, trace: in
         _tell_life(live(tally.failed, STORES[store]), store, as_json=False)
     _tell_tally(tally, store, seconds, as_json=as_json)
     sys.exit(0 if tally.failed is None else 1)
-
-
-def live_through(store: str, seeds: range) -> Tally:
-    tally = Tally()
-    for seed in seeds:
-        life = live(seed, STORES[store])
-        tally += Tally(1, len(life.trace), None if life.violation is None else seed)
-        if life.violation is not None:
-            break
-    return tally
 
 
 def _chunks(first: int, seeds: int) -> list[range]:

@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from digestif import partitions
 from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
-from digestif.core.records import State
 from digestif.core.verdicts import Deliver, PutOff
 from digestif.endings import Ending
 from digestif.errors import StoreError
 from digestif.runtime import shift
 from digestif.runtime.shift import Job, Shift
-from digestif.stores.base import Closing, Lease, Store
-from digestif.stores.rows import ending, leasing, reading
+from digestif.stores.base import Closing, Lease, Release, Store
+from digestif.stores.rows import RowStore, ending, leasing, reading
 from digestif.stores.rows.view import Rows
 from tests.chaos.world import POLICIES
 
@@ -54,16 +53,18 @@ def fault(*kinds: str) -> Callable[[Callable[[], Any]], None]:
 @fault()
 def _close() -> Any:
     """close ignores the token"""
-    right = ending.close
+    right = RowStore.close
 
-    def wrong(rows: Rows, closing: Closing, *, now: int) -> bool:
-        slot = rows.slot(closing.lease.timeline)
-        if slot.token is None:
-            return right(rows, closing, now=now)
-        forged = closing._replace(lease=closing.lease._replace(token=slot.token))
-        return right(rows, forged, now=min(now, (slot.until or 0) - 1))
+    def wrong(self: RowStore, closings: Sequence[Closing], *, now: int | None) -> list[bool]:
+        answers: list[bool] = []
+        for closing in closings:
+            slot = self.inspect(closing.lease.timeline)
+            forged = closing.lease._replace(token=slot.token or "")
+            at = min(self._now(now), (slot.until or 0) - 1)
+            answers += right(self, [closing._replace(lease=forged)], now=at)
+        return answers
 
-    return ending, "close", wrong
+    return RowStore, "close", wrong
 
 
 @fault()
@@ -79,16 +80,16 @@ def _expiry() -> Any:
 @fault()
 def _stale_release() -> Any:
     """a refused release still wakes the timeline"""
-    right = leasing.release
+    right = RowStore.release
 
-    def wrong(rows: Rows, release: Any, *, now: int) -> bool:
-        done = right(rows, release, now=now)
-        slot = rows.slot(release.lease.timeline)
-        if not done and slot.state is State.WAITING:
-            rows.put_slot(release.lease.timeline, replace(slot, at=now))
-        return done
+    def wrong(self: RowStore, releases: Sequence[Release], *, now: int | None) -> list[bool]:
+        answers = right(self, releases, now=now)
+        for release, done in zip(releases, answers, strict=True):
+            if not done:
+                self.flush(release.lease.timeline, now=now)
+        return answers
 
-    return leasing, "release", wrong
+    return RowStore, "release", wrong
 
 
 @fault()

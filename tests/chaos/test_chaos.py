@@ -139,9 +139,14 @@ def test_the_command_stops_at_the_first_seed_that_fails_and_tells_how_to_see_it_
 
 
 def test_several_processes_live_through_the_same_seeds() -> None:
-    alone, together = (
-        json.loads(CliRunner().invoke(main, ["--seeds", "60", "--json", "--jobs", jobs]).stdout) for jobs in ("1", "2")
-    )
+    def told(jobs: str) -> dict[str, object]:
+        command = [sys.executable, "-m", "tests.chaos", "--seeds", "60", "--json", "--jobs", jobs]
+        told: dict[str, object] = json.loads(
+            subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+        )
+        return told
+
+    alone, together = told("1"), told("2")
 
     assert alone["seeds"] == together["seeds"] == 60
     assert alone["happenings"] == together["happenings"]

@@ -1,7 +1,7 @@
 """Handlers: which function delivers which timelines, and what can't be registered."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -171,3 +171,17 @@ def test_a_function_that_returns_a_coroutine_is_not_taken_for_done() -> None:
 def test_options_that_make_no_sense_are_refused_by_name(options: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError, match=f"^{field}: "):
         Worker(Digests("memory://"), **options)
+
+
+def test_a_handler_with_a_yield_in_it_is_refused() -> None:
+    digests = Digests("memory://")
+
+    def stray(digest: Digest) -> Iterator[None]:
+        yield
+
+    async def stray_too(digest: Digest) -> AsyncIterator[None]:
+        yield
+
+    for handler in (stray, stray_too):
+        with pytest.raises(ConfigError, match="yield"):
+            digests.handler("*")(handler)

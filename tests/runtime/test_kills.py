@@ -20,7 +20,7 @@ def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_workers_that_are_killed_lose_nothing_and_send_nothing_under_two_keys(dsn: str) -> None:
-    found = tortured(dsn, kills=8, lease=LEASE)
+    found = tortured(dsn, kills=6, lease=LEASE)
 
     assert found["is_good"], found
     assert found["deliveries"] > 100

@@ -125,3 +125,30 @@ def test_one_round_claims_no_more_than_there_are_hands(digests: Digests) -> None
 
     assert 1 <= once(digests, threads=2) <= 2
     assert digests.ledger().delivered <= 2
+
+
+def test_slow_functions_do_not_keep_coroutines_waiting(digests: Digests) -> None:
+    """All that is due first is slow, and more than there are threads; what is quick has its turn all the same."""
+    released = threading.Event()
+    digests.handler("slow:*")(lambda _: released.wait(PATIENCE))
+
+    @digests.handler("quick:*")
+    async def quick(_: Digest) -> None:
+        """Nothing to wait for."""
+
+    digests.add_many([(f"slow:{n}", n) for n in range(60)])
+    digests.add_many([(f"quick:{n}", n) for n in range(5)])
+    ear = Ear(digests)
+    with working(digests, threads=2, concurrency=4):
+        ear.wait_for(Delivered, 5)
+        released.set()
+
+    assert {event.timeline.partition(":")[0] for event in ear.of(Delivered)[:5]} == {"quick"}
+
+
+def test_one_hand_is_free_again_after_each_delivery_at_most_once(digests: Digests) -> None:
+    digests.handler("*", at_most_once=True)(lambda _: None)
+    add_to(digests, "f")
+    ear = Ear(digests)
+    with working(digests, threads=1):
+        ear.wait_for(Delivered, TIMELINES)

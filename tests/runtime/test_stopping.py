@@ -11,7 +11,6 @@ from digestif import (
     Delivered,
     Digest,
     Digests,
-    Failed,
     Policy,
     Returned,
     Worker,
@@ -21,7 +20,7 @@ from digestif import (
 from digestif.clock import monotonic
 from digestif.runtime import duty, execution
 from digestif.stores.memory import MemoryStore
-from tests.runtime.workers import LONG, PATIENCE, Ear, becomes, rounds, working
+from tests.runtime.workers import LONG, PATIENCE, Ear, becomes, working
 
 
 @pytest.fixture
@@ -162,67 +161,6 @@ def test_after_the_grace_functions_are_left_behind_and_coroutines_are_cancelled(
     assert (stopped.delivered, stopped.returned) == (0, 2)
     assert {digests.timeline(name).state for name in ("function", "coroutine")} == {"ready"}
     released.set()
-
-
-def test_what_has_not_begun_is_given_back_free_to_grow(digests: Digests) -> None:
-    """One function holds the only thread, others wait for it: those were never tried and newer records may join."""
-    begun, released = threading.Event(), threading.Event()
-    seen: list[Digest] = []
-
-    @digests.handler("*")
-    def handler(digest: Digest) -> None:
-        begun.set()
-        released.wait(PATIENCE)
-        seen.append(digest)
-
-    @digests.handler("never")
-    async def never(_: Digest) -> None:
-        """With a coroutine there are hands for more digests than threads."""
-
-    digests.add_many([(f"t{n}", n) for n in range(4)])
-    ear = Ear(digests)
-    with working(digests, threads=1, concurrency=6, grace=0.05):
-        assert begun.wait(PATIENCE)
-        assert becomes(lambda: digests.backlog().open >= 2)
-    released.set()
-
-    begun_ones = [event.timeline for event in ear.of(Returned) if event.begun]
-    assert len(begun_ones) == 1
-    digests.add_many([(f"t{n}", "newer") for n in range(4)])
-    rounds(digests)
-    rounds(digests)
-    first = {digest.timeline: digest for digest in reversed(seen)}
-    for timeline, digest in first.items():
-        assert digest.attempt == 1
-        assert len(digest) == (1 if timeline in begun_ones else 2)
-    assert digests.verify()
-
-
-def test_at_most_once_what_was_closed_and_never_called_is_told(digests: Digests) -> None:
-    """It counts as delivered and will not come again: somebody has to know that no handler has seen it."""
-    begun, released = threading.Event(), threading.Event()
-    called: list[str] = []
-
-    @digests.handler("t*", at_most_once=True)
-    def handler(digest: Digest) -> None:
-        called.append(digest.timeline)
-        begun.set()
-        released.wait(PATIENCE)
-
-    @digests.handler("never")
-    async def never(_: Digest) -> None:
-        """With a coroutine there are hands for more digests than threads."""
-
-    digests.add_many([(f"t{n}", n) for n in range(3)])
-    ear = Ear(digests)
-    with working(digests, threads=1, concurrency=6, grace=0.05):
-        assert begun.wait(PATIENCE)
-        assert becomes(lambda: digests.ledger().delivered == 3)
-    released.set()
-
-    told = {event.timeline for event in ear.of(Failed) if event.retry_in is None}
-    assert told >= {"t0", "t1", "t2"} - set(called)
-    assert len(called) == 1
 
 
 def test_a_coroutine_that_will_not_be_cancelled_does_not_hold_the_worker(

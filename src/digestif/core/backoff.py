@@ -74,5 +74,8 @@ class Retry:
 
     def delay(self, attempt: int, *, chance: float) -> float:
         """Seconds to wait after the given attempt (1 is the first) failed."""
-        growth = self.factor ** min(attempt - 1, 64)
-        return min(self.initial * growth, self.maximum) * (1 - self.jitter * chance)
+        try:
+            delay = min(self.initial * self.factor ** min(attempt - 1, 64), self.maximum)
+        except OverflowError:  # of a large factor
+            delay = self.maximum
+        return delay * (1 - self.jitter * chance)

@@ -77,7 +77,8 @@ def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: 
             return Drop(reason_of(error))
         case _ if attempt >= policy.attempts:
             return Bury(reason_of(error))
-        case RetryLater(after=float() | int() as after):
+        case RetryLater(after=after) if is_duration(after):
+            assert after is not None
             return TryAgain(to_millis(after), reason_of(error))
         case _:
             return TryAgain(to_millis(policy.retry.delay(attempt, chance=chance)), reason_of(error))

@@ -22,6 +22,8 @@ T = TypeVar("T")
 logger = logging.getLogger("digestif")
 
 MAINTENANCE_SECONDS = 10.0  # between two looks for expired records and vanished workers
+LOOK_AGAIN_SECONDS = 1.0  # while no hand is free
+STAND_BACK_SECONDS = 0.1  # that a kind of handler without a free hand may keep the other kind waiting
 IN_HAND_MOST = 10 * PAGE_TIMELINES
 UNSETTLED_MOST = 4 * PAGE_TIMELINES  # endings that the store does not know of, before nothing more is claimed
 PAUSE_SECONDS = 0.1, 5.0  # after the first failure of the store, and at most
@@ -45,9 +47,10 @@ class Duty:
         self._limits = concurrency, threads
         self._execution = Execution(self.shift, concurrency=concurrency, threads=threads, ended=self._on_ended)
         self._calls = DaemonThreads(6, "digestif-store")  # two claims, settling, waiting, and what hangs
-        self._claims: dict[asyncio.Future[Page], int] = {}  # under way, and for how many
+        self._claims: dict[asyncio.Future[Page], dict[bool, int]] = {}  # under way, and for how many of each kind
         self._settling: dict[bool, asyncio.Task[None]] = {}  # for the first time, or again
         self._changed = asyncio.Event()  # a slot may be free
+        self._crowded: frozenset[bool] = frozenset()  # kinds of handlers that were short of hands lately
         self._is_stopping = False  # nothing more is claimed
         self._is_over = False  # nothing more is begun…
         self._is_closed = False  # …and the store is told nothing more
@@ -58,35 +61,59 @@ class Duty:
 
     # Claiming
 
-    @property
-    def _limit(self) -> int:
-        """How many digests may be in hand: as many as their handlers can take at once."""
-        concurrency, threads = self._limits
-        largest = {True: 0, False: 0}  # batch of a handler, by whether it is a coroutine
-        for handler in self._handlers:
-            largest[handler.is_async] = max(largest[handler.is_async], handler.batch or 1)
-        return min(concurrency * largest[True] + threads * largest[False], IN_HAND_MOST)
+    def _room(self) -> dict[bool, int]:
+        """How many digests coroutines (True) and functions (False) can take: half of their hands at most.
+
+        So two claims can take turns. A handler of batches takes as many as its batch at once.
+        """
+        room = {}
+        for is_async, hands in zip((True, False), self._limits, strict=True):
+            batches = [handler.batch or 1 for handler in self._handlers if handler.is_async is is_async]
+            limit = min(hands * max(batches, default=0), IN_HAND_MOST)
+            claimed = sum(claim[is_async] for claim in self._claims.values())
+            room[is_async] = max(0, min(limit - self._execution.jobs_of(is_async=is_async) - claimed, (limit + 1) // 2))
+        return room
 
     async def round(self) -> Round:
         """Take what is due, as much as there are hands for. Raises StoreError if the store does not answer."""
         await self._maintain_if_due()
-        wanted = self._free()
-        if wanted < 1:
-            self._changed.clear()
-            if not self._is_stopping:
-                await self._changed.wait()
+        await self._see_who_is_slow()
+        room = self._room()
+        if self._crowded and self._claims:  # one claim at a time, while they are short of hands
+            await self._free_hand(STAND_BACK_SECONDS)
             return Round(0, more=True)
-        claim = asyncio.ensure_future(self.in_thread(lambda: self.shift.claim(wanted)))
-        self._claims[claim] = wanted
+        wanted = min(self._wanted(room), UNSETTLED_MOST - self.shift.unsettled)
+        if wanted < 1:
+            await self._free_hand(LOOK_AGAIN_SECONDS)
+            return Round(0, more=True)
+        slow = frozenset(kind for kind in self._crowded if room[kind] == 0)
+        claim = asyncio.ensure_future(self.in_thread(lambda: self.shift.claim(wanted, room=room, slow=slow)))
+        self._claims[claim] = room
         claim.add_done_callback(self._on_claimed)
         page = await asyncio.shield(claim)  # what it takes is taken on even if nobody waits any more
+        if page.crowded or page.claimed < wanted:
+            self._crowded = page.crowded
         return Round(page.claimed, more=page.claimed >= wanted)
 
-    def _free(self) -> int:
-        """How many to claim: half of all hands at most, so that two claims can take turns."""
-        limit = self._limit
-        free = limit - self._execution.jobs - sum(self._claims.values())
-        return min(free, (limit + 1) // 2, UNSETTLED_MOST - self.shift.unsettled)
+    async def _see_who_is_slow(self) -> None:
+        """Wait a moment for a kind of handler that is short of hands: only if it is slow it has to stand back."""
+        end = monotonic() + STAND_BACK_SECONDS
+        while not self._is_stopping and any(self._room()[kind] == 0 for kind in self._crowded):
+            left = end - monotonic()
+            if left <= 0:
+                return
+            await self._free_hand(left)
+
+    def _wanted(self, room: dict[bool, int]) -> int:
+        """How many to claim. Where one kind of handler was short of hands, no more than that kind can take now."""
+        short = min((room[kind] for kind in self._crowded), default=None)
+        return short or sum(room.values())
+
+    async def _free_hand(self, seconds: float) -> None:
+        self._changed.clear()
+        if not self._is_stopping:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), seconds)
 
     def _on_claimed(self, claim: asyncio.Future[Page]) -> None:
         del self._claims[claim]

@@ -27,7 +27,11 @@ class Execution:
     @property
     def jobs(self) -> int:
         """How many digests are in the hands of handlers."""
-        return sum(map(len, self._running.values()))
+        return self.jobs_of(is_async=True) + self.jobs_of(is_async=False)
+
+    def jobs_of(self, *, is_async: bool) -> int:
+        """The same, of coroutines or of functions."""
+        return sum(len(jobs) for jobs in self._running.values() if jobs[0].handler.is_async is is_async)
 
     def start(self, jobs: Sequence[Job]) -> None:
         """Run the handlers of these digests."""
@@ -35,7 +39,6 @@ class Execution:
         for group in _groups(jobs):
             task = loop.create_task(self._perform(group))
             self._running[task] = group
-            task.add_done_callback(self._running.pop)
 
     async def finished(self, seconds: float | None = None) -> None:
         """Wait until no handler is running, or so many seconds."""
@@ -52,9 +55,19 @@ class Execution:
         for task, jobs in left.items():
             if not task.done():
                 self._give_back(jobs, begun=True)
+        self._ended()
         self._threads.shutdown()
 
     async def _perform(self, jobs: Sequence[Job]) -> None:
+        try:
+            await self._deliver(jobs)
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            del self._running[task]  # first: whoever hears that it ended counts the hands that are free
+            self._ended()
+
+    async def _deliver(self, jobs: Sequence[Job]) -> None:
         try:
             errors = await self._errors(jobs[0].handler, jobs)
         except _NotBegun:
@@ -65,12 +78,11 @@ class Execution:
             errors = [error] * len(jobs)
         for job, each in zip(jobs, errors, strict=True):
             self._shift.finish(job, each)
-        return self._ended()
+        return None
 
     def _give_back(self, jobs: Sequence[Job], *, begun: bool) -> None:
         for job in jobs:
             self._shift.give_back(job, begun=begun)
-        self._ended()
 
     async def _errors(self, handler: Handler, jobs: Sequence[Job]) -> Sequence[BaseException | None]:
         """The error of each digest, or None."""
@@ -85,7 +97,7 @@ class Execution:
             raise
         except BaseException as error:  # noqa: BLE001  # also SystemExit: a handler does not end its worker
             return [error] * len(jobs)
-        return [None] if handler.batch is None else told(answer, len(jobs))
+        return told(answer, len(jobs), batch=handler.batch is not None)
 
     async def _in_loop(self, call: Callable[[Any], Any], argument: object) -> Any:
         try:
@@ -139,9 +151,16 @@ def _is_told(each: object) -> bool:
     return each is None or isinstance(each, BaseException)
 
 
-def told(answer: object, count: int) -> Sequence[BaseException | None]:
-    """What a handler of batches says about each digest: nothing, or a list of errors and None."""
-    if answer is None:
+def told(answer: object, count: int, *, batch: bool) -> Sequence[BaseException | None]:
+    """What the answer of a handler says about each digest.
+
+    One of batches gives nothing, or a list of errors and None. Of the others only what can't be meant counts.
+    """
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        return [TypeError("the handler gave a generator, which nobody runs: it has done nothing")] * count
+    if isinstance(answer, BaseException):
+        return [answer] * count
+    if answer is None or not batch:
         return [None] * count
     if isinstance(answer, list | tuple) and len(answer) == count and all(map(_is_told, answer)):
         return answer

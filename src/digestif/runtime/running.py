@@ -36,12 +36,12 @@ def _stopped_by_signals(workers: tuple[Runs, ...]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signals = 0
+    signals, owner = 0, os.getpid()
 
     def stop(number: int, _: object) -> None:
         nonlocal signals
         signals += 1
-        if signals > 1:
+        if signals > 1 or os.getpid() != owner:  # a child that a handler has forked is no worker
             _end_at_once(number)
         for worker in workers:
             worker.stop()

@@ -4,7 +4,7 @@ The worker calls this from its threads; a simulation drives it step by step.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 RECORDS_IN_HAND = 20_000  # that a claim reads before it gives back the rest of its digests
 PUT_OFF: Millis = 60_000  # for timelines that nobody delivers
+CROWDED_OUT: Millis = 1_000  # for those whose handlers have no hand free
 
 
 class Job(NamedTuple):
@@ -41,6 +42,7 @@ class Page(NamedTuple):
 
     jobs: list[Job]
     claimed: int  # timelines, also those for which there is nothing to do
+    crowded: frozenset[bool] = frozenset()  # kinds of handlers that had no hand free for some of them
 
 
 class Shift:
@@ -58,21 +60,30 @@ class Shift:
 
     # Beginning
 
-    def claim(self, limit: int) -> Page:
-        """Take at most `limit` digests that are due, and read them. Raises StoreError if no partition answers."""
+    def claim(self, limit: int, *, room: Mapping[bool, int] | None = None, slow: frozenset[bool] = frozenset()) -> Page:
+        """Take at most `limit` digests that are due, and read them. Raises StoreError if no partition answers.
+
+        `room` is how many coroutines (True) and functions (False) have a hand free. What is more than that is given
+        back; if its kind is slow, for a second: so one kind does not keep the other from its turn.
+        """
         desk = self._desk
+        hands = _Hands(room, slow)
         leases = claim(desk.store, limit, lease=desk.lease, now=desk.now(), events=self._events)
         self._held.update(((lease.timeline, lease.token), lease) for lease in leases)
         if lapsed := sum(lease.lapsed for lease in leases):
             self._events.emit(Lapsed(digests=lapsed))
-        jobs = list(self._begun(self._read([lease for lease in leases if self._is_handled(lease)])))
-        return Page(self._closed_first(jobs), len(leases))
+        jobs = list(self._begun(self._read([lease for lease in leases if self._is_handled(lease, hands)])))
+        return Page(self._closed_first(jobs), len(leases), frozenset(hands.crowded))
 
-    def _is_handled(self, lease: Lease) -> bool:
-        if self._handlers.find(lease.timeline) is not None:
+    def _is_handled(self, lease: Lease, hands: "_Hands") -> bool:
+        handler = self._handlers.find(lease.timeline)
+        if handler is None:
+            self._events.emit(Unhandled(timeline=lease.timeline, retry_in=to_seconds(PUT_OFF)))
+            self._put_off([lease], PutOff(PUT_OFF))
+            return False
+        if hands.take(handler.is_async):
             return True
-        self._events.emit(Unhandled(timeline=lease.timeline, retry_in=to_seconds(PUT_OFF)))
-        self._put_off([lease], PutOff(PUT_OFF))
+        self._put_off([lease], PutOff(hands.delay(handler.is_async)))
         return False
 
     def _put_off(self, leases: Iterable[Lease], verdict: PutOff) -> None:
@@ -240,6 +251,28 @@ class Shift:
         done = list(visit(desk.store, "maintenance", page, self._events))
         tell_of_maintenance(done, self._events)
         return any(each.more for each in done)
+
+
+class _Hands:
+    """The hands that are free for each kind of handler, while a page is given out."""
+
+    def __init__(self, room: Mapping[bool, int] | None, slow: frozenset[bool]) -> None:
+        self._slow = slow
+        self._left = None if room is None else dict(room)
+        self.crowded: set[bool] = set()  # kinds that did not suffice
+
+    def take(self, is_async: bool) -> bool:
+        if self._left is None:
+            return True
+        if self._left[is_async] < 1:
+            self.crowded.add(is_async)
+            return False
+        self._left[is_async] -= 1
+        return True
+
+    def delay(self, is_async: bool) -> Millis:
+        """How long what is too much is put off."""
+        return CROWDED_OUT if is_async in self._slow else 0
 
 
 def _pages(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -32,11 +32,11 @@ def argument(handler: Handler, digest: Digest) -> Digest | list[Digest]:
 
 
 def error_in(handler: Handler, answer: Any) -> BaseException | None:
-    """What a handler says about its digest: one of batches may answer with an error."""
+    """What the answer of a handler says about its digest."""
     if inspect.iscoroutine(answer):
         answer.close()
         return ConfigError(f"the handler of {handler.pattern!r} gives a coroutine: use AsyncDigests, or run a worker")
-    return None if handler.batch is None else told(answer, 1)[0]
+    return told(answer, 1, batch=handler.batch is not None)[0]
 
 
 class Single:

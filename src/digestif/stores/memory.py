@@ -4,7 +4,7 @@ import heapq
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import StoreUnavailable
-from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Durability
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival, Durability
 from digestif.stores.dsn import Dsn
 from digestif.stores.forking import watch
 from digestif.stores.gate import Turnstile
@@ -162,6 +162,12 @@ class Tables:
         self._batches: dict[int, Batch] = {}
         self._letters: OrderedDict[str, tuple[DeadLetter, int]] = OrderedDict()
         self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
+
+    def expect(self, arrivals: Sequence[Arrival]) -> None:
+        """Nothing has to be asked for ahead."""
+
+    def concern(self, timelines: Iterable[str]) -> None:
+        """Nothing has to be asked for ahead."""
 
     def next_number(self) -> int:
         self._number += 1

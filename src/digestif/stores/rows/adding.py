@@ -1,5 +1,7 @@
 """Records come and go: add and retract."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from digestif.core import machine
@@ -9,6 +11,11 @@ from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, Arrival
 from digestif.stores.rows.expiry import with_fewer_pending
 from digestif.stores.rows.view import NEVER, Rows, put
+
+
+def add_all(rows: Rows, batch: Sequence[Arrival], *, now: Millis) -> list[bool]:
+    rows.expect(batch)
+    return [add(rows, arrival, now=now) for arrival in batch]
 
 
 def add(rows: Rows, arrival: Arrival, *, now: Millis) -> bool:

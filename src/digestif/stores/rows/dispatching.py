@@ -4,7 +4,7 @@ from digestif.core import machine
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, Due, Maintained, SchedulePage
 from digestif.stores.rows.expiry import expirable, expire
-from digestif.stores.rows.view import Rows, put
+from digestif.stores.rows.view import Rows, marks, put
 
 
 def schedule(
@@ -16,7 +16,7 @@ def schedule(
     entries = []
     for at, _, timeline in found:
         slot = rows.slot(timeline)
-        if slot.placed <= began:
+        if slot.placed <= began and marks(slot).waiting == at:  # where others may have changed it meanwhile
             rows.put_slot(timeline, machine.after_schedule(slot, now=now))
             entries.append(Due(timeline, at))
     last = found[-1] if len(found) == limit else None

@@ -13,6 +13,11 @@ from digestif.stores.base import HISTORY_KEYS, Burial, Closing, Lease, SetAside
 from digestif.stores.rows.view import Rows, put
 
 
+def close_all(rows: Rows, closings: Sequence[Closing], *, now: Millis) -> list[bool]:
+    rows.concern(closing.lease.timeline for closing in closings)
+    return [close(rows, closing, now=now) for closing in closings]
+
+
 def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
     timeline = closing.lease.timeline
     slot = rows.slot(timeline)
@@ -31,6 +36,7 @@ def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
 
 
 def bury_all(rows: Rows, burials: Sequence[Burial], *, now: Millis) -> list[bool]:
+    rows.concern(burial.lease.timeline for burial in burials)
     for burial in burials:
         slot = rows.slot(burial.lease.timeline)
         held = machine.is_held(slot, burial.lease.token, now=now)

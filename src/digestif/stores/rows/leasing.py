@@ -1,5 +1,7 @@
 """Leases: claimed, opened, extended, and given back after a failed attempt."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from digestif.core import machine
@@ -49,6 +51,11 @@ def move_to_open(rows: Rows, before: Slot, after: Slot) -> None:
     rows.tally["pending"] -= before.pending - after.pending
 
 
+def extend_all(rows: Rows, leases: Sequence[Lease], *, until: Millis, now: Millis) -> list[bool]:
+    rows.concern(lease.timeline for lease in leases)
+    return [extend(rows, lease, until=until, now=now) for lease in leases]
+
+
 def extend(rows: Rows, lease: Lease, *, until: Millis, now: Millis) -> bool:
     slot = rows.slot(lease.timeline)
     if not machine.is_held(slot, lease.token, now=now):
@@ -57,7 +64,12 @@ def extend(rows: Rows, lease: Lease, *, until: Millis, now: Millis) -> bool:
     return True
 
 
-def release(rows: Rows, release: Release, *, now: Millis) -> bool:
+def release_all(rows: Rows, releases: Sequence[Release], *, now: Millis) -> list[bool]:
+    rows.concern(release.lease.timeline for release in releases)
+    return [_release(rows, release, now=now) for release in releases]
+
+
+def _release(rows: Rows, release: Release, *, now: Millis) -> bool:
     timeline = release.lease.timeline
     slot = rows.slot(timeline)
     if not machine.is_held(slot, release.lease.token, now=now):

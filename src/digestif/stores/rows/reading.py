@@ -16,6 +16,7 @@ from digestif.stores.rows.view import Rows
 
 def take_settled(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None] | None:
     """The pages, if that takes no more than reading."""
+    rows.concern(request.lease.timeline for request in requests)
     if any(_needs_settling(rows, request, now=now) for request in requests):
         return None
     return take_all(rows, requests, now=now)
@@ -30,6 +31,7 @@ def _needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
 
 
 def settle_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
+    rows.concern(request.lease.timeline for request in requests)
     allowed = PAGE_RECORDS
     for request in requests:
         if allowed > 0 and _needs_settling(rows, request, now=now):
@@ -76,6 +78,7 @@ def _trim(rows: Rows, slot: Slot, capacity: int | None, *, limit: int) -> tuple[
 
 
 def take_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None]:
+    rows.concern(request.lease.timeline for request in requests)
     allowed = PAGE_RECORDS
     answers: list[Taken | None] = []
     for request in requests:

@@ -62,7 +62,7 @@ class RowStore(Store):
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        answers = self._write(lambda rows: [adding.add(rows, arrival, now=at) for arrival in batch], weight=len(batch))
+        answers = self._write(lambda rows: adding.add_all(rows, batch, now=at), weight=len(batch))
         self._hints.tell(worth=True in answers)
         return answers
 
@@ -105,16 +105,16 @@ class RowStore(Store):
 
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: [leasing.extend(rows, held, until=at + lease, now=at) for held in leases])
+        return self._write(lambda rows: leasing.extend_all(rows, leases, until=at + lease, now=at))
 
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: [ending.close(rows, closing, now=at) for closing in closings])
+        return self._write(lambda rows: ending.close_all(rows, closings, now=at))
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        answers = self._write(lambda rows: [leasing.release(rows, release, now=at) for release in releases])
-        self._hints.tell(worth=any(release.until is None for release in releases))
+        answers = self._write(lambda rows: leasing.release_all(rows, releases, now=at))
+        self._hints.tell(worth=any(release.until is None or release.until <= at for release in releases))
         return answers
 
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:

@@ -1,6 +1,6 @@
 """One transaction's view of the tables: what a store of rows provides, and how timelines are looked up."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from digestif.core.ledger import Ledger
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry, State
 from digestif.core.times import Millis
+from digestif.stores.base import Arrival
 
 NEVER: Millis = 2**62  # the expiry of a record without a ttl
 
@@ -48,11 +49,17 @@ def marks(slot: Slot) -> Marks:
 
 
 class Rows(Protocol):
-    """One transaction's view of the tables. Batches are named by number and come to be with their first record."""
+    """One transaction's view of the tables. Batches are named by number and come to be with their first record.
+
+    `expect` and `concern` say ahead what a unit of work is about, so that a server can be asked for it at once, and
+    rows can be locked in one order by all.
+    """
 
     tally: dict[str, int]  # changes to the ledger's counters
     budget: int  # records that this transaction may still erase
 
+    def expect(self, arrivals: Sequence[Arrival]) -> None: ...
+    def concern(self, timelines: Iterable[str]) -> None: ...
     def next_number(self) -> int: ...
     def sequence(self) -> int: ...
 

@@ -1,7 +1,7 @@
 """One SQLite transaction's view of the tables. Slots are read once, kept, and written together at the end."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import StoreError
-from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival
 from digestif.stores.rows import NEVER, Waiting, marks
 from digestif.stores.sqlfile import load_statements
 
@@ -62,6 +62,12 @@ class SqliteRows:
         self._dirty: list[str] = []
         self._number: int | None = None
         self._saved_number: int | None = None
+
+    def expect(self, arrivals: Sequence[Arrival]) -> None:
+        """Nothing has to be asked for ahead."""
+
+    def concern(self, timelines: Iterable[str]) -> None:
+        """Nothing has to be asked for ahead."""
 
     def next_number(self) -> int:
         self._number = self.sequence() + 1
