@@ -1,7 +1,6 @@
 """Attempts end: verdicts become store calls, one for all that end the same way."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from digestif.clock import monotonic
@@ -46,25 +45,30 @@ class Settlement:
     def __init__(self, endings: Sequence[Ending]) -> None:
         self.answers: list[bool | None] = [None] * len(endings)
         self.error: StoreError | None = None  # why there was no answer
-        self._endings = endings
+        self.endings = list(endings)
 
     def ask(self, kinds: tuple[type, ...], call: Callable[[list[Ending]], Sequence[bool]]) -> None:
         """Make the call for the endings of these kinds, if there are any."""
-        places = [place for place, ending in enumerate(self._endings) if isinstance(ending.verdict, kinds)]
+        places = [place for place, ending in enumerate(self.endings) if isinstance(ending.verdict, kinds)]
         if not places:
             return
         answers: Sequence[bool | None]
         try:
-            answers = call([self._endings[place] for place in places])
+            answers = call([self.endings[place] for place in places])
         except StoreError as error:
             self.error = error
             answers = error.answers or [None] * len(places)
         for place, answer in zip(places, answers, strict=True):
             self.answers[place] = answer
 
+    def keep_dead(self, ending: Ending) -> None:
+        """It was to be discarded, and stays a dead letter."""
+        assert isinstance(ending.verdict, Drop)
+        self.endings[self.endings.index(ending)] = ending._replace(verdict=Bury(ending.verdict.reason))
+
     def agreed(self, kind: type) -> list[Ending]:
         """The endings of this kind that have taken place."""
-        told = zip(self._endings, self.answers, strict=True)
+        told = zip(self.endings, self.answers, strict=True)
         return [ending for ending, answer in told if answer and isinstance(ending.verdict, kind)]
 
 
@@ -76,8 +80,10 @@ def conclude(desk: Desk, endings: Sequence[Ending]) -> Settlement:
     settlement.ask((TryAgain, PutOff), lambda some: store.release([_release(desk, each) for each in some], now=at))
     settlement.ask((Bury, Drop), lambda some: store.bury([_burial(ending) for ending in some], now=at))
     for ending in settlement.agreed(Drop):
-        with suppress(StoreError):  # it stays a dead letter, then
+        try:
             store.discard(ending.lease.digest_id, now=at)
+        except StoreError:
+            settlement.keep_dead(ending)
     return settlement
 
 

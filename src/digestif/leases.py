@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 
 from digestif.core.records import Digest
 from digestif.core.texts import reason_of
-from digestif.core.verdicts import Bury, Deliver, TryAgain, Verdict, is_poison, poison
+from digestif.core.verdicts import Bury, Deliver, PutOff, TryAgain, Verdict, is_poison, poison
 from digestif.desk import Desk
 from digestif.endings import Ending, conclude
 from digestif.errors import ConfigError, DigestifError, InvalidState, StaleLease, StoreError
@@ -68,8 +68,13 @@ class Delivery:
                 pass
 
     def fail(self, error: BaseException) -> None:
-        """Give it back after an error; after the last attempt it is buried. Never raises: the error itself matters."""
-        if self.lease.attempt < self._policy.attempts or not self.digest.records:
+        """Give it back after an error; after the last attempt it is buried. Never raises: the error itself matters.
+
+        After an interrupt nobody knows whether it went out: it comes again exactly as it was, and that does not count.
+        """
+        if not isinstance(error, Exception):
+            _give_back(self._desk, Ending.of(self._attempt, PutOff(None, unknown=True)))
+        elif self.lease.attempt < self._policy.attempts or not self.digest.records:
             self.give_back()
         else:
             _give_back(self._desk, Ending.of(self._attempt, Bury(reason_of(error))))

@@ -110,7 +110,7 @@ def test_a_line_may_say_more_than_its_value(run: Run, digests: Digests) -> None:
 
     answer = run("add", "b", "--records", "--json", stdin="\n".join(map(json.dumps, lines)))
 
-    assert answer.json == {"accepted": 3, "ready": 2}
+    assert answer.json == {"accepted": 3, "ready": 2, "dropped": 0}
     assert digests.peek("a")[1] == ("k", 1, 5.0)
     assert digests.peek("a")[0].key == "later"
     assert [record.value for record in digests.peek("b")] == [3]
@@ -156,7 +156,7 @@ def test_a_program_is_told_the_number_of_the_bad_line(run: Run) -> None:
 
 
 def test_no_lines_are_no_error(run: Run) -> None:
-    assert run("add", "t", "--json", stdin="").json == {"accepted": 0, "ready": 0}
+    assert run("add", "t", "--json", stdin="").json == {"accepted": 0, "ready": 0, "dropped": 0}
 
 
 def test_urgent_lines_pull_the_digest_forward(run: Run, digests: Digests) -> None:

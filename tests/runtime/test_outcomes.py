@@ -22,6 +22,7 @@ from digestif import (
     WorkerStarted,
     WorkerStopped,
 )
+from digestif.runtime.shift import Shift
 from digestif.testing import FakeClock
 from tests.runtime.workers import Ear, once, rounds, working
 
@@ -233,15 +234,18 @@ def test_whatever_a_handler_raises_is_a_failure_of_its_digest_only(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
-def test_an_interrupt_of_a_single_delivery_is_a_failure_and_goes_on_to_the_caller(
+def test_after_an_interrupt_of_a_single_delivery_it_comes_again_exactly_as_it_was(
     digests: Digests, error: type[BaseException]
 ) -> None:
+    """Nobody knows whether it went out; the interrupt goes on to the caller."""
     digests.handler("*")(raising(error))
 
     with pytest.raises(error):
         digests.notify("t", 1, now=NOW)
 
-    assert after(digests) == ("waiting", 10)
+    digests.add("t", 2, now=NOW)
+    with digests.digest("t", now=NOW) as again:
+        assert ([record.value for record in again], again.revision, again.attempt) == ([1], 1, 1)
 
 
 def test_a_policy_that_fails_is_a_failure_of_the_digest() -> None:
@@ -342,15 +346,20 @@ def test_poison_is_told_by_a_single_delivery_too() -> None:
 
 
 def test_a_timeline_that_nobody_delivers_is_put_off_and_the_attempt_does_not_count(digests: Digests) -> None:
+    """By the same worker longer and longer, up to a minute: another one may know it."""
     digests.handler("known")(lambda _: None)
     digests.add("unknown", 1, now=NOW)
     ear = Ear(digests)
+    shift = Shift(digests._desk(NOW), digests._handlers)
 
-    for minute in range(10):
-        once(digests, now=NOW + 60 * minute)
-        assert after(digests, "unknown") == ("waiting", 60 * (minute + 1))
+    for _ in range(10):
+        digests.flush("unknown", now=NOW)
+        shift.claim(5)
+        shift.settle()
 
-    assert [(event.timeline, event.retry_in) for event in ear.of(Unhandled)] == [("unknown", 60.0)] * 10
+    delays = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0]
+    assert [(event.timeline, event.retry_in) for event in ear.of(Unhandled)] == [("unknown", delay) for delay in delays]
+    assert after(digests, "unknown") == ("waiting", 60)
     seen: list[Digest] = []
     digests.handler("unknown")(seen.append)
     once(digests, now=NOW + 600)

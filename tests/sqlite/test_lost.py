@@ -92,3 +92,13 @@ def test_a_full_store_can_still_be_drained(path: Path) -> None:
     assert digests.add("t", "x" * 2000) is True
     assert digests.verify()
     store.disconnect()
+
+
+def test_a_file_of_another_kind_is_refused_and_nothing_is_made_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("Remember the milk. " * 100)
+
+    with pytest.raises(StoreError, match="not a SQLite file"):
+        SQLiteStore(file)
+
+    assert [entry.name for entry in tmp_path.iterdir()] == ["notes.txt"]

@@ -112,7 +112,7 @@ def _add_lines(session: Session, timeline: str | None, *, records: bool, within:
         if not digests.enabled:
             return _refused(session)
         intake = Intake(digests, timeline, records=records, within=within)
-        began = monotonic()
+        dropped, began = digests.ledger().dropped, monotonic()
         try:
             with _progress(session, stream) as progress:
                 intake.run(stream, progress)
@@ -123,7 +123,7 @@ def _add_lines(session: Session, timeline: str | None, *, records: bool, within:
                 f"digestif: stopped; {counted(intake.tally.accepted, 'line was', 'lines were')} accepted", err=True
             )
             raise
-        _tell(session, intake, monotonic() - began)
+        _tell(session, intake, monotonic() - began, dropped=digests.ledger().dropped - dropped)
     return 0
 
 
@@ -131,11 +131,16 @@ def _document(intake: "Intake") -> dict[str, Any]:
     return {"accepted": intake.tally.accepted, "ready": len(intake.tally.ready)}
 
 
-def _tell(session: Session, intake: "Intake", seconds: float) -> None:
+def _tell(session: Session, intake: "Intake", seconds: float, *, dropped: int) -> None:
     tally = intake.tally
     rate = f", {tally.accepted / seconds:,.0f}/s" if seconds > 0.5 else ""
     ready = f"; {counted(len(tally.ready), 'timeline is', 'timelines are')} ready for delivery" if tally.ready else ""
-    session.tell(f"accepted {counted(tally.accepted, 'record')} in {span(seconds)}{rate}{ready}", _document(intake))
+    session.tell(
+        f"accepted {counted(tally.accepted, 'record')} in {span(seconds)}{rate}{ready}",
+        {**_document(intake), "dropped": dropped},
+    )
+    if dropped:
+        click.echo(f"digestif: {dropped:,} older ones were dropped meanwhile: timelines keep their capacity", err=True)
 
 
 def _tell_bad(session: Session, intake: "Intake", bad: "BadLine") -> int:

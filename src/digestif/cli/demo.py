@@ -24,9 +24,11 @@ def demo(seconds: float, seed: int, as_json_: bool) -> int:
     """
     import asyncio
     import logging
+    import signal
 
     from digestif.cli.story import Screen, Silence, play
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left of the temporary folder
     as_json_ = as_json_ or outer_json()
     refuse_store("it makes its own in a temporary folder")
     logging.getLogger("digestif").addHandler(logging.NullHandler())  # what happens is shown

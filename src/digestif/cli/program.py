@@ -25,6 +25,7 @@ class Program(click.Group):
     def main(  # type: ignore[override]  # it always ends in SystemExit, whatever the mode
         self, args: Any = None, prog_name: str | None = None, **_: Any
     ) -> NoReturn:
+        _open_what_is_closed()
         _let_every_sign_be_printed()
         try:
             status = super().main(args=args, prog_name=prog_name or "digestif", standalone_mode=False)
@@ -43,6 +44,9 @@ class Program(click.Group):
             status = INTERRUPTED
         except _ReaderGone:
             status = READER_GONE
+        except OSError as error:
+            _silence_stdout()
+            status = _refuse(f"{error.strerror or error}; check the disk and where the output goes", UNREACHABLE)
         sys.exit(status or 0)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # as it is called
@@ -68,6 +72,13 @@ def _silence_stdout() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+
+
+def _open_what_is_closed() -> None:
+    """Under a daemon or cron there may be no standard input or output: then nothing is read, and nobody reads."""
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115  # as long as the process lives
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
 def _let_every_sign_be_printed() -> None:

@@ -14,7 +14,7 @@ from digestif.core.verdicts import Deliver, PutOff, is_poison, judge, poison
 from digestif.desk import Desk
 from digestif.endings import Ending, Settlement, conclude
 from digestif.errors import StaleLease, StoreError
-from digestif.events import Lapsed, LeaseNotRenewed, Unhandled
+from digestif.events import Delivered, Lapsed, LeaseNotRenewed, Returned, Unhandled
 from digestif.handlers import Handler, Handlers
 from digestif.ids import chance
 from digestif.partitions import claim, tell_of_maintenance, visit
@@ -25,7 +25,8 @@ from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Lease, Maintained
 T = TypeVar("T")
 
 RECORDS_IN_HAND = 20_000  # that a claim reads before it gives back the rest of its digests
-PUT_OFF: Millis = 60_000  # for timelines that nobody delivers
+PUT_OFF: Millis = 60_000  # at most, for timelines that this worker has no handler for; first a second, then twice that
+STRANGERS = 10_000  # of those, that are remembered
 CROWDED_OUT: Millis = 1_000  # for those whose handlers have no hand free
 
 
@@ -55,6 +56,7 @@ class Shift:
         self._held: dict[tuple[str, str], Lease] = {}  # by timeline and token: a digest may be held twice
         self._ended: deque[Ending] = deque()  # of which the store does not know yet
         self._unanswered: deque[Ending] = deque()  # it was told of these and did not answer
+        self._strangers: dict[str, int] = {}  # timelines without a handler, and how often they came
         self.delivered = 0
         self.returned = 0
 
@@ -78,13 +80,22 @@ class Shift:
     def _is_handled(self, lease: Lease, hands: "_Hands") -> bool:
         handler = self._handlers.find(lease.timeline)
         if handler is None:
-            self._events.emit(Unhandled(timeline=lease.timeline, retry_in=to_seconds(PUT_OFF)))
-            self._put_off([lease], PutOff(PUT_OFF))
+            delay = self._strange(lease.timeline)
+            self._events.emit(Unhandled(timeline=lease.timeline, retry_in=to_seconds(delay)))
+            self._put_off([lease], PutOff(delay))
             return False
         if hands.take(handler.is_async):
             return True
         self._put_off([lease], PutOff(hands.delay(handler.is_async)))
         return False
+
+    def _strange(self, timeline: str) -> Millis:
+        """How long to put off a timeline without a handler: another worker may have one, and should get at it soon."""
+        if len(self._strangers) >= STRANGERS:
+            self._strangers.clear()
+        times = self._strangers.get(timeline, 0)
+        self._strangers[timeline] = times + 1
+        return min(1000 << min(times, 16), PUT_OFF)
 
     def _put_off(self, leases: Iterable[Lease], verdict: PutOff) -> None:
         for lease in leases:
@@ -136,7 +147,7 @@ class Shift:
         if not early:
             return jobs
         endings = [Ending.of(job.attempt, Deliver()) for job in early]
-        answers = [answer for page in _pages(endings) for answer in self._conclude(page).answers]
+        answers = [answer for page in _pages(endings) for answer in self._conclude(page, tell=False).answers]
         closed = [job._replace(is_closed=True) for job, done in zip(early, answers, strict=True) if done]
         for job, done in zip(early, answers, strict=True):
             if done is None:  # nobody knows; if it was closed after all, giving it back is refused
@@ -149,10 +160,13 @@ class Shift:
         """Note how an attempt ended; `settle` tells the store."""
         attempt = job.attempt
         verdict = judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
+        ending = Ending.of(attempt, verdict)
         if not job.is_closed:
-            self._ended.append(Ending.of(attempt, verdict))
+            self._ended.append(ending)
         elif error is not None:
-            self._events.emit(reports.failed_for_good(Ending.of(attempt, verdict), reason_of(error)))
+            self._events.emit(reports.failed_for_good(ending, reason_of(error)))
+        else:
+            self._tell(ending)
 
     def give_back(self, job: Job, *, begun: bool) -> None:
         """Note that this worker will not finish a digest; if it was begun, nobody knows whether it went out."""
@@ -187,22 +201,21 @@ class Shift:
         self._unanswered.extend(ending for ending, answer in told if answer is None)
         return settlement.error
 
-    def _conclude(self, endings: Sequence[Ending]) -> Settlement:
+    def _conclude(self, endings: Sequence[Ending], *, tell: bool = True) -> Settlement:
         try:
             settlement = conclude(self._desk, endings)
         except BaseException:  # whatever it is, leases that nobody will end must not be renewed for ever
             for ending in endings:
                 self._let_go(ending.lease)
             raise
-        for ending, answer in zip(endings, settlement.answers, strict=True):
+        for ending, answer in zip(settlement.endings, settlement.answers, strict=True):
             if answer is None:
                 continue
             self._let_go(ending.lease)
             if not answer:
                 self._lose(ending.lease)
-            elif event := reports.ended(ending, self._desk.lease):
-                self._count(ending)
-                self._events.emit(event)
+            elif tell:
+                self._tell(ending)
         if any(ending.records > PAGE_RECORDS for ending in settlement.agreed(Deliver)):
             self._sweep()
         return settlement
@@ -214,9 +227,12 @@ class Shift:
         self._let_go(lease)
         self._events.emit(reports.lost(lease))
 
-    def _count(self, ending: Ending) -> None:
-        self.delivered += isinstance(ending.verdict, Deliver)
-        self.returned += isinstance(ending.verdict, PutOff)
+    def _tell(self, ending: Ending) -> None:
+        event = reports.ended(ending, self._desk.lease)
+        if event is not None:
+            self.delivered += isinstance(event, Delivered)
+            self.returned += isinstance(event, Returned)
+            self._events.emit(event)
 
     def _sweep(self) -> None:
         with suppress(StoreError):  # maintenance erases it later

@@ -6,7 +6,7 @@ from typing import Any
 
 from digestif.core.records import Digest
 from digestif.core.texts import reason_of
-from digestif.core.verdicts import Deliver, Verdict, judge
+from digestif.core.verdicts import Deliver, PutOff, Verdict, judge
 from digestif.desk import Desk
 from digestif.endings import Ending
 from digestif.errors import ConfigError, StaleLease
@@ -69,7 +69,10 @@ class Single:
     def end(self, error: BaseException | None) -> bool:
         """End it by the policy's rules. True if it was delivered; StaleLease if the lease was lost."""
         attempt = self._delivery.attempt
-        verdict = judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
+        if error is not None and not isinstance(error, Exception):
+            verdict: Verdict = PutOff(None, unknown=True)  # interrupted: nobody knows whether it went out
+        else:
+            verdict = judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
         ending = Ending.of(attempt, verdict)
         if self._is_closed and error is not None:
             event: Event | None = reports.failed_for_good(ending, reason_of(error))

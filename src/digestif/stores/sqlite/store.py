@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from digestif.clock import wall_clock
 from digestif.core.policy import check_delay
-from digestif.errors import ConfigError, DigestifError, StoreUnavailable
+from digestif.errors import ConfigError, DigestifError, StoreError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
@@ -57,9 +57,19 @@ class SQLiteStore(RowStore):
         self._file: tuple[int, int] | None = None  # which the writer has open
         self._readers: list[Connection] = []
         self._renew()
-        with translated(self._database.name), self._turn():
-            self._connect()
+        self._open_first()
         watch(self)
+
+    def _open_first(self) -> None:
+        """Look at the file; one that is refused is left as it was, without a lock beside it."""
+        is_new = self._turns is not None and not self._turns.exists()
+        try:
+            with translated(self._database.name), self._turn():
+                self._connect()
+        except (ConfigError, StoreError):
+            if is_new and self._turns is not None:
+                self._turns.remove()
+            raise
 
     def _renew(self) -> None:
         self._turnstile = Turnstile()

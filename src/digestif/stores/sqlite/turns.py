@@ -29,6 +29,14 @@ class Turns:
         self._helper: _Helper | None = None
         self._is_stale = False
 
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def remove(self) -> None:
+        """Take the side file away that was made for a file which turned out to be none of ours."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Hold the lock. StoreUnavailable if it can't be had in time."""
