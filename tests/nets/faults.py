@@ -178,8 +178,8 @@ OURS = [
     Fault(
         says="one call of schedule gives a timeline twice",
         file="stores/rows/dispatching.py",
-        old="if slot.placed <= began:",
-        new="if began >= 0:",
+        old="if slot.placed <= began and",
+        new="if began >= 0 and",
         directed="test_what_is_due_again_meanwhile_is_not_given_again",
         model=False,  # nobody delivers there while a call of schedule is under way
     ),

@@ -30,8 +30,8 @@ from typing import NamedTuple, Self
 from digestif import Digests, InvalidState, Ledger, Policy, Record, StaleLease, StoreError, Verification
 from digestif.clock import monotonic, wall_clock
 from digestif.events import Events
-from digestif.leases import read_whole
 from digestif.partitions import claim
+from digestif.reading import read_whole
 from digestif.stores.base import Closing, Release
 from digestif.testing.servers import becomes_true
 
@@ -126,9 +126,8 @@ def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, 
     leases = claim(digests.store, limit, lease=LEASE * 1000, now=at, events=Events())
     closings, releases = [], []
     for place, lease in enumerate(leases):
-        try:
-            whole = read_whole(digests.store, lease, POLICY, now=lambda: at)
-        except StaleLease:
+        [whole] = read_whole(digests._desk(now), [lease])
+        if whole.lost:
             continue
         note("=", f"{lease.digest_id}.{whole.revision}", *(record.key for record in whole.records))
         if at is None and place % 4 == 3:

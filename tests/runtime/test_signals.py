@@ -1,6 +1,8 @@
 """Signals: a worker that is told to stop finishes what it has begun, or gives it back; told twice, it ends at once."""
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,3 +149,34 @@ def test_a_worker_that_was_stopped_for_three_leases_can_not_close_any_more(dsn: 
             other.go_on()
             assert becomes(lambda: digests.ledger().delivered == 1)
     assert digests.verify()
+
+
+def test_a_coroutine_that_will_not_be_cancelled_does_not_keep_the_process_alive(tmp_path: Path) -> None:
+    program = tmp_path / "stubborn.py"
+    program.write_text(STUBBORN)
+
+    ended = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=30, check=True)
+
+    assert ended.stdout == "ready\n"  # given back
+
+
+STUBBORN = """
+import asyncio
+from digestif import Digests, Worker
+
+digests = Digests("memory://")
+worker = Worker(digests, grace=0.05)
+
+@digests.handler("*")
+async def stubborn(digest):
+    worker.stop()
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+digests.add("t", 1)
+worker.run()
+print(digests.timeline("t").state)
+"""

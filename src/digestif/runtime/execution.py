@@ -59,11 +59,11 @@ class Execution:
         self._threads.shutdown()
 
     async def _perform(self, jobs: Sequence[Job]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             await self._deliver(jobs)
         finally:
-            task = asyncio.current_task()
-            assert task is not None
             del self._running[task]  # first: whoever hears that it ended counts the hands that are free
             self._ended()
 

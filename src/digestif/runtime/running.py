@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LEAVE_SECONDS = 1.0
 
 
 class Runs(Protocol):
@@ -23,7 +24,23 @@ def run(*workers: Runs) -> None:
 
     In another thread than the main one there are no signals: call `stop` of each.
     """
-    asyncio.run(_serve(workers))
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(_serve(workers))
+        loop.run_until_complete(_leave())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def _leave() -> None:
+    """Cancel what handlers have left running; unlike asyncio.run, not waiting for what will not be cancelled."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=LEAVE_SECONDS)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 async def _serve(workers: tuple[Runs, ...]) -> None:
