@@ -129,12 +129,16 @@ class AsyncDigests:
         first_delay: float | None = None,
         increment_delay: float | None = None,
         maximum_delay: float | None = None,
+        connection: Any = None,
         now: float | None = None,
     ) -> bool:
         """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
         intake = self._digests._intake
         terms = intake.terms(first_delay, increment_delay, maximum_delay)
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        if connection is not None:
+            await self._in_thread(partial(self.store.add_inside, connection, [arrival]))
+            return False
         return await self._gate.add(arrival, intake.millis(now))
 
     async def notify(

@@ -119,14 +119,20 @@ class Digests:
         first_delay: float | None = None,
         increment_delay: float | None = None,
         maximum_delay: float | None = None,
+        connection: Any = None,
         now: float | None = None,
     ) -> bool:
         """Accept a record: a value, or a `Record` with its own key and timestamp.
 
         True if the timeline became ready: somebody should deliver it now. A pending record of the same key is replaced.
+        With a PostgreSQL store, `connection` is one of your own: the record is accepted when you commit, and a worker
+        hears of it then; the answer is False.
         """
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
         arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        if connection is not None:
+            self.store.add_inside(connection, [arrival])
+            return False
         return self._accept([arrival], now=self._intake.millis(now))[0]
 
     def add_many(

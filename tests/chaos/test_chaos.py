@@ -19,7 +19,7 @@ from tests.chaos.stage import Crashed, Stage
 from tests.chaos.world import Make
 
 ROOT = Path(__file__).parents[2]
-CHUNK = {"memory": 300, "sqlite": 50}  # seeds of one test
+CHUNK = {"memory": 250, "sqlite": 40}  # seeds of one test
 PATIENCE = 1500  # seeds in which a fault has to be found
 TROUBLE = (
     "crashes before",
@@ -52,7 +52,7 @@ TROUBLE = (
 )
 
 
-@pytest.mark.parametrize("chunk", range(5))
+@pytest.mark.parametrize("chunk", range(4))
 def test_the_promises_hold_on_memory_whatever_happens(chunk: int) -> None:
     expect_no_violation("memory", chunk)
 

@@ -1,4 +1,7 @@
-"""Redis and Valkey obey: single servers, and a cluster-enabled one, which refuses keys of other slots in a call."""
+"""Redis obeys as a single server, Valkey as a cluster-enabled one, which refuses keys of other slots in a call.
+
+The other way round: torture/test_conformance.py.
+"""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -23,26 +26,13 @@ class TestRedis(StoreConformance):
         return make_store()
 
 
-class TestValkey(StoreConformance):
-    # The same scripts show it above.
-    test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
-
-    @pytest.fixture
-    def make_store(self) -> Iterator[Maker]:
-        yield from made(empty_server("valkey").url.replace("redis://", "valkey://"))
-
-    @pytest.fixture
-    def store(self, make_store: Maker) -> Store:
-        return make_store()
-
-
-class TestRedisCluster(StoreConformance):
+class TestValkeyCluster(StoreConformance):
     # The same scripts show it above, on one partition.
     test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
 
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(f"{empty_lone_cluster().url}?partitions=3")
+        yield from made(f"{empty_lone_cluster('valkey').url}?partitions=3")
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

@@ -186,7 +186,7 @@ def test_the_defaults_of_the_policy_are_the_real_ones() -> None:
 
 
 def test_the_defaults_of_the_options_of_redis_are_the_real_ones() -> None:
-    _, _, section = reference("dsn").partition("## Redis and Valkey")
+    section = reference("dsn").partition("## Redis and Valkey")[2].partition("## PostgreSQL")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE))
     expected = {name: f"{value:g}" for name, value in Options._field_defaults.items() if name not in ("ca", "verify")}
 

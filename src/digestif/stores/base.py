@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
@@ -21,6 +21,7 @@ from digestif.core.machine import Slot
 from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
+from digestif.errors import ConfigError
 
 PAGE_TIMELINES = 200
 PAGE_RECORDS = 1000
@@ -191,6 +192,13 @@ class Store(ABC):
         True for each that made its timeline ready for immediate delivery. A pending record of the same key is
         superseded; capacity is applied at each record. Returns only when the records are as safe as `durability` says.
         """
+
+    def add_inside(self, connection: Any, batch: Sequence[Arrival]) -> None:
+        """Accept records inside a transaction of the caller's own: they exist if and only if the caller commits.
+
+        Locks nothing that others need. ConfigError if the store can't, or the connection is not one of its kind.
+        """
+        raise ConfigError("connection: only a PostgreSQL store can add inside a transaction of the caller's own")
 
     @abstractmethod
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:

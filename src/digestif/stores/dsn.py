@@ -16,6 +16,8 @@ Opener = Callable[..., Store]  # (dsn, *, namespace) -> Store
 
 BUILT_IN = {
     "memory": "digestif.stores.memory:from_dsn",
+    "postgres": "digestif.stores.postgres:from_dsn",
+    "postgresql": "digestif.stores.postgres:from_dsn",
     "off": "digestif.stores.off:from_dsn",
     "sqlite": "digestif.stores.sqlite:from_dsn",
     "redis+unix": "digestif.stores.redis:from_dsn",
@@ -29,7 +31,8 @@ BUILT_IN = {
         "digestif.stores.redis:from_dsn",
     ),
 }
-EXTRAS = {"redis": "redis"}  # modules that a built-in store needs, and the extra that brings them
+# Modules that a built-in store needs, and the extra that brings them.
+EXTRAS = {"redis": "redis", "psycopg": "postgres", "psycopg_pool": "postgres"}
 ENTRY_POINTS = "digestif.stores"
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 

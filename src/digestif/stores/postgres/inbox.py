@@ -1,0 +1,56 @@
+"""The inbox: records added inside a transaction of the caller's own, which locks nothing that others need."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+
+from digestif.core.policy import Terms
+from digestif.core.times import Millis
+from digestif.errors import ConfigError
+from digestif.stores.base import Arrival
+from digestif.stores.postgres.rows import SQL, PostgresRows
+from digestif.stores.rows.adding import add_all
+
+_encode = msgspec.json.Encoder().encode
+_terms = msgspec.json.Decoder(Terms).decode
+
+
+def put(connection: Any, schema: str, namespace: int, channel: str, batch: Sequence[Arrival]) -> None:
+    """Append records on the caller's connection; they exist, and others hear of them, once the caller commits."""
+    rows = [(a.timeline.encode(), a.key.encode(), a.timestamp, a.payload, a.within, _encode(a.terms)) for a in batch]
+    statement = SQL.put_into_inbox.replace("INTO inbox", f'INTO "{schema}".inbox')
+    with driver_connection(connection).cursor() as cursor:
+        cursor.execute(statement, (namespace, *([*column] for column in zip(*rows, strict=True))))
+        cursor.execute(SQL.wake, (channel,))
+
+
+def fold(rows: PostgresRows, *, limit: int, now: Millis) -> int:
+    """Add a page of what was committed, in the order in which it was appended; the answer is how many."""
+    found = sorted(rows.empty_inbox(limit))
+    if found:
+        add_all(rows, [_arrival(*row[1:]) for row in found], now=now)
+    return len(found)
+
+
+def _arrival(timeline: bytes, key: bytes, timestamp: float, payload: bytes, within: Millis, terms: bytes) -> Arrival:
+    names = bytes(timeline).decode(), bytes(key).decode()
+    return Arrival(*names, bytes(payload), timestamp, within, _terms(bytes(terms)))
+
+
+def driver_connection(connection: Any) -> "psycopg.Connection[Any]":
+    """The psycopg connection behind one of psycopg, Django or SQLAlchemy (a Connection or a Session)."""
+    if isinstance(connection, psycopg.Connection):
+        return connection
+    if hasattr(connection, "ensure_connection"):  # Django
+        connection.ensure_connection()
+        found = connection.connection
+    else:
+        inner = connection.connection() if callable(getattr(connection, "connection", None)) else connection
+        found = getattr(getattr(inner, "connection", None), "driver_connection", None)  # SQLAlchemy
+    if isinstance(found, psycopg.Connection):
+        return found
+    raise ConfigError(
+        f"connection: {type(connection).__name__} is no psycopg 3 connection, nor one of Django or SQLAlchemy over it"
+    )

@@ -1,0 +1,418 @@
+"""One PostgreSQL transaction's view of the tables. Slots and new records are kept back, and written together."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from psycopg import Cursor as PgCursor
+
+from digestif.core.backlog import Standing
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.ledger import COUNTERS, Ledger
+from digestif.core.machine import IDLE, Slot
+from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.times import Millis
+from digestif.errors import StoreError
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival
+from digestif.stores.rows import NEVER, Marks, Waiting, marks
+from digestif.stores.sqlfile import load_statements
+
+SQL = load_statements("digestif.stores.postgres", "statements.sql")
+SHARES = 32  # of the ledger
+CHOICE = 4  # times as many candidates as a claim wants: others may be after the first ones
+ENOUGH = 8  # numbers that are fetched with the first
+
+_encode = msgspec.json.Encoder().encode
+_decode_slot = msgspec.json.Decoder(Slot).decode
+_letter = msgspec.json.Decoder(DeadLetter).decode
+_ended = msgspec.json.Decoder(HistoryEntry).decode
+
+
+class UnreadableRow(StoreError):
+    """A row was damaged, or written by a release that knows more than this one."""
+
+
+class _Loaded:
+    """A timeline's row as it was read, and the slot that it is to have."""
+
+    __slots__ = ("before", "id", "slot")
+
+    def __init__(self, row_id: int | None, slot: Slot) -> None:
+        self.id = row_id
+        self.slot = slot
+        self.before = marks(slot)
+
+
+class PostgresRows:
+    """The view; `flush` writes what is still kept back, and must be called before the commit."""
+
+    def __init__(self, cursor: "PgCursor[Any]", namespace: int, *, writes: bool) -> None:
+        self.tally = dict.fromkeys(COUNTERS, 0)
+        self.budget = PAGE_RECORDS
+        self._cursor = cursor
+        self._namespace = namespace
+        self._writes = writes
+        self._loaded: dict[str, _Loaded] = {}
+        self._dirty: dict[str, None] = {}
+        self._numbers: list[int] = []
+        self._known: dict[tuple[int, str], bool] = {}  # whether a record is there, as far as it was asked
+        self.woken = False  # a timeline became ready
+        self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records that are still to be written
+
+    def _execute(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
+        return self._cursor.execute(statement, arguments)
+
+    def _value(self, statement: str, *arguments: Any) -> Any:
+        row = self._execute(statement, arguments).fetchone()
+        return None if row is None else row[0]
+
+    def flush(self) -> None:
+        """Write records, slots and counters."""
+        self._write_records()
+        self._write_slots()
+        if any(self.tally.values()):
+            self._execute(SQL.save_counters, {**self.tally, "namespace": self._namespace, "shares": SHARES})
+
+    # Numbers
+
+    def next_number(self) -> int:
+        if not self._numbers:
+            self._fetch_numbers(ENOUGH)
+        return self._numbers.pop()
+
+    def _fetch_numbers(self, count: int) -> None:
+        rows = self._execute(SQL.numbers, (count,)).fetchall()
+        self._numbers = sorted((number for (number,) in rows), reverse=True)
+
+    def sequence(self) -> int:
+        number: int = self._value(SQL.sequence)
+        return number
+
+    # Foresight: what a batch needs is read at once, and locked in the order of the keys
+
+    def expect(self, arrivals: Sequence[Arrival]) -> None:
+        """These are to be added: lock their timelines, and see which of their keys are there already."""
+        keys = sorted({arrival.timeline.encode() for arrival in arrivals})
+        missing = keys
+        while missing:
+            self._execute(SQL.reserve, (self._namespace, missing))
+            found = self._remember(self._execute(SQL.lock, (self._namespace, missing)).fetchall())
+            missing = [key for key in missing if key not in found]  # idle again, just now
+        self._look_for(arrivals)
+        self._fetch_numbers(2 * len(arrivals) + 2)
+
+    def _look_for(self, arrivals: Sequence[Arrival]) -> None:
+        pairs = [(batch, a.key) for a in arrivals if (batch := self._loaded[a.timeline].slot.batch) is not None]
+        self._known.update(dict.fromkeys(pairs, False))
+        if pairs:
+            batches, keys = [batch for batch, _ in pairs], [key.encode() for _, key in pairs]
+            for batch, key in self._execute(SQL.known, (batches, keys)):
+                self._known[batch, bytes(key).decode()] = True
+
+    def concern(self, timelines: Iterable[str]) -> None:
+        """These are to be changed, or read: get them at once."""
+        keys = sorted({timeline.encode() for timeline in timelines if timeline not in self._loaded})
+        if keys:
+            statement = SQL.lock if self._writes else SQL.load
+            found = self._remember(self._execute(statement, (self._namespace, keys)).fetchall())
+            for key in keys:
+                if key not in found:
+                    self._loaded[key.decode()] = _Loaded(None, IDLE)
+
+    def _remember(self, rows: Iterable[tuple[int, bytes, bytes]]) -> set[bytes]:
+        found = set()
+        for row_id, key, body in rows:
+            name = bytes(key).decode()
+            self._loaded[name] = _Loaded(row_id, _slot(name, body))
+            found.add(bytes(key))
+        return found
+
+    def has_inbox(self) -> bool:
+        return bool(self._value(SQL.has_inbox, self._namespace))
+
+    def empty_inbox(self, limit: int) -> list[tuple[Any, ...]]:
+        """Take a page out of the inbox, as far as nobody else is doing so."""
+        return self._execute(SQL.empty_inbox, (self._namespace, limit)).fetchall()
+
+    # timelines
+
+    def slot(self, timeline: str) -> Slot:
+        return self._load(timeline).slot
+
+    def _load(self, timeline: str) -> _Loaded:
+        if timeline not in self._loaded:
+            self.concern([timeline])
+        return self._loaded[timeline]
+
+    def put_slot(self, timeline: str, slot: Slot) -> None:
+        self._load(timeline).slot = slot
+        self._dirty[timeline] = None
+
+    def _write_slots(self) -> None:
+        """Bring the table up to date; needed before timelines are looked up by their times."""
+        dirty, self._dirty = list(self._dirty), {}
+        changed = [(name, self._loaded[name]) for name in dirty]
+        self.woken = self.woken or any(_becomes_ready(loaded) for _, loaded in changed)
+        gone = [loaded for _, loaded in changed if loaded.slot == IDLE and loaded.id is not None]
+        kept = [(name, loaded) for name, loaded in changed if loaded.slot != IDLE]
+        if gone:
+            self._execute(SQL.delete_slots, ([loaded.id for loaded in gone],))
+            for loaded in gone:
+                loaded.id = None
+        self._save([loaded for _, loaded in kept if loaded.id is not None])
+        self._insert(sorted((name.encode(), loaded) for name, loaded in kept if loaded.id is None))
+
+    def _save(self, changed: Sequence[_Loaded]) -> None:
+        if changed:
+            rows = [(loaded.id, *marks(loaded.slot), _encode(loaded.slot)) for loaded in changed]
+            self._execute(SQL.save_slots, _columns(rows))
+
+    def _insert(self, fresh: Sequence[tuple[bytes, _Loaded]]) -> None:
+        if fresh:
+            rows = [(key, *marks(loaded.slot), _encode(loaded.slot)) for key, loaded in fresh]
+            ids = {
+                bytes(key): row_id
+                for row_id, key in self._execute(SQL.insert_slots, (self._namespace, *_columns(rows)))
+            }
+            for key, loaded in fresh:
+                loaded.id = ids[key]
+
+    def _still(self, keys: Iterable[bytes], fits: Callable[[Marks], bool]) -> list[str]:
+        """Lock timelines that were found, and leave out those that somebody has changed meanwhile."""
+        names = [bytes(key).decode() for key in keys]
+        self.concern(names)
+        return [name for name in names if fits(marks(self._loaded[name].slot))]
+
+    def waiting(self, deadline: Millis, *, after: tuple[int, int] | None, limit: int) -> list[Waiting]:
+        self._write_slots()
+        place = (-NEVER, 0) if after is None else after
+        rows = self._execute(SQL.waiting, (self._namespace, deadline, *place, limit)).fetchall()
+        found = [Waiting(at, number, bytes(key).decode()) for at, number, key in rows]
+        self.concern(waiting.timeline for waiting in found)
+        return found
+
+    def stale_ready(self, deadline: Millis, *, limit: int) -> list[str]:
+        rows = self._keys(SQL.stale_ready, (self._namespace, deadline, limit))
+        return self._still(rows, lambda after: after.since is not None and after.since <= deadline)
+
+    def lapsed(self, now: Millis, *, limit: int) -> list[str]:
+        rows = self._keys(SQL.lapsed, {"namespace": self._namespace, "now": now, "limit": limit})
+        return self._still(rows, lambda after: min(_until(after)) <= now)
+
+    def expiring(self, now: Millis, *, limit: int) -> list[str]:
+        rows = self._keys(SQL.expiring, (self._namespace, now, limit))
+        return self._still(rows, lambda after: after.expires is not None and after.expires <= now)
+
+    def _keys(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> list[bytes]:
+        self._write_slots()
+        return [key for (key,) in self._execute(statement, arguments).fetchall()]
+
+    def claimable(self, now: Millis, *, limit: int) -> list[str]:
+        """Those that nobody else has locked just now."""
+        self._write_slots()
+        arguments = {"namespace": self._namespace, "now": now, "limit": limit * CHOICE}
+        ids = [row_id for (row_id,) in self._execute(SQL.claimable, arguments).fetchall()]
+        if not ids:
+            return []
+        rows = self._execute(SQL.lock_some, (ids, ids, limit)).fetchall()
+        names = [bytes(key).decode() for _, key, _ in rows]
+        self._remember(rows)
+        return [name for name in names if _is_claimable(marks(self._loaded[name].slot), now)]
+
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        self._write_slots()
+        if after is not None and after >= prefix:
+            rows = self._execute(SQL.scan, (self._namespace, after.encode(), limit))
+        else:
+            rows = self._execute(SQL.scan_from, (self._namespace, prefix.encode(), limit))
+        found = [(bytes(key).decode(), slot) for key, slot in rows]
+        return [(key, _slot(key, slot)) for key, slot in found if key.startswith(prefix)]
+
+    # records
+
+    def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool:
+        key, payload, timestamp, arrival = record
+        place = (batch, key)
+        if place not in self._known:
+            self._known[place] = self.record(batch, key) is not None
+        superseded = self._known[place]
+        self._known[place] = True
+        self._new[place] = (batch, key.encode(), arrival, timestamp, deadline, expires, payload)
+        return superseded
+
+    def _write_records(self) -> None:
+        if self._new:
+            rows, self._new = list(self._new.values()), {}
+            self._execute(SQL.put_records, (self._namespace, *_columns(rows)))
+
+    def _records(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
+        """Run a statement about records, which have to be there by now; what was known about keys may change by it."""
+        self._write_records()
+        self._known.clear()
+        return self._execute(statement, arguments)
+
+    def record(self, batch: int, key: str) -> Stored | None:
+        self._write_records()
+        row = self._execute(SQL.record, (batch, key.encode())).fetchone()
+        return None if row is None else _stored(row)
+
+    def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]:
+        if after is None:
+            rows = self._records(SQL.first_page, (batch, limit))
+        else:
+            rows = self._records(SQL.next_page, (batch, *after, limit))
+        return [_stored(row) for row in rows]
+
+    def remove_record(self, batch: int, key: str) -> bool:
+        return self._records(SQL.remove_record, (batch, key.encode())).rowcount > 0
+
+    def drop_oldest(self, batch: int, count: int) -> int:
+        return self._records(SQL.drop_oldest, {"batch": batch, "limit": count}).rowcount if count else 0
+
+    def expire(self, batch: int, now: Millis, *, limit: int) -> int:
+        return self._records(SQL.expire, {"batch": batch, "now": now, "limit": limit}).rowcount
+
+    def move_record(self, key: str, source: int, target: int) -> bool:
+        return self._records(SQL.move_record, (target, source, key.encode())).rowcount > 0
+
+    def merge(self, source: int, target: int, *, limit: int) -> tuple[int, int]:
+        keys = [key for (key,) in self._records(SQL.batch_page, (source, limit)).fetchall()]
+        if not keys:
+            return 0, 0
+        superseded = self._execute(SQL.supersede_page, (target, source, keys[-1])).rowcount
+        self._execute(SQL.merge_page, (target, source, keys[-1]))
+        return len(keys), superseded
+
+    def earliest_deadline(self, batch: int) -> Millis | None:
+        self._write_records()
+        deadline: Millis | None = self._value(SQL.earliest_deadline, batch)
+        return deadline
+
+    def earliest_expiry(self, batch: int) -> Millis:
+        self._write_records()
+        expiry: Millis | None = self._value(SQL.earliest_expiry, batch)
+        return NEVER if expiry is None else expiry
+
+    def latest_expiry(self, batch: int) -> Millis:
+        self._write_records()
+        expiry: Millis | None = self._value(SQL.latest_expiry, batch)
+        return 0 if expiry is None else expiry
+
+    def sizes(self, batches: Sequence[int]) -> dict[int, int]:
+        return dict(self._records(SQL.sizes, (list(batches),)).fetchall())
+
+    def erase(self, batch: int) -> None:
+        self._records(SQL.erase, (batch,))
+
+    def trash(self, batch: int) -> None:
+        self._execute(SQL.trash, (self._namespace, batch))
+
+    def sweep(self, limit: int) -> bool:
+        batch = self._value(SQL.next_trash, self._namespace)
+        if batch is None:
+            return False
+        if self._records(SQL.erase_page, {"batch": batch, "limit": limit}).rowcount < limit:
+            self._execute(SQL.untrash, (self._namespace, batch))
+        return True
+
+    # dead letters and history
+
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        body = self._value(SQL.letter, self._namespace, letter_id.encode())
+        return None if body is None else _letter(body)
+
+    def letter_batch(self, letter_id: str) -> int:
+        batch: int = self._value(SQL.letter_batch, self._namespace, letter_id.encode())
+        return batch
+
+    def put_letter(self, letter: DeadLetter, batch: int) -> None:
+        names = letter.id.encode(), letter.timeline.encode()
+        self._execute(SQL.put_letter, (self._namespace, *names, batch, _encode(letter)))
+
+    def remove_letter(self, letter_id: str) -> None:
+        self._execute(SQL.remove_letter, (self._namespace, letter_id.encode()))
+
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+        number = 0 if after is None else self._value(SQL.letter_number, self._namespace, after.encode()) or NEVER
+        if timeline is None:
+            rows = self._execute(SQL.letters, (self._namespace, number, limit))
+        else:
+            rows = self._execute(SQL.letters_of, (self._namespace, timeline.encode(), number, limit))
+        return [_letter(body) for (body,) in rows]
+
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
+        body = self._value(SQL.letter_with, key.encode(), self._namespace, timeline.encode())
+        return None if body is None else _letter(body)
+
+    def remember(self, ended: HistoryEntry) -> None:
+        facts = {"timeline": ended.timeline.encode(), "body": _encode(ended), "limit": HISTORY_LIMIT}
+        self._execute(SQL.remember, {"namespace": self._namespace, **facts})
+
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        if timeline is None:
+            rows = self._execute(SQL.history, (self._namespace, limit))
+        else:
+            rows = self._execute(SQL.history_of, (self._namespace, timeline.encode(), limit))
+        return [_ended(body) for (body,) in rows]
+
+    def forget(self, timeline: str) -> None:
+        self._execute(SQL.forget, (self._namespace, timeline.encode()))
+
+    # counts
+
+    def ledger(self) -> Ledger:
+        counts = self._execute(SQL.ledger, (self._namespace,)).fetchone() or ()
+        return Ledger(**{name: count or 0 for name, count in zip(COUNTERS, counts, strict=True)})
+
+    def standing(self, now: Millis) -> Standing:
+        self._write_slots()
+        counts = self._execute(SQL.standing, {"namespace": self._namespace, "now": now}).fetchone()
+        return Standing(*(counts or ()))
+
+    def footprint(self) -> Mapping[str, int]:
+        self._write_slots()
+        self._write_records()
+        return {
+            "timelines": self._value(SQL.count_timelines, self._namespace),
+            "records": self._value(SQL.count_records, self._namespace),
+            "letters": self._value(SQL.count_letters, self._namespace),
+            "trash": self._value(SQL.count_trash, self._namespace),
+        }
+
+    def trashed_records(self) -> int:
+        count: int = self._value(SQL.trashed_records, self._namespace)
+        return count
+
+
+def _becomes_ready(loaded: _Loaded) -> bool:
+    before, loaded.before = loaded.before, marks(loaded.slot)
+    return loaded.before.ready is not None and before.ready is None
+
+
+def _slot(timeline: str, body: bytes) -> Slot:
+    if not body:
+        return IDLE  # a row that somebody is about to fill
+    try:
+        return _decode_slot(body)
+    except msgspec.MsgspecError as error:
+        raise UnreadableRow(
+            f"the row of timeline {timeline!r} can't be read ({error}); it is damaged or of a newer release"
+        ) from error
+
+
+def _stored(row: tuple[bytes, bytes | None, float, int]) -> Stored:
+    key, payload, timestamp, arrival = row
+    return Stored(bytes(key).decode(), None if payload is None else bytes(payload), timestamp, arrival)
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _until(after: Marks) -> list[Millis]:
+    return [until for until in (after.until, after.paused_until) if until is not None] or [NEVER]
+
+
+def _is_claimable(after: Marks, now: Millis) -> bool:
+    due = after.ready is not None or (after.waiting is not None and after.waiting <= now)
+    return due or (after.until is not None and after.until <= now)

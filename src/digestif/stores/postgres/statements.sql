@@ -1,0 +1,270 @@
+-- The statements of the PostgreSQL store; a namespace is named by its number.
+
+-- Rows for timelines that are to be: whoever adds to them later waits here. In the order of their keys, as all locks are.
+-- name: reserve
+INSERT INTO timeline (namespace, key, slot) SELECT %s, key, ''::bytea FROM unnest(%s::bytea[]) WITH ORDINALITY AS t (key, place)
+ORDER BY place ON CONFLICT (namespace, key) DO NOTHING
+
+-- name: lock
+SELECT id, key, slot FROM timeline WHERE namespace = %s AND key = ANY (%s::bytea[]) ORDER BY key FOR UPDATE
+
+-- name: load
+SELECT id, key, slot FROM timeline WHERE namespace = %s AND key = ANY (%s::bytea[])
+
+-- Of these the first that nobody else has locked.
+-- name: lock_some
+SELECT id, key, slot FROM timeline WHERE id = ANY (%s::bigint[]) ORDER BY array_position(%s::bigint[], id) LIMIT %s
+FOR UPDATE SKIP LOCKED
+
+-- name: save_slots
+UPDATE timeline SET waiting = t.waiting, ready = t.ready, since = t.since, until = t.until,
+    paused_until = t.paused_until, expires = t.expires, slot = t.slot
+FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
+    AS t (id, waiting, ready, since, until, paused_until, expires, slot)
+WHERE timeline.id = t.id
+
+-- name: insert_slots
+INSERT INTO timeline (namespace, key, waiting, ready, since, until, paused_until, expires, slot)
+SELECT %s, t.* FROM unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
+    AS t (key, waiting, ready, since, until, paused_until, expires, slot)
+RETURNING id, key
+
+-- name: delete_slots
+DELETE FROM timeline WHERE id = ANY (%s::bigint[])
+
+-- name: waiting
+SELECT waiting, id, key FROM timeline
+WHERE namespace = %s AND waiting <= %s AND (waiting, id) > (%s, %s)
+ORDER BY waiting, id LIMIT %s
+
+-- name: stale_ready
+SELECT key FROM timeline WHERE namespace = %s AND since <= %s ORDER BY since, id LIMIT %s
+
+-- name: lapsed
+SELECT key FROM (
+    (SELECT until AS at, id, key FROM timeline
+        WHERE namespace = %(namespace)s AND until <= %(now)s ORDER BY until, id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT paused_until, id, key FROM timeline
+        WHERE namespace = %(namespace)s AND paused_until <= %(now)s ORDER BY paused_until, id LIMIT %(limit)s)
+) AS found ORDER BY at, id LIMIT %(limit)s
+
+-- name: expiring
+SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires, id LIMIT %s
+
+-- Each branch reads a page from the head of its own order, so the cost does not grow with what is due.
+-- name: claimable
+SELECT id FROM (
+    (SELECT waiting AS at, id FROM timeline
+        WHERE namespace = %(namespace)s AND waiting <= %(now)s ORDER BY waiting, id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT ready, id FROM timeline
+        WHERE namespace = %(namespace)s AND ready IS NOT NULL ORDER BY ready, id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT until, id FROM timeline
+        WHERE namespace = %(namespace)s AND until <= %(now)s ORDER BY until, id LIMIT %(limit)s)
+) AS found ORDER BY at, id LIMIT %(limit)s
+
+-- name: scan
+SELECT key, slot FROM timeline WHERE namespace = %s AND key > %s AND slot <> '' ORDER BY key LIMIT %s
+
+-- name: scan_from
+SELECT key, slot FROM timeline WHERE namespace = %s AND key >= %s AND slot <> '' ORDER BY key LIMIT %s
+
+-- name: numbers
+SELECT nextval('number') FROM generate_series(1, %s)
+
+-- name: sequence
+SELECT last_value FROM number
+
+-- name: known
+SELECT batch, key FROM record
+WHERE (batch, key) IN (SELECT * FROM unnest(%s::bigint[], %s::bytea[]))
+
+-- name: put_records
+INSERT INTO record (batch, key, arrival, namespace, timestamp, deadline, expires, payload)
+SELECT t.batch, t.key, t.arrival, %s, t.timestamp, t.deadline, t.expires, t.payload
+FROM unnest(%s::bigint[], %s::bytea[], %s::bigint[], %s::double precision[], %s::bigint[], %s::bigint[], %s::bytea[])
+    AS t (batch, key, arrival, timestamp, deadline, expires, payload)
+ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = EXCLUDED.timestamp,
+    deadline = EXCLUDED.deadline, expires = EXCLUDED.expires, payload = EXCLUDED.payload
+
+-- name: record
+SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s AND key = %s
+
+-- name: first_page
+SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s ORDER BY timestamp DESC, arrival DESC LIMIT %s
+
+-- name: next_page
+SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s AND (timestamp, arrival) < (%s, %s)
+ORDER BY timestamp DESC, arrival DESC LIMIT %s
+
+-- name: remove_record
+DELETE FROM record WHERE batch = %s AND key = %s
+
+-- name: drop_oldest
+DELETE FROM record WHERE batch = %(batch)s AND key IN
+    (SELECT key FROM record WHERE batch = %(batch)s ORDER BY timestamp, arrival LIMIT %(limit)s)
+
+-- name: expire
+DELETE FROM record WHERE batch = %(batch)s AND key IN
+    (SELECT key FROM record WHERE batch = %(batch)s AND expires <= %(now)s ORDER BY expires LIMIT %(limit)s)
+
+-- name: move_record
+UPDATE record SET batch = %s WHERE batch = %s AND key = %s
+
+-- name: batch_page
+SELECT key FROM record WHERE batch = %s ORDER BY key LIMIT %s
+
+-- An older version in the target batch gives way to the one that moves in.
+-- name: supersede_page
+DELETE FROM record AS older USING record AS newer
+WHERE older.batch = %s AND newer.batch = %s AND newer.key <= %s AND older.key = newer.key
+
+-- name: merge_page
+UPDATE record SET batch = %s WHERE batch = %s AND key <= %s
+
+-- name: earliest_deadline
+SELECT min(deadline) FROM record WHERE batch = %s AND deadline IS NOT NULL
+
+-- name: earliest_expiry
+SELECT min(expires) FROM record WHERE batch = %s
+
+-- name: latest_expiry
+SELECT max(expires) FROM record WHERE batch = %s
+
+-- name: sizes
+SELECT batch, count(*) FROM record WHERE batch = ANY (%s::bigint[]) GROUP BY batch
+
+-- name: erase
+DELETE FROM record WHERE batch = %s
+
+-- name: trash
+INSERT INTO trash (namespace, batch) VALUES (%s, %s)
+
+-- name: next_trash
+SELECT batch FROM trash WHERE namespace = %s ORDER BY batch LIMIT 1 FOR UPDATE SKIP LOCKED
+
+-- name: erase_page
+DELETE FROM record WHERE batch = %(batch)s AND key IN (SELECT key FROM record WHERE batch = %(batch)s LIMIT %(limit)s)
+
+-- name: untrash
+DELETE FROM trash WHERE namespace = %s AND batch = %s
+
+-- name: trashed_records
+SELECT count(*) FROM record WHERE batch IN (SELECT batch FROM trash WHERE namespace = %s)
+
+-- name: letter
+SELECT body FROM letter WHERE namespace = %s AND id = %s
+
+-- A dead letter that somebody is about to replay or discard is nobody else's.
+-- name: letter_batch
+SELECT batch FROM letter WHERE namespace = %s AND id = %s
+
+-- name: put_letter
+INSERT INTO letter (number, namespace, id, timeline, batch, body) VALUES (nextval('number'), %s, %s, %s, %s, %s)
+
+-- name: remove_letter
+DELETE FROM letter WHERE namespace = %s AND id = %s
+
+-- name: letter_number
+SELECT number FROM letter WHERE namespace = %s AND id = %s
+
+-- name: letters
+SELECT body FROM letter WHERE namespace = %s AND number > %s ORDER BY number LIMIT %s
+
+-- name: letters_of
+SELECT body FROM letter WHERE namespace = %s AND timeline = %s AND number > %s ORDER BY number LIMIT %s
+
+-- name: letter_with
+SELECT letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = %s
+WHERE letter.namespace = %s AND letter.timeline = %s ORDER BY letter.number DESC LIMIT 1
+
+-- name: remember
+INSERT INTO history (namespace, place, number, timeline, body)
+SELECT %(namespace)s, number %% %(limit)s, number, %(timeline)s, %(body)s FROM nextval('ended') AS number
+ON CONFLICT (namespace, place) DO UPDATE
+SET number = EXCLUDED.number, timeline = EXCLUDED.timeline, body = EXCLUDED.body
+
+-- name: history
+SELECT body FROM history WHERE namespace = %s ORDER BY number DESC LIMIT %s
+
+-- name: history_of
+SELECT body FROM history WHERE namespace = %s AND timeline = %s ORDER BY number DESC LIMIT %s
+
+-- name: forget
+DELETE FROM history WHERE namespace = %s AND timeline = %s
+
+-- name: add_namespace
+INSERT INTO namespace (name) VALUES (%s) ON CONFLICT (name) DO NOTHING
+
+-- name: add_shares
+INSERT INTO ledger (namespace, share) SELECT %s, share FROM generate_series(0, %s - 1) AS share ON CONFLICT DO NOTHING
+
+-- name: namespace
+SELECT id FROM namespace WHERE name = %s
+
+-- name: ledger
+SELECT sum(accepted)::bigint, sum(pending)::bigint, sum(open)::bigint, sum(delivered)::bigint, sum(superseded)::bigint,
+    sum(dropped)::bigint, sum(expired)::bigint, sum(deleted)::bigint, sum(dead)::bigint
+FROM ledger WHERE namespace = %s
+
+-- name: save_counters
+UPDATE ledger SET accepted = accepted + %(accepted)s, pending = pending + %(pending)s, open = open + %(open)s,
+    delivered = delivered + %(delivered)s, superseded = superseded + %(superseded)s, dropped = dropped + %(dropped)s,
+    expired = expired + %(expired)s, deleted = deleted + %(deleted)s, dead = dead + %(dead)s
+WHERE namespace = %(namespace)s AND share = pg_backend_pid() %% %(shares)s
+
+-- name: count_records
+SELECT count(*) FROM record WHERE namespace = %s
+
+-- name: count_timelines
+SELECT count(*) FROM timeline WHERE namespace = %s AND slot <> ''
+
+-- name: count_letters
+SELECT count(*) FROM letter WHERE namespace = %s
+
+-- name: count_trash
+SELECT count(*) FROM trash WHERE namespace = %s
+
+-- name: count_inbox
+SELECT count(*) FROM inbox WHERE namespace = %s
+
+-- Each count and each minimum is read from an index of its own.
+-- name: standing
+SELECT
+    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND slot <> ''),
+    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND waiting IS NOT NULL),
+    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL),
+    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND until IS NOT NULL)
+        + (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND paused_until IS NOT NULL),
+    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND waiting <= %(now)s)
+        + (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL)
+        + (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND until <= %(now)s),
+    least(
+        (SELECT min(waiting) FROM timeline WHERE namespace = %(namespace)s AND waiting IS NOT NULL),
+        (SELECT min(ready) FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL)
+    ),
+    (SELECT min(expires) FROM timeline WHERE namespace = %(namespace)s AND expires IS NOT NULL)
+
+-- name: has_inbox
+SELECT EXISTS (SELECT FROM inbox WHERE namespace = %s)
+
+-- name: empty_inbox
+DELETE FROM inbox WHERE id IN (
+    SELECT id FROM inbox WHERE namespace = %s ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED)
+RETURNING id, timeline, key, timestamp, payload, within, terms
+
+-- name: put_into_inbox
+INSERT INTO inbox (namespace, timeline, key, timestamp, payload, within, terms)
+SELECT %s, t.* FROM unnest(%s::bytea[], %s::bytea[], %s::double precision[], %s::bytea[], %s::bigint[], %s::bytea[])
+    AS t (timeline, key, timestamp, payload, within, terms)
+
+-- name: wake
+SELECT pg_notify(%s, '')
+
+-- name: clock
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+
+-- name: settings
+SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')

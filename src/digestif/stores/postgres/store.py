@@ -1,0 +1,300 @@
+"""The PostgreSQL store: each verb is a transaction on a pooled connection, its rows locked in the order of keys."""
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import ConnectionPool
+
+from digestif.clock import monotonic
+from digestif.core.times import Millis, to_seconds
+from digestif.errors import ConfigError, StoreUnavailable
+from digestif.ids import chance
+from digestif.stores.base import (
+    PAGE_RECORDS,
+    Arrival,
+    Claimed,
+    Durability,
+    Lease,
+    Maintained,
+    SchedulePage,
+    Wakeups,
+)
+from digestif.stores.dsn import check_namespace
+from digestif.stores.forking import watch
+from digestif.stores.postgres.faults import PASSING, translated
+from digestif.stores.postgres.inbox import fold, put
+from digestif.stores.postgres.migrations import latest, migrate, refuse_newer, version_of
+from digestif.stores.postgres.rows import SHARES, SQL, PostgresRows
+from digestif.stores.postgres.wakeups import NotifyWakeups
+from digestif.stores.rows import Rows, RowStore
+
+T = TypeVar("T")
+
+TRIES = 8  # at a transaction that others were in the way of
+CLOCK_SECONDS = 30.0  # after which the server is asked again what time it is
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+class PostgresStore(RowStore):
+    """Timelines in the tables of one schema of a PostgreSQL database."""
+
+    def __init__(
+        self,
+        connection: Mapping[str, Any] | str,
+        *,
+        namespace: str = "d",
+        schema: str = "digestif",
+        pool: int = 10,
+        timeout: float = 10,
+        pgbouncer: bool = False,
+    ) -> None:
+        check_namespace(namespace)
+        if not _SCHEMA.fullmatch(schema):
+            raise ConfigError(f"schema: {schema!r} is not a name of lower-case letters, digits and underscores")
+        self.namespace = namespace
+        self.schema = schema
+        self._conninfo = connection if isinstance(connection, str) else make_conninfo(**connection)
+        self.name = _shown(self._conninfo)
+        self._pool_size = pool
+        self._timeout = timeout
+        self._options: dict[str, Any] = {"autocommit": True}
+        if pgbouncer:
+            self._options["prepare_threshold"] = None
+        self._closed = False
+        self._durability: Durability | None = None
+        self._number: int | None = None  # of the namespace, once the tables were looked at
+        self._offset: tuple[float, float] | None = None  # of the server's clock, and when it was asked
+        self._first = threading.Lock()
+        self._rest = threading.Event()  # set when closed
+        self._begin = f'BEGIN; SET LOCAL search_path TO "{schema}"'
+        self._begin_reading = f'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path TO "{schema}"'
+        self._pool = self._new_pool()
+        self.clock = self._server_clock
+        watch(self)
+
+    def _new_pool(self) -> "ConnectionPool[psycopg.Connection[Any]]":
+        return ConnectionPool(
+            self._conninfo,
+            kwargs=self._options,
+            min_size=0,
+            max_size=self._pool_size,
+            timeout=self._timeout,
+            open=False,
+        )
+
+    # Verbs
+
+    def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
+        return self._transact(unit, self._begin, writes=True)
+
+    def _read(self, unit: Callable[[Rows], T]) -> T:
+        def read(rows: PostgresRows) -> T:
+            if rows.has_inbox():
+                raise _Inbox
+            return unit(rows)
+
+        while True:
+            try:
+                return self._transact(read, self._begin_reading, writes=False)
+            except _Inbox:
+                self.fold(now=None)
+
+    def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
+        self.fold(now=now)
+        return super().retract(timeline, key, now=now)
+
+    def schedule(
+        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
+    ) -> SchedulePage:
+        self.fold(now=now)
+        return super().schedule(partition, deadline, after=after, limit=limit, now=now)
+
+    def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
+        self.fold(now=now)
+        return super().maintain(partition, deadline, limit=limit, now=now)
+
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        self.fold(now=now)
+        return super().claim(partition, limit, token=token, lease=lease, now=now)
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+        self.fold(now=now)
+        return super().open(timeline, token=token, lease=lease, now=now)
+
+    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+        self.fold(now=now)
+        return super().delete(timeline, now=now)
+
+    def flush(self, timeline: str, *, now: Millis | None) -> bool:
+        self.fold(now=now)
+        return super().flush(timeline, now=now)
+
+    # The inbox
+
+    def add_inside(self, connection: Any, batch: Sequence[Arrival]) -> None:
+        with translated(self.name):
+            put(connection, self.schema, self._prepared(), self._channel, batch)
+
+    def fold(self, *, now: Millis | None) -> None:
+        """Add what callers have committed in transactions of their own."""
+        at = self._now(now)
+        if self._transact(PostgresRows.has_inbox, self._begin_reading, writes=False):
+            while self._transact(lambda rows: fold(rows, limit=PAGE_RECORDS, now=at), self._begin, writes=True):
+                pass
+
+    # Transactions
+
+    def _transact(self, unit: Callable[[PostgresRows], T], begin: str, *, writes: bool) -> T:
+        """Run a unit in one transaction; again if others were in the way, or the connection was lost before its end."""
+        with translated(self.name):
+            namespace = self._prepared()
+            end = monotonic() + self._timeout
+            failures = 0
+            while True:
+                try:
+                    return self._once(unit, begin, namespace, writes=writes)
+                except _Unknown as error:
+                    raise StoreUnavailable(
+                        f"{self.name}: the connection was lost at the commit; nobody knows whether that took place"
+                    ) from error
+                except PASSING:
+                    failures += 1
+                    if failures >= TRIES:
+                        raise
+                except psycopg.OperationalError:
+                    failures += 1
+                    if monotonic() >= end or self._closed:
+                        raise
+                self._rest.wait(0.01 * 2 ** min(failures, 6) * (0.5 + chance()))
+
+    def _once(self, unit: Callable[[PostgresRows], T], begin: str, namespace: int, *, writes: bool) -> T:
+        with self._open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
+            try:
+                connection.execute(begin, prepare=False)  # two statements in one message
+                rows = PostgresRows(cursor, namespace, writes=writes)
+                result = unit(rows)
+                if writes:
+                    rows.flush()
+                    if rows.woken:
+                        cursor.execute(SQL.wake, (self._channel,))
+            except BaseException:
+                connection.rollback()
+                raise
+            self._commit(connection, cursor)
+        return result
+
+    def _commit(self, connection: "psycopg.Connection[Any]", cursor: "psycopg.Cursor[Any]") -> None:
+        try:
+            cursor.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            raise _Unknown from error
+
+    # Opening
+
+    def _open_pool(self) -> "ConnectionPool[psycopg.Connection[Any]]":
+        if self._closed:
+            raise StoreUnavailable(f"{self.name}: this store is closed")
+        if self._pool.closed:
+            self._pool.open()
+        return self._pool
+
+    def _prepared(self) -> int:
+        """The number of the namespace; on first use the tables are made or checked."""
+        if self._number is None:
+            with self._first:
+                if self._number is None:
+                    with self._open_pool().connection() as connection:
+                        self._number = self._prepare(connection)
+        return self._number
+
+    def _prepare(self, connection: "psycopg.Connection[Any]") -> int:
+        version = version_of(connection, self.schema)
+        refuse_newer(version, self.schema)
+        if version is None:
+            migrate(connection, self.schema)
+        elif version < latest():
+            raise ConfigError(f"store: the schema {self.schema!r} has version {version}; run `digestif migrate` first")
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(self.schema)))
+            cursor.execute(SQL.add_namespace, (self.namespace,))
+            row = cursor.execute(SQL.namespace, (self.namespace,)).fetchone()
+            assert row is not None
+            cursor.execute(SQL.add_shares, (row[0], SHARES))
+            return int(row[0])
+
+    @property
+    def durability(self) -> Durability:  # type: ignore[override]  # known once the server was asked
+        if self._durability is None:
+            with translated(self.name), self._open_pool().connection() as connection:
+                row = connection.execute(SQL.settings).fetchone()
+            assert row is not None
+            self._durability = Durability.PROCESS_KILL if "off" in row else Durability.POWER_LOSS
+        return self._durability
+
+    # Time
+
+    def _server_clock(self) -> float:
+        """The server's clock, reckoned from a clock that never steps; asked for now and then."""
+        offset = self._offset
+        if offset is None or monotonic() - offset[1] > CLOCK_SECONDS:
+            with translated(self.name), self._open_pool().connection() as connection:
+                began = monotonic()
+                row = connection.execute(SQL.clock).fetchone()
+            assert row is not None
+            middle = (began + monotonic()) / 2
+            offset = self._offset = to_seconds(row[0]) - middle, monotonic()
+        return offset[0] + monotonic()
+
+    # Wake-ups
+
+    def listen(self) -> Wakeups:
+        if self._options.get("prepare_threshold", 0) is None:  # PgBouncer gives a connection to one after the other
+            return super().listen()
+        self._prepared()
+        return NotifyWakeups(lambda: psycopg.connect(self._conninfo, autocommit=True), self._channel)
+
+    @property
+    def _channel(self) -> str:
+        return f"digestif_{self.schema}_{self._number}"[:63]
+
+    # Letting go
+
+    def disconnect(self) -> None:
+        """Wait for what is under way and close every connection; what comes later is refused."""
+        self._closed = True
+        self._rest.set()
+        self._pool.close()
+
+    def before_fork(self) -> None:
+        """Nothing has to rest: what is under way stays the parent's."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """The child opens its own connections; those of the parent are neither used nor closed there."""
+        if in_child:
+            _ABANDONED.append(self._pool)
+            self._first = threading.Lock()
+            self._rest = threading.Event()
+            self._pool = self._new_pool()
+
+
+_ABANDONED: list[object] = []  # pools of parents: were they let go, they would close connections that are not theirs
+
+
+class _Inbox(Exception):
+    """Something has to be folded in before it can be read."""
+
+
+class _Unknown(Exception):
+    """The commit got no answer."""
+
+
+def _shown(conninfo: str) -> str:
+    """The server and the database, without a password."""
+    parts = conninfo_to_dict(conninfo)
+    port = f":{parts['port']}" if "port" in parts else ""
+    return f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')}"

@@ -1,0 +1,77 @@
+"""Hints through NOTIFY: they come when whoever made a timeline ready commits."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from digestif.clock import monotonic
+from digestif.stores.base import Wakeups
+
+SLICE_SECONDS = 0.25  # after which a wait looks whether it was closed
+RETRY_SECONDS = 1.0  # after which a lost connection is made anew
+
+
+class NotifyWakeups(Wakeups):
+    """Listens on a connection of its own."""
+
+    def __init__(self, connect: Callable[[], "psycopg.Connection[Any]"], channel: str) -> None:
+        super().__init__()
+        self._connect = connect
+        self._channel = channel
+        self._connection: psycopg.Connection[Any] | None = None
+        self._waiting = threading.Lock()  # held by whoever uses the connection
+        self._is_open()
+
+    def wait(self, timeout: float) -> bool:
+        with self._waiting:
+            hinted = self._wait(timeout)
+            if self._closed.is_set():
+                self._let_go()
+            return hinted
+
+    def close(self) -> None:
+        super().close()
+        if self._waiting.acquire(blocking=False):  # otherwise the waiter notices, and lets go
+            try:
+                self._let_go()
+            finally:
+                self._waiting.release()
+
+    def _wait(self, timeout: float) -> bool:
+        end = monotonic() + timeout
+        while not self._closed.is_set():
+            left = end - monotonic()
+            if left <= 0:
+                return False
+            was_lost = self._connection is None
+            if not self._is_open():
+                self._closed.wait(min(left, RETRY_SECONDS))
+            elif was_lost or self._is_hinted(min(left, SLICE_SECONDS)):
+                return not self._closed.is_set()  # what came while it was lost may have been missed
+        return False
+
+    def _is_open(self) -> bool:
+        try:
+            if self._connection is None:
+                connection = self._connect()
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+                self._connection = connection
+        except psycopg.Error:
+            return False
+        return True
+
+    def _is_hinted(self, seconds: float) -> bool:
+        assert self._connection is not None
+        try:
+            return any(True for _ in self._connection.notifies(timeout=seconds, stop_after=1))
+        except psycopg.Error:
+            self._let_go()
+            return False
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,37 @@
+"""PostgreSQL obeys: each test in a namespace of its own."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from digestif import Store
+from digestif.ids import fresh_id
+from digestif.stores.dsn import open_store
+from digestif.testing import StoreConformance
+from tests.postgres.servers import empty_database
+
+Maker = Callable[[], Store]
+
+
+@pytest.fixture(scope="module")
+def dsn() -> Iterator[str]:
+    with empty_database() as url:
+        yield url
+
+
+class TestPostgres(StoreConformance):
+    @pytest.fixture
+    def make_store(self, dsn: str) -> Iterator[Maker]:
+        stores: list[Store] = []
+
+        def make_another() -> Store:
+            stores.append(open_store(dsn, namespace=f"d-{fresh_id()}"))
+            return stores[-1]
+
+        yield make_another
+        for store in stores:
+            store.disconnect()
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()

@@ -1,0 +1,79 @@
+"""The PostgreSQL that tests share: started when the first test asks, one per process, an empty database for each test.
+
+A test that kills or configures a server starts its own.
+"""
+
+import atexit
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from digestif.testing.postgres import PostgresServer, find_postgres
+from digestif.testing.servers import ServerMissing
+
+# Emptying takes 10 ms, where a new database takes 40 and its end 20. It ends whoever is still connected;
+# no need to wait for that: who holds a lock is waited for, and the function would look every 100 ms only.
+EMPTY = """
+    SET lock_timeout = '10s';
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend';
+    DO $$ DECLARE name text; BEGIN
+        FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP
+            EXECUTE format('DROP SCHEMA %I CASCADE', name);
+        END LOOP;
+        EXECUTE format('ALTER DATABASE %I RESET ALL', current_database());
+    END $$;
+    CREATE SCHEMA public;
+    GRANT USAGE ON SCHEMA public TO PUBLIC
+"""
+
+_numbers = count(1)
+_spare: list[str] = []  # names of databases that are empty
+
+
+def needed_postgres() -> Path:
+    """The programs to use. Where there are none, the test is skipped on a laptop and fails in CI."""
+    try:
+        return find_postgres()
+    except ServerMissing as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+def shared_server() -> PostgresServer:
+    """The server of this process, without fsync. Leave it as it is."""
+    needed_postgres()
+    return _server().start()
+
+
+@contextmanager
+def empty_database() -> Iterator[str]:
+    """The URL of a database that is empty and the caller's alone."""
+    server = shared_server()
+    name = _spare.pop() if _spare else _new(server)
+    yield server.url_of(name)
+    # One that a failed test leaves is not used again: nobody knows what goes on in it.
+    with psycopg.connect(server.url_of(name), autocommit=True) as connection:
+        connection.execute(EMPTY)
+    _spare.append(name)
+
+
+def _new(server: PostgresServer) -> str:
+    name = f"test_{next(_numbers)}"
+    server.new_database(name)
+    return name
+
+
+# Not by a fixture of the session: each conftest that imports one would have a server of its own.
+@cache
+def _server() -> PostgresServer:
+    server = PostgresServer(fsync=False)
+    atexit.register(server.close)
+    return server

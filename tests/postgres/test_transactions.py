@@ -1,0 +1,131 @@
+"""Adds inside the caller's transaction: a record exists if and only if the caller commits, and nobody waits for it."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy.orm import Session
+
+from digestif import ConfigError, Digests, Policy, Worker
+from digestif.clock import monotonic
+from tests.postgres.servers import empty_database
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with empty_database() as url:
+        yield url
+
+
+@pytest.fixture
+def digests(url: str) -> Iterator[Digests]:
+    with Digests(url, policy=Policy(minimum_delay=0)) as digests:
+        yield digests
+
+
+def test_a_record_is_there_when_the_caller_has_committed(digests: Digests, url: str) -> None:
+    with psycopg.connect(url) as connection:
+        assert digests.add("t", 1, connection=connection) is False
+        assert digests.ledger().accepted == 0
+        connection.commit()
+
+    assert [record.value for record in digests.peek("t")] == [1]
+    assert (digests.timeline("t").state, digests.ledger().accepted) == ("ready", 1)
+    assert digests.verify()
+
+
+def test_of_a_rollback_no_trace_is_left(digests: Digests, url: str) -> None:
+    with psycopg.connect(url) as connection:
+        digests.add("t", 1, connection=connection)
+        connection.rollback()
+
+    assert digests.timeline("t").state == "idle"
+    assert digests.ledger().accepted == 0
+    assert dict(digests.store.footprint()) == {"timelines": 0, "records": 0, "letters": 0, "trash": 0}
+
+
+def test_records_keep_the_order_in_which_they_were_added(digests: Digests, url: str) -> None:
+    with psycopg.connect(url) as connection:
+        for version in range(3):
+            digests.add("t", version, key="same", timestamp=0, connection=connection)
+        connection.commit()
+
+    assert [record.value for record in digests.peek("t")] == [2]
+    assert digests.ledger().superseded == 2
+
+
+def test_a_transaction_that_stays_open_keeps_nobody_waiting(digests: Digests, url: str) -> None:
+    digests.add("t", 0)
+    with psycopg.connect(url) as one, psycopg.connect(url) as other:
+        for connection, timelines in ((one, ("t", "u")), (other, ("u", "t"))):
+            for timeline in timelines:
+                digests.add(timeline, "late", connection=connection)
+        began = monotonic()
+        digests.add("t", 1)
+        with digests.digest("t") as digest:
+            assert len(digest) == 2
+        assert monotonic() - began < 2
+        one.commit()
+        other.commit()
+
+    assert digests.timeline("t").pending == 2
+    assert digests.timeline("u").pending == 2
+    assert digests.verify()
+
+
+def test_a_worker_that_waits_hears_of_the_commit(digests: Digests, url: str) -> None:
+    delivered = threading.Event()
+    digests.handler("*")(lambda digest: delivered.set())
+    worker = Worker(digests, poll=30)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        with psycopg.connect(url) as connection:
+            digests.add("t", 1, connection=connection)
+            assert not delivered.wait(0.3)
+            connection.commit()
+
+        assert delivered.wait(5)
+    finally:
+        worker.stop()
+        thread.join()
+
+
+def test_sqlalchemy_brings_its_connection_or_its_session(digests: Digests, url: str) -> None:
+    engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        digests.add("t", "by connection", connection=connection)
+    with Session(engine) as session:
+        digests.add("t", "by session", connection=session)
+        session.commit()
+    with Session(engine) as session:
+        digests.add("t", "never", connection=session)
+        session.rollback()
+    engine.dispose()
+
+    assert {record.value for record in digests.peek("t")} == {"by connection", "by session"}
+
+
+def test_another_kind_of_connection_is_refused(digests: Digests) -> None:
+    with pytest.raises(ConfigError, match="is no psycopg 3 connection"):
+        digests.add("t", 1, connection=object())
+
+
+def test_another_store_refuses() -> None:
+    with pytest.raises(ConfigError, match="only a PostgreSQL store"):
+        Digests("memory://").add("t", 1, connection=object())
+
+
+def test_django_brings_its_connection(url: str) -> None:
+    command = [sys.executable, "-m", "tests.postgres.django_add", url]
+
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert told == "['kept']\n"
