@@ -5,9 +5,44 @@ from collections.abc import Iterator
 import pytest
 
 from digestif import Store
+from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
+from tests.conformance.test_postgres import in_namespaces
 from tests.conformance.test_redis import Maker, made
+from tests.postgres.servers import empty_database
 from tests.servers import empty_lone_cluster, empty_server
+
+
+@pytest.fixture(scope="module")
+def dsn() -> Iterator[str]:
+    with empty_database() as url:
+        yield url
+
+
+class TestPostgres(StoreConformance):
+    @pytest.fixture
+    def make_store(self, dsn: str) -> Iterator[Maker]:
+        yield from in_namespaces(dsn)
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
+
+
+class TestSQLiteInMemory(StoreConformance):
+    @pytest.fixture
+    def store(self) -> Store:
+        return SQLiteStore(None)
+
+
+class TestValkeyCluster(StoreConformance):
+    @pytest.fixture
+    def make_store(self) -> Iterator[Maker]:
+        yield from made(f"{empty_lone_cluster('valkey').url}?partitions=3")
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
 
 
 class TestValkey(StoreConformance):

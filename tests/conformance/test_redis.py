@@ -11,6 +11,7 @@ import pytest
 from digestif import Store
 from digestif.stores.dsn import open_store
 from digestif.testing import StoreConformance
+from tests.conformance.modes import OneMode
 from tests.servers import empty_lone_cluster, empty_server
 
 Maker = Callable[[], Store]
@@ -26,7 +27,7 @@ class TestRedis(StoreConformance):
         return make_store()
 
 
-class TestValkeyCluster(StoreConformance):
+class TestValkeyCluster(OneMode, StoreConformance):
     # The same scripts show it above, on one partition.
     test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
 

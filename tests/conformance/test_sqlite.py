@@ -12,11 +12,12 @@ from digestif import Digests, Store
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, next_digest, numbered
+from tests.conformance.modes import OneMode
 
 KEPT = {"namespace", "sequence", "history"}  # counters, settings and history
 
 
-class TestSQLiteInMemory(StoreConformance):
+class TestSQLiteInMemory(OneMode, StoreConformance):
     # The same store shows it below, in a file.
     test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
 

@@ -56,6 +56,7 @@ class PostgresRows:
         self._dirty: dict[str, None] = {}
         self._numbers: list[int] = []
         self._known: dict[tuple[int, str], bool] = {}  # whether a record is there, as far as it was asked
+        self._fresh: set[int] = set()  # numbers of this transaction: batches in which nobody has looked for anything
         self.woken = False  # a timeline became ready
         self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records that are still to be written
 
@@ -78,7 +79,9 @@ class PostgresRows:
     def next_number(self) -> int:
         if not self._numbers:
             self._fetch_numbers(ENOUGH)
-        return self._numbers.pop()
+        number = self._numbers.pop()
+        self._fresh.add(number)
+        return number
 
     def _fetch_numbers(self, count: int) -> None:
         rows = self._execute(SQL.numbers, (count,)).fetchall()
@@ -234,7 +237,7 @@ class PostgresRows:
         key, payload, timestamp, arrival = record
         place = (batch, key)
         if place not in self._known:
-            self._known[place] = self.record(batch, key) is not None
+            self._known[place] = batch not in self._fresh and self.record(batch, key) is not None
         superseded = self._known[place]
         self._known[place] = True
         self._new[place] = (batch, key.encode(), arrival, timestamp, deadline, expires, payload)
@@ -249,6 +252,7 @@ class PostgresRows:
         """Run a statement about records, which have to be there by now; what was known about keys may change by it."""
         self._write_records()
         self._known.clear()
+        self._fresh.clear()
         return self._execute(statement, arguments)
 
     def record(self, batch: int, key: str) -> Stored | None:
