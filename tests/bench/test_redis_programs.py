@@ -50,15 +50,3 @@ def test_other_sections_are_tables_of_80_columns_with_verdicts_in_words() -> Non
 
 def only(*sections: str) -> list[str]:
     return [word for section in sections for word in ("--only", section)]
-
-
-def test_the_proof_of_scale_goes_through_every_phase_and_leaves_nothing() -> None:
-    found = figures("bench.redis_scale", "--timelines", "400", "--records", "500", "--producers", "2")
-
-    phases = {phase["phase"]: phase for phase in found["phases"]}
-    assert phases["add 400 timelines"]["done"] == 400
-    assert phases["claim, read, close them"]["done"] == 400
-    assert phases["merge 250 with 250"]["done"] == 500
-    assert phases["expire 500"]["done"] == 500
-    assert all(phase["calls"] > 0 and phase["peak"] >= phase["before"] for phase in found["phases"])
-    assert (found["things"], found["problems"]) == ({}, [])

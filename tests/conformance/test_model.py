@@ -16,6 +16,7 @@ from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing.modes import digests_in
 from digestif.testing.stateful import LEASE, StoreMachine, store_machine
+from tests.postgres.servers import empty_database
 from tests.servers import empty_lone_cluster, empty_server
 
 QUICKLY = partial(settings, stateful_step_count=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -77,6 +78,12 @@ def test_redis_lives_as_the_model_says(namespaces: Makers) -> None:
 def test_a_redis_cluster_lives_as_the_model_says(namespaces: Makers) -> None:
     maker = namespaces(f"{empty_lone_cluster().url}?partitions=3")
     run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=4))
+
+
+def test_postgresql_lives_as_the_model_says(namespaces: Makers) -> None:
+    with empty_database() as url:
+        maker = namespaces(url)
+        run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=3))
 
 
 class AwaitedMachine(StoreMachine):

@@ -15,7 +15,7 @@ import digestif
 from tests.nets.faults import FAULTS, Fault
 
 PACKAGE = Path(digestif.__file__).parent
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[1] / "tests"
 THROWN = TESTS / "nets" / "thrown"
 NETS = {"directed": THROWN / "directed.py", "model": THROWN / "model.py", "vectors": TESTS / "core" / "test_machine.py"}
 PATIENCE = 100  # seconds until a run counts as stuck
