@@ -9,7 +9,8 @@ from psycopg_pool import PoolTimeout
 
 from digestif.errors import DigestifError, Overloaded, StoreError, StoreUnavailable
 
-PASSING = (errors.DeadlockDetected, errors.SerializationFailure)  # try again at once: nothing was changed
+# Somebody else was in the way, or quicker to make the same row: try again at once, nothing was changed.
+PASSING = (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation)
 FULL = (errors.DiskFull, errors.OutOfMemory, errors.ProgramLimitExceeded)
 READ_ONLY = (errors.ReadOnlySqlTransaction,)
 FORBIDDEN = (errors.InsufficientPrivilege, errors.InvalidPassword, errors.InvalidAuthorizationSpecification)

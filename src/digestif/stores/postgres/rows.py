@@ -322,8 +322,12 @@ class PostgresRows:
     # dead letters and history
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        body = self._value(SQL.letter, self._namespace, letter_id.encode())
+        body = self._value(self._own(SQL.letter), self._namespace, letter_id.encode())
         return None if body is None else _letter(body)
+
+    def _own(self, statement: str) -> str:
+        """A dead letter that is about to be replayed, discarded or deleted is nobody else's."""
+        return f"{statement} FOR UPDATE" if self._writes else statement
 
     def letter_batch(self, letter_id: str) -> int:
         batch: int = self._value(SQL.letter_batch, self._namespace, letter_id.encode())
@@ -341,7 +345,7 @@ class PostgresRows:
         if timeline is None:
             rows = self._execute(SQL.letters, (self._namespace, number, limit))
         else:
-            rows = self._execute(SQL.letters_of, (self._namespace, timeline.encode(), number, limit))
+            rows = self._execute(self._own(SQL.letters_of), (self._namespace, timeline.encode(), number, limit))
         return [_letter(body) for (body,) in rows]
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:

@@ -157,7 +157,6 @@ SELECT count(*) FROM record WHERE batch IN (SELECT batch FROM trash WHERE namesp
 -- name: letter
 SELECT body FROM letter WHERE namespace = %s AND id = %s
 
--- A dead letter that somebody is about to replay or discard is nobody else's.
 -- name: letter_batch
 SELECT batch FROM letter WHERE namespace = %s AND id = %s
 
