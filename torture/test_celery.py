@@ -2,6 +2,9 @@
 
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from digestif.clock import monotonic
 from digestif.testing.servers import RedisServer, becomes_true
 from tests.integrations.mailroom import Mailroom, Process, Setup, check_identity, counts
+from tests.postgres.servers import empty_database
 from tests.servers import needed_server
 
 SECONDS = 60
@@ -19,12 +23,13 @@ SETTLES = 60  # seconds: longer than a lease, a lost dispatch and the cool-down 
 
 
 @pytest.mark.parametrize("redelivered_after", [3600, 4], ids=["without redelivery", "with redelivery"])
-@pytest.mark.parametrize("store", ["sqlite", "redis"])
+@pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"])
 def test_nothing_is_lost_while_workers_are_killed(store: str, redelivered_after: int, tmp_path: Path) -> None:
     """Whether the broker gives the tasks of the dead to others, or the ticks alone find what they left."""
     needed_server()
-    with RedisServer() as server:
+    with RedisServer() as server, other_stores(store) as others:
         setup = Setup.on(server, tmp_path, store, redelivered_after=redelivered_after)
+        setup = replace(setup, stores=setup.stores | others)
         with Mailroom(setup, tmp_path) as room:
             for process in [room.start_worker(), room.start_worker(), room.start_beat()]:
                 process.wait_until_ready()
@@ -42,6 +47,16 @@ def test_nothing_is_lost_while_workers_are_killed(store: str, redelivered_after:
             assert ledger.delivered == ledger.accepted == len(accepted)
             assert digests.verify()
             assert kills >= SECONDS / PAUSE / 2
+
+
+@contextmanager
+def other_stores(store: str) -> Iterator[dict[str, str]]:
+    """Those that need neither the folder nor the broker."""
+    if store == "postgres":
+        with empty_database() as url:
+            yield {store: url}
+    else:
+        yield {}
 
 
 def torment(room: Mailroom, store: str) -> tuple[set[str], int]:

@@ -1,20 +1,20 @@
 """Workers are killed two hundred times, and stopped for three leases, under load: nothing is lost or changed."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.test_kills import tortured
-from tests.servers import empty_server
+from tests.runtime.test_kills import emptied, tortured
 
 KILLS = 200
 STOPS = 5
 LEASE = 2.0
 
 
-@pytest.fixture(params=["sqlite", "redis", "valkey"])
-def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/d.db" if request.param == "sqlite" else empty_server(request.param).url
+@pytest.fixture(params=["sqlite", "redis", "valkey", "postgres"])
+def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    yield from emptied(request.param, tmp_path)
 
 
 def test_killed_at_random_points(dsn: str) -> None:

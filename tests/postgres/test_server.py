@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from digestif.testing import postgres, servers
+from digestif.testing import postgres, processes
 from digestif.testing.postgres import PostgresServer, all_postgres, available_postgres, find_postgres
-from digestif.testing.servers import ServerFailed, ServerMissing, becomes_true
+from digestif.testing.processes import ServerFailed, ServerMissing, becomes_true
 from tests.postgres.servers import empty_database, needed_postgres, shared_server
 from tests.sqlite.alone import alone
 
@@ -77,6 +77,14 @@ def test_a_missing_postgresql_skips_on_a_laptop_and_fails_in_ci(
         needed_postgres()
 
 
+def test_redis_need_not_be_installed() -> None:
+    program = "import sys; sys.modules['redis'] = None; import digestif.testing.postgres"
+
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert (said.returncode, said.stderr) == (0, "")
+
+
 # Where and who
 
 
@@ -102,7 +110,7 @@ def test_it_runs_as_somebody_harmless_when_we_are_root(server: PostgresServer) -
 def test_programs_and_folders_that_only_root_may_enter_are_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not (found := postgres._in_wheel(postgres.WHEEL)):
+    if not (found := postgres._in_wheel()):
         pytest.skip("needs the wheel, which can be moved")
     (wheel,) = found
     tmp_path.chmod(0o700)
@@ -145,7 +153,7 @@ def test_data_survive_stops_of_every_kind(server: PostgresServer) -> None:
 
     assert server.sql("SELECT what FROM survived") == [("nothing",), ("fast",), ("immediate",)]
     assert server.port == port
-    assert "automatic recovery in progress" in server.log()
+    assert "automatic recovery in progress" in server.log
 
 
 def test_a_kill_takes_all_of_its_processes_also_those_that_are_busy(server: PostgresServer) -> None:
@@ -172,7 +180,7 @@ def test_it_recovers_from_the_crash_of_a_child(server: PostgresServer) -> None:
     with psycopg.connect(server.url) as victim:
         os.kill(victim.info.backend_pid, signal.SIGKILL)
 
-        assert becomes_true(lambda: "all server processes terminated; reinitializing" in server.log())
+        assert becomes_true(lambda: "all server processes terminated; reinitializing" in server.log)
         server.wait_until_ready()
         assert becomes_true(lambda: answers(server))
 
@@ -192,10 +200,10 @@ def test_nothing_is_left_of_it_once_it_is_closed_even_after_a_kill(server: Postg
 
 def test_a_port_that_was_taken_meanwhile_is_left_to_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     needed_postgres()
-    with socket.create_server((servers.HOST, 0)) as holder:
+    with socket.create_server((processes.HOST, 0)) as holder:
         taken = holder.getsockname()[1]
-        ports = iter([taken, servers.free_port()])
-        monkeypatch.setattr(postgres, "free_port", lambda: next(ports))
+        ports = iter([taken, processes.free_port()])
+        monkeypatch.setattr(processes, "free_port", lambda: next(ports))
 
         with PostgresServer() as server:
             assert server.port != taken
@@ -223,9 +231,10 @@ def test_settings_are_those_of_postgresql() -> None:
 OWNER = """
 import sys, time
 from pathlib import Path
-from digestif.testing.postgres import PostgresServer, _template
+from digestif.testing.postgres import PostgresServer
+from digestif.testing.postgres_files import template
 server = PostgresServer(binaries=Path(sys.argv[1])).start()
-print(server.directory, _template(server.binaries).parent, server.pid, *server.children(), flush=True)
+print(server.directory, template(server.binaries).parent, server.pid, *server.children(), flush=True)
 if sys.argv[2] == "down":
     server.kill()
     print(flush=True)
@@ -344,4 +353,4 @@ def owner_of(pid: int) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    return any(process.pid == pid for process in postgres._processes())
+    return any(process.pid == pid for process in processes.processes())

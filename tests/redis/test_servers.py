@@ -12,7 +12,7 @@ import pytest
 from redis import RedisCluster
 from redis.exceptions import TimeoutError as NoAnswer
 
-from digestif.testing import servers
+from digestif.testing import processes, servers
 from digestif.testing.servers import (
     ClusterServers,
     Kind,
@@ -154,7 +154,7 @@ def test_a_port_that_was_taken_meanwhile_is_left_to_its_holder(monkeypatch: pyte
     with socket.create_server((servers.HOST, 0)) as holder:
         taken = holder.getsockname()[1]
         ports = iter([taken, servers.free_port()])
-        monkeypatch.setattr(servers, "free_port", lambda: next(ports))
+        monkeypatch.setattr(processes, "free_port", lambda: next(ports))
 
         with RedisServer() as server:
             assert server.port != taken
@@ -163,9 +163,9 @@ def test_a_port_that_was_taken_meanwhile_is_left_to_its_holder(monkeypatch: pyte
 def test_a_port_of_the_bus_that_was_taken_meanwhile_is_left_to_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     needed_server()
     taken = servers.free_port()
-    with socket.create_server((servers.HOST, taken + servers.BUS)):
+    with socket.create_server((servers.HOST, taken + processes.BUS)):
         ports = iter([taken, servers.free_port()])
-        monkeypatch.setattr(servers, "free_port", lambda: next(ports))
+        monkeypatch.setattr(processes, "free_port", lambda: next(ports))
 
         with RedisServer(cluster_enabled=True) as server:
             assert server.port != taken
@@ -207,6 +207,18 @@ def test_a_server_goes_with_its_owner_even_if_that_is_killed() -> None:
             owner.kill()
 
             assert connection.recv(1) == b""  # its end closes our connection
+    assert servers.becomes_true(lambda: not Path(directory).exists())
+
+
+def test_the_files_of_a_server_that_is_down_go_with_its_owner_too() -> None:
+    needed_server()
+    program = OWNER.replace("print(", "server.kill(); print(")
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout
+        _, directory = owner.stdout.readline().split()
+        assert Path(directory).exists()
+        owner.kill()
+
     assert servers.becomes_true(lambda: not Path(directory).exists())
 
 

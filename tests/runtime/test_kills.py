@@ -3,20 +3,34 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from tests.postgres.servers import empty_database
 from tests.runtime.programs import ROOT
 from tests.servers import empty_server
 
 LEASE = 0.5
+Kind = Literal["sqlite", "postgres", "redis", "valkey"]
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/d.db" if request.param == "sqlite" else empty_server(request.param).url
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
+def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    yield from emptied(request.param, tmp_path)
+
+
+def emptied(store: Kind, folder: Path) -> Iterator[str]:
+    match store:
+        case "sqlite":
+            yield f"sqlite:///{folder}/d.db"
+        case "postgres":
+            with empty_database() as url:
+                yield url
+        case _:
+            yield empty_server(store).url
 
 
 def test_workers_that_are_killed_lose_nothing_and_send_nothing_under_two_keys(dsn: str) -> None:
@@ -26,7 +40,7 @@ def test_workers_that_are_killed_lose_nothing_and_send_nothing_under_two_keys(ds
     assert found["deliveries"] > 100
 
 
-@pytest.mark.parametrize("dsn", ["redis"], indirect=True)
+@pytest.mark.parametrize("dsn", ["redis", "postgres"], indirect=True)
 def test_workers_that_were_stopped_can_not_end_what_others_have_taken_over(dsn: str) -> None:
     found = tortured(dsn, stops=1, lease=LEASE)
 

@@ -20,7 +20,9 @@ from digestif import (
 from digestif.runtime import duty
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
+from digestif.testing.postgres import PostgresServer
 from digestif.testing.servers import RedisServer
+from tests.postgres.servers import needed_postgres
 from tests.runtime.workers import PATIENCE, Ear, working
 from tests.servers import needed_server
 
@@ -156,16 +158,22 @@ def test_a_part_that_does_not_answer_does_not_hold_up_the_ends_of_others(store: 
     assert digests.verify()
 
 
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    needed_server()
-    with RedisServer(appendonly=True) as server:
-        yield server
+@pytest.fixture(params=["redis", "postgres"])
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
+    if request.param == "redis":
+        needed_server()
+        with RedisServer(appendonly=True) as redis:
+            yield redis
+    else:
+        needed_postgres()
+        with PostgresServer() as postgres:
+            yield postgres
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_worker_goes_on_when_the_server_is_started_again(server: RedisServer, end: str) -> None:
-    with Digests(f"{server.url}?patience=0.3", policy=POLICY, lease=2) as digests:
+def test_a_worker_goes_on_when_the_server_is_started_again(server: RedisServer | PostgresServer, end: str) -> None:
+    impatience = "patience=0.3" if isinstance(server, RedisServer) else "timeout=3"
+    with Digests(f"{server.url}?{impatience}", policy=POLICY, lease=2) as digests:
         digests.handler("*")(lambda _: None)
         ear = Ear(digests)
         with working(digests, poll=0.05):

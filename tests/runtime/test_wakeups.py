@@ -10,6 +10,7 @@ import pytest
 
 from digestif import Delivered, Digest, Digests, Policy, WorkerStarted
 from digestif.clock import monotonic
+from tests.postgres.servers import empty_database
 from tests.runtime.programs import ROOT
 from tests.runtime.workers import AT_ONCE, LONG, Ear, becomes, working
 from tests.servers import empty_lone_cluster, empty_server
@@ -26,18 +27,22 @@ with Digests(sys.argv[1]) as digests:
 """
 
 
-@pytest.fixture(params=["memory", "sqlite in memory", "sqlite", "redis", "valkey", "cluster"])
-def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=["memory", "sqlite in memory", "sqlite", "postgres", "redis", "valkey", "cluster"])
+def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     match request.param:
         case "memory":
-            return "memory://"
+            yield "memory://"
         case "sqlite in memory":
-            return "sqlite://"
+            yield "sqlite://"
         case "sqlite":
-            return f"sqlite:///{tmp_path}/d.db"
+            yield f"sqlite:///{tmp_path}/d.db"
+        case "postgres":
+            with empty_database() as url:
+                yield url
         case "cluster":
-            return f"{empty_lone_cluster().url}?partitions=8"
-    return empty_server(request.param).url
+            yield f"{empty_lone_cluster().url}?partitions=8"
+        case _:
+            yield empty_server(request.param).url
 
 
 @pytest.fixture
@@ -79,7 +84,7 @@ def test_what_this_process_adds_is_delivered_at_once(digests: Digests) -> None:
     assert max(waits) < AT_ONCE, (waits, ear.events)
 
 
-@pytest.mark.parametrize("dsn", ["sqlite", "redis", "valkey", "cluster"], indirect=True)
+@pytest.mark.parametrize("dsn", ["sqlite", "postgres", "redis", "valkey", "cluster"], indirect=True)
 def test_what_another_process_adds_is_delivered_at_once(dsn: str, digests: Digests) -> None:
     times, ear = Times(digests), Ear(digests)
     command = [sys.executable, "-c", ADD, dsn]
@@ -107,7 +112,7 @@ def test_what_is_flushed_is_delivered_at_once(digests: Digests) -> None:
         assert times.after(began) < AT_ONCE
 
 
-@pytest.mark.parametrize("dsn", ["memory", "sqlite", "redis"], indirect=True)
+@pytest.mark.parametrize("dsn", ["memory", "sqlite", "postgres", "redis"], indirect=True)
 def test_two_workers_that_are_woken_deliver_it_once(dsn: str, digests: Digests) -> None:
     with Digests(dsn if dsn != "memory://" else digests.store, policy=POLICY) as others:
         calls: list[Digest] = []

@@ -9,8 +9,13 @@ from psycopg_pool import PoolTimeout
 
 from digestif.errors import DigestifError, Overloaded, StoreError, StoreUnavailable
 
-# Somebody else was in the way, or quicker to make the same row: try again at once, nothing was changed.
-PASSING = (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation)
+# Somebody else was in the way, or quicker to make the same row, or we were frozen: try again, nothing was changed.
+PASSING = (
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.UniqueViolation,
+    errors.IdleInTransactionSessionTimeout,
+)
 FULL = (errors.DiskFull, errors.OutOfMemory, errors.ProgramLimitExceeded)
 READ_ONLY = (errors.ReadOnlySqlTransaction,)
 FORBIDDEN = (errors.InsufficientPrivilege, errors.InvalidPassword, errors.InvalidAuthorizationSpecification)

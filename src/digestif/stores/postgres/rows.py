@@ -1,11 +1,12 @@
 """One PostgreSQL transaction's view of the tables. Slots and new records are kept back, and written together."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from psycopg import Cursor as PgCursor
 
+from digestif.clock import monotonic
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import COUNTERS, Ledger
@@ -13,16 +14,21 @@ from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import StoreError
-from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Arrival
+from digestif.stores.postgres.arrays import Bigints, Byteas, Column, Doubles
+from digestif.stores.postgres.floors import Search
 from digestif.stores.rows import NEVER, Marks, Waiting, marks
 from digestif.stores.sqlfile import load_statements
 
 SQL = load_statements("digestif.stores.postgres", "statements.sql")
+SAVE_ADDED = f"WITH stored AS ({SQL.put_records}), saved AS ({SQL.save_slots}) {SQL.save_counters}"
 SHARES = 32  # of the ledger
 CHOICE = 4  # times as many candidates as a claim wants: others may be after the first ones
 ENOUGH = 8  # numbers that are fetched with the first
+MARKS = (*(Bigints,) * len(Marks._fields), Byteas)  # and the slot
+RECORD = (Bigints, Byteas, Bigints, Doubles, Bigints, Bigints, Byteas)
 
-_encode = msgspec.json.Encoder().encode
+encoded = msgspec.json.Encoder().encode
 _decode_slot = msgspec.json.Decoder(Slot).decode
 _letter = msgspec.json.Decoder(DeadLetter).decode
 _ended = msgspec.json.Decoder(HistoryEntry).decode
@@ -32,7 +38,7 @@ class UnreadableRow(StoreError):
     """A row was damaged, or written by a release that knows more than this one."""
 
 
-class _Loaded:
+class Loaded:
     """A timeline's row as it was read, and the slot that it is to have."""
 
     __slots__ = ("before", "id", "slot")
@@ -41,6 +47,18 @@ class _Loaded:
         self.id = row_id
         self.slot = slot
         self.before = marks(slot)
+
+    @property
+    def is_kept(self) -> bool:
+        """Neither a new row nor one that goes."""
+        return self.id is not None and self.slot != IDLE
+
+
+class _Page(NamedTuple):
+    """The first so many records of a batch."""
+
+    limit: int
+    records: list[Stored]
 
 
 class PostgresRows:
@@ -52,13 +70,19 @@ class PostgresRows:
         self._cursor = cursor
         self._namespace = namespace
         self._writes = writes
-        self._loaded: dict[str, _Loaded] = {}
+        self._loaded: dict[str, Loaded] = {}
         self._dirty: dict[str, None] = {}
         self._numbers: list[int] = []
         self._known: dict[tuple[int, str], bool] = {}  # whether a record is there, as far as it was asked
         self._fresh: set[int] = set()  # numbers of this transaction: batches in which nobody has looked for anything
         self.woken = False  # a timeline became ready
+        self.search = Search()  # which knows nothing yet
         self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records that are still to be written
+        self._erased: list[int] = []  # batches of this transaction, like the following: gone together in the end
+        self._trashed: list[int] = []
+        self._ended: list[HistoryEntry] = []
+        self._ahead: dict[int, int] = {}  # batches whose first page is likely to be asked for, and their records
+        self._pages: dict[int, _Page] = {}  # read ahead
 
     def _execute(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
         return self._cursor.execute(statement, arguments)
@@ -68,11 +92,19 @@ class PostgresRows:
         return None if row is None else row[0]
 
     def flush(self) -> None:
-        """Write records, slots and counters."""
+        """Write endings, records, slots and counters."""
+        self._write_endings()
+        counters = *self.tally.values(), self._namespace, SHARES
+        changed = [self._loaded[name] for name in self._dirty]
+        if self._new and not self._erased and changed and all(loaded.is_kept for loaded in changed):
+            self._dirty = {}
+            self.woken = any([self.woken, *map(becomes_ready, changed)])
+            self._execute(SAVE_ADDED, (*self._new_records(), *_slot_columns(changed), *counters))
+            return
         self._write_records()
         self._write_slots()
         if any(self.tally.values()):
-            self._execute(SQL.save_counters, {**self.tally, "namespace": self._namespace, "shares": SHARES})
+            self._execute(SQL.save_counters, counters)
 
     # Numbers
 
@@ -96,37 +128,41 @@ class PostgresRows:
     def expect(self, arrivals: Sequence[Arrival]) -> None:
         """These are to be added: lock their timelines, and see which of their keys are there already."""
         keys = sorted({arrival.timeline.encode() for arrival in arrivals})
-        missing = keys
-        while missing:
-            self._execute(SQL.reserve, (self._namespace, missing))
-            found = self._remember(self._execute(SQL.lock, (self._namespace, missing)).fetchall())
-            missing = [key for key in missing if key not in found]  # idle again, just now
-        self._look_for(arrivals)
-        self._fetch_numbers(2 * len(arrivals) + 2)
+        self._execute(SQL.reserve, (self._namespace, Byteas(keys)))
+        self._remember(self._execute(SQL.load, (self._namespace, Byteas(keys))).fetchall())
+        idle = sum(self._loaded[key.decode()].slot.batch is None for key in keys)  # gets a batch, and may begin to wait
+        self._look_for(arrivals, numbers=len(arrivals) + 2 * idle)
 
-    def _look_for(self, arrivals: Sequence[Arrival]) -> None:
+    def _look_for(self, arrivals: Sequence[Arrival], *, numbers: int) -> None:
         pairs = [(batch, a.key) for a in arrivals if (batch := self._loaded[a.timeline].slot.batch) is not None]
         self._known.update(dict.fromkeys(pairs, False))
-        if pairs:
-            batches, keys = [batch for batch, _ in pairs], [key.encode() for _, key in pairs]
-            for batch, key in self._execute(SQL.known, (batches, keys)):
+        sought = Bigints([batch for batch, _ in pairs]), Byteas([key.encode() for _, key in pairs])
+        drawn = []
+        for batch, key, number in self._execute(SQL.known, (*sought, numbers)):
+            if number is None:
                 self._known[batch, bytes(key).decode()] = True
+            else:
+                drawn.append(number)
+        self._numbers = sorted(drawn, reverse=True)
 
     def concern(self, timelines: Iterable[str]) -> None:
         """These are to be changed, or read: get them at once."""
-        keys = sorted({timeline.encode() for timeline in timelines if timeline not in self._loaded})
-        if keys:
+        names = dict.fromkeys(timeline for timeline in timelines if timeline not in self._loaded)
+        if names:
+            keys = sorted(name.encode() for name in names)
             statement = SQL.lock if self._writes else SQL.load
-            found = self._remember(self._execute(statement, (self._namespace, keys)).fetchall())
+            found = self._remember(self._execute(statement, (self._namespace, Byteas(keys))).fetchall())
             for key in keys:
                 if key not in found:
-                    self._loaded[key.decode()] = _Loaded(None, IDLE)
+                    self._loaded[key.decode()] = Loaded(None, IDLE)
+            digests = [self._loaded[name].slot.digest for name in names]
+            self._ahead.update({digest.batch: digest.records for digest in digests if digest is not None})
 
     def _remember(self, rows: Iterable[tuple[int, bytes, bytes]]) -> set[bytes]:
         found = set()
         for row_id, key, body in rows:
             name = bytes(key).decode()
-            self._loaded[name] = _Loaded(row_id, _slot(name, body))
+            self._loaded[name] = Loaded(row_id, read_slot(name, body))
             found.add(bytes(key))
         return found
 
@@ -142,7 +178,7 @@ class PostgresRows:
     def slot(self, timeline: str) -> Slot:
         return self._load(timeline).slot
 
-    def _load(self, timeline: str) -> _Loaded:
+    def _load(self, timeline: str) -> Loaded:
         if timeline not in self._loaded:
             self.concern([timeline])
         return self._loaded[timeline]
@@ -155,36 +191,26 @@ class PostgresRows:
         """Bring the table up to date; needed before timelines are looked up by their times."""
         dirty, self._dirty = list(self._dirty), {}
         changed = [(name, self._loaded[name]) for name in dirty]
-        self.woken = self.woken or any(_becomes_ready(loaded) for _, loaded in changed)
+        self.woken = self.woken or any(becomes_ready(loaded) for _, loaded in changed)
         gone = [loaded for _, loaded in changed if loaded.slot == IDLE and loaded.id is not None]
         kept = [(name, loaded) for name, loaded in changed if loaded.slot != IDLE]
         if gone:
-            self._execute(SQL.delete_slots, ([loaded.id for loaded in gone],))
+            self._execute(SQL.delete_slots, (Bigints([loaded.id for loaded in gone]),))
             for loaded in gone:
                 loaded.id = None
-        self._save([loaded for _, loaded in kept if loaded.id is not None])
+        if changed_rows := [loaded for _, loaded in kept if loaded.id is not None]:
+            self._execute(SQL.save_slots, _slot_columns(changed_rows))
         self._insert(sorted((name.encode(), loaded) for name, loaded in kept if loaded.id is None))
 
-    def _save(self, changed: Sequence[_Loaded]) -> None:
-        if changed:
-            rows = [(loaded.id, *marks(loaded.slot), _encode(loaded.slot)) for loaded in changed]
-            self._execute(SQL.save_slots, _columns(rows))
-
-    def _insert(self, fresh: Sequence[tuple[bytes, _Loaded]]) -> None:
+    def _insert(self, fresh: Sequence[tuple[bytes, Loaded]]) -> None:
         if fresh:
-            rows = [(key, *marks(loaded.slot), _encode(loaded.slot)) for key, loaded in fresh]
+            rows = [(key, *marks(loaded.slot), encoded(loaded.slot)) for key, loaded in fresh]
             ids = {
                 bytes(key): row_id
-                for row_id, key in self._execute(SQL.insert_slots, (self._namespace, *_columns(rows)))
+                for row_id, key in self._execute(SQL.insert_slots, (self._namespace, *_columns(rows, (Byteas, *MARKS))))
             }
             for key, loaded in fresh:
                 loaded.id = ids[key]
-
-    def _still(self, keys: Iterable[bytes], fits: Callable[[Marks], bool]) -> list[str]:
-        """Lock timelines that were found, and leave out those that somebody has changed meanwhile."""
-        names = [bytes(key).decode() for key in keys]
-        self.concern(names)
-        return [name for name in names if fits(marks(self._loaded[name].slot))]
 
     def waiting(self, deadline: Millis, *, after: tuple[int, int] | None, limit: int) -> list[Waiting]:
         self._write_slots()
@@ -195,32 +221,39 @@ class PostgresRows:
         return found
 
     def stale_ready(self, deadline: Millis, *, limit: int) -> list[str]:
-        rows = self._keys(SQL.stale_ready, (self._namespace, deadline, limit))
-        return self._still(rows, lambda after: after.since is not None and after.since <= deadline)
+        return self._names(SQL.stale_ready, (self._namespace, deadline, limit))
 
     def lapsed(self, now: Millis, *, limit: int) -> list[str]:
-        rows = self._keys(SQL.lapsed, {"namespace": self._namespace, "now": now, "limit": limit})
-        return self._still(rows, lambda after: min(_until(after)) <= now)
+        return self._names(SQL.lapsed, {"namespace": self._namespace, "now": now, "limit": limit})
 
     def expiring(self, now: Millis, *, limit: int) -> list[str]:
-        rows = self._keys(SQL.expiring, (self._namespace, now, limit))
-        return self._still(rows, lambda after: after.expires is not None and after.expires <= now)
+        return self._names(SQL.expiring, (self._namespace, now, limit))
 
-    def _keys(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> list[bytes]:
+    def _names(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> list[str]:
+        """Not locked: who acts on them says so by `concern`, and looks again."""
         self._write_slots()
-        return [key for (key,) in self._execute(statement, arguments).fetchall()]
+        return [bytes(key).decode() for (key,) in self._execute(statement, arguments).fetchall()]
 
     def claimable(self, now: Millis, *, limit: int) -> list[str]:
         """Those that nobody else has locked just now."""
         self._write_slots()
-        arguments = {"namespace": self._namespace, "now": now, "limit": limit * CHOICE}
-        ids = [row_id for (row_id,) in self._execute(SQL.claimable, arguments).fetchall()]
-        if not ids:
+        found = self._search(now, limit=limit * CHOICE)
+        if not found:
             return []
-        rows = self._execute(SQL.lock_some, (ids, ids, limit)).fetchall()
+        ids, places = [row_id for _, _, row_id, _ in found], [place for *_, place in found]
+        rows = self._execute(SQL.lock_some, (places, Bigints(ids), Bigints(ids), limit)).fetchall()
         names = [bytes(key).decode() for _, key, _ in rows]
         self._remember(rows)
         return [name for name in names if _is_claimable(marks(self._loaded[name].slot), now)]
+
+    def _search(self, now: Millis, *, limit: int) -> list[tuple[int, Millis, int, str]]:
+        floors = self.search.floors()
+        arguments = {"namespace": self._namespace, "now": now, "limit": limit, **floors._asdict()}
+        began = monotonic()
+        found = self._execute(SQL.claimable, arguments).fetchall()
+        times = [(order, at) for order, at, _, _ in found]
+        self.search.learn(floors, times, full=len(found) == limit, now=now, took=monotonic() - began)
+        return found
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         self._write_slots()
@@ -229,7 +262,7 @@ class PostgresRows:
         else:
             rows = self._execute(SQL.scan_from, (self._namespace, prefix.encode(), limit))
         found = [(bytes(key).decode(), slot) for key, slot in rows]
-        return [(key, _slot(key, slot)) for key, slot in found if key.startswith(prefix)]
+        return [(key, read_slot(key, slot)) for key, slot in found if key.startswith(prefix)]
 
     # records
 
@@ -245,15 +278,26 @@ class PostgresRows:
 
     def _write_records(self) -> None:
         if self._new:
-            rows, self._new = list(self._new.values()), {}
-            self._execute(SQL.put_records, (self._namespace, *_columns(rows)))
+            self._pages.clear()
+            self._execute(SQL.put_records, self._new_records())
+        if self._erased:
+            self._execute(SQL.erase, (Bigints(self._erased),))
+            self._erased = []
+
+    def _new_records(self) -> tuple[Any, ...]:
+        rows, self._new = list(self._new.values()), {}
+        return self._namespace, *_columns(rows, RECORD)
 
     def _records(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
         """Run a statement about records, which have to be there by now; what was known about keys may change by it."""
         self._write_records()
+        self._forget_what_was_read()
+        return self._execute(statement, arguments)
+
+    def _forget_what_was_read(self) -> None:
         self._known.clear()
         self._fresh.clear()
-        return self._execute(statement, arguments)
+        self._pages.clear()
 
     def record(self, batch: int, key: str) -> Stored | None:
         self._write_records()
@@ -262,10 +306,30 @@ class PostgresRows:
 
     def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]:
         if after is None:
-            rows = self._records(SQL.first_page, (batch, limit))
-        else:
-            rows = self._records(SQL.next_page, (batch, *after, limit))
-        return [_stored(row) for row in rows]
+            return self._first_page(batch, limit)
+        return [_stored(row) for row in self._records(SQL.next_page, (batch, *after, limit))]
+
+    def _first_page(self, batch: int, limit: int) -> list[Stored]:
+        if self._new or batch in self._erased:
+            self._write_records()
+        page = self._pages.pop(batch, None)
+        if page is None or page.limit < limit:
+            self._read_ahead(batch, limit)
+            page = self._pages.pop(batch)
+        return page.records[:limit]
+
+    def _read_ahead(self, batch: int, limit: int) -> None:
+        """Read the first page of a batch, and those of the digests that come next, if it is not too much."""
+        batches, room = [batch], PAGE_RECORDS - min(limit, self._ahead.pop(batch, limit))
+        for other, records in list(self._ahead.items()):
+            room -= min(limit, records)
+            if room < 0:
+                break
+            batches.append(other)
+            del self._ahead[other]
+        self._pages.update({one: _Page(limit, []) for one in batches})
+        for one, *row in self._execute(SQL.first_pages, (Bigints(batches), limit)):
+            self._pages[one].records.append(_stored(row))
 
     def remove_record(self, batch: int, key: str) -> bool:
         return self._records(SQL.remove_record, (batch, key.encode())).rowcount > 0
@@ -303,20 +367,34 @@ class PostgresRows:
         return 0 if expiry is None else expiry
 
     def sizes(self, batches: Sequence[int]) -> dict[int, int]:
-        return dict(self._records(SQL.sizes, (list(batches),)).fetchall())
+        return dict(self._records(SQL.sizes, (Bigints(batches),)).fetchall())
 
     def erase(self, batch: int) -> None:
-        self._records(SQL.erase, (batch,))
+        self._pages.pop(batch, None)
+        self._known.clear()
+        self._erased.append(batch)
 
     def trash(self, batch: int) -> None:
-        self._execute(SQL.trash, (self._namespace, batch))
+        self._trashed.append(batch)
+
+    def _write_endings(self) -> None:
+        if self._trashed:
+            self._execute(SQL.trash, (self._namespace, Bigints(self._trashed)))
+            self._trashed = []
+        if self._ended:
+            timelines = Byteas([ended.timeline.encode() for ended in self._ended])
+            columns = {"timelines": timelines, "bodies": Byteas([encoded(ended) for ended in self._ended])}
+            self._execute(SQL.remember, {"namespace": self._namespace, "limit": HISTORY_LIMIT, **columns})
+            self._ended = []
 
     def sweep(self, limit: int) -> bool:
-        batch = self._value(SQL.next_trash, self._namespace)
-        if batch is None:
+        self._write_endings()
+        found = self._execute(SQL.some_trash, (self._namespace, PAGE_TIMELINES)).fetchall()
+        if not found:
             return False
-        if self._records(SQL.erase_page, {"batch": batch, "limit": limit}).rowcount < limit:
-            self._execute(SQL.untrash, (self._namespace, batch))
+        batches = Bigints([batch for (batch,) in found])
+        if self._records(SQL.erase_page, (batches, limit)).rowcount < limit:
+            self._execute(SQL.untrash, (self._namespace, batches))
         return True
 
     # dead letters and history
@@ -335,7 +413,7 @@ class PostgresRows:
 
     def put_letter(self, letter: DeadLetter, batch: int) -> None:
         names = letter.id.encode(), letter.timeline.encode()
-        self._execute(SQL.put_letter, (self._namespace, *names, batch, _encode(letter)))
+        self._execute(SQL.put_letter, (self._namespace, *names, batch, encoded(letter)))
 
     def remove_letter(self, letter_id: str) -> None:
         self._execute(SQL.remove_letter, (self._namespace, letter_id.encode()))
@@ -353,10 +431,10 @@ class PostgresRows:
         return None if body is None else _letter(body)
 
     def remember(self, ended: HistoryEntry) -> None:
-        facts = {"timeline": ended.timeline.encode(), "body": _encode(ended), "limit": HISTORY_LIMIT}
-        self._execute(SQL.remember, {"namespace": self._namespace, **facts})
+        self._ended.append(ended)
 
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        self._write_endings()
         if timeline is None:
             rows = self._execute(SQL.history, (self._namespace, limit))
         else:
@@ -364,6 +442,7 @@ class PostgresRows:
         return [_ended(body) for (body,) in rows]
 
     def forget(self, timeline: str) -> None:
+        self._write_endings()
         self._execute(SQL.forget, (self._namespace, timeline.encode()))
 
     # counts
@@ -378,6 +457,7 @@ class PostgresRows:
         return Standing(*(counts or ()))
 
     def footprint(self) -> Mapping[str, int]:
+        self._write_endings()
         self._write_slots()
         self._write_records()
         return {
@@ -388,16 +468,17 @@ class PostgresRows:
         }
 
     def trashed_records(self) -> int:
+        self._write_endings()
         count: int = self._value(SQL.trashed_records, self._namespace)
         return count
 
 
-def _becomes_ready(loaded: _Loaded) -> bool:
+def becomes_ready(loaded: Loaded) -> bool:
     before, loaded.before = loaded.before, marks(loaded.slot)
     return loaded.before.ready is not None and before.ready is None
 
 
-def _slot(timeline: str, body: bytes) -> Slot:
+def read_slot(timeline: str, body: bytes) -> Slot:
     if not body:
         return IDLE  # a row that somebody is about to fill
     try:
@@ -408,17 +489,18 @@ def _slot(timeline: str, body: bytes) -> Slot:
         ) from error
 
 
-def _stored(row: tuple[bytes, bytes | None, float, int]) -> Stored:
+def _stored(row: Sequence[Any]) -> Stored:
     key, payload, timestamp, arrival = row
     return Stored(bytes(key).decode(), None if payload is None else bytes(payload), timestamp, arrival)
 
 
-def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+def _slot_columns(changed: Iterable[Loaded]) -> list[Column]:
+    rows = [(loaded.id, *marks(loaded.slot), encoded(loaded.slot)) for loaded in changed]
+    return _columns(rows, (Bigints, *MARKS))
 
 
-def _until(after: Marks) -> list[Millis]:
-    return [until for until in (after.until, after.paused_until) if until is not None] or [NEVER]
+def _columns(rows: Sequence[tuple[Any, ...]], kinds: Sequence[type[Column]]) -> list[Column]:
+    return [kind(items) for kind, items in zip(kinds, zip(*rows, strict=True), strict=True)]
 
 
 def _is_claimable(after: Marks, now: Millis) -> bool:

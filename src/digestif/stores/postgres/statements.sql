@@ -1,9 +1,9 @@
 -- The statements of the PostgreSQL store; a namespace is named by its number.
 
--- Rows for timelines that are to be: whoever adds to them later waits here. In the order of their keys, as all locks are.
+-- Rows for timelines that are to be, and a lock on those that are. In the order of their keys, as all locks are.
 -- name: reserve
 INSERT INTO timeline (namespace, key, slot) SELECT %s, key, ''::bytea FROM unnest(%s::bytea[]) WITH ORDINALITY AS t (key, place)
-ORDER BY place ON CONFLICT (namespace, key) DO NOTHING
+ORDER BY place ON CONFLICT (namespace, key) DO UPDATE SET slot = timeline.slot WHERE false
 
 -- name: lock
 SELECT id, key, slot FROM timeline WHERE namespace = %s AND key = ANY (%s::bytea[]) ORDER BY key FOR UPDATE
@@ -11,10 +11,11 @@ SELECT id, key, slot FROM timeline WHERE namespace = %s AND key = ANY (%s::bytea
 -- name: load
 SELECT id, key, slot FROM timeline WHERE namespace = %s AND key = ANY (%s::bytea[])
 
--- Of these the first that nobody else has locked.
+-- Of these the first that nobody else has locked. By their places, so that dead versions are not walked; one that was changed is not
+-- there any more, and another row may be.
 -- name: lock_some
-SELECT id, key, slot FROM timeline WHERE id = ANY (%s::bigint[]) ORDER BY array_position(%s::bigint[], id) LIMIT %s
-FOR UPDATE SKIP LOCKED
+SELECT id, key, slot FROM timeline WHERE ctid = ANY (%s::tid[]) AND id = ANY (%s::bigint[])
+ORDER BY array_position(%s::bigint[], id) LIMIT %s FOR UPDATE SKIP LOCKED
 
 -- name: save_slots
 UPDATE timeline SET waiting = t.waiting, ready = t.ready, since = t.since, until = t.until,
@@ -54,15 +55,15 @@ SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires
 
 -- Each branch reads a page from the head of its own order, so the cost does not grow with what is due.
 -- name: claimable
-SELECT id FROM (
-    (SELECT waiting AS at, id FROM timeline
-        WHERE namespace = %(namespace)s AND waiting <= %(now)s ORDER BY waiting, id LIMIT %(limit)s)
+SELECT place, at, id, tid FROM (
+    (SELECT 0 AS place, waiting AS at, id, ctid::text AS tid FROM timeline
+        WHERE namespace = %(namespace)s AND waiting >= %(waiting)s AND waiting <= %(now)s ORDER BY waiting, id LIMIT %(limit)s)
     UNION ALL
-    (SELECT ready, id FROM timeline
-        WHERE namespace = %(namespace)s AND ready IS NOT NULL ORDER BY ready, id LIMIT %(limit)s)
+    (SELECT 1, ready, id, ctid::text FROM timeline
+        WHERE namespace = %(namespace)s AND ready >= %(ready)s ORDER BY ready, id LIMIT %(limit)s)
     UNION ALL
-    (SELECT until, id FROM timeline
-        WHERE namespace = %(namespace)s AND until <= %(now)s ORDER BY until, id LIMIT %(limit)s)
+    (SELECT 2, until, id, ctid::text FROM timeline
+        WHERE namespace = %(namespace)s AND until >= %(until)s AND until <= %(now)s ORDER BY until, id LIMIT %(limit)s)
 ) AS found ORDER BY at, id LIMIT %(limit)s
 
 -- name: scan
@@ -77,9 +78,10 @@ SELECT nextval('number') FROM generate_series(1, %s)
 -- name: sequence
 SELECT last_value FROM number
 
+-- Which of these records are there, and numbers for those that come.
 -- name: known
-SELECT batch, key FROM record
-WHERE (batch, key) IN (SELECT * FROM unnest(%s::bigint[], %s::bytea[]))
+SELECT batch, key, NULL::bigint FROM record WHERE (batch, key) IN (SELECT * FROM unnest(%s::bigint[], %s::bytea[]))
+UNION ALL SELECT NULL, NULL, nextval('number') FROM generate_series(1, %s)
 
 -- name: put_records
 INSERT INTO record (batch, key, arrival, namespace, timestamp, deadline, expires, payload)
@@ -89,11 +91,52 @@ FROM unnest(%s::bigint[], %s::bytea[], %s::bigint[], %s::double precision[], %s:
 ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = EXCLUDED.timestamp,
     deadline = EXCLUDED.deadline, expires = EXCLUDED.expires, payload = EXCLUDED.payload
 
+-- A single add looks before it writes, outside a transaction. In which batch the key has to be looked for is said by the slot: its first
+-- batch, before that of an unfinished digest. Escaped it is ASCII, whatever the encoding of the database is. OFFSET: reckoned once.
+-- name: look
+SELECT t.id, t.xmin::text, t.slot, t.batch,
+    EXISTS (SELECT FROM {schema}.record WHERE batch = t.batch AND key = %(record)s),
+    nextval('{schema}.number'),
+    CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END,
+    CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END
+FROM (SELECT) AS always LEFT JOIN (
+    SELECT id, xmin, slot, nullif(rtrim(split_part(split_part(split_part(
+        encode(slot, 'escape'), '"digest":', 1), '"batch":', 2), ',', 1), '}'), '')::bigint AS batch
+    FROM {schema}.timeline WHERE namespace = %(namespace)s AND key = %(key)s OFFSET 0
+) AS t ON true
+
+-- name: single_update
+UPDATE {schema}.timeline SET waiting = %(waiting)s, ready = %(ready)s, since = %(since)s, until = %(until)s,
+    paused_until = %(paused_until)s, expires = %(expires)s, slot = %(slot)s
+WHERE id = %(id)s AND xmin = %(version)s::xid RETURNING id
+
+-- name: single_insert
+INSERT INTO {schema}.timeline (namespace, key, waiting, ready, since, until, paused_until, expires, slot)
+VALUES (%(namespace)s, %(key)s, %(waiting)s, %(ready)s, %(since)s, %(until)s, %(paused_until)s, %(expires)s, %(slot)s)
+ON CONFLICT (namespace, key) DO NOTHING RETURNING id
+
+-- The ledger is joined, not asked whether there is anything: it may have to be read again after waiting for another who counts.
+-- name: single_rest
+, stored AS (
+    INSERT INTO {schema}.record (batch, key, arrival, namespace, timestamp, deadline, expires, payload)
+    SELECT %(batch)s, %(record)s, %(arrival)s, %(namespace)s, %(timestamp)s, %(deadline)s::bigint, %(record_expires)s, %(payload)s::bytea
+    FROM saved
+    ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = EXCLUDED.timestamp,
+        deadline = EXCLUDED.deadline, expires = EXCLUDED.expires, payload = EXCLUDED.payload
+), counted AS (
+    UPDATE {schema}.ledger SET accepted = accepted + 1, pending = pending + %(pending_more)s,
+        superseded = superseded + %(superseded)s
+    FROM saved WHERE namespace = %(namespace)s AND share = pg_backend_pid() %% %(shares)s
+)
+SELECT CASE WHEN %(channel)s::text IS NOT NULL THEN pg_notify(%(channel)s::text, '') END FROM saved
+
 -- name: record
 SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s AND key = %s
 
--- name: first_page
-SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s ORDER BY timestamp DESC, arrival DESC LIMIT %s
+-- name: first_pages
+SELECT wanted.batch, found.* FROM unnest(%s::bigint[]) WITH ORDINALITY AS wanted (batch, place), LATERAL (
+    SELECT key, payload, timestamp, arrival FROM record WHERE batch = wanted.batch ORDER BY timestamp DESC, arrival DESC LIMIT %s
+) AS found ORDER BY wanted.place, found.timestamp DESC, found.arrival DESC
 
 -- name: next_page
 SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s AND (timestamp, arrival) < (%s, %s)
@@ -137,19 +180,19 @@ SELECT max(expires) FROM record WHERE batch = %s
 SELECT batch, count(*) FROM record WHERE batch = ANY (%s::bigint[]) GROUP BY batch
 
 -- name: erase
-DELETE FROM record WHERE batch = %s
+DELETE FROM record WHERE batch = ANY (%s::bigint[])
 
 -- name: trash
-INSERT INTO trash (namespace, batch) VALUES (%s, %s)
+INSERT INTO trash (namespace, batch) SELECT %s, unnest(%s::bigint[])
 
--- name: next_trash
-SELECT batch FROM trash WHERE namespace = %s ORDER BY batch LIMIT 1 FOR UPDATE SKIP LOCKED
+-- name: some_trash
+SELECT batch FROM trash WHERE namespace = %s ORDER BY batch LIMIT %s FOR UPDATE SKIP LOCKED
 
 -- name: erase_page
-DELETE FROM record WHERE batch = %(batch)s AND key IN (SELECT key FROM record WHERE batch = %(batch)s LIMIT %(limit)s)
+DELETE FROM record WHERE (batch, key) IN (SELECT batch, key FROM record WHERE batch = ANY (%s::bigint[]) LIMIT %s)
 
 -- name: untrash
-DELETE FROM trash WHERE namespace = %s AND batch = %s
+DELETE FROM trash WHERE namespace = %s AND batch = ANY (%s::bigint[])
 
 -- name: trashed_records
 SELECT count(*) FROM record WHERE batch IN (SELECT batch FROM trash WHERE namespace = %s)
@@ -179,9 +222,12 @@ SELECT body FROM letter WHERE namespace = %s AND timeline = %s AND number > %s O
 SELECT letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = %s
 WHERE letter.namespace = %s AND letter.timeline = %s ORDER BY letter.number DESC LIMIT 1
 
+-- Those who draw numbers at the same time may leave two of one page in the same place: the later one stays.
 -- name: remember
 INSERT INTO history (namespace, place, number, timeline, body)
-SELECT %(namespace)s, number %% %(limit)s, number, %(timeline)s, %(body)s FROM nextval('ended') AS number
+SELECT DISTINCT ON (number %% %(limit)s) %(namespace)s, number %% %(limit)s, number, timeline, body
+FROM (SELECT nextval('ended') AS number, * FROM unnest(%(timelines)s::bytea[], %(bodies)s::bytea[]) AS t (timeline, body)) AS ended
+ORDER BY number %% %(limit)s, number DESC
 ON CONFLICT (namespace, place) DO UPDATE
 SET number = EXCLUDED.number, timeline = EXCLUDED.timeline, body = EXCLUDED.body
 
@@ -209,10 +255,9 @@ SELECT sum(accepted)::bigint, sum(pending)::bigint, sum(open)::bigint, sum(deliv
 FROM ledger WHERE namespace = %s
 
 -- name: save_counters
-UPDATE ledger SET accepted = accepted + %(accepted)s, pending = pending + %(pending)s, open = open + %(open)s,
-    delivered = delivered + %(delivered)s, superseded = superseded + %(superseded)s, dropped = dropped + %(dropped)s,
-    expired = expired + %(expired)s, deleted = deleted + %(deleted)s, dead = dead + %(dead)s
-WHERE namespace = %(namespace)s AND share = pg_backend_pid() %% %(shares)s
+UPDATE ledger SET accepted = accepted + %s, pending = pending + %s, open = open + %s, delivered = delivered + %s,
+    superseded = superseded + %s, dropped = dropped + %s, expired = expired + %s, deleted = deleted + %s, dead = dead + %s
+WHERE namespace = %s AND share = pg_backend_pid() %% %s
 
 -- name: count_records
 SELECT count(*) FROM record WHERE namespace = %s
@@ -249,9 +294,10 @@ SELECT
 -- name: has_inbox
 SELECT EXISTS (SELECT FROM inbox WHERE namespace = %s)
 
+-- Who comes second waits for the first: a later version of a key must not overtake an earlier one.
 -- name: empty_inbox
 DELETE FROM inbox WHERE id IN (
-    SELECT id FROM inbox WHERE namespace = %s ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED)
+    SELECT id FROM inbox WHERE namespace = %s ORDER BY id LIMIT %s FOR UPDATE)
 RETURNING id, timeline, key, timestamp, payload, within, terms
 
 -- name: put_into_inbox

@@ -26,16 +26,21 @@ from digestif.stores.base import (
 )
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
+from digestif.stores.postgres.arrays import COLUMNS
 from digestif.stores.postgres.faults import PASSING, translated
+from digestif.stores.postgres.floors import Search
 from digestif.stores.postgres.inbox import fold, put
-from digestif.stores.postgres.migrations import latest, migrate, refuse_newer, version_of
+from digestif.stores.postgres.migrations import Upgrade, examine, migrate, prepare
 from digestif.stores.postgres.rows import SHARES, SQL, PostgresRows
+from digestif.stores.postgres.single import LongWay, SingleAdd
 from digestif.stores.postgres.wakeups import NotifyWakeups
-from digestif.stores.rows import Rows, RowStore
+from digestif.stores.rows import Rows, RowStore, leasing
 
 T = TypeVar("T")
 
 TRIES = 8  # at a transaction that others were in the way of
+SHORT_TRIES = 2  # at adding without a lock: others may have been quicker
+RECONNECT_SECONDS = 1.0  # the pool would rest for longer and longer, and be late when the server is back
 CLOCK_SECONDS = 30.0  # after which the server is asked again what time it is
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -62,7 +67,7 @@ class PostgresStore(RowStore):
         self.name = _shown(self._conninfo)
         self._pool_size = pool
         self._timeout = timeout
-        self._options: dict[str, Any] = {"autocommit": True}
+        self._options: dict[str, Any] = {"autocommit": True, "context": COLUMNS}
         if pgbouncer:
             self._options["prepare_threshold"] = None
         self._closed = False
@@ -71,7 +76,10 @@ class PostgresStore(RowStore):
         self._offset: tuple[float, float] | None = None  # of the server's clock, and when it was asked
         self._first = threading.Lock()
         self._rest = threading.Event()  # set when closed
-        self._begin = f'BEGIN; SET LOCAL search_path TO "{schema}"'
+        self._search = Search()
+        # Who is frozen inside a transaction must not hold its locks for ever.
+        patience = f"SET LOCAL idle_in_transaction_session_timeout TO {round(timeout * 1000)}"
+        self._begin = f'BEGIN; SET LOCAL search_path TO "{schema}"; {patience}'
         self._begin_reading = f'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path TO "{schema}"'
         self._pool = self._new_pool()
         self.clock = self._server_clock
@@ -83,11 +91,39 @@ class PostgresStore(RowStore):
             kwargs=self._options,
             min_size=0,
             max_size=self._pool_size,
-            timeout=self._timeout,
+            timeout=min(self._timeout, 2 * RECONNECT_SECONDS),  # and then asked again
+            reconnect_timeout=RECONNECT_SECONDS,
             open=False,
         )
 
     # Verbs
+
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+        at = self._now(now)
+        if len(batch) == 1 and batch[0].within is None:  # otherwise the earliest deadline has to be looked for
+            answer = self._retrying(lambda namespace: self._add_single(batch[0], namespace, now=at))
+            if answer is not None:
+                self._hints.tell(worth=answer)
+                return [answer]
+        return super().add(batch, now=at)
+
+    def _add_single(self, arrival: Arrival, namespace: int, *, now: Millis) -> bool | None:
+        """The short way; None if it has to be the long one."""
+        with self._open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
+            for _ in range(SHORT_TRIES):
+                view = SingleAdd(cursor, namespace, self.schema)
+                try:
+                    answer = view.decide(arrival, now=now)
+                except LongWay:
+                    break
+                try:
+                    if view.save(self._channel):
+                        return answer
+                except psycopg.OperationalError as error:
+                    if connection.broken:
+                        raise _Unknown from error
+                    raise
+        return None
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
         return self._transact(unit, self._begin, writes=True)
@@ -120,7 +156,14 @@ class PostgresStore(RowStore):
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
         self.fold(now=now)
-        return super().claim(partition, limit, token=token, lease=lease, now=now)
+        at = self._now(now)
+
+        def unit(rows: PostgresRows) -> Claimed:
+            if now is None:  # times of the caller's choice are looked for from the start
+                rows.search = self._search
+            return leasing.claim(rows, limit, token=token, until=at + lease, now=at)
+
+        return self._transact(unit, self._begin, writes=True)
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
         self.fold(now=now)
@@ -150,14 +193,17 @@ class PostgresStore(RowStore):
     # Transactions
 
     def _transact(self, unit: Callable[[PostgresRows], T], begin: str, *, writes: bool) -> T:
-        """Run a unit in one transaction; again if others were in the way, or the connection was lost before its end."""
+        """Run a unit in one transaction."""
+        return self._retrying(lambda namespace: self._once(unit, begin, namespace, writes=writes))
+
+    def _retrying(self, attempt: Callable[[int], T]) -> T:
+        """Try; and again if others were in the way, or the connection was lost before the commit."""
         with translated(self.name):
-            namespace = self._prepared()
             end = monotonic() + self._timeout
             failures = 0
             while True:
                 try:
-                    return self._once(unit, begin, namespace, writes=writes)
+                    return attempt(self._prepared())
                 except _Unknown as error:
                     raise StoreUnavailable(
                         f"{self.name}: the connection was lost at the commit; nobody knows whether that took place"
@@ -213,12 +259,7 @@ class PostgresStore(RowStore):
         return self._number
 
     def _prepare(self, connection: "psycopg.Connection[Any]") -> int:
-        version = version_of(connection, self.schema)
-        refuse_newer(version, self.schema)
-        if version is None:
-            migrate(connection, self.schema)
-        elif version < latest():
-            raise ConfigError(f"store: the schema {self.schema!r} has version {version}; run `digestif migrate` first")
+        prepare(connection, self.schema)
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(self.schema)))
             cursor.execute(SQL.add_namespace, (self.namespace,))
@@ -226,6 +267,11 @@ class PostgresStore(RowStore):
             assert row is not None
             cursor.execute(SQL.add_shares, (row[0], SHARES))
             return int(row[0])
+
+    def migrate(self, *, dry_run: bool = False) -> Upgrade:
+        """Bring the tables up to date; the answer is what they lacked, or lack after a dry run."""
+        with translated(self.name), self._open_pool().connection() as connection:
+            return (examine if dry_run else migrate)(connection, self.schema)
 
     @property
     def durability(self) -> Durability:  # type: ignore[override]  # known once the server was asked
@@ -242,13 +288,16 @@ class PostgresStore(RowStore):
         """The server's clock, reckoned from a clock that never steps; asked for now and then."""
         offset = self._offset
         if offset is None or monotonic() - offset[1] > CLOCK_SECONDS:
-            with translated(self.name), self._open_pool().connection() as connection:
-                began = monotonic()
-                row = connection.execute(SQL.clock).fetchone()
-            assert row is not None
-            middle = (began + monotonic()) / 2
-            offset = self._offset = to_seconds(row[0]) - middle, monotonic()
+            offset = self._offset = self._retrying(lambda _: self._asked_offset())
         return offset[0] + monotonic()
+
+    def _asked_offset(self) -> tuple[float, float]:
+        with self._open_pool().connection() as connection:
+            began = monotonic()
+            row = connection.execute(SQL.clock).fetchone()
+        assert row is not None
+        middle = (began + monotonic()) / 2
+        return to_seconds(row[0]) - middle, monotonic()
 
     # Wake-ups
 

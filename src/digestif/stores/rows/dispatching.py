@@ -1,6 +1,9 @@
 """Timelines become ready, and wait again if nobody took them."""
 
+from collections.abc import Sequence
+
 from digestif.core import machine
+from digestif.core.records import State
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, Due, Maintained, SchedulePage
 from digestif.stores.rows.expiry import expirable, expire
@@ -25,18 +28,44 @@ def schedule(
 
 def maintain(rows: Rows, deadline: Millis | None, *, limit: int, now: Millis) -> Maintained:
     stale = [] if deadline is None else rows.stale_ready(deadline, limit=limit)
-    for timeline in stale:
-        slot = rows.slot(timeline)
-        put(rows, timeline, slot, machine.after_maintenance(slot))
     lapsed = rows.lapsed(now, limit=limit)
-    for timeline in lapsed:
-        slot = rows.slot(timeline)
-        put(rows, timeline, slot, expirable(rows, machine.after_lapse(slot)))
     expiring = rows.expiring(now, limit=limit)
-    allowed = PAGE_RECORDS
-    for timeline in expiring:
-        if allowed > 0:
-            allowed -= expire(rows, timeline, now=now, limit=allowed)
+    rows.concern([*stale, *lapsed, *expiring])  # together: two who lock group after group may wait for each other
+    full = limit in (len(stale), len(lapsed), len(expiring))
+    moved = 0 if deadline is None else _move_back(rows, stale, deadline)
+    ended = _end_leases(rows, lapsed, now=now)
+    expired = _expire(rows, [*expiring, *lapsed], now=now)  # nothing of an open digest expires, until it lapses
     dirty = rows.sweep(PAGE_RECORDS)
-    more = dirty or allowed <= 0 or limit in (len(stale), len(lapsed), len(expiring))
-    return Maintained(moved=len(stale), lapsed=len(lapsed), expired=PAGE_RECORDS - allowed, more=more)
+    return Maintained(moved=moved, lapsed=ended, expired=expired, more=full or dirty or expired >= PAGE_RECORDS)
+
+
+# What was found may have been changed by others until it was locked.
+
+
+def _move_back(rows: Rows, timelines: Sequence[str], deadline: Millis) -> int:
+    moved = 0
+    for timeline in timelines:
+        slot = rows.slot(timeline)
+        if slot.state is State.READY and slot.since <= deadline:
+            put(rows, timeline, slot, machine.after_maintenance(slot))
+            moved += 1
+    return moved
+
+
+def _end_leases(rows: Rows, timelines: Sequence[str], *, now: Millis) -> int:
+    ended = 0
+    for timeline in timelines:
+        slot = rows.slot(timeline)
+        if slot.state is State.OPEN and not machine.is_live(slot, now=now):
+            put(rows, timeline, slot, expirable(rows, machine.after_lapse(slot)))
+            ended += 1
+    return ended
+
+
+def _expire(rows: Rows, timelines: Sequence[str], *, now: Millis) -> int:
+    allowed = PAGE_RECORDS
+    for timeline in timelines:
+        expires = marks(rows.slot(timeline)).expires
+        if allowed > 0 and expires is not None and expires <= now:
+            allowed -= expire(rows, timeline, now=now, limit=allowed)
+    return PAGE_RECORDS - allowed

@@ -1,61 +1,158 @@
-"""Migrations: numbered files of SQL, each applied once, in order, in one transaction."""
+"""Migrations: numbered files of SQL, each applied once, in order, in one transaction.
 
+An empty schema gets them by itself, one of an older release by `digestif migrate` only: others may be at work there.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
 
-from psycopg import Connection, sql
+from psycopg import Connection, errors, sql
 
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, StoreUnavailable
 
-LOCK = 0x44494745  # "DIGE": whoever migrates holds this advisory lock
-
-
-def latest() -> int:
-    """The schema that this release knows."""
-    return max(_numbers())
+FOLDER: Traversable = files(__name__)
+LOCK = "SELECT pg_advisory_xact_lock(1145653061)"  # the number is "DIGE"; whoever migrates holds it
 
 
-def migrate(connection: "Connection[object]", schema: str) -> int:
-    """Bring the tables of a schema up to date, in a transaction; the answer is how many migrations were applied.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """What the tables of a schema lack."""
 
-    ConfigError if they were written by a newer release.
-    """
-    with connection.transaction(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-        version = version_of(connection, schema)
-        refuse_newer(version, schema)
-        missing = [number for number in _numbers() if number > (version or 0)]
-        if version is None:
-            cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-        cursor.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(schema)))
-        if version is None:
-            cursor.execute("CREATE TABLE migration (number integer PRIMARY KEY, applied timestamptz DEFAULT now())")
-        for number in missing:
-            cursor.execute(_text(number))
-            cursor.execute("INSERT INTO migration (number) VALUES (%s)", (number,))
-    return len(missing)
+    schema: str
+    version: int | None  # of the tables; None if there are none…
+    is_missing: bool  # …and not even the schema for them
+    latest: int
+    numbers: tuple[int, ...]  # of the migrations to apply
 
+    @property
+    def statements(self) -> list[str]:
+        """What applies it, inside of one transaction."""
+        return [
+            *([f'CREATE SCHEMA "{self.schema}";'] if self.is_missing else []),
+            *([f'CREATE TABLE "{self.schema}".{_TABLE};'] if self.version is None else []),
+            f'SET LOCAL search_path TO "{self.schema}";',
+            *(part for number in self.numbers for part in (_text(number), _note(number))),
+        ]
 
-def version_of(connection: "Connection[object]", schema: str) -> int | None:
-    """The schema that the tables have; None if there are none."""
-    table = connection.execute("SELECT to_regclass(%s)", (f'"{schema}".migration',)).fetchone()
-    if table is None or table[0] is None:  # type: ignore[index]
-        return None
-    query = sql.SQL("SELECT max(number) FROM {}.migration").format(sql.Identifier(schema))
-    row = connection.execute(query).fetchone()
-    return row[0] if row else None  # type: ignore[index]
+    @property
+    def script(self) -> str:
+        """The same for somebody who applies it with a tool of theirs; empty if there is nothing to do."""
+        return "\n\n".join(["BEGIN;", f"{LOCK};", *self.statements, "COMMIT;"]) if self.numbers else ""
 
 
-def refuse_newer(version: int | None, schema: str) -> None:
-    if version is not None and version > latest():
+def prepare(connection: "Connection[Any]", schema: str) -> None:
+    """Make the tables if there are none. ConfigError if they are those of another release."""
+    upgrade = examine(connection, schema)
+    if upgrade.version is None:
+        migrate(connection, schema)
+    elif upgrade.numbers:
         raise ConfigError(
-            f"store: the schema {schema!r} has version {version}, this release knows {latest()}; "
-            "upgrade digestif to open it"
+            f"store: the schema {schema!r} has version {upgrade.version}, this release needs {upgrade.latest}; "
+            "run `digestif migrate STORE`"
         )
 
 
+def migrate(connection: "Connection[Any]", schema: str) -> Upgrade:
+    """Bring the tables up to date, whole or not at all; the answer is what they lacked.
+
+    ConfigError if they were written by a newer release, or if others have tables of these names in the schema;
+    StoreUnavailable with what to grant, if the user may not make or change them.
+    """
+    with _explained(connection, schema), connection.transaction():
+        connection.execute(LOCK)
+        upgrade = _examine(connection, schema)
+        if upgrade.numbers:
+            for statement in upgrade.statements:
+                connection.execute(statement.encode())
+    return upgrade
+
+
+def examine(connection: "Connection[Any]", schema: str) -> Upgrade:
+    """What `migrate` would do, and ConfigError if it would refuse."""
+    with _explained(connection, schema):
+        return _examine(connection, schema)
+
+
+_TABLE = "migration (number integer PRIMARY KEY, applied timestamptz DEFAULT now())"
+
+
+def _examine(connection: "Connection[Any]", schema: str) -> Upgrade:
+    version, numbers = _version(connection, schema), _numbers()
+    if (version or 0) > numbers[-1]:
+        raise ConfigError(
+            f"store: the schema {schema!r} has version {version}, this release knows {numbers[-1]}; "
+            "upgrade digestif to open it"
+        )
+    return Upgrade(
+        schema=schema,
+        version=version,
+        is_missing=version is None and not _has_schema(connection, schema),
+        latest=numbers[-1],
+        numbers=tuple(number for number in numbers if number > (version or 0)),
+    )
+
+
 def _numbers() -> list[int]:
-    return sorted(int(file.name[:4]) for file in files(__name__).iterdir() if file.name.endswith(".sql"))
+    return sorted(int(file.name[:4]) for file in FOLDER.iterdir() if file.name.endswith(".sql"))
 
 
 def _text(number: int) -> str:
-    return files(__name__).joinpath(f"{number:04}.sql").read_text("utf-8")
+    return FOLDER.joinpath(f"{number:04}.sql").read_text("utf-8").strip()
+
+
+def _note(number: int) -> str:
+    return f"INSERT INTO migration (number) VALUES ({number});"
+
+
+def _version(connection: "Connection[Any]", schema: str) -> int | None:
+    if not _has_tables(connection, schema):
+        return None
+    query = sql.SQL("SELECT coalesce(max(number), 0) FROM {}.migration").format(sql.Identifier(schema))
+    row = connection.execute(query).fetchone()
+    return int(row[0]) if row else None
+
+
+def _has_tables(connection: "Connection[Any]", schema: str) -> bool:
+    # Not by to_regclass: who has waited for the lock would hear from its cache what was so before.
+    query = "SELECT FROM pg_tables WHERE schemaname = %s AND tablename = 'migration'"
+    return connection.execute(query, (schema,)).rowcount > 0
+
+
+def _has_schema(connection: "Connection[Any]", schema: str) -> bool:
+    return connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).rowcount > 0
+
+
+# Refusals
+
+
+@contextmanager
+def _explained(connection: "Connection[Any]", schema: str) -> Iterator[None]:
+    """Errors that somebody has to act on, with what to do."""
+    try:
+        yield
+    except errors.InsufficientPrivilege as error:
+        said = str(error).partition("\n")[0]
+        raise StoreUnavailable(f"{said}; {_remedy(connection, schema)}") from error
+    except (errors.DuplicateTable, errors.UndefinedColumn) as error:
+        said = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"store: the schema {schema!r} has tables that are not digestif's, in its way: {said}; "
+            "name another in the DSN, as ?schema=…"
+        ) from error
+
+
+def _remedy(connection: "Connection[Any]", schema: str) -> str:
+    user, database, room = (
+        sql.Identifier(name).as_string(connection) for name in (connection.info.user, connection.info.dbname, schema)
+    )
+    if _has_tables(connection, schema):
+        return (
+            f"the tables are another user's, for whom `digestif migrate` is; {user} needs USAGE ON SCHEMA {room}, "
+            f"SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {room} and USAGE ON ALL SEQUENCES IN SCHEMA {room}"
+        )
+    grant = f"USAGE, CREATE ON SCHEMA {room}" if _has_schema(connection, schema) else f"CREATE ON DATABASE {database}"
+    return f"GRANT {grant} TO {user}, or let somebody apply what `digestif migrate --sql STORE` prints"

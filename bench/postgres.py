@@ -1,0 +1,213 @@
+"""What the PostgreSQL store costs beside bare upserts with the same driver. Compare within one run only.
+
+Both sides of a comparison take turns in small blocks, because computers are noisy: a ratio is the median over
+neighbouring blocks, and beside it stands that of the best blocks.
+"""
+
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import Any, NamedTuple
+
+import click
+import psycopg
+
+from bench._measure import console, start
+from bench._postgres_adding import TIMELINES, Bare, Grown, Ours
+from bench._postgres_delivering import Deliveries
+from bench._redis_asked import Asked, as_figures, show_asked
+from bench._redis_delivering import RECORDS
+from bench._redis_turns import Block, compared, in_turns, middle_ratio
+from bench._table import Report, show, times
+from digestif.testing.postgres import PostgresServer
+from digestif.testing.servers import ServerMissing
+
+
+class Scale(NamedTuple):
+    """How much is measured."""
+
+    singles: int  # blocks of single adds…
+    batches: int  # …and of batches
+    deliveries: int  # times that…
+    timelines: int  # …so many timelines are delivered
+    growth: int  # blocks
+    records: tuple[int, ...]  # in one timeline
+
+
+FULL = Scale(100, 40, 7, 5_000, 60, (10, 1_000, 100_000))
+QUICK = Scale(10, 6, 3, 1_000, 10, (10, 1_000, 10_000))
+
+CALLS = 50  # in a block of single adds
+THREADS = 8
+SIZES = (100, 1_000)  # of batches
+BLOCK = 2_000  # records in a block of batches
+
+HALF = 0.5  # of the rate of bare upserts
+FLAT = 1.2
+
+
+class Section(NamedTuple):
+    """What was measured, and what of it had been asked."""
+
+    report: Report
+    asked: list[Asked]
+
+
+class Contest(NamedTuple):
+    """A way to add beside bare upserts: as a block of each, of the same number of records."""
+
+    name: str
+    ours: Block
+    bare: Block
+    records: int
+    blocks: int
+    bound: float | None
+
+
+def adds(scale: Scale, url: str) -> Section:
+    """Adds per second, one by one and together, beside bare upserts of the same bytes."""
+    section = Section(Report("adding, 300 bytes each", ("adds/s", "bare/s", "×", "best ×", "bound")), [])
+    with ExitStack() as opened:
+        for contest in _contests(scale, url, opened):
+            _tell(f"adds: {contest.name}")
+            _add_row(section, contest)
+    section.report.notes.append(
+        f"{TIMELINES} timelines. bare: an upsert of the record and one of its timeline with a counter, one commit; "
+        "beside add_many, both of arrays, as psycopg writes them, or in the binary form that the store uses."
+    )
+    return section
+
+
+def _contests(scale: Scale, url: str, opened: ExitStack) -> Iterator[Contest]:
+    ours, bare = opened.enter_context(closing(Ours(url))), opened.enter_context(closing(Bare(url)))
+    yield Contest("add", ours.singles(CALLS), bare.singles(CALLS), CALLS, scale.singles, HALF)
+    together = ours.singles(CALLS, threads=THREADS), bare.singles(CALLS, threads=THREADS)
+    yield Contest(f"add in {THREADS} threads", *together, CALLS * THREADS, scale.batches, None)
+    for size in SIZES:
+        count = BLOCK // size
+        many = ours.batches(count, size)
+        yield Contest(f"add_many of {size:,}", many, bare.batches(count, size), BLOCK, scale.batches, HALF)
+        binary = bare.batches(count, size, binary=True)
+        yield Contest(f"{size:,}, bare in binary", many, binary, BLOCK, scale.batches, None)
+
+
+def _add_row(section: Section, contest: Contest) -> None:
+    found = compared(contest.ours, contest.bare, blocks=contest.blocks, weight=contest.records)
+    asked = [Asked(contest.name, found.ratio, contest.bound)] if contest.bound else []
+    rates = f"{found.per_second:,.0f}", f"{found.base_per_second:,.0f}"
+    section.report.rows.append((contest.name, *rates, times(found.ratio), times(found.best), _marks(asked)))
+    section.report.figures[contest.name] = found._asdict()
+    section.asked.extend(asked)
+
+
+def _marks(asked: list[Asked]) -> str:
+    return "".join(one.mark for one in asked)
+
+
+def delivery(scale: Scale, url: str) -> Section:
+    """Digests per second, claimed, taken and closed by 200."""
+    report = Report(f"delivering, {RECORDS} records each", ("digests/s", "best", "records/s"))
+    subject = Deliveries(url, timelines=scale.timelines)
+    _tell(f"delivery: {scale.timelines:,} timelines, {scale.deliveries + 1} times")
+    (seconds,) = in_turns({"deliver": subject.seconds}, blocks=scale.deliveries).values()
+    rate, best = scale.timelines / statistics.median(seconds), scale.timelines / min(seconds)
+    report.rows.append(("claim, take, close", f"{rate:,.0f}", f"{best:,.0f}", f"{rate * RECORDS:,.0f}"))
+    report.figures["claim, take, close"] = {
+        "digests_per_second": rate,
+        "best": best,
+        "timelines": scale.timelines,
+    }
+    return Section(report, [])
+
+
+def growth(scale: Scale, url: str) -> Section:
+    """What an add costs with many records in its timeline."""
+    section = Section(Report("records in the timeline", ("µs per add", "×", "best ×", "bound")), [])
+    for full in (False, True):
+        kind = "at capacity" if full else "no capacity"
+        _tell(f"growth: {', '.join(f'{size:,}' for size in scale.records)} records, {kind}")
+        with ExitStack() as opened:
+            subjects = {n: opened.enter_context(closing(Grown(url, n, full=full))) for n in scale.records}
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("VACUUM ANALYZE")  # a server would do so by itself, at a moment of its own choice
+            measures = {f"{n:,}, {kind}": partial(subject.seconds, CALLS) for n, subject in subjects.items()}
+            found = in_turns(measures, blocks=scale.growth)
+        base = next(iter(found.values()))
+        for name, seconds in found.items():
+            _growth_row(section, name, seconds, base)
+    return section
+
+
+def _growth_row(section: Section, name: str, seconds: list[float], base: list[float]) -> None:
+    cost = statistics.median(seconds) / CALLS * 1e6
+    ratio, best = middle_ratio(seconds, base), min(seconds) / min(base)
+    asked = [Asked(f"an add to {name}", ratio, FLAT, at_most=True)] if seconds is not base else []
+    section.report.rows.append((name, f"{cost:,.0f}", times(ratio), times(best), _marks(asked)))
+    section.report.figures[name] = {"microseconds": cost, "ratio": ratio, "best": best}
+    section.asked.extend(asked)
+
+
+def _tell(what: str) -> None:
+    print(f"postgres: {what}…", file=sys.stderr)
+
+
+SECTIONS: dict[str, Callable[[Scale, str], Section]] = {"adds": adds, "delivery": delivery, "growth": growth}
+
+
+def surroundings(server: PostgresServer) -> dict[str, Any]:
+    """What the figures depend on."""
+    ((version, fsync, commit),) = server.sql(
+        "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')"
+    )
+    return {
+        "server": f"PostgreSQL {version.split()[0]}",
+        "fsync": fsync,
+        "synchronous_commit": commit,
+        "python": platform.python_version(),
+        "psycopg": f"{psycopg.__version__} ({psycopg.pq.__impl__})",
+        "cores": os.cpu_count(),
+    }
+
+
+def measure(server: PostgresServer, names: tuple[str, ...], scale: Scale, *, as_json: bool) -> dict[str, Any]:
+    facts = surroundings(server)
+    if not as_json:
+        line = "{server}, fsync {fsync} · Python {python} · psycopg {psycopg} · {cores} cores"
+        console().print(f"\n[dim]{line.format(**facts)}[/]")
+    figures: dict[str, Any] = {"surroundings": facts}
+    asked: list[Asked] = []
+    for name in names:
+        section = SECTIONS[name](scale, server.new_database(name))
+        figures[name] = section.report.figures
+        asked += section.asked
+        if not as_json:
+            show(section.report)
+    if not as_json:
+        show_asked(asked)
+    return {**figures, "asked": as_figures(asked)}
+
+
+@click.command("postgres", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--quick", is_flag=True, help="Smaller numbers, in some 20 seconds instead of minutes.")
+@click.option("--only", type=click.Choice(list(SECTIONS)), multiple=True, help="A section; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
+def postgres(quick: bool, only: tuple[str, ...], as_json: bool) -> int:
+    """Measure the PostgreSQL store on a server of its own, durable as it is by default, beside bare upserts."""
+    scale, names = QUICK if quick else FULL, only or tuple(SECTIONS)
+    try:
+        with PostgresServer(fsync=True) as server:
+            figures = measure(server, names, scale, as_json=as_json)
+    except ServerMissing as missing:
+        raise click.ClickException(str(missing)) from missing
+    if as_json:
+        print(json.dumps({"quick": quick, **figures}, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    start(postgres, name="./dev bench postgres")

@@ -1,0 +1,79 @@
+"""Somebody holds a transaction open, so that the server may clear nothing away: claims are quick nevertheless."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import psycopg
+
+from digestif import Digests, Policy
+from digestif.clock import monotonic
+from digestif.stores.base import Closing
+from tests.postgres.servers import empty_database
+
+TIMELINES = 1000
+DEAD = 100_000  # versions of their rows
+HOUR = 3_600_000  # milliseconds, over which they were due
+CLAIMS = 300
+PAGE = 10
+COUNT = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'timeline'"
+POLICY = Policy(minimum_delay=0, increment_delay=0)
+
+
+class Waits(NamedTuple):
+    """Seconds that claims took."""
+
+    median: float
+    worst: float  # of all but one in a hundred
+    dead: int  # versions that the server could not clear away
+
+    def __str__(self) -> str:
+        return f"p50 {self.median * 1000:.1f} ms, p99 {self.worst * 1000:.1f} ms, {self.dead} dead versions"
+
+
+def test_claims_are_quick_although_nothing_dead_is_cleared_away() -> None:
+    with empty_database() as url:
+        waits = claims_before_a_horizon(url, dead=DEAD // 10, claims=CLAIMS)
+
+    assert waits.dead >= DEAD // 10
+    assert waits.median < 0.02
+
+
+@contextmanager
+def held_horizon(url: str) -> Iterator[None]:
+    """An old transaction that has read something, and rests."""
+    with psycopg.connect(url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT count(*) FROM digestif.timeline")
+        yield
+
+
+def claims_before_a_horizon(url: str, *, dead: int, claims: int, page: int = PAGE) -> Waits:
+    """Let timelines be due again and again for an hour behind an old transaction, then claim."""
+    with Digests(url, policy=POLICY) as digests:
+        digests.add_many([(f"t{number}", 1) for number in range(TIMELINES)])
+        with held_horizon(url), psycopg.connect(url, autocommit=True) as connection:
+            rounds = dead // TIMELINES
+            connection.execute("UPDATE digestif.timeline SET ready = ready - %s", (HOUR,))
+            for _ in range(rounds):
+                connection.execute("UPDATE digestif.timeline SET ready = ready + %s", (HOUR // rounds,))
+            seconds = sorted(claimed_in(digests, number, page) for number in range(claims))
+            connection.execute("VACUUM digestif.timeline")
+            found = connection.execute(COUNT).fetchone()
+        assert found is not None
+        assert digests.verify()
+    waits = Waits(seconds[claims // 2], seconds[-1 - claims // 100], found[0])
+    sys.stdout.write(f"{waits}\n")  # for those who want the figures: pytest -rP
+    return waits
+
+
+def claimed_in(digests: Digests, number: int, page: int) -> float:
+    """How long a claim of a page took, of which all is delivered and comes again."""
+    began = monotonic()
+    leases = digests.store.claim(0, page, token=f"w{number}", lease=30_000, now=None).leases
+    took = monotonic() - began
+    assert len(leases) == page
+    assert all(digests.store.close([Closing(lease, 0) for lease in leases], now=None))
+    digests.add_many([(lease.timeline, 1) for lease in leases])
+    return took

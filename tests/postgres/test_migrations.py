@@ -1,0 +1,249 @@
+"""How the schema of a PostgreSQL store comes about, and what becomes of that of another release."""
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from digestif import ConfigError, Digests, StoreError, StoreUnavailable
+from digestif.stores.postgres import PostgresStore
+from digestif.stores.postgres.migrations import FOLDER, Upgrade
+from tests.postgres.releases import current_version, next_release, user_without_rights, written_by_a_newer_release
+from tests.postgres.servers import empty_database
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with empty_database() as url:
+        yield url
+
+
+def add(url: str, **options: Any) -> bool:
+    with Digests(url, **options) as digests:
+        return digests.add("t", 1)
+
+
+def migrate(url: str, **options: Any) -> Upgrade:
+    store = PostgresStore(url, **options)
+    try:
+        return store.migrate()
+    finally:
+        store.disconnect()
+
+
+def execute(url: str, statement: str | sql.Composed) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode() if isinstance(statement, str) else statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def versions(url: str) -> list[int]:
+    return [number for (number,) in execute(url, "SELECT number FROM digestif.migration ORDER BY number")]
+
+
+# Which version
+
+
+def test_an_empty_schema_gets_its_tables_on_first_use(url: str) -> None:
+    assert add(url)
+
+    assert versions(url) == list(range(1, current_version() + 1))
+
+
+def test_tables_of_an_older_release_are_refused_until_somebody_migrates(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(url)
+    older = current_version()
+    newer = next_release(tmp_path, monkeypatch)
+
+    for _ in range(2):
+        with pytest.raises(ConfigError) as refused:
+            add(url)
+    assert str(refused.value) == (
+        f"store: the schema 'digestif' has version {older}, this release needs {newer}; run `digestif migrate STORE`"
+    )
+    assert max(versions(url)) == older
+
+    assert migrate(url).numbers == (newer,)
+    with Digests(url) as digests:
+        assert digests.ledger().pending == 1
+    assert max(versions(url)) == newer
+
+
+def test_tables_of_a_newer_release_are_left_alone(url: str) -> None:
+    add(url)
+    written_by_a_newer_release(url)
+
+    for attempt in (add, migrate):
+        with pytest.raises(ConfigError, match=r"has version \d+, this release knows \d+; upgrade digestif to open it"):
+            attempt(url)
+
+
+def test_several_migrations_are_applied_in_order(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(url)
+    older = current_version()
+    next_release(tmp_path, monkeypatch, "CREATE TABLE one (a int);", "ALTER TABLE one RENAME TO two;")
+
+    assert migrate(url).numbers == (older + 1, older + 2)
+    assert migrate(url).numbers == ()
+
+
+def test_a_migration_that_fails_leaves_everything_as_it_was(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(url)
+    older = versions(url)
+    next_release(tmp_path, monkeypatch, "CREATE TABLE one (a int);", "SELECT 1 / 0;")
+
+    with pytest.raises(StoreError, match="division by zero"):
+        migrate(url)
+
+    assert versions(url) == older
+    assert execute(url, "SELECT to_regclass('digestif.one')") == [(None,)]
+
+
+def test_of_many_who_migrate_at_once_one_does_it(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(url)
+    newer = next_release(tmp_path, monkeypatch)
+    together = Barrier(6)
+
+    def migrate_with_others(_: int) -> tuple[int, ...]:
+        together.wait(timeout=30)
+        return migrate(url).numbers
+
+    with ThreadPoolExecutor(6) as pool:
+        applied = sorted(pool.map(migrate_with_others, range(6)))
+
+    assert applied == [(), (), (), (), (), (newer,)]
+
+
+def test_of_many_who_find_an_empty_schema_one_makes_the_tables(url: str) -> None:
+    together = Barrier(6)
+
+    def add_with_others(_: int) -> bool:
+        together.wait(timeout=30)
+        return add(url)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(add_with_others, range(6))).count(True) == 1
+
+
+# By hand
+
+
+def test_the_script_leaves_what_migrating_leaves(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def apply_by_hand() -> None:
+        store = PostgresStore(url, schema="by_hand")
+        execute(url, store.migrate(dry_run=True).script)
+        assert store.migrate(dry_run=True).script == ""
+        store.disconnect()
+
+    apply_by_hand()
+    migrate(url, schema="by_us")
+    assert shape_of(url, "by_hand") == shape_of(url, "by_us")
+
+    next_release(tmp_path, monkeypatch)
+    apply_by_hand()
+    migrate(url, schema="by_us")
+    assert shape_of(url, "by_hand") == shape_of(url, "by_us")
+
+    assert add(f"{url}?schema=by_hand")
+
+
+def test_each_migration_ends_where_the_next_statement_of_a_script_may_begin() -> None:
+    files = [file for file in FOLDER.iterdir() if file.name.endswith(".sql")]
+
+    assert [file.name for file in files if not file.read_text("utf-8").endswith(";\n")] == []
+
+
+def shape_of(url: str, schema: str) -> list[tuple[Any, ...]]:
+    columns = f"""
+        SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns
+        WHERE table_schema = '{schema}' ORDER BY 1, ordinal_position"""
+    indexes = f"SELECT replace(indexdef, '{schema}.', '') FROM pg_indexes WHERE schemaname = '{schema}' ORDER BY 1"
+    return [*execute(url, columns), *execute(url, indexes), *execute(url, f"SELECT number FROM {schema}.migration")]
+
+
+# Rights
+
+
+@pytest.mark.parametrize("before", ["SELECT 1", "CREATE SCHEMA digestif"], ids=["no schema", "another's schema"])
+def test_a_user_who_may_not_make_tables_hears_what_to_grant(url: str, before: str) -> None:
+    execute(url, before)
+    with user_without_rights(url) as theirs:
+        with pytest.raises(StoreUnavailable, match="`digestif migrate --sql STORE`") as refused:
+            add(theirs)
+        [grant] = re.findall(r"GRANT [^,;]+, .*?(?=, or)|GRANT [^,]+(?=, or)", str(refused.value))
+
+        execute(url, grant)
+
+        assert add(theirs)
+
+
+def test_a_user_needs_no_right_on_the_database_if_the_schema_is_theirs(url: str) -> None:
+    with user_without_rights(url) as theirs:
+        execute(url, sql.SQL("CREATE SCHEMA digestif AUTHORIZATION {}").format(sql.Identifier(user_of(theirs))))
+
+        assert add(theirs)
+
+
+def test_tables_of_an_administrator_serve_a_user_who_was_granted_what_the_refusal_names(url: str) -> None:
+    migrate(url)
+    with user_without_rights(url) as theirs:
+        with pytest.raises(StoreUnavailable, match="the tables are another user's") as refused:
+            add(theirs)
+        rights = re.findall(r"(?:needs |, |and )((?:USAGE|SELECT)[A-Z, ]* \"digestif\")", str(refused.value))
+        assert len(rights) == 3
+        for right in rights:
+            execute(url, sql.SQL(f"GRANT {right} TO {{}}").format(sql.Identifier(user_of(theirs))))
+
+        assert add(theirs)
+        with Digests(theirs) as digests:
+            with digests.digest("t", 0) as digest:
+                assert [record.value for record in digest] == [1]
+            assert digests.delete("t")
+            assert digests.verify()
+
+
+def test_a_user_who_may_only_use_the_tables_may_not_migrate_them(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate(url)
+    next_release(tmp_path, monkeypatch)
+    with user_without_rights(url) as theirs:
+        user = sql.Identifier(user_of(theirs))
+        execute(url, sql.SQL("GRANT USAGE, CREATE ON SCHEMA digestif TO {}").format(user))
+        execute(url, sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA digestif TO {}").format(user))
+
+        with pytest.raises(StoreUnavailable, match=r"must be owner of .*; the tables are another user's"):
+            migrate(theirs)
+
+
+def user_of(url: str) -> str:
+    return psycopg.conninfo.conninfo_to_dict(url)["user"]  # type: ignore[return-value]
+
+
+# Neighbours
+
+
+@pytest.mark.parametrize("table", ["record", "migration"])
+def test_tables_of_others_in_the_schema_are_left_alone(url: str, table: str) -> None:
+    execute(url, f"CREATE TABLE public.{table} (mine text)")
+
+    with pytest.raises(ConfigError, match=r"the schema 'public' has tables that are not digestif's.*\?schema=…"):
+        add(f"{url}?schema=public")
+
+    assert execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [(table,)]
+
+
+def test_tables_of_others_that_are_not_in_the_way_do_not_matter(url: str) -> None:
+    execute(url, "CREATE TABLE public.orders (mine text)")
+
+    assert add(f"{url}?schema=public")
