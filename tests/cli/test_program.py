@@ -38,7 +38,7 @@ READING = [
     ["top", "--once"],
 ]
 MAKING = [["add", "t", "1"], ["add", "t"], ["pause", "t"]]
-WITHOUT_STORE = [["demo"], ["worker", "app"], ["completion", "bash"]]
+WITHOUT_STORE = [["demo"], ["worker", "app"], ["completion", "bash"], ["move", "a", "b"]]
 
 
 def named(arguments: list[str]) -> str:
