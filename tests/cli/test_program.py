@@ -38,7 +38,10 @@ READING = [
     ["top", "--once"],
 ]
 MAKING = [["add", "t", "1"], ["add", "t"], ["pause", "t"]]
-WITHOUT_STORE = [["demo"], ["worker", "app"], ["completion", "bash"], ["migrate"]]  # files and memory are not opened
+WITHOUT_STORE = [
+    *(["demo"], ["worker", "app"], ["completion", "bash"], ["move", "a", "b"]),
+    ["migrate"],  # files and memory are not opened
+]
 
 
 def named(arguments: list[str]) -> str:

@@ -284,6 +284,20 @@ def test_a_database_of_another_program_without_tables_is_refused_too(tmp_path: P
     assert_not_opened(path, ConfigError, "other.db is a database of another program; choose another path")
 
 
+def test_a_file_of_an_older_release_is_brought_up_to_date_with_nothing_lost(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    with Digests(f"sqlite:///{path}") as digests:
+        digests.add("t", 1, key="a")
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("DROP TABLE note")  # as the first release left it
+        file.execute("PRAGMA user_version = 1")
+        file.commit()
+
+    with Digests(f"sqlite:///{path}") as digests:
+        assert [record.key for record in digests.peek("t")] == ["a"]
+        assert digests.store.footprint()["notes"] == 0
+
+
 def test_a_schema_that_is_newer_than_this_release_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "d.db"
     Digests(f"sqlite:///{path}").close()

@@ -122,12 +122,16 @@ def _summary(slot: Slot, *, now: Millis) -> str:
         return f"{paused}waiting with {records}, {when}"
     if slot.state is State.READY:
         return f"{paused}ready with {records}: waits for somebody to take it since {_clock(slot.since)}"
+    if slot.parked is not None:
+        return f"{paused}on its way from or to another store: `digestif move`, called again, brings it there; {records}"
     if is_live(slot, now=now):
         return f"{paused}open: a digest is being delivered, its lease ends at {_clock(slot.until or 0)}; {records}"
     return f"{paused}open, but its lease ended at {_clock(slot.until or 0)}: it can be taken over; {records}"
 
 
 def _next(slot: Slot, *, now: Millis) -> Millis | None:
+    if slot.parked is not None:
+        return None
     if slot.state is State.OPEN and slot.until is not None:
         return max(slot.until, now)
     if slot.paused or slot.state is State.IDLE:

@@ -72,9 +72,13 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     token: str | None = None  # of the lease
     until: Millis | None = None  # its expiry
     digest: Unfinished | None = None
+    parked: State | None = None  # on its way from or to another store: the state that it has when it is there
 
 
 IDLE = Slot()
+FOREVER: Millis = 253_402_300_800_000  # the year 10000: what is on its way to another store does not lapse
+LEAVING = "leaving:"  # begins the token of a timeline that is on its way to another store…
+COMING = "coming:"  # …and of one that has not arrived whole
 
 
 # Adding
@@ -164,6 +168,8 @@ def is_empty(slot: Slot) -> bool:
 
 def refuse_opening(slot: Slot, timeline: str, *, now: Millis) -> None:
     """Raise InvalidState or Busy unless the timeline may be opened."""
+    if slot.parked is not None:
+        raise Busy(f"{timeline!r} is on its way from or to another store; `digestif move`, called again, ends that")
     if is_live(slot, now=now):
         raise Busy(f"{timeline!r} is open under a lease that is alive until {to_seconds(slot.until or 0)}")
     if slot.paused:
@@ -289,3 +295,85 @@ def after_expiry(slot: Slot, *, now: Millis) -> Slot:
         slot = replace(slot, digest=None)
     due = slot.state is State.READY or (slot.state is State.WAITING and slot.at <= now)
     return after_retirement(slot) if is_empty(slot) and due else slot
+
+
+# Moving from one store to another
+
+
+def after_departure(slot: Slot, *, now: Millis, token: str, fresh_batch: int) -> Slot:
+    """On its way: nobody opens it here. It takes its unfinished digest along, or else what is pending, held as one."""
+    if slot.state is State.OPEN:
+        slot = after_lapse(slot)
+    parked = slot.state
+    if slot.digest is None:
+        opened = now if slot.first is None else slot.first
+        slot = _cut(slot, now=opened, fresh_id=token, fresh_batch=fresh_batch)
+    return replace(slot, state=State.OPEN, token=token, until=FOREVER, parked=parked)
+
+
+def takes_pending(slot: Slot) -> bool:
+    """True if a timeline on its way takes along what was pending, not an unfinished digest."""
+    return slot.digest is not None and slot.digest.id == slot.token
+
+
+def after_departed(slot: Slot, *, now: Millis) -> Slot:
+    """It has arrived elsewhere: nothing is left here but records that came meanwhile."""
+    if slot.pending == 0:
+        return IDLE
+    return _awake(_unparked(replace(slot, digest=None)), now=now)
+
+
+def _unparked(slot: Slot) -> Slot:
+    return replace(slot, state=slot.parked or State.WAITING, parked=None, token=None, until=None)
+
+
+def _awake(slot: Slot, *, now: Millis) -> Slot:
+    """Idle, but with records: due at once."""
+    if slot.state is not State.IDLE:
+        return slot
+    state = State.WAITING if slot.paused else State.READY
+    return replace(slot, state=state, at=now, since=now, rule=Rule.FIRST, was=None)
+
+
+def after_meeting(slot: Slot, travelled: Slot) -> Slot:
+    """A timeline comes from another store. If there is one of its name here, that goes on by its own times."""
+    paused = slot.paused or travelled.paused
+    if slot.state is State.IDLE:
+        bare = without_pending(replace(travelled, digest=None, expires=None, placed=0, paused=paused))
+        return _unparked(bare)
+    lasts = [last for last in (slot.last, travelled.last) if last is not None]
+    iteration = max(slot.iteration, travelled.iteration)
+    return replace(slot, last=max(lasts, default=None), iteration=iteration, paused=paused)
+
+
+def after_joining(
+    slot: Slot, *, now: Millis, pending: int, dropped: int, first: Millis, deadline: Millis | None
+) -> Slot:
+    """Records that were pending elsewhere are pending here; an urgent one pulls the due time forward."""
+    first = first if slot.first is None else min(slot.first, first)
+    slot = replace(slot, pending=pending, dropped=slot.dropped + dropped, first=first, deadline=deadline)
+    slot = _awake(slot, now=now)
+    if slot.state is not State.WAITING or slot.digest is not None:
+        return slot
+    return _move(slot, slot.at, Rule.STAYS, now=now, max_records=None)
+
+
+def after_boarding(slot: Slot, travelled: Slot, digest: Unfinished, *, token: str) -> Slot:
+    """An unfinished digest comes from another store, and its retry with it: nobody opens it before it is whole."""
+    return replace(
+        slot,
+        state=State.OPEN,
+        parked=travelled.parked,
+        at=travelled.at,
+        since=travelled.since,
+        rule=travelled.rule,
+        was=travelled.was,
+        token=token,
+        until=FOREVER,
+        digest=replace(digest, settled=True, merging=None, deciding=False),
+    )
+
+
+def after_landing(slot: Slot) -> Slot:
+    """The digest is whole: the timeline is here what it was there."""
+    return _unparked(slot)

@@ -22,6 +22,7 @@ from digestif.stores.forking import watch
 from digestif.stores.gate import Turnstile
 from digestif.stores.ordered import Ordered
 from digestif.stores.rows import NEVER, Marks, Rows, RowStore, Waiting, marks
+from digestif.stores.travel import Cargo
 
 T = TypeVar("T")
 
@@ -162,6 +163,7 @@ class Tables:
         self._batches: dict[int, Batch] = {}
         self._letters: OrderedDict[str, tuple[DeadLetter, int]] = OrderedDict()
         self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
+        self._notes: dict[str, bytes] = {}
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
         """Nothing has to be asked for ahead."""
@@ -308,6 +310,32 @@ class Tables:
     def sweep(self, limit: int) -> bool:
         return False
 
+    # on the way from and to other stores
+
+    def cargo(self, batch: int, *, after: Cursor | None, limit: int) -> list[Cargo]:
+        entries = sorted(self._entries(batch).values(), key=lambda entry: age_order(entry.stored))
+        rest = (entry for entry in entries if after is None or age_order(entry.stored) > after)
+        return [_cargo(entry) for entry in islice(rest, limit)]
+
+    def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
+        into = self._batches.setdefault(batch, Batch())
+        fresh = [item for item in cargo if item.record.key not in into.entries]
+        for record, deadline, expires in fresh:
+            stored = record._replace(arrival=self.next_number())
+            into.put(Entry(stored, deadline, NEVER if expires is None else expires))
+        return len(fresh)
+
+    def note(self, name: str) -> bytes | None:
+        return self._notes.get(name)
+
+    def put_note(self, name: str, body: bytes | None) -> None:
+        self._notes.pop(name, None)
+        if body is not None:
+            self._notes[name] = body
+
+    def remove_notes(self, prefix: str) -> None:
+        self._notes = {name: body for name, body in self._notes.items() if not name.startswith(prefix)}
+
     # dead letters and history
 
     def letter(self, letter_id: str) -> DeadLetter | None:
@@ -371,10 +399,19 @@ class Tables:
 
     def footprint(self) -> Mapping[str, int]:
         records = sum(len(batch.entries) for batch in self._batches.values())
-        return {"timelines": len(self._slots), "records": records, "letters": len(self._letters)}
+        return {
+            "timelines": len(self._slots),
+            "records": records,
+            "letters": len(self._letters),
+            "notes": len(self._notes),
+        }
 
     def trashed_records(self) -> int:
         return 0
+
+
+def _cargo(entry: Entry) -> Cargo:
+    return Cargo(entry.stored, entry.deadline, None if entry.expires == NEVER else entry.expires)
 
 
 _WAITING, _READY, _SINCE, _UNTIL, _PAUSED_UNTIL, _EXPIRES = range(len(Marks._fields))

@@ -19,6 +19,7 @@ from digestif.stores.postgres.arrays import Bigints, Byteas, Column, Doubles
 from digestif.stores.postgres.floors import Search
 from digestif.stores.rows import NEVER, Marks, Waiting, marks
 from digestif.stores.sqlfile import load_statements
+from digestif.stores.travel import Cargo
 
 SQL = load_statements("digestif.stores.postgres", "statements.sql")
 SAVE_ADDED = f"WITH stored AS ({SQL.put_records}), saved AS ({SQL.save_slots}) {SQL.save_counters}"
@@ -397,6 +398,39 @@ class PostgresRows:
             self._execute(SQL.untrash, (self._namespace, batches))
         return True
 
+    # on the way from and to other stores
+
+    def cargo(self, batch: int, *, after: Cursor | None, limit: int) -> list[Cargo]:
+        if after is None:
+            rows = self._execute(SQL.first_cargo, (batch, limit))
+        else:
+            rows = self._execute(SQL.next_cargo, (batch, *after, limit))
+        return [Cargo(_stored(row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
+
+    def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
+        self._fetch_numbers(len(cargo))
+        rows = [
+            (
+                *(batch, item.record.key.encode(), self.next_number(), item.record.timestamp),
+                *(item.deadline, NEVER if item.expires is None else item.expires, item.record.payload),
+            )
+            for item in cargo
+        ]
+        return self._records(SQL.load_records, (self._namespace, *_columns(rows, RECORD))).rowcount
+
+    def note(self, name: str) -> bytes | None:
+        body = self._value(SQL.note, self._namespace, name.encode())
+        return None if body is None else bytes(body)
+
+    def put_note(self, name: str, body: bytes | None) -> None:
+        if body is None:
+            self._execute(SQL.remove_note, (self._namespace, name.encode()))
+        else:
+            self._execute(SQL.put_note, (self._namespace, name.encode(), body))
+
+    def remove_notes(self, prefix: str) -> None:
+        self._execute(SQL.remove_notes, (self._namespace, prefix.encode(), f"{prefix}\U0010ffff".encode()))
+
     # dead letters and history
 
     def letter(self, letter_id: str) -> DeadLetter | None:
@@ -465,6 +499,7 @@ class PostgresRows:
             "records": self._value(SQL.count_records, self._namespace),
             "letters": self._value(SQL.count_letters, self._namespace),
             "trash": self._value(SQL.count_trash, self._namespace),
+            "notes": self._value(SQL.count_notes, self._namespace),
         }
 
     def trashed_records(self) -> int:

@@ -313,3 +313,34 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
 -- name: settings
 SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')
+
+-- name: count_notes
+SELECT count(*) FROM note WHERE namespace = %s
+
+-- name: note
+SELECT body FROM note WHERE namespace = %s AND name = %s
+
+-- name: put_note
+INSERT INTO note (namespace, name, body) VALUES (%s, %s, %s)
+ON CONFLICT (namespace, name) DO UPDATE SET body = EXCLUDED.body
+
+-- name: remove_note
+DELETE FROM note WHERE namespace = %s AND name = %s
+
+-- name: remove_notes
+DELETE FROM note WHERE namespace = %s AND name >= %s AND name < %s
+
+-- name: first_cargo
+SELECT key, payload, timestamp, arrival, deadline, expires FROM record
+WHERE batch = %s ORDER BY timestamp, arrival LIMIT %s
+
+-- name: next_cargo
+SELECT key, payload, timestamp, arrival, deadline, expires FROM record
+WHERE batch = %s AND (timestamp, arrival) > (%s, %s) ORDER BY timestamp, arrival LIMIT %s
+
+-- name: load_records
+INSERT INTO record (batch, key, arrival, namespace, timestamp, deadline, expires, payload)
+SELECT t.batch, t.key, t.arrival, %s, t.timestamp, t.deadline, t.expires, t.payload
+FROM unnest(%s::bigint[], %s::bytea[], %s::bigint[], %s::double precision[], %s::bigint[], %s::bigint[], %s::bytea[])
+    AS t (batch, key, arrival, timestamp, deadline, expires, payload)
+ON CONFLICT (batch, key) DO NOTHING

@@ -106,6 +106,10 @@ class Dialogue:
         """Answers of commands that only read; an answer may be an error."""
         return self._understood(self._link.run(commands, writes=False))
 
+    def change(self, commands: Sequence[Command]) -> list[Any]:
+        """Answers of commands that change something, and may be repeated; an answer may be an error."""
+        return self._understood(self._link.run(commands))
+
     def get(self, commands: Sequence[Command]) -> list[Any]:
         """Answers of commands that only read; raises the first error."""
         return every(self.ask(commands))

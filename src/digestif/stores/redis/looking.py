@@ -262,11 +262,14 @@ def _standing(
 
 
 def ledger(dialogue: Dialogue) -> Ledger:
-    return total(ledger_of(pairs) for pairs in dialogue.get(_everywhere(dialogue, "ledger", "HMGET", *_COUNTERS)))
+    return total(map(ledger_of, dialogue.get(_everywhere(dialogue, "ledger", "HMGET", *COUNTED))))
 
 
 def ledger_of(counts: Sequence[bytes | None]) -> Ledger:
-    return Ledger(**{name: int(count or 0) for name, count in zip(COUNTERS, counts, strict=True)})
+    """From the counts of COUNTED. What went to another store is no longer accepted here."""
+    left, *fates = [int(count or 0) for count in counts]
+    counted = dict(zip(COUNTERS, fates, strict=True))
+    return Ledger(**{**counted, "accepted": counted["accepted"] - left})
 
 
 def total(ledgers: Iterable[Ledger]) -> Ledger:
@@ -274,4 +277,4 @@ def total(ledgers: Iterable[Ledger]) -> Ledger:
     return Ledger(**{name: sum(getattr(each, name) for each in every) for name in COUNTERS})
 
 
-_COUNTERS = [name.encode() for name in COUNTERS]
+COUNTED = [b"left", *(name.encode() for name in COUNTERS)]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from digestif.core.ledger import COUNTERS, Ledger, Verification
+from digestif.core.ledger import Ledger, Verification
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.redis import looking, wire
 from digestif.stores.redis.commands import Command
@@ -48,9 +48,10 @@ def _recount_partition(dialogue: Dialogue, partition: int) -> tuple[Ledger, dict
 def _ledger(dialogue: Dialogue, partition: int) -> tuple[Ledger, int]:
     """The ledger of a partition, and how many moves of records there have been."""
     key = dialogue.keys.key(partition, "ledger")
-    [(moved, *counts)] = dialogue.get([Command(partition, ("HMGET", key, b"moved", *COUNTERS))])
-    ledger = looking.ledger_of(counts)
-    return ledger, int(moved or 0) + ledger.accepted
+    [(moved, accepted, *counts)] = dialogue.get(
+        [Command(partition, ("HMGET", key, b"moved", b"accepted", *looking.COUNTED))]
+    )
+    return looking.ledger_of(counts), int(moved or 0) + int(accepted or 0)
 
 
 def _count_timelines(dialogue: Dialogue, partition: int, counted: dict[str, int], problems: list[str]) -> None:

@@ -46,6 +46,7 @@ from digestif.stores.redis.commands import Refused
 from digestif.stores.redis.dialogue import Call, Dialogue, every
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.link import Link
+from digestif.stores.redis.moving import RedisMoving
 from digestif.stores.redis.recount import footprint, recount
 from digestif.stores.redis.resp import Packed, joined, pack
 from digestif.stores.redis.shares import call_alone, rounds_of
@@ -62,7 +63,7 @@ Declared = Literal["slot", "whole"]  # which keys of a timeline a call names
 ATTEMPTS = 8  # at claiming what others claim too
 
 
-class RedisStore(Store):
+class RedisStore(Store, RedisMoving):
     """Timelines in Redis or Valkey, over a link."""
 
     def __init__(self, link: Link, *, namespace: str = "d", partitions: int | None = None, clustered: bool) -> None:

@@ -15,6 +15,7 @@ from digestif.core.records import DeadLetter, HistoryEntry, Outcome
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import StoreError
 from digestif.stores.base import Lease
+from digestif.stores.travel import Cargo
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder().decode
@@ -26,6 +27,7 @@ _SLOT_HEAD = 8  # bytes that only the scripts read
 _WHEREABOUTS = Packing(">HHd").pack
 _TERMS = Packing(">7d").pack
 _UNSET = math.nan
+_NEVER = 2**54  # the expiry of a record that does not expire
 
 
 class Letter(msgspec.Struct):
@@ -65,9 +67,11 @@ _letter = msgspec.msgpack.Decoder(Letter).decode
 _entry = msgspec.msgpack.Decoder(Entry).decode
 
 
-def body(key: str, timestamp: float, payload: bytes) -> bytes:
+def body(key: str, timestamp: float, payload: bytes | None) -> bytes:
     """What is sent of a record itself, as two parts: its key, and timestamp and payload together."""
     name = key.encode()
+    if payload is None:  # lost, and it stays so
+        return b"$%d\r\n%b\r\n$0\r\n\r\n" % (len(name), name)
     return b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(name), name, len(payload) + 8, _TIMESTAMP(timestamp), payload)
 
 
@@ -125,6 +129,13 @@ def record(key: str, stored: bytes) -> Stored:
         return Stored(key, None, 0.0, 0)
     arrival, _, timestamp = _HEAD.unpack_from(stored)
     return Stored(key, stored[_HEAD.size :], timestamp, int.from_bytes(arrival))
+
+
+def cargo(key: str, stored: bytes, deadline: bytes) -> Cargo:
+    """A record that goes to another store, with its times."""
+    found = record(key, stored)
+    expires = int.from_bytes(stored[5:12], signed=True) if found.payload is not None else _NEVER
+    return Cargo(found, int(deadline) if deadline else None, None if expires == _NEVER else expires)
 
 
 def letter(stored: bytes) -> Letter:

@@ -29,17 +29,19 @@ from digestif.stores.base import (
     Wakeups,
 )
 from digestif.stores.hints import Hints, LocalWakeups
-from digestif.stores.rows import adding, dispatching, ending, leasing, looking, operating, reading
+from digestif.stores.rows import adding, dispatching, ending, leasing, looking, moving, operating, reading
 from digestif.stores.rows.recount import recount
 from digestif.stores.rows.view import Rows
+from digestif.stores.travel import Cargo, Mark, Movable, Page, Parcel
 
 T = TypeVar("T")
 
 
-class RowStore(Store):
+class RowStore(Store, Movable):
     """A store whose verbs run on rows."""
 
     clock: Callable[[], float]
+    freight_records = PAGE_RECORDS
 
     @abstractmethod
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
@@ -197,3 +199,47 @@ class RowStore(Store):
 
     def footprint(self) -> Mapping[str, int]:
         return self._read(lambda rows: rows.footprint())
+
+    # Moving
+
+    def depart(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
+        at = self._now(now)
+        return self._write(lambda rows: moving.depart_all(rows, timelines, token=token, now=at))
+
+    def cargo(self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int) -> list[list[Cargo]]:
+        return self._read(lambda rows: moving.cargo(rows, requests, limit=limit))
+
+    def let_go(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
+        at = self._now(now)
+        return self._write(lambda rows: moving.let_go_all(rows, parcels, now=at), weight=PAGE_RECORDS)
+
+    def past(self, partition: int, name: str) -> Mapping[str, int]:
+        return self._write(lambda rows: moving.past(rows, name))
+
+    def arrive(self, pages: Sequence[Page], *, now: Millis | None) -> list[Mark | None]:
+        at = self._now(now)
+        answers = self._write(lambda rows: moving.arrive_all(rows, pages, now=at), weight=PAGE_RECORDS)
+        self._hints.tell(worth=True)
+        return answers
+
+    def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:
+        return self._read(lambda rows: [moving.mark_of(rows, parcel) for parcel in parcels])
+
+    def forget(self, parcels: Sequence[Parcel]) -> None:
+        def forget(rows: Rows) -> None:
+            for parcel in parcels:
+                rows.put_note(parcel.id, None)
+
+        self._write(forget)
+
+    def forget_all(self, prefix: str) -> None:
+        self._write(lambda rows: rows.remove_notes(prefix))
+
+    def take_in(self, name: str, past: Mapping[str, int]) -> None:
+        self._write(lambda rows: moving.take_in(rows, name, past))
+
+    def note(self, partition: int, name: str) -> bytes | None:
+        return self._read(lambda rows: rows.note(name))
+
+    def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
+        return self._write(lambda rows: moving.swap_note(rows, name, old, new))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
 
-SCHEMA = 1
+SCHEMA = 2
 APPLICATION = 0x44494745  # "DIGE", in the header of the file
 _CACHE_KIBIBYTES = 16 * 1024
 _LOG_PAGES = 4000  # 16 MiB before a checkpoint: pages that many commits change are written back once (a quarter faster)
@@ -93,12 +93,11 @@ class Database:
     def _prepare(self, connection: Connection) -> None:
         with connection.transaction("BEGIN"):
             version = self._version(connection)
-        if version is None:
-            if self.path is not None:
-                connection.execute("PRAGMA journal_mode = WAL")
+        if version is None and self.path is not None:
+            connection.execute("PRAGMA journal_mode = WAL")
+        if version is None or 0 < version < SCHEMA:
             with connection.transaction("BEGIN IMMEDIATE"):
-                if self._version(connection) is None:  # nobody was quicker
-                    self._create(connection)
+                self._upgrade(connection, self._version(connection) or 0)  # somebody may have been quicker
                 version = self._version(connection)
         if version != SCHEMA:
             advice = "upgrade digestif to open it" if (version or 0) > SCHEMA else "no release has written that"
@@ -114,12 +113,17 @@ class Database:
             raise ConfigError(f"store: {self.name} is a database of another program; choose another path")
         return None
 
-    def _create(self, connection: Connection) -> None:
-        schema = files("digestif.stores.sqlite").joinpath("schema.sql").read_text("utf-8")
-        for statement in schema.split(";\n"):
-            connection.execute(statement)
+    def _upgrade(self, connection: Connection, version: int) -> None:
+        """Apply what is missing, in the order of the numbers."""
+        for number in range(version + 1, SCHEMA + 1):
+            for statement in _migration(number).split(";\n"):
+                connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute(f"PRAGMA user_version = {max(version, SCHEMA)}")
+
+
+def _migration(number: int) -> str:
+    return files("digestif.stores.sqlite").joinpath("migrations", f"{number:04}.sql").read_text("utf-8")
 
 
 def _refuse_read_only(path: Path) -> None:

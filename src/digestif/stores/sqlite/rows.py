@@ -16,6 +16,7 @@ from digestif.errors import StoreError
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival
 from digestif.stores.rows import NEVER, Waiting, marks
 from digestif.stores.sqlfile import load_statements
+from digestif.stores.travel import Cargo
 
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 
@@ -239,6 +240,36 @@ class SqliteRows:
             self._execute(SQL.untrash, (self._namespace, batch))
         return True
 
+    # on the way from and to other stores
+
+    def cargo(self, batch: int, *, after: Cursor | None, limit: int) -> list[Cargo]:
+        if after is None:
+            rows = self._execute(SQL.first_cargo, (batch, limit))
+        else:
+            rows = self._execute(SQL.next_cargo, (batch, *after, limit))
+        return [Cargo(Stored(*row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
+
+    def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
+        fresh = 0
+        for record, deadline, expires in cargo:
+            times = (record.timestamp, deadline, NEVER if expires is None else expires)
+            row = (self.next_number(), batch, self._namespace, record.key, *times, record.payload)
+            fresh += self._execute(SQL.insert_record, row).rowcount
+        return fresh
+
+    def note(self, name: str) -> bytes | None:
+        body: bytes | None = self._value(SQL.note, self._namespace, name)
+        return body
+
+    def put_note(self, name: str, body: bytes | None) -> None:
+        if body is None:
+            self._execute(SQL.remove_note, (self._namespace, name))
+        else:
+            self._execute(SQL.put_note, (self._namespace, name, body))
+
+    def remove_notes(self, prefix: str) -> None:
+        self._execute(SQL.remove_notes, (self._namespace, prefix, f"{prefix}\U0010ffff"))
+
     # dead letters and history
 
     def letter(self, letter_id: str) -> DeadLetter | None:
@@ -301,6 +332,7 @@ class SqliteRows:
             "records": self._value(SQL.count_records, self._namespace),
             "letters": self._value(SQL.count_letters, self._namespace),
             "trash": self._value(SQL.count_trash, self._namespace),
+            "notes": self._value(SQL.count_notes, self._namespace),
         }
 
     def trashed_records(self) -> int:

@@ -226,3 +226,26 @@ SELECT count(*) FROM letter WHERE namespace = ?
 
 -- name: count_trash
 SELECT count(*) FROM trash WHERE namespace = ?
+
+-- name: count_notes
+SELECT count(*) FROM note WHERE namespace = ?
+
+-- name: note
+SELECT body FROM note WHERE namespace = ? AND name = ?
+
+-- name: put_note
+INSERT OR REPLACE INTO note (namespace, name, body) VALUES (?, ?, ?)
+
+-- name: remove_note
+DELETE FROM note WHERE namespace = ? AND name = ?
+
+-- name: remove_notes
+DELETE FROM note WHERE namespace = ? AND name >= ? AND name < ?
+
+-- name: first_cargo
+SELECT key, payload, timestamp, arrival, deadline, expires FROM record
+WHERE batch = ? ORDER BY timestamp, arrival LIMIT ?
+
+-- name: next_cargo
+SELECT key, payload, timestamp, arrival, deadline, expires FROM record
+WHERE batch = ? AND (timestamp, arrival) > (?, ?) ORDER BY timestamp, arrival LIMIT ?

@@ -32,7 +32,7 @@ end
 local function write_letter(timeline, place, letter)
   letter.timeline = timeline.name
   letter.number = next_number()
-  letter.buried = now
+  letter.buried = letter.buried or now
   call('HSET', KEYS[place], '', cmsgpack.pack(letter))
   call('ZADD', LETTERS, now, letter_member(letter))
   call('ZADD', KEYS[timeline.place + DEAD], now, letter_member(letter))

@@ -1,4 +1,4 @@
--- The tables of a SQLite store, schema 1. Several namespaces may share a file.
+-- The tables of a SQLite store. Several namespaces may share a file.
 
 -- Counters of each namespace: the ledger, and the last number that it gave to a timeline, an arrival, a batch or a dead
 -- letter. The next number is above those of all namespaces, so it is given once in the file.

@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- Hold timelines that go to another store.
+-- KEYS   12… the timelines
+-- ARGV   4 {tokens}: one per timeline
+-- Reply  per timeline its slot as it is on its way; false if there is none, or somebody has it open
+-- include: timelines.lua
+-- include: travelling.lua
+
+local earlier_reply = earlier_answer()
+if earlier_reply then
+  return earlier_reply
+end
+
+local request = cmsgpack.unpack(ARGV[4])
+local held = {}
+for number, token in ipairs(request.tokens) do
+  local timeline = timeline_number(number)
+  local slot = timeline.slot
+  held[number] = false
+  if is_leaving(slot) then
+    held[number] = slot
+  elseif timeline.stored and not is_live(slot, now) then
+    local pending = timeline.pending
+    if after_departure(slot, now, token, pending) then
+      move_pending(timeline, DIGEST)
+      count('pending', -pending)
+      count('open', pending)
+    end
+    save_timeline(timeline)
+    held[number] = slot
+  end
+end
+return answer(cmsgpack.pack(held))

@@ -1,0 +1,188 @@
+"""Moving a store in Redis into another, and another into it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from digestif.core import machine
+from digestif.core.capacity import Cursor, age_order
+from digestif.core.machine import LEAVING, Slot
+from digestif.core.records import DeadLetter
+from digestif.core.times import Millis, to_millis
+from digestif.stores.redis import wire
+from digestif.stores.redis.commands import Command
+from digestif.stores.redis.dialogue import Call, Dialogue, every
+from digestif.stores.redis.resp import Packed, joined, pack
+from digestif.stores.travel import PAST, Cargo, Mark, Movable, Page, Parcel
+
+LETTER_PARTS = 2  # while it is not whole, and then
+
+
+class RedisMoving(Movable):
+    """What a store in Redis does on the move."""
+
+    freight_records = 250  # up to 5 ms of the server
+    _dialogue: Any  # a Dialogue
+
+    # Leaving
+
+    def depart(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
+        dialogue: Dialogue = self._dialogue
+        shares = _shares(dialogue, timelines)
+        calls = []
+        for partition, places in shares.items():
+            keys = joined(dialogue.keys.home(timelines[place]).whole for place in places)
+            tokens = [f"{LEAVING}{token}-{place}" for place in places]
+            calls.append(Call(partition, keys, pack((wire.encode({"tokens": tokens}),))))
+        parcels: list[Parcel | None] = [None] * len(timelines)
+        replies = every(dialogue.write("depart", calls, now=now))
+        for places, reply in zip(shares.values(), replies, strict=True):
+            for place, slot in zip(places, wire.decode(reply), strict=True):
+                parcels[place] = Parcel.of(timelines[place], msgspec.convert(slot, Slot)) if slot else None
+        return parcels
+
+    def cargo(self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int) -> list[list[Cargo]]:
+        dialogue: Dialogue = self._dialogue
+        pages: list[list[Cargo]] = []
+        for parcel, after in requests:
+            size = min(limit, parcel.records)
+            page = _cargo(dialogue, parcel, after, limit=size) if size else []
+            limit -= len(page)
+            pages.append(page)
+        return pages
+
+    def let_go(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
+        dialogue: Dialogue = self._dialogue
+        shares = _shares(dialogue, [parcel.timeline for parcel in parcels])
+        calls = []
+        for partition, places in shares.items():
+            share = [parcels[place] for place in places]
+            keys = joined(key for parcel in share for key in _keys(dialogue, partition, parcel, parts=1))
+            tokens = [parcel.id if parcel.letter is None else False for parcel in share]
+            calls.append(Call(partition, keys, pack((wire.encode({"parcels": tokens}),))))
+        gone = [False] * len(parcels)
+        for places, reply in zip(shares.values(), every(dialogue.write("let_go", calls, now=now)), strict=True):
+            for place, flag in zip(places, wire.flags(reply), strict=True):
+                gone[place] = flag
+        return gone
+
+    def past(self, partition: int, name: str) -> Mapping[str, int]:
+        return self._count_past(partition, {"name": name, "fates": PAST})
+
+    # Arriving
+
+    def arrive(self, pages: Sequence[Page], *, now: Millis | None) -> list[Mark | None]:
+        dialogue: Dialogue = self._dialogue
+        shares = _shares(dialogue, [page.parcel.timeline for page in pages])
+        calls = [
+            _arrival(dialogue, partition, [pages[place] for place in places]) for partition, places in shares.items()
+        ]
+        marks: list[Mark | None] = [None] * len(pages)
+        for places, reply in zip(shares.values(), every(dialogue.write("arrive", calls, now=now)), strict=True):
+            for place, told in zip(places, wire.decode(reply), strict=True):
+                marks[place] = _mark_after(pages[place], told) if told else None
+        return marks
+
+    def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:
+        notes = self._dialogue.get([self._note_command("HGET", parcel) for parcel in parcels])
+        return [Mark() if noted is None else _mark(noted) for noted in notes]
+
+    def forget(self, parcels: Sequence[Parcel]) -> None:
+        every(self._dialogue.change([self._note_command("HDEL", parcel) for parcel in parcels]))
+
+    def forget_all(self, prefix: str) -> None:
+        dialogue: Dialogue = self._dialogue
+        partitions = range(dialogue.keys.partitions)
+        names = dialogue.get([Command(each, ("HKEYS", _notes(dialogue, each))) for each in partitions])
+        commands = [
+            Command(each, ("HDEL", _notes(dialogue, each), *found))
+            for each in partitions
+            if (found := [name for name in names[each] if name.startswith(prefix.encode())])
+        ]
+        every(dialogue.change(commands))
+
+    def _note_command(self, command: str, parcel: Parcel) -> Command:
+        partition = self._dialogue.keys.partition_of(parcel.timeline)
+        return Command(partition, (command, _notes(self._dialogue, partition), parcel.id))
+
+    def take_in(self, name: str, past: Mapping[str, int]) -> None:
+        self._count_past(0, {"name": name, "counts": past})
+
+    def _count_past(self, partition: int, request: Mapping[str, Any]) -> dict[str, int]:
+        call = Call(partition, pack((_notes(self._dialogue, partition),)), pack((wire.encode(request),)))
+        counts: dict[str, int] = wire.decode(self._dialogue.write_one("past", call, now=None))
+        return counts
+
+    # Notes
+
+    def note(self, partition: int, name: str) -> bytes | None:
+        [body] = self._dialogue.get([Command(partition, ("HGET", _notes(self._dialogue, partition), name))])
+        return body if body is None else bytes(body)
+
+    def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
+        keys = pack((_notes(self._dialogue, partition),))
+        call = Call(partition, keys, pack((name.encode(), old or b"", new or b"")))
+        return wire.flags(self._dialogue.write_one("swap_note", call, now=None))[0]
+
+
+_mark = msgspec.msgpack.Decoder(Mark).decode
+
+
+def _shares(dialogue: Dialogue, timelines: Iterable[str]) -> dict[int, list[int]]:
+    """The places of timelines by partition."""
+    shares: dict[int, list[int]] = {}
+    for place, timeline in enumerate(timelines):
+        shares.setdefault(dialogue.keys.partition_of(timeline), []).append(place)
+    return shares
+
+
+def _notes(dialogue: Dialogue, partition: int) -> bytes:
+    return dialogue.keys.key(partition, "notes")
+
+
+def _keys(dialogue: Dialogue, partition: int, parcel: Parcel, *, parts: int) -> list[Packed]:
+    """The keys of a parcel's timeline, and as many times those of its letter; of any, if it is none."""
+    name = "" if parcel.letter is None else parcel.letter.id
+    names = [f"{machine.COMING}{parcel.id}", name][LETTER_PARTS - parts :]
+    return [dialogue.keys.home(parcel.timeline).whole, dialogue.keys.letters(partition, names)]
+
+
+def _cargo(dialogue: Dialogue, parcel: Parcel, after: Cursor | None, *, limit: int) -> list[Cargo]:
+    home = dialogue.keys.home(parcel.timeline)
+    keys = home.keys[3:6] if parcel.letter is None else dialogue.keys.letter(home.partition, parcel.letter.id)
+    flat = dialogue.read("cargo", home.partition, keys, limit, wire.encode(after) if after else b"")
+    triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return [wire.cargo(key.decode(), stored, deadline) for key, stored, deadline in triples]
+
+
+def _arrival(dialogue: Dialogue, partition: int, pages: Sequence[Page]) -> Call:
+    keys = [key for page in pages for key in _keys(dialogue, partition, page.parcel, parts=LETTER_PARTS)]
+    told = [_told(page) for page in pages]
+    bodies = [
+        wire.body(item.record.key, item.record.timestamp, item.record.payload) for page in pages for item in page.cargo
+    ]
+    head = pack((wire.encode({"pages": told}),))
+    arguments = Packed(head.parts + 2 * len(bodies), b"".join((head.body, *bodies)))
+    return Call(partition, joined([*keys, pack((_notes(dialogue, partition),))]), arguments)
+
+
+def _told(page: Page) -> list[Any]:
+    parcel, cargo = page.parcel, page.cargo
+    after = age_order(cargo[-1].record) if cargo else False
+    times = [(False if d is None else d, False if e is None else e) for _, d, e in cargo]
+    letter = False if parcel.letter is None else _letter(parcel.letter)
+    return [parcel.id, parcel.freight, parcel.records, page.done, after, parcel.slot, letter, times]
+
+
+def _letter(letter: DeadLetter) -> dict[str, Any]:
+    times = {"opened": to_millis(letter.opened), "buried": to_millis(letter.buried)}
+    told: dict[str, Any] = {**msgspec.to_builtins(letter), **times}
+    return told
+
+
+def _mark_after(page: Page, told: Sequence[Any]) -> Mark:
+    done, whole = told
+    arrived = page.done + len(page.cargo)
+    after = age_order(page.cargo[-1].record) if page.cargo and done == arrived else None
+    return Mark(done=done, after=after, whole=whole)

@@ -1,0 +1,143 @@
+"""From one store to another: what is taken along, and the verbs by which stores let go of it and take it in.
+
+A parcel is what a timeline has at one time: its pending records, or its unfinished digest, or one dead letter. It
+stays in the store that it leaves, where nobody can open it, until the other has it whole; then it is let go. The store
+that it comes to notes with each page how far it is. So whoever is interrupted at any point finds out what was done, and
+goes on.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.machine import Slot, takes_pending
+from digestif.core.records import DeadLetter
+from digestif.core.times import Millis
+
+PAST = ("delivered", "superseded", "dropped", "expired", "deleted")  # fates of records that are no longer there
+
+
+class Freight(StrEnum):
+    """What a parcel holds."""
+
+    PENDING = "pending"
+    DIGEST = "digest"
+    LETTER = "letter"
+
+
+class Parcel(NamedTuple):
+    """What goes to another store as one."""
+
+    id: str
+    timeline: str
+    freight: Freight
+    records: int
+    slot: Slot  # as it is on its way; of a dead letter it does not matter
+    letter: DeadLetter | None = None
+
+    @classmethod
+    def of(cls, timeline: str, slot: Slot) -> "Parcel":
+        """What a timeline on its way takes along."""
+        assert slot.digest is not None
+        assert slot.token is not None
+        freight = Freight.PENDING if takes_pending(slot) else Freight.DIGEST
+        return cls(slot.token, timeline, freight, slot.digest.records, slot)
+
+
+class Cargo(NamedTuple):
+    """A record on its way, with its times."""
+
+    record: Stored
+    deadline: Millis | None
+    expires: Millis | None  # None: never
+
+
+class Page(NamedTuple):
+    """Some records of a parcel."""
+
+    parcel: Parcel
+    done: int  # records of it that came before
+    cargo: Sequence[Cargo]
+
+
+class Mark(Struct, frozen=True, omit_defaults=True):
+    """How much of a parcel has arrived."""
+
+    done: int = 0
+    after: Cursor | None = None  # of the last record, in the store that it left
+    whole: bool = False
+
+
+class Leaving(ABC):
+    """What can be moved into a store."""
+
+    freight_records: int  # that a page holds
+    partitions: int
+
+    @abstractmethod
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        """What is there, in the order of keys; fewer than `limit` were the last."""
+
+    @abstractmethod
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+        """Dead letters, in the order in which they were buried."""
+
+    @abstractmethod
+    def depart(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
+        """Hold timelines for the road; at most PAGE_TIMELINES.
+
+        None for one that does not exist, or is open under somebody's lease. One that is held already answers as it did
+        first. Records can still be added; they stay behind.
+        """
+
+    @abstractmethod
+    def cargo(self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int) -> list[list[Cargo]]:
+        """Read parcels, each from its cursor on, oldest first; at most `limit` records together."""
+
+    @abstractmethod
+    def let_go(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
+        """Forget parcels that have arrived elsewhere: no longer accepted here. False if it is not here any more."""
+
+    @abstractmethod
+    def past(self, partition: int, name: str) -> Mapping[str, int]:
+        """Take the counts of ended records out of a partition's ledger and note them; again, the same."""
+
+    @abstractmethod
+    def note(self, partition: int, name: str) -> bytes | None:
+        """What was noted under a name."""
+
+    @abstractmethod
+    def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
+        """Note something else under a name; None is nothing. False, with nothing done, if the old one is not there."""
+
+
+class Movable(Leaving):
+    """A store that can be moved into another, and another into it."""
+
+    @abstractmethod
+    def arrive(self, pages: Sequence[Page], *, now: Millis | None) -> list[Mark | None]:
+        """Take pages in, each of another parcel; at most `freight_records` together. Each counts as accepted here.
+
+        A page that is not the next one of its parcel changes nothing. None for a digest that has to wait until the
+        timeline's own has ended.
+        """
+
+    @abstractmethod
+    def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:
+        """How far each is."""
+
+    @abstractmethod
+    def forget(self, parcels: Sequence[Parcel]) -> None:
+        """Forget how far they were."""
+
+    @abstractmethod
+    def forget_all(self, prefix: str) -> None:
+        """Forget all notes whose names begin like this."""
+
+    @abstractmethod
+    def take_in(self, name: str, past: Mapping[str, int]) -> None:
+        """Count records that ended elsewhere; once for each name."""

@@ -1,0 +1,144 @@
+"""`digestif move`."""
+
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from digestif import Digests
+from tests.cli.calling import Run, is_one_line, start
+from tests.servers import empty_server
+
+HERE, THERE = "sqlite:///here.db", "sqlite:///there.db"
+
+
+def fill(dsn: str, *, timelines: int = 3, records: int = 5) -> None:
+    with Digests(dsn) as digests:
+        digests.add_many([(f"t{name}", number) for name in range(timelines) for number in range(records)])
+
+
+def test_everything_goes_over_and_both_are_verified(run: Run) -> None:
+    fill(HERE)
+
+    code, out, _ = run("move", HERE, THERE)
+
+    assert code == 0
+    assert out.startswith("moved 3 timelines with 15 records in ")
+    assert out.endswith("both ledgers agree with a recount\n")
+    assert run("--store", THERE, "ledger", "--json").json["pending"] == 15
+    assert run("--store", HERE, "ledger", "--json").json["accepted"] == 0
+
+
+def test_programs_are_told_in_json(run: Run) -> None:
+    fill(HERE)
+
+    assert run("move", HERE, THERE, "--json").json == {
+        "timelines": 3,
+        "letters": 0,
+        "records": 15,
+        "waiting": 0,
+        "finished": True,
+        "problems": [],
+    }
+    assert "problems" not in run("--json", "move", THERE, HERE, "--no-verify").json
+
+
+def test_namespaces_of_one_store_may_be_moved(run: Run) -> None:
+    fill(HERE)
+
+    assert run("move", HERE, HERE, "--to-namespace", "other").code == 0
+    assert run("--store", HERE, "--namespace", "other", "ledger", "--json").json["pending"] == 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((HERE, HERE), "the same store"),
+        (("sqlite:///none.db", THERE), "no store at none.db"),
+        ((HERE, "memory://"), "gone when this command ends"),
+        ((HERE, "off://"), "not a store that records can be moved"),
+        ((HERE, THERE, "--decoder", "json2"), "for --origin"),
+        ((HERE, "nothing"), "is not a DSN"),
+        (("redis://localhost:1", THERE, "--origin"), "can't be reached"),
+    ],
+)
+def test_what_can_not_be_moved_is_refused_in_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    fill(HERE)
+
+    code, out, err = run("move", *arguments)
+
+    assert code in (2, 3)
+    assert out == ""
+    assert is_one_line(err)
+    assert message in err
+
+
+def test_a_delivery_that_does_not_end_is_told(run: Run) -> None:
+    with Digests(HERE) as digests:
+        digests.add("t", 1)
+        with digests.digest("t"):
+            code, _, err = run("move", HERE, THERE, "--patience", "0")
+
+    assert code == 1
+    assert "deliveries have to end first" in err
+    assert run("move", HERE, THERE).code == 0
+
+
+def test_a_difference_is_told(run: Run) -> None:
+    fill(HERE)
+    fill(THERE)
+    with closing(sqlite3.connect("there.db")) as file:
+        file.execute("DELETE FROM record WHERE arrival % 2 = 0")
+        file.commit()
+
+    code, out, _ = run("move", HERE, THERE)
+
+    assert code == 1
+    assert "problem: TO: " in out
+
+
+def test_the_layout_of_the_origin_is_moved(run: Run) -> None:
+    server = empty_server()
+    server.cli("ZADD", "x:s:w", "1500000000", "mail:1")
+    server.cli("ZADD", "x:t:mail:1", "1400000000", "k")
+    server.cli("SET", "x:t:mail:1:r:k", '{"title": "hello"}')
+
+    assert run("move", server.url, THERE, "--origin", "--prefix", "x").code == 0
+    assert run("--store", THERE, "peek", "mail:1", "--json").lines[0]["value"] == {"title": "hello"}
+
+
+def test_killed_at_any_time_the_same_command_goes_on(run: Run, folder: Path) -> None:
+    fill(HERE, timelines=900, records=10)
+    before = run("--store", HERE, "ledger", "--json").json
+    with start("move", HERE, THERE, cwd=folder) as program:
+        _wait_for(THERE, 1000)
+        assert program.poll() is None
+        os.kill(program.pid, signal.SIGKILL)
+
+    code, out, _ = run("move", HERE, THERE)
+
+    assert code == 0
+    assert out.endswith("both ledgers agree with a recount\n")
+    assert run("--store", THERE, "ledger", "--json").json == before
+
+
+def _wait_for(dsn: str, records: int) -> None:
+    """Until so many have arrived."""
+    with Digests(dsn) as digests:
+        while digests.ledger().accepted < records:
+            pass
+
+
+def test_stopped_by_ctrl_c_it_says_how_to_go_on(run: Run, folder: Path) -> None:
+    fill(HERE, timelines=900, records=10)
+    with start("move", HERE, THERE, cwd=folder, stdout=-1) as program:
+        _wait_for(THERE, 500)
+        os.kill(program.pid, signal.SIGINT)
+        out, _ = program.communicate()
+
+    assert program.returncode == 130
+    assert "run the same command to go on" in out.decode()
+    assert run("move", HERE, THERE).code == 0
