@@ -15,7 +15,7 @@ from tests.postgres.servers import empty_database
 TIMELINES = 1000
 DEAD = 100_000  # versions of their rows
 HOUR = 3_600_000  # milliseconds, over which they were due
-CLAIMS = 300
+CLAIMS = 100
 PAGE = 10
 COUNT = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'timeline'"
 POLICY = Policy(minimum_delay=0, increment_delay=0)

@@ -172,7 +172,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresSer
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_worker_goes_on_when_the_server_is_started_again(server: RedisServer | PostgresServer, end: str) -> None:
-    impatience = "patience=0.3" if isinstance(server, RedisServer) else "timeout=3"
+    impatience = "patience=0.3" if isinstance(server, RedisServer) else "timeout=2"
     with Digests(f"{server.url}?{impatience}", policy=POLICY, lease=2) as digests:
         digests.handler("*")(lambda _: None)
         ear = Ear(digests)

@@ -30,6 +30,22 @@ class Discard(Exception):
         super().__init__(reason)
 
 
+class DeliveryFailed(Exception):
+    """A channel could not deliver. `retry` says whether it is worth trying again, `after` how many seconds from now.
+
+    Raise it in a channel or a handler. Without `retry` the digest is buried at once. `throttled` says that the receiver
+    asked for patience: it comes again later, together with what is added until then, and that counts as no attempt.
+    """
+
+    def __init__(self, reason: str, *, retry: bool = True, after: float | None = None, throttled: bool = False) -> None:
+        if after is not None and not is_duration(after):
+            raise ConfigError(f"after: {shortened(after)} is not a number of seconds ≥ 0")
+        super().__init__(reason)
+        self.retry = retry
+        self.after = after
+        self.throttled = throttled
+
+
 @dataclass(frozen=True, slots=True)
 class Deliver:
     """It was delivered."""
@@ -75,9 +91,14 @@ def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: 
             return Deliver()
         case Discard():
             return Drop(reason_of(error))
+        case DeliveryFailed(throttled=True):
+            delay = policy.retry.delay(attempt, chance=chance) if error.after is None else error.after
+            return PutOff(to_millis(delay))
+        case DeliveryFailed(retry=False):
+            return Bury(reason_of(error))
         case _ if attempt >= policy.attempts:
             return Bury(reason_of(error))
-        case RetryLater(after=after) if is_duration(after):
+        case RetryLater(after=after) | DeliveryFailed(after=after) if is_duration(after):
             assert after is not None
             return TryAgain(to_millis(after), reason_of(error))
         case _:

@@ -1,0 +1,1 @@
+"""From records to something that people want to read: grouping, ordering, summaries, templates."""

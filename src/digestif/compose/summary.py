@@ -1,0 +1,63 @@
+"""Summaries: the records of a digest in groups and subjects, counted and put in order. Pure functions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from digestif.core.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What several records are about: those that agree in the last level of `group_by`."""
+
+    key: Any  # the value that they agree in
+    label: str  # the same as text
+    count: int
+    first: float  # timestamps, in seconds
+    last: float
+    newest: Record
+    distinct: Mapping[str, int] = field(default_factory=dict)  # by name: how many different values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Subjects that agree in the first level of `group_by`; with one level there is one group, without a label."""
+
+    key: Any
+    label: str
+    count: int  # records
+    first: float
+    last: float
+    newest: Record
+    subjects: tuple[Subject, ...]  # by count, then by distinct counts, falling; the first ones
+    more: int  # subjects that are not shown
+    more_records: int  # …and how many records they have
+    distinct: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many subjects there are."""
+        return len(self.subjects) + self.more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A digest as people read it."""
+
+    timeline: str
+    count: int  # records
+    subjects: int  # how many, over all groups
+    first: float
+    last: float
+    newest: Record
+    groups: tuple[Group, ...]  # by number of subjects, then by count, falling; the first ones
+    more: int  # groups that are not shown
+    more_records: int
+    dropped: int  # records that capacity pushed out
+    distinct: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def single(self) -> Record | None:
+        """The newest record if there is one subject only: then this reads as an ordinary notification."""
+        return self.newest if self.subjects == 1 else None

@@ -1,0 +1,1 @@
+"""Where digests go: channels, one module each, behind one contract."""
