@@ -9,7 +9,7 @@ class Secret:
     __slots__ = ("_text",)
 
     def __init__(self, text: "str | Secret") -> None:
-        self._text = text._text if isinstance(text, Secret) else text
+        self._text: str = text.reveal() if isinstance(text, Secret) else text
 
     def reveal(self) -> str:
         return self._text

@@ -1,7 +1,7 @@
 """The contract: what a channel is given, what it answers, and how it fails.
 
-A channel is one small module with a class and a function `from_dsn`. It renders nothing: it says which formats it wants,
-and gets them ready. It decides nothing about retries: it says what happened, and the policy decides.
+A channel is one small module with a class and a function `from_dsn`. It renders nothing: it says which formats it
+wants, and gets them ready. It decides nothing about retries: it says what happened, and the policy decides.
 """
 
 from abc import ABC, abstractmethod
@@ -69,5 +69,5 @@ class Channel(ABC):
         trying again, and when. May be called again with the same key after a failure nobody knows the outcome of.
         """
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027  # most have nothing to let go of
         """Let go of connections. It may be used again afterwards."""
