@@ -143,14 +143,20 @@ class Digests:
         first_delay: float | None = None,
         increment_delay: float | None = None,
         maximum_delay: float | None = None,
+        connection: Any = None,
         now: float | None = None,
     ) -> list[bool]:
         """Accept many records, `(timeline, record)` each; all are validated before any is written.
 
-        One store call per page of 1,000: should one fail, the pages before it have been accepted.
+        One store call per page of 1,000: should one fail, the pages before it have been accepted. With a `connection`
+        of your own, as in `add`, all or none of them are, when you commit.
         """
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
         arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
+        if connection is not None:
+            for start in range(0, len(arrivals), PAGE_RECORDS):
+                self.store.add_inside(connection, arrivals[start : start + PAGE_RECORDS])
+            return [False] * len(arrivals)
         at = self._intake.millis(now)
         answers: list[bool] = []
         for start in range(0, len(arrivals), PAGE_RECORDS):

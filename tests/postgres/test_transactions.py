@@ -48,7 +48,20 @@ def test_of_a_rollback_no_trace_is_left(digests: Digests, url: str) -> None:
 
     assert digests.timeline("t").state == "idle"
     assert digests.ledger().accepted == 0
-    assert dict(digests.store.footprint()) == {"timelines": 0, "records": 0, "letters": 0, "trash": 0}
+    assert set(digests.store.footprint().values()) == {0}
+
+
+def test_many_records_are_there_or_none_is(digests: Digests, url: str) -> None:
+    records = [(f"t{number % 3}", number) for number in range(2500)]
+    with psycopg.connect(url) as connection:
+        assert digests.add_many(records, connection=connection) == [False] * 2500
+        connection.rollback()
+        assert digests.ledger().accepted == 0
+        digests.add_many(records, connection=connection)
+        connection.commit()
+
+    assert digests.ledger().pending == 2500
+    assert digests.verify()
 
 
 def test_records_keep_the_order_in_which_they_were_added(digests: Digests, url: str) -> None:

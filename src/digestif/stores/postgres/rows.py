@@ -434,7 +434,10 @@ class PostgresRows:
     # dead letters and history
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        body = self._value(self._own(SQL.letter), self._namespace, letter_id.encode())
+        body = self._value(SQL.letter, self._namespace, letter_id.encode())
+        if body is not None and self._writes:
+            self.concern([_letter(body).timeline])  # before its letters, as all who change both
+            body = self._value(self._own(SQL.letter), self._namespace, letter_id.encode())
         return None if body is None else _letter(body)
 
     def _own(self, statement: str) -> str:
