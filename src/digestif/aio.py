@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from digestif.core.policy import Policy
@@ -25,6 +25,10 @@ from digestif.stores.base import PAGE_RECORDS, Arrival, Store
 from digestif.stores.codec import Codec
 
 P = ParamSpec("P")
+if TYPE_CHECKING:
+    from digestif.delivery.channel import Channel
+    from digestif.routes.route import RouteOptions
+
 T = TypeVar("T")
 Openable = TypeVar("Openable", Delivery, Single)
 
@@ -83,6 +87,7 @@ class AsyncDigests:
         if self._closed:
             return
         await self._gate.drained()
+        await self._digests._close_routes()
         loop = asyncio.get_running_loop()
         while returning := [task for task in self._returning if task.get_loop() is loop]:
             await asyncio.wait(returning)
@@ -154,7 +159,7 @@ class AsyncDigests:
     ) -> bool:
         """Add a record and deliver its timeline at once if that makes it ready, as `Digests.notify` does."""
         handler = None if dispatch and self.enabled else handler_for(self._handlers, check_timeline(timeline))
-        if handler and not self.enabled:
+        if handler and not self._digests._gathers(timeline):
             digest = self._digests._digest_of(timeline, value, key, timestamp, now=now)
             await self._handle(handler, digest)
             return True
@@ -177,7 +182,7 @@ class AsyncDigests:
             return False
         with single.renewed():
             try:
-                error = error_in(handler, await self._handle(handler, single.digest))
+                error = error_in(handler, await self._handle(handler, single.digest, single))
             except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
                 error = failure
             except BaseException as interrupt:
@@ -185,8 +190,8 @@ class AsyncDigests:
                 raise
         return await asyncio.shield(self._in_thread(partial(single.end, error)))
 
-    async def _handle(self, handler: Handler, digest: Digest) -> Any:
-        call = partial(handler.call, argument(handler, digest))
+    async def _handle(self, handler: Handler, digest: Digest, single: Single | None = None) -> Any:
+        call = partial(handler.call, argument(handler, digest, single))
         answer = call() if handler.is_async else await self._in_thread(call)
         return await answer if inspect.isawaitable(answer) else answer
 
@@ -195,6 +200,10 @@ class AsyncDigests:
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Let the decorated function, or coroutine, deliver timelines of a pattern, as `Digests.handler` does."""
         return self._digests.handler(pattern, batch=batch, at_most_once=at_most_once)
+
+    def route(self, pattern: str, *, channel: "str | Channel", **options: "Unpack[RouteOptions]") -> None:
+        """Let a channel deliver the digests of timelines that match the pattern, as `Digests.route` does."""
+        self._digests.route(pattern, channel=channel, **options)
 
     async def serve(
         self,
@@ -215,6 +224,9 @@ class AsyncDigests:
 
     def _desk(self, now: float | None = None) -> Desk:
         return self._digests._desk(now)
+
+    async def _close_routes(self) -> None:
+        await self._digests._close_routes()
 
     def schedule(
         self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None

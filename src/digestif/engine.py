@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from digestif.core.backlog import Backlog, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged
@@ -35,12 +35,18 @@ from digestif.ids import fresh_id
 from digestif.intake import Intake, check_text, check_time
 from digestif.leases import Delivery
 from digestif.partitions import tell_of_maintenance, visit
+from digestif.policies import Policies
 from digestif.reading import decode
-from digestif.runtime.single import Single, argument, error_in, handler_for
+from digestif.runtime.single import Single, argument, called, error_in, handler_for
 from digestif.runtime.worker import Worker
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Arrival, Maintained, Part, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.dsn import check_namespace, open_store
+
+if TYPE_CHECKING:
+    from digestif.delivery.channel import Channel
+    from digestif.routes.route import RouteOptions
+    from digestif.routes.table import Routes
 
 T = TypeVar("T")
 HandlerFunction = TypeVar("HandlerFunction", bound=Callable[[Any], Any])
@@ -73,11 +79,13 @@ class Digests:
         if policy is not None and not isinstance(policy, Policy):
             raise ConfigError(f"policy: {shortened(policy)} is not a Policy")
         self.policy = Policy() if policy is None else policy
+        self._policies = Policies(self.policy)
         self.events = Events()
         self._lease = to_millis(lease)
         self._sealer = Sealer(codec)
-        self._intake = Intake(self.policy, self._sealer, clock)
+        self._intake = Intake(self._policies, self._sealer, clock)
         self._handlers = Handlers()
+        self._routes: Routes | None = None  # loaded with the first: templates take a while to import
         self._owns_store = isinstance(store, str)
         self.store = _store(store, namespace)
 
@@ -187,7 +195,7 @@ class Digests:
         if that fails the digest comes again by the policy's rules. Digests that are switched off are delivered at once,
         each record on its own.
         """
-        if not self.enabled:
+        if not self._gathers(timeline):
             return self._deliver_alone(timeline, value, key, timestamp, now=now)
         handler = None if dispatch else handler_for(self._handlers, timeline)
         is_ready = self.add(timeline, value, key=key, timestamp=timestamp, within=within, now=now)
@@ -198,11 +206,15 @@ class Digests:
                 self.deliver(timeline, now=now)
         return is_ready
 
+    def _gathers(self, timeline: str) -> bool:
+        """False if each record is delivered on its own."""
+        return self.enabled and (self._routes is None or self._routes.gathers(timeline))
+
     def _deliver_alone(
         self, timeline: str, value: Any, key: str | None, timestamp: float | None, *, now: float | None
     ) -> bool:
         handler = _sync(handler_for(self._handlers, check_timeline(timeline)))
-        answer = handler.call(argument(handler, self._digest_of(timeline, value, key, timestamp, now=now)))
+        answer = called(handler, argument(handler, self._digest_of(timeline, value, key, timestamp, now=now)))
         if error := error_in(handler, answer):
             raise error
         return True
@@ -307,7 +319,7 @@ class Digests:
     def _desk(self, now: float | None = None) -> Desk:
         return Desk(
             store=self.store,
-            policy_for=lambda _: self.policy,
+            policy_for=self._policies.of,
             sealer=self._sealer,
             lease=self._lease,
             now=lambda: self._intake.millis(now),
@@ -331,7 +343,7 @@ class Digests:
             return False
         with single.renewed():
             try:
-                error = error_in(handler, handler.call(argument(handler, single.digest)))
+                error = error_in(handler, called(handler, argument(handler, single.digest, single)))
             except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
                 error = failure
             except BaseException as interrupt:
@@ -357,6 +369,22 @@ class Digests:
             return call
 
         return register
+
+    def route(self, pattern: str, *, channel: "str | Channel", **options: "Unpack[RouteOptions]") -> None:
+        """Let a channel deliver the digests of timelines that match the pattern, grouped and rendered.
+
+        An engine with routes needs no handler. `policy` holds for these timelines instead of the engine's.
+        """
+        from digestif.routes.route import Route
+        from digestif.routes.table import Routes
+
+        if self._routes is None:
+            self._routes = Routes(self._handlers, self._policies)
+        self._routes.add(Route(pattern=pattern, channel=channel, **options))
+
+    async def _close_routes(self) -> None:
+        if self._routes is not None:
+            await self._routes.close()
 
     def run(
         self,
@@ -451,14 +479,14 @@ class Digests:
     def peek(self, key: str, *, now: float | None = None) -> list[Record]:
         """The records that the next digest would carry, newest first."""
         slot = self.store.inspect(check_timeline(key))
-        digest = slot.digest
+        digest, policy = slot.digest, self._policies.of(key)
         if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
-            carried = merged([], self._records(key, Part.PENDING), capacity=self.policy.capacity)
-        elif digest.frozen or slot.state is State.OPEN or self.policy.redelivery == "same":
+            carried = merged([], self._records(key, Part.PENDING), capacity=policy.capacity)
+        elif digest.frozen or slot.state is State.OPEN or policy.redelivery == "same":
             carried = self._records(key, Part.DIGEST)
         else:
             older, newer = self._records(key, Part.DIGEST), self._records(key, Part.PENDING)
-            carried = merged(older, newer, capacity=self.policy.capacity)
+            carried = merged(older, newer, capacity=policy.capacity)
         return decode(carried, self._sealer)[0]
 
     def _records(self, key: str, part: Part) -> list[Stored]:
@@ -534,7 +562,7 @@ class Digests:
 
 
 def _sync(handler: Handler) -> Handler:
-    if handler.is_async:
+    if handler.is_async and not handler.is_route:
         raise ConfigError(
             f"the handler of {handler.pattern!r} is a coroutine: await it with AsyncDigests, or run a worker"
         )

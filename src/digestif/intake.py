@@ -4,30 +4,34 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from digestif.clock import wall_clock
-from digestif.core.policy import Policy, Terms
+from digestif.core.policy import Terms
 from digestif.core.records import Record, check_record_key, check_timeline, check_timestamp, check_within
 from digestif.core.texts import shortened
 from digestif.core.times import FARTHEST, Millis, is_time, to_millis
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.ids import fresh_key
+from digestif.policies import Policies
 from digestif.stores.base import Arrival
 from digestif.stores.codec import Sealer, mark_timestamp
 
+TermsOf = Callable[[str], Terms]  # by timeline
+
 
 class Intake:
-    """Checks and encodes with one policy, codec and clock."""
+    """Checks and encodes with the policies, the codec and the clock of an engine."""
 
-    def __init__(self, policy: Policy, sealer: Sealer, clock: Callable[[], float] | None) -> None:
+    def __init__(self, policies: Policies, sealer: Sealer, clock: Callable[[], float] | None) -> None:
         self.clock = clock
-        self._policy = policy
+        self._policies = policies
         self._sealer = sealer
-        self._terms = policy.terms()
 
-    def terms(self, first_delay: float | None, increment_delay: float | None, maximum_delay: float | None) -> Terms:
-        """The numbers of the policy for one add, with the call's own delays."""
+    def terms(self, first_delay: float | None, increment_delay: float | None, maximum_delay: float | None) -> TermsOf:
+        """The numbers for one add, by timeline: the call's own delays, else those of the policy that holds."""
         if first_delay is None and increment_delay is None and maximum_delay is None:
-            return self._terms
-        return self._policy.terms(first_delay=first_delay, increment_delay=increment_delay, maximum_delay=maximum_delay)
+            return self._policies.terms
+        delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
+        self._policies.default.terms(**delays)  # wrong ones are refused before anything else
+        return lambda timeline: self._policies.of(timeline).terms(**delays)
 
     def arrival(
         self,
@@ -37,7 +41,7 @@ class Intake:
         timestamp: float | None = None,
         *,
         within: float | None,
-        terms: Terms,
+        terms: TermsOf,
         now: float | None,
     ) -> Arrival:
         """A record that is ready for the store; InvalidRecord says what is wrong with it."""
@@ -50,16 +54,16 @@ class Intake:
             timestamp = self.seconds(now) if timestamp is None else timestamp
         seconds = check_timestamp(timestamp)
         return Arrival(
-            check_timeline(timeline),
+            name := check_timeline(timeline),
             check_record_key(key),
             mark_timestamp(self._sealer.seal(value), seconds),
             seconds,
             None if within is None else to_millis(check_within(within)),
-            terms,
+            terms(name),
         )
 
     def arrivals(
-        self, records: Iterable[object], *, within: float | None, terms: Terms, now: float | None
+        self, records: Iterable[object], *, within: float | None, terms: TermsOf, now: float | None
     ) -> list[Arrival]:
         """Pairs of timeline and record that are ready for the store; an error says which one is wrong."""
         arrivals: list[Arrival] = []

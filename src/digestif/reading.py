@@ -44,6 +44,14 @@ class Attempt(NamedTuple):
     began: float  # by the clock that never steps
 
 
+class Errand(NamedTuple):
+    """A digest that a route is to deliver. Without an attempt it was never stored."""
+
+    digest: Digest
+    attempt: Attempt | None = None
+    desk: Desk | None = None
+
+
 def read_whole(desk: Desk, leases: Sequence[Lease], *, at_most: int | None = None) -> list[Whole]:
     """Read open digests page by page, the first ones first.
 

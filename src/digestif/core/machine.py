@@ -49,6 +49,7 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     settled: bool = True  # not being merged or trimmed
     merging: int | None = None  # a batch whose records are being moved in, page by page
     replayed: bool = False  # somebody asked for it again: it does not expire
+    served: tuple[str, ...] = ()  # recipients who have got it, where each gets a part
 
 
 class Slot(Struct, frozen=True, omit_defaults=True):

@@ -31,7 +31,7 @@ class Terms(msgspec.Struct, frozen=True):
     ttl: Millis | None = None
 
 
-def _refuse_unknown(cls: type[T]) -> type[T]:
+def refuse_unknown(cls: type[T]) -> type[T]:
     """Let a dataclass answer an unknown option with a ConfigError that suggests the right one."""
     init = cls.__init__
     known = [f.name for f in fields(cls)]  # type: ignore[arg-type]  # a dataclass it is
@@ -47,7 +47,7 @@ def _refuse_unknown(cls: type[T]) -> type[T]:
     return cls
 
 
-@_refuse_unknown
+@refuse_unknown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """When a timeline is delivered, and how much it keeps. Durations in seconds."""

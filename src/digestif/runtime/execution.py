@@ -7,6 +7,7 @@ from typing import Any
 
 from digestif.core.texts import shortened
 from digestif.handlers import Handler
+from digestif.reading import Errand
 from digestif.runtime.shift import Job, Shift
 from digestif.runtime.threads import DaemonThreads
 
@@ -87,7 +88,10 @@ class Execution:
     async def _errors(self, handler: Handler, jobs: Sequence[Job]) -> Sequence[BaseException | None]:
         """The error of each digest, or None."""
         digests = [job.attempt.digest for job in jobs]
-        argument = digests[0] if handler.batch is None else digests
+        if handler.is_route:
+            argument: object = Errand(digests[0], jobs[0].attempt, self._shift.desk)
+        else:
+            argument = digests[0] if handler.batch is None else digests
         try:
             if handler.is_async:
                 answer = await self._in_loop(handler.call, argument)

@@ -50,7 +50,7 @@ class Shift:
     """The digests that one worker holds. Safe to use from several threads."""
 
     def __init__(self, desk: Desk, handlers: Handlers) -> None:
-        self._desk = desk
+        self.desk = desk
         self._events = desk.events
         self._handlers = handlers
         self._held: dict[tuple[str, str], Lease] = {}  # by timeline and token: a digest may be held twice
@@ -68,7 +68,7 @@ class Shift:
         `room` is how many coroutines (True) and functions (False) have a hand free. What is more than that is given
         back; if its kind is slow, for a second: so one kind does not keep the other from its turn.
         """
-        desk = self._desk
+        desk = self.desk
         hands = _Hands(room, slow)
         leases = claim(desk.store, limit, lease=desk.lease, now=desk.now(), events=self._events)
         self._held.update(((lease.timeline, lease.token), lease) for lease in leases)
@@ -99,13 +99,13 @@ class Shift:
 
     def _put_off(self, leases: Iterable[Lease], verdict: PutOff) -> None:
         for lease in leases:
-            whole = Whole(lease, self._desk.policy_for(lease.timeline))
+            whole = Whole(lease, self.desk.policy_for(lease.timeline))
             self._ended.append(Ending.untried(whole, verdict))
 
     def _read(self, leases: Sequence[Lease]) -> list[Whole]:
         """Those that could be read; the others are given back."""
         try:
-            wholes = read_whole(self._desk, leases, at_most=RECORDS_IN_HAND)
+            wholes = read_whole(self.desk, leases, at_most=RECORDS_IN_HAND)
         except StoreError:
             self._put_off(leases, PutOff(None))
             raise
@@ -126,7 +126,7 @@ class Shift:
         try:
             if not whole.lost and is_poison(lease.lapses, policy):
                 return Ending.untried(whole, poison(lease.lapses))
-            attempt = attempt_of(self._desk, whole)
+            attempt = attempt_of(self.desk, whole)
         except StaleLease:
             self._lose(lease)
             return None
@@ -138,7 +138,7 @@ class Shift:
             return Ending.of(attempt, Deliver())
         handler = self._handlers.find(lease.timeline)
         assert handler is not None  # see _is_handled
-        self._events.emit(reports.claimed(lease, self._desk.lease))
+        self._events.emit(reports.claimed(lease, self.desk.lease))
         return Job(attempt, handler)
 
     def _closed_first(self, jobs: list[Job]) -> list[Job]:
@@ -203,7 +203,7 @@ class Shift:
 
     def _conclude(self, endings: Sequence[Ending], *, tell: bool = True) -> Settlement:
         try:
-            settlement = conclude(self._desk, endings)
+            settlement = conclude(self.desk, endings)
         except BaseException:  # whatever it is, leases that nobody will end must not be renewed for ever
             for ending in endings:
                 self._let_go(ending.lease)
@@ -228,7 +228,7 @@ class Shift:
         self._events.emit(reports.lost(lease))
 
     def _tell(self, ending: Ending) -> None:
-        event = reports.ended(ending, self._desk.lease)
+        event = reports.ended(ending, self.desk.lease)
         if event is not None:
             self.delivered += isinstance(event, Delivered)
             self.returned += isinstance(event, Returned)
@@ -236,14 +236,14 @@ class Shift:
 
     def _sweep(self) -> None:
         with suppress(StoreError):  # maintenance erases it later
-            while self._desk.store.sweep():
+            while self.desk.store.sweep():
                 pass
 
     # Besides
 
     def renew(self) -> None:
         """Let the leases of everything in hand last longer."""
-        desk, held = self._desk, list(self._held.values())
+        desk, held = self.desk, list(self._held.values())
         for leases in _pages(held):
             try:
                 answers = desk.store.extend(leases, lease=desk.lease, now=desk.now())
@@ -259,7 +259,7 @@ class Shift:
 
         Raises StoreError if no partition answers.
         """
-        desk = self._desk
+        desk = self.desk
 
         def page(partition: int) -> Iterator[Maintained]:
             yield desk.store.maintain(partition, None, limit=PAGE_TIMELINES, now=desk.now())

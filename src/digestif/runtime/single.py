@@ -1,6 +1,8 @@
 """One timeline, delivered by its handler now: for `deliver` and `notify`, and for task queues."""
 
+import asyncio
 import inspect
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,6 +16,7 @@ from digestif.events import Event
 from digestif.handlers import Handler, Handlers
 from digestif.ids import chance
 from digestif.leases import Delivery
+from digestif.reading import Errand
 from digestif.runtime import reports
 from digestif.runtime.execution import told
 
@@ -26,8 +29,10 @@ def handler_for(handlers: Handlers, timeline: str) -> Handler:
     return handler
 
 
-def argument(handler: Handler, digest: Digest) -> Digest | list[Digest]:
+def argument(handler: Handler, digest: Digest, single: "Single | None" = None) -> Digest | list[Digest] | Errand:
     """What the handler is called with."""
+    if handler.is_route:
+        return Errand(digest) if single is None else single.errand(digest)
     return digest if handler.batch is None else [digest]
 
 
@@ -37,6 +42,33 @@ def error_in(handler: Handler, answer: Any) -> BaseException | None:
         answer.close()
         return ConfigError(f"the handler of {handler.pattern!r} gives a coroutine: use AsyncDigests, or run a worker")
     return told(answer, 1, batch=handler.batch is not None)[0]
+
+
+def called(handler: Handler, argument: Any) -> Any:
+    """What a handler answers to somebody who has no event loop; a route gets one of its own."""
+    if not handler.is_route:
+        return handler.call(argument)
+    pipeline: Any = handler.call
+    errors: list[BaseException] = []
+
+    async def deliver() -> None:
+        try:
+            await pipeline(argument)
+        finally:
+            await pipeline.close()
+
+    def run() -> None:
+        try:
+            asyncio.run(deliver())
+        except BaseException as error:  # noqa: BLE001  # raised where it was called
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="digestif-route", daemon=True)  # the caller may run in a loop
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return None
 
 
 class Single:
@@ -50,6 +82,10 @@ class Single:
         self._is_closed = False
         desk.events.emit(reports.claimed(self._delivery.lease, desk.lease))
         self.digest = self._begin()  # None if there is nothing to send, and then it has ended
+
+    def errand(self, digest: Digest) -> Errand:
+        """What a route is called with."""
+        return Errand(digest, self._delivery.attempt, self._desk)
 
     def give_back(self) -> None:
         """Make the timeline ready again, without a word if the lease is lost."""

@@ -24,6 +24,7 @@ class Served(Protocol):
     @property
     def _handlers(self) -> Handlers: ...
     def _desk(self, now: float | None = None) -> Desk: ...
+    async def _close_routes(self) -> None: ...
 
 
 class Worker:
@@ -77,6 +78,7 @@ class Worker:
                 self._wake = None
                 wakeups.close()
                 await duty.wind_down(grace)
+                await self._digests._close_routes()
                 shift = duty.shift
                 desk.events.emit(WorkerStopped(worker=self.name, delivered=shift.delivered, returned=shift.returned))
 
@@ -90,6 +92,7 @@ class Worker:
                 await duty.settled()
             finally:
                 await duty.wind_down(0)
+                await self._digests._close_routes()
         return claimed
 
     def run(self) -> None:
@@ -98,7 +101,9 @@ class Worker:
 
     def _desk(self, now: float | None) -> Desk:
         if not self._digests._handlers:
-            raise ConfigError("there is no handler: register one with @digests.handler('mail:*') before a worker runs")
+            raise ConfigError(
+                "there is no handler: register one with @digests.handler('mail:*'), or a route, before a worker runs"
+            )
         return self._digests._desk(now)
 
     def _duty(self, desk: Desk) -> Duty:

@@ -259,6 +259,18 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+        """Take records out of an open digest and count them deleted; at most PAGE_RECORDS.
+
+        The answer is the digest's revision, which this raises if an earlier attempt may have carried them; None if the
+        token is stale.
+        """
+
+    @abstractmethod
+    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+        """Note who has got an open digest, so that another attempt serves only the others."""
+
+    @abstractmethod
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
         """Let leases end `lease` milliseconds from now."""
 

@@ -43,7 +43,8 @@ class Dsn:
 
     scheme: str
     location: str = field(repr=False)  # may hold a password
-    options: dict[str, str]
+    options: dict[str, str] = field(repr=False)  # likewise
+    rest: str = field(default="", repr=False, compare=False)  # all after ://, as it was written
 
     @classmethod
     def parse(cls, text: str) -> "Dsn":
@@ -53,7 +54,7 @@ class Dsn:
         location, _, query = rest.partition("?")
         if "@" in query:
             raise ConfigError("store: write a ? in user or password as %3F, and an @ in an option as %40")
-        return cls(scheme.lower(), unquote(location), dict(parse_qsl(query, keep_blank_values=True)))
+        return cls(scheme.lower(), unquote(location), dict(parse_qsl(query, keep_blank_values=True)), rest)
 
     def refuse_location(self) -> None:
         if self.location:

@@ -73,6 +73,12 @@ class OffStore(Store):
     def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
         return False
 
+    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+        return None
+
+    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+        return False
+
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
         return [False] * len(leases)
 

@@ -105,6 +105,14 @@ class Partitioned(Store):
         self._watch("set_aside", len(records))
         return self._home(lease.timeline).set_aside(lease, records, now=now)
 
+    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+        self._watch("withdraw", len(keys))
+        return self._home(lease.timeline).withdraw(lease, keys, now=now)
+
+    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+        self._watch("serve", 1)
+        return self._home(lease.timeline).serve(lease, recipients, now=now)
+
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
         return self._spread(
             "extend",

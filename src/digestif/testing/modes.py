@@ -38,7 +38,7 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._digests, name)
-        if not callable(found):
+        if not callable(found) or name.startswith("_"):  # what a worker uses, on a loop of its own
             return found
         return lambda *args, **kwargs: self._wait(_settled(lambda: found(*args, **kwargs)))
 

@@ -251,6 +251,26 @@ class RedisStore(Store, RedisMoving):
                 break
         return held
 
+    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+        home = self._dialogue.keys.home(lease.timeline)
+        revision: int | None = None
+        raised = False
+        for start in range(0, max(1, len(keys)), MOVED_RECORDS):
+            page = keys[start : start + MOVED_RECORDS]
+            request = wire.encode({"token": lease.token, "keys": page, "raised": raised})
+            call = Call(home.partition, home.whole, pack((request,)))
+            told = wire.decode(self._dialogue.write_one("withdraw", call, now=now))
+            if not told:
+                return None
+            revision, raised = told
+        return revision
+
+    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+        home = self._dialogue.keys.home(lease.timeline)
+        request = wire.encode({"token": lease.token, "recipients": recipients})
+        call = Call(home.partition, home.slot, pack((request,)))
+        return wire.flags(self._dialogue.write_one("serve", call, now=now))[0]
+
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
         def request(share: list[Lease]) -> bytes:
             return wire.encode({"lease": lease, "tokens": [held.token for held in share]})

@@ -82,6 +82,29 @@ def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Mil
     return True
 
 
+def withdraw(rows: Rows, lease: Lease, keys: Sequence[str], *, now: Millis) -> int | None:
+    slot = rows.slot(lease.timeline)
+    digest = slot.digest
+    if digest is None or not machine.is_held(slot, lease.token, now=now):
+        return None
+    gone = sum(rows.remove_record(digest.batch, key) for key in keys)
+    rows.tally["open"] -= gone
+    rows.tally["deleted"] += gone
+    left = machine.after_losing(digest, gone, raises=digest.attempt > 1 or digest.frozen)
+    rows.put_slot(lease.timeline, replace(slot, digest=left))
+    return left.revision
+
+
+def serve(rows: Rows, lease: Lease, recipients: Sequence[str], *, now: Millis) -> bool:
+    slot = rows.slot(lease.timeline)
+    digest = slot.digest
+    if digest is None or not machine.is_held(slot, lease.token, now=now):
+        return False
+    fresh = [recipient for recipient in recipients if recipient not in digest.served]
+    rows.put_slot(lease.timeline, replace(slot, digest=replace(digest, served=(*digest.served, *fresh))))
+    return True
+
+
 def newest_keys(rows: Rows, batch: int) -> tuple[str, ...]:
     """The record keys that the history names."""
     return tuple(record.key for record in rows.page(batch, after=None, limit=HISTORY_KEYS))

@@ -105,6 +105,14 @@ class RowStore(Store, Movable):
         at = self._now(now)
         return self._write(lambda rows: ending.set_aside(rows, lease, records, now=at))
 
+    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+        at = self._now(now)
+        return self._write(lambda rows: ending.withdraw(rows, lease, keys, now=at))
+
+    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+        at = self._now(now)
+        return self._write(lambda rows: ending.serve(rows, lease, recipients, now=at))
+
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
         at = self._now(now)
         return self._write(lambda rows: leasing.extend_all(rows, leases, until=at + lease, now=at))

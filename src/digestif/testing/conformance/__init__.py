@@ -19,6 +19,7 @@ from digestif.testing.conformance.looking import Explaining, LookingAtTimelines,
 from digestif.testing.conformance.partitions import Partitions
 from digestif.testing.conformance.recovery import Recovery
 from digestif.testing.conformance.scheduling import Scheduling
+from digestif.testing.conformance.serving import Serving, Withdrawing
 from digestif.testing.conformance.standing import Standing, Uncounted
 from digestif.testing.conformance.steering import Flushing, Pausing, Retracting
 from digestif.testing.conformance.taking import Merging, SettingAside, Taking
@@ -67,6 +68,7 @@ class StoreConformance(
     Scanning,
     Scheduling,
     SchedulingInPages,
+    Serving,
     SettingAside,
     StaleTokens,
     Standing,
@@ -76,5 +78,6 @@ class StoreConformance(
     Uncounted,
     Undecodable,
     Urgency,
+    Withdrawing,
 ):
     """Every fact that a store has to show. Subclass it with a fixture `store` that yields a fresh, empty Store."""

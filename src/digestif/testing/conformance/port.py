@@ -108,8 +108,8 @@ def close(store: Store, lease: Lease, *, cool_down: int = 0, now: int = NOW, max
     return closed
 
 
-def release(store: Store, lease: Lease, *, until: int | None = None, now: int = NOW) -> bool:
-    [released] = store.release([Release(lease, until)], now=now)
+def release(store: Store, lease: Lease, *, until: int | None = None, freeze: bool = False, now: int = NOW) -> bool:
+    [released] = store.release([Release(lease, until, freeze=freeze)], now=now)
     return released
 
 

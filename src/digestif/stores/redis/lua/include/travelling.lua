@@ -93,6 +93,7 @@ local function after_boarding(slot, travelled, token)
     lapses = digest.lapses or 0,
     frozen = digest.frozen or nil,
     replayed = digest.replayed or nil,
+    served = digest.served,
   }
   slot.state, slot.parked, slot.token, slot['until'] = 'open', travelled.parked, token, FOREVER
   slot.at, slot.since = travelled.at or 0, travelled.since or 0

@@ -1,0 +1,129 @@
+"""A route: everything that is said about the timelines of a pattern."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from digestif.compose.rendering import Renderer
+from digestif.core.policy import Policy, refuse_unknown
+from digestif.core.records import Digest, Record
+from digestif.core.texts import shortened
+from digestif.delivery.channel import Channel
+from digestif.delivery.opening import open_channel
+from digestif.errors import ConfigError
+from digestif.patterns import check_pattern, compiled
+from digestif.routes.budget import Budget
+
+FieldOf = str | Callable[[Record], Any]
+Keep = Callable[[Sequence[Record]], Any]  # the records that are still wanted; may be a coroutine
+Split = Callable[[Digest], Any]  # from recipient to records; may be a coroutine
+Links = Mapping[str, str] | Callable[[str, str], Mapping[str, str]]
+
+
+class RouteOptions(TypedDict, total=False):
+    """What may be said of a route, apart from its pattern and its channel."""
+
+    policy: Policy | None
+    group_by: Sequence[FieldOf]
+    distinct: Mapping[str, FieldOf]
+    top: int
+    template: str | None
+    templates: str | Path | None
+    to: str | Callable[[str], str] | None
+    keep: Keep | None
+    split: Split | None
+    budget: Budget | None
+    zone: str | Callable[[str], str]
+    hours: Literal[12, 24]
+    links: Links
+    title: str | None
+    digest: bool
+
+
+@refuse_unknown
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How timelines of a pattern are delivered. The channel is a DSN, or one of your own."""
+
+    pattern: str
+    channel: str | Channel = field(repr=False)  # may hold a password
+    policy: Policy | None = None
+    group_by: Sequence[FieldOf] = ()
+    distinct: Mapping[str, FieldOf] = field(default_factory=dict)
+    top: int = 10
+    template: str | None = None
+    templates: str | Path | None = None  # the folder of your own
+    to: str | Callable[[str], str] | None = None  # from timeline to recipient; by default what `*` stands for
+    keep: Keep | None = None
+    split: Split | None = None
+    budget: Budget | None = None
+    zone: str | Callable[[str], str] = "UTC"  # or from recipient to zone
+    hours: Literal[12, 24] = 24
+    links: Links = field(default_factory=dict)
+    title: str | None = None
+    digest: bool = True  # False: `notify` sends each record at once, and nothing is gathered
+
+    def __post_init__(self) -> None:
+        check_pattern(self.pattern)
+        for name in ("keep", "split"):
+            hook = getattr(self, name)
+            if hook is not None and not callable(hook):
+                raise ConfigError(f"{name}: {shortened(hook)} is not a function")
+        if self.policy is not None and not isinstance(self.policy, Policy):
+            raise ConfigError(f"policy: {shortened(self.policy)} is not a Policy")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise ConfigError(f"budget: {shortened(self.budget)} is not a Budget")
+        if isinstance(self.group_by, str) or len(self.group_by) > 2:
+            raise ConfigError(f'group_by: {shortened(self.group_by)} is not a list of at most two fields: ["rule"]')
+
+    def open_channel(self) -> Channel:
+        """A channel for one event loop."""
+        return open_channel(self.channel) if isinstance(self.channel, str) else self.channel
+
+    def renderer(self) -> Renderer:
+        zone = self.zone if isinstance(self.zone, str) else "UTC"
+        folder = None if self.templates is None else Path(self.templates)
+        return Renderer(self.template, folder=folder, zone=zone, hours=self.hours)
+
+    def policy_over(self, default: Policy) -> Policy:
+        """The policy that holds. Who deduplicates by key, or is served apart from others, gets the same again."""
+        policy = default if self.policy is None else self.policy
+        if self.split is not None or (self.policy is None and self.open_channel().redelivery == "same"):
+            return replace(policy, redelivery="same")
+        return policy
+
+    def recipient(self, timeline: str) -> str:
+        """Who gets the digests of a timeline."""
+        if callable(self.to):
+            return self.to(timeline)
+        if self.to is not None:
+            return self.to.replace("{timeline}", timeline)
+        match = compiled(self.pattern).fullmatch(timeline)
+        return match[match.lastindex] if match and match.lastindex else timeline
+
+    def zone_of(self, recipient: str) -> str:
+        return self.zone if isinstance(self.zone, str) else self.zone(recipient)
+
+    def links_for(self, timeline: str, recipient: str) -> Mapping[str, str]:
+        """Addresses with the names filled in."""
+        if callable(self.links):
+            return self.links(timeline, recipient)
+        return {name: _filled(link, timeline, recipient) for name, link in self.links.items()}
+
+
+def _filled(link: str, timeline: str, recipient: str) -> str:
+    from urllib.parse import quote
+
+    return link.replace("{timeline}", quote(timeline, safe="")).replace("{recipient}", quote(recipient, safe=""))
+
+
+def kept_keys(records: Iterable[Record], kept: object) -> set[str]:
+    """The keys that a `keep` hook wants; ConfigError if it gave something else."""
+    try:
+        keys = {record.key for record in kept}  # type: ignore[attr-defined]
+    except (TypeError, AttributeError):
+        raise ConfigError(f"keep: gave {shortened(kept)}, not the records that are still wanted") from None
+    if unknown := keys - {record.key for record in records}:
+        raise ConfigError(f"keep: gave records that are not in the digest, such as {shortened(min(unknown))}")
+    return keys
