@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from digestif.aio import AsyncDigests
+    from digestif.compose.grouping import summarize
+    from digestif.compose.summary import Summary
     from digestif.core.backlog import Backlog
     from digestif.core.backoff import Exponential, Intervals, Retry
     from digestif.core.explain import Explanation
@@ -21,7 +23,9 @@ if _TYPE_CHECKING:
         State,
         Timeline,
     )
-    from digestif.core.verdicts import Discard, RetryLater
+    from digestif.core.secret import Secret
+    from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater
+    from digestif.delivery.channel import Channel, Format, Message, Receipt
     from digestif.engine import Digests
     from digestif.errors import (
         Busy,
@@ -55,6 +59,7 @@ if _TYPE_CHECKING:
         WorkerStarted,
         WorkerStopped,
     )
+    from digestif.routes.budget import Budget
     from digestif.runtime.running import run
     from digestif.runtime.worker import Worker
     from digestif.stores.base import Durability, Store
@@ -63,12 +68,15 @@ __all__ = [
     "Added",
     "AsyncDigests",
     "Backlog",
+    "Budget",
     "Buried",
     "Busy",
+    "Channel",
     "Claimed",
     "ConfigError",
     "DeadLetter",
     "Delivered",
+    "DeliveryFailed",
     "Digest",
     "DigestifError",
     "Digests",
@@ -83,6 +91,7 @@ __all__ = [
     "Exponential",
     "Failed",
     "Fate",
+    "Format",
     "HistoryEntry",
     "Intervals",
     "InvalidRecord",
@@ -91,15 +100,18 @@ __all__ = [
     "LeaseLost",
     "LeaseNotRenewed",
     "Ledger",
+    "Message",
     "Outcome",
     "Overloaded",
     "PartitionFailed",
     "Policy",
+    "Receipt",
     "Record",
     "Retry",
     "RetryLater",
     "Returned",
     "ScheduleEntry",
+    "Secret",
     "Sighting",
     "StaleLease",
     "State",
@@ -107,6 +119,7 @@ __all__ = [
     "StoreError",
     "StoreFailed",
     "StoreUnavailable",
+    "Summary",
     "Timeline",
     "Unhandled",
     "Verification",
@@ -114,6 +127,7 @@ __all__ = [
     "WorkerStarted",
     "WorkerStopped",
     "run",
+    "summarize",
 ]
 
 __version__ = "0.1.0"
@@ -122,18 +136,23 @@ __version__ = "0.1.0"
 # in a third of the time.
 _HOMES = {
     "digestif.aio": "AsyncDigests",
+    "digestif.compose.grouping": "summarize",
+    "digestif.compose.summary": "Summary",
     "digestif.core.backlog": "Backlog",
     "digestif.core.backoff": "Exponential Intervals Retry",
     "digestif.core.explain": "Explanation",
     "digestif.core.ledger": "Ledger Verification",
     "digestif.core.policy": "Policy",
     "digestif.core.records": "DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry Sighting State Timeline",
-    "digestif.core.verdicts": "Discard RetryLater",
+    "digestif.core.secret": "Secret",
+    "digestif.core.verdicts": "DeliveryFailed Discard RetryLater",
+    "digestif.delivery.channel": "Channel Format Message Receipt",
     "digestif.engine": "Digests",
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
     "StoreUnavailable",
     "digestif.events": "Added Buried Claimed Delivered Discarded DispatchFailed Dispatched Event Expired Failed Lapsed "
     "LeaseLost LeaseNotRenewed PartitionFailed Returned StoreFailed Unhandled WorkerStarted WorkerStopped",
+    "digestif.routes.budget": "Budget",
     "digestif.runtime.running": "run",
     "digestif.runtime.worker": "Worker",
     "digestif.stores.base": "Durability Store",

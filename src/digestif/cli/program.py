@@ -7,7 +7,20 @@ from typing import Any, NoReturn
 import click
 
 from digestif import __version__
-from digestif.cli import accounts, adding, completion, dead, demo, looking, migrating, moving, steering, top, working
+from digestif.cli import (
+    accounts,
+    adding,
+    completion,
+    dead,
+    demo,
+    looking,
+    migrating,
+    moving,
+    rendering,
+    steering,
+    top,
+    working,
+)
 from digestif.cli.output import printable
 from digestif.cli.session import help_if_alone, shared_options
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError
@@ -111,7 +124,20 @@ def cli(**_: Any) -> int:
     return help_if_alone()
 
 
-for _module in (demo, working, adding, looking, steering, dead, accounts, migrating, moving, top, completion):
+for _module in (
+    demo,
+    working,
+    adding,
+    looking,
+    steering,
+    dead,
+    rendering,
+    accounts,
+    migrating,
+    moving,
+    top,
+    completion,
+):
     for _command in _module.COMMANDS:
         cli.add_command(_command)
 

@@ -16,7 +16,7 @@ from digestif.patterns import check_pattern, compiled
 from digestif.routes.budget import Budget
 
 FieldOf = str | Callable[[Record], Any]
-Keep = Callable[[Sequence[Record]], Any]  # the records that are still wanted; may be a coroutine
+Keep = Callable[[list[Record]], Any]  # the records that are still wanted; may be a coroutine
 Split = Callable[[Digest], Any]  # from recipient to records; may be a coroutine
 Links = Mapping[str, str] | Callable[[str, str], Mapping[str, str]]
 

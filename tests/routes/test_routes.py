@@ -1,0 +1,361 @@
+"""Routes: timelines are delivered through a channel, without a handler."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from digestif import AsyncDigests, Budget, ConfigError, DeliveryFailed, Digest, Digests, Policy, Record
+from digestif.core.ledger import Ledger
+from tests.routes.recording import Recording
+from tests.runtime.workers import once
+
+T = 1_700_000_000.0
+POLICY = Policy(minimum_delay=60, increment_delay=0, maximum_delay=600)
+
+
+@pytest.fixture
+def channel() -> Recording:
+    return Recording()
+
+
+@pytest.fixture
+def digests() -> Iterator[Digests]:
+    with Digests("memory://", policy=POLICY) as digests:
+        yield digests
+
+
+def add(digests: Digests, timeline: str, *keys: str, now: float = T) -> None:
+    digests.add_many([(timeline, Record(key, {"title": f"about {key}"}, now)) for key in keys], now=now)
+
+
+def test_a_digest_goes_to_whom_the_star_stands_for(digests: Digests, channel: Recording) -> None:
+    digests.route("mail:*", channel=channel)
+    add(digests, "mail:ada@example.org", "a", "b")
+
+    once(digests, now=T + 1)
+
+    [message] = channel.messages
+    assert (message.recipient, message.timeline) == ("ada@example.org", "mail:ada@example.org")
+    assert channel.records() == ["b", "a"]
+    assert "about a" in message.text
+    assert message.timestamp == T + 1
+    [entry] = digests.history()
+    assert message.key == f"{entry.id}.1"
+    assert channel.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("to", "recipient"),
+    [("ops@example.org", "ops@example.org"), ("#{timeline}", "#mail:ada"), (lambda name: name.upper(), "MAIL:ADA")],
+)
+def test_recipients_may_be_named(digests: Digests, channel: Recording, to: Any, recipient: str) -> None:
+    digests.route("mail:*", channel=channel, to=to)
+    add(digests, "mail:ada", "a")
+
+    once(digests, now=T)
+
+    assert channel.messages[0].recipient == recipient
+
+
+def test_the_policy_of_the_route_holds_for_its_timelines(digests: Digests, channel: Recording) -> None:
+    """Call before route before engine; of several patterns the one with the longest literal part."""
+    digests.route("mail:*", channel=channel, policy=Policy(minimum_delay=5, maximum_delay=10, capacity=2))
+    digests.route("mail:vip:*", channel=channel, policy=Policy(minimum_delay=1, maximum_delay=10))
+    digests.route("sms:*", channel=channel)
+    for timeline in ("mail:ada", "mail:vip:eve", "sms:bob"):
+        add(digests, timeline, "a", "b", "c")
+        once(digests, now=T)
+
+    assert digests.timeline("mail:ada").due == T + 5
+    assert digests.timeline("mail:vip:eve").due == T + 1
+    assert digests.timeline("sms:bob").due == T + 60
+    assert [len(message.data["records"]) for message in channel.messages] == [2, 3, 3]
+    add(digests, "mail:ada", "d", now=T + 1)
+    assert digests.timeline("mail:ada").due == T + 10  # by the increment of the route, up to its cap
+    digests.add("mail:ada", 1, maximum_delay=7, now=T + 1)
+    assert digests.timeline("mail:ada").due == T + 7
+
+
+def test_records_are_grouped_as_the_route_says(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel, group_by=["rule", "issue"], distinct={"users": "user.id"})
+    for number in range(6):
+        value = {"rule": "errors", "issue": number % 2, "user": {"id": number % 3}, "title": f"issue {number % 2}"}
+        digests.add("t", value, key=str(number), timestamp=T + number, now=T)
+
+    once(digests, now=T)
+
+    [group] = channel.messages[0].data["summary"]["groups"]
+    assert (group["label"], group["count"], len(group["subjects"])) == ("errors", 6, 2)
+    assert [subject["distinct"] for subject in group["subjects"]] == [{"users": 3}, {"users": 3}]
+
+
+# Records that nobody wants any more
+
+
+def test_records_that_are_not_kept_are_not_sent_and_count_as_deleted(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel, keep=lambda records: [record for record in records if record.key != "read"])
+    add(digests, "t", "a", "read", "b")
+
+    once(digests, now=T)
+
+    assert channel.records() == ["b", "a"]
+    assert digests.ledger() == Ledger(accepted=3, delivered=2, deleted=1)
+    assert digests.verify()
+
+
+def test_a_digest_of_which_nothing_is_kept_is_not_sent(digests: Digests, channel: Recording) -> None:
+    async def nothing(records: list[Record]) -> list[Record]:
+        return []
+
+    digests.route("t", channel=channel, keep=nothing)
+    add(digests, "t", "a", "b")
+
+    once(digests, now=T)
+
+    assert channel.messages == []
+    assert digests.ledger() == Ledger(accepted=2, deleted=2)
+
+
+def test_what_is_not_kept_in_a_later_attempt_changes_the_key(digests: Digests, channel: Recording) -> None:
+    """The first attempt may have carried it: one key never stands for two contents."""
+    unwanted: set[str] = set()
+    policy = Policy(minimum_delay=60, redelivery="same")
+    keep = lambda records: [record for record in records if record.key not in unwanted]  # noqa: E731
+    digests.route("t", channel=channel, keep=keep, policy=policy)
+    channel.failures["t"] = [DeliveryFailed("no", after=1)]
+    add(digests, "t", "a", "b")
+
+    once(digests, now=T)
+    unwanted.add("a")
+    once(digests, now=T + 2)
+
+    assert channel.records() == ["b"]
+    assert channel.keys[0].endswith(".2")
+
+
+@pytest.mark.parametrize("answer", [None, 7, ["a"], [Record("unknown", 1, T)]])
+def test_a_hook_that_gives_something_else_fails_the_attempt(digests: Digests, channel: Recording, answer: Any) -> None:
+    digests.route("t", channel=channel, keep=lambda _: answer, policy=Policy(attempts=1))
+    add(digests, "t", "a")
+
+    once(digests, now=T)
+
+    [letter] = digests.dead_letters()
+    assert "keep: gave" in letter.reason
+
+
+# Personal digests
+
+
+def by_reader(digest: Digest) -> dict[str, list[Record]]:
+    """Everybody gets all but what they wrote themselves."""
+    return {name: [record for record in digest if record.key != name] for name in ("ada", "bob", "eve")}
+
+
+def test_each_recipient_gets_a_part_under_a_key_of_its_own(digests: Digests, channel: Recording) -> None:
+    digests.route("room:*", channel=channel, split=by_reader)
+    add(digests, "room:7", "ada", "x")
+
+    once(digests, now=T)
+
+    [entry] = digests.history()
+    assert channel.keys == [f"{entry.id}.1.{name}" for name in ("ada", "bob", "eve")]
+    assert [channel.records(place) for place in range(3)] == [["x"], ["x", "ada"], ["x", "ada"]]
+    assert digests.ledger().delivered == 2
+
+
+def test_a_retry_serves_only_those_who_were_not_served(digests: Digests, channel: Recording) -> None:
+    digests.route("room:*", channel=channel, split=by_reader)
+    channel.failures["bob"] = [DeliveryFailed("mailbox full", after=30)]
+    add(digests, "room:7", "x")
+
+    once(digests, now=T)
+    add(digests, "room:7", "later", now=T + 1)
+    assert [message.recipient for message in channel.messages] == ["ada", "eve"]
+    assert digests.timeline("room:7").due == T + 30
+    once(digests, now=T + 30)
+
+    assert [message.recipient for message in channel.messages] == ["ada", "eve", "bob"]
+    assert channel.records() == ["x"]  # exactly what the others got
+    assert len({message.key.rpartition(".")[0] for message in channel.messages}) == 1
+    assert digests.ledger().delivered == 1
+
+
+def test_one_who_can_not_be_reached_does_not_keep_the_others_waiting(digests: Digests, channel: Recording) -> None:
+    digests.route("room:*", channel=channel, split=by_reader)
+    channel.failures["ada"] = [DeliveryFailed("no such mailbox", retry=False)]
+    add(digests, "room:7", "x")
+
+    once(digests, now=T)
+
+    assert [message.recipient for message in channel.messages] == ["bob", "eve"]
+    [letter] = digests.dead_letters()
+    assert "1 of 3 recipients" in letter.reason
+    assert "no such mailbox" in letter.reason
+
+
+@pytest.mark.parametrize(
+    ("split", "fate"), [(lambda _: {}, "deleted"), (lambda _: {"ada": []}, "deleted"), (lambda _: ["ada"], "dead")]
+)
+def test_a_digest_for_nobody_is_not_sent(digests: Digests, channel: Recording, split: Any, fate: str) -> None:
+    digests.route("t", channel=channel, split=split, policy=Policy(attempts=1))
+    add(digests, "t", "a")
+
+    once(digests, now=T)
+
+    assert channel.messages == []
+    assert getattr(digests.ledger(), fate) == 1
+
+
+# Failures and patience
+
+
+def test_a_failure_comes_again_when_the_channel_says(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel)
+    channel.failures["t"] = [DeliveryFailed("503", after=17)]
+    add(digests, "t", "a")
+
+    once(digests, now=T)
+
+    assert digests.timeline("t").due == T + 17
+
+
+def test_a_failure_for_good_is_buried_at_once(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel)
+    channel.failures["t"] = [DeliveryFailed("410: gone", retry=False)]
+    add(digests, "t", "a")
+
+    once(digests, now=T)
+
+    [letter] = digests.dead_letters()
+    assert "410: gone" in letter.reason
+
+
+def test_when_the_receiver_asks_for_patience_the_window_grows(digests: Digests, channel: Recording) -> None:
+    """Not a queue of messages: one, with all that came meanwhile. However long it takes, that is no failed attempt."""
+    digests.route("t", channel=channel, policy=Policy(minimum_delay=60, attempts=2))
+    channel.failures["t"] = [DeliveryFailed("429", after=10, throttled=True) for _ in range(5)]
+    for number in range(6):
+        add(digests, "t", str(number), now=T + 10 * number)
+        once(digests, now=T + 10 * number)
+
+    assert len(channel.messages) == 1
+    assert sorted(channel.records()) == list("012345")
+    assert digests.dead_letters() == []
+
+
+def test_when_the_budget_is_spent_the_window_grows(digests: Digests, channel: Recording) -> None:
+    quick = Policy.immediate()
+    digests.route("t:*", channel=channel, policy=quick, budget=Budget(2, per=3600))
+    for number in range(5):
+        for name in ("t:ada", "t:bob"):
+            add(digests, name, f"{name}{number}", now=T + number)
+            once(digests, now=T + number)
+
+    assert [message.recipient for message in channel.messages] == ["ada", "bob", "ada", "bob"]
+    assert digests.ledger().open + digests.ledger().pending == 6
+    assert digests.timeline("t:ada").due == pytest.approx(T + 2 + 1800, abs=5)
+    assert sorted(record.key for record in digests.peek("t:ada")) == ["t:ada2", "t:ada3", "t:ada4"]
+
+
+# How it is called
+
+
+def test_a_route_that_does_not_digest_sends_each_record_at_once(digests: Digests, channel: Recording) -> None:
+    digests.route("now:*", channel=channel, digest=False)
+
+    assert digests.notify("now:ada", {"title": "one"}, key="1")
+    assert digests.notify("now:ada", {"title": "two"}, key="2")
+
+    assert [channel.records(place) for place in range(2)] == [["1"], ["2"]]
+    assert digests.ledger().accepted == 0
+
+
+def test_notify_and_deliver_go_through_the_route(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel)
+
+    assert digests.notify("t", 1, now=T)
+    assert not digests.notify("t", 2, now=T + 1)
+    assert [entry.key for entry in digests.schedule(now=T + 60)] == ["t"]
+    assert digests.deliver("t", now=T + 60)
+
+    assert len(channel.messages) == 2
+    assert channel.closed == 2
+    assert digests.ledger().delivered == 2
+
+
+def test_the_awaited_face_has_routes_too(channel: Recording) -> None:
+    async def notify() -> Ledger:
+        async with AsyncDigests("memory://", policy=POLICY) as digests:
+            digests.route("t", channel=channel)
+            assert await digests.notify("t", 1, now=T)
+            ledger: Ledger = await digests.ledger()
+            return ledger
+
+    assert asyncio.run(notify()).delivered == 1
+    assert len(channel.messages) == 1
+    assert channel.closed
+
+
+def test_switched_off_digests_are_sent_at_once(channel: Recording) -> None:
+    with Digests("off://") as digests:
+        digests.route("t", channel=channel)
+
+        assert digests.notify("t", 1)
+
+    assert len(channel.messages) == 1
+
+
+def test_receivers_that_deduplicate_get_the_same_again() -> None:
+    with Digests("memory://") as digests:
+        digests.route(
+            "hook:*", channel="webhook+https://receiver.example/?secret=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+        )
+        digests.route("other:*", channel=Recording())
+        digests.route("mine:*", channel=Recording(), policy=Policy(redelivery="merge"), split=by_reader)
+
+        assert digests._policies.of("hook:a").redelivery == "same"
+        assert digests._policies.of("other:a").redelivery == "merge"
+        assert digests._policies.of("mine:a").redelivery == "same"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"channel": "smpt://host"}, "did you mean smtp"),
+        ({"channel": "nothing"}, "not a DSN"),
+        ({"channel": Recording(), "chanel": 1}, "did you mean channel"),
+        ({"channel": Recording(), "policy": 7}, "policy"),
+        ({"channel": Recording(), "keep": 7}, "keep"),
+        ({"channel": Recording(), "budget": 7}, "budget"),
+        ({"channel": Recording(), "group_by": "rule"}, "group_by"),
+        ({"channel": Recording(), "group_by": ["a", "b", "c"]}, "group_by"),
+        ({"channel": Recording(), "zone": "Mars/Base"}, "zone"),
+        ({"channel": Recording(), "template": "unknown"}, "template"),
+    ],
+)
+def test_what_is_wrong_with_a_route_is_told_when_it_is_made(digests: Digests, options: Any, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        digests.route("t", **options)
+    digests.route("t", channel=Recording())  # nothing was left behind
+
+
+def test_a_pattern_has_one_handler_or_route(digests: Digests) -> None:
+    digests.route("t", channel=Recording())
+
+    with pytest.raises(ConfigError, match="already"):
+        digests.handler("t")(print)
+
+
+def test_links_and_times_are_the_readers_own(digests: Digests, channel: Recording) -> None:
+    links = {"unsubscribe": "https://example.org/off?who={recipient}&from={timeline}"}
+    digests.route("mail:*", channel=channel, links=links, zone=lambda name: {"ada": "Asia/Tokyo"}.get(name, "UTC"))
+    add(digests, "mail:ada", "a", "b")
+
+    once(digests, now=T)
+
+    message = channel.messages[0]
+    assert message.links == {"unsubscribe": "https://example.org/off?who=ada&from=mail%3Aada"}
+    assert "07:13" in message.text  # 22:13 UTC
