@@ -39,7 +39,7 @@ READING = [
 ]
 MAKING = [["add", "t", "1"], ["add", "t"], ["pause", "t"]]
 WITHOUT_STORE = [
-    *(["demo"], ["worker", "app"], ["completion", "bash"], ["move", "a", "b"]),
+    *(["demo"], ["worker", "app"], ["completion", "bash"], ["move", "a", "b"], ["render"]),
     ["migrate"],  # files and memory are not opened
 ]
 

@@ -1,6 +1,7 @@
 """Everything of a store goes into another: nothing is lost, doubled or changed."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import permutations
 from pathlib import Path
@@ -13,6 +14,7 @@ from digestif.core.ledger import Ledger
 from digestif.core.records import State
 from digestif.core.times import to_seconds
 from digestif.moving import Move
+from digestif.stores.dsn import open_store
 from tests.moving.population import NOW, POLICY, T, populate, seen, seen_letters
 from tests.moving.stores import KINDS, store_of
 
@@ -119,6 +121,21 @@ def test_a_timeline_that_lives_in_both_goes_on_where_it_goes_to(make: Make, ther
     assert new.verify()
 
 
+@pytest.mark.parametrize("there", KINDS)
+def test_a_later_version_that_is_added_to_the_old_store_comes_after(make: Make, there: str) -> None:
+    """A producer that has not gone over yet."""
+    source, target = make("memory"), make(there)
+    old, new = Digests(source, policy=POLICY), Digests(target, policy=POLICY)
+    old.add("t", "first", key="k", now=T)
+    moved(source, target)
+    old.add("t", "second", key="k", now=T + 1)
+    moved(source, target)
+
+    assert [record.value for record in new.peek("t")] == ["second"]
+    assert new.ledger() == Ledger(accepted=2, pending=1, superseded=1)
+    assert new.verify()
+
+
 @pytest.mark.parametrize("there", ["memory", "redis"])
 def test_an_unfinished_digest_waits_for_the_one_that_is_there(make: Make, there: str) -> None:
     source, target = make("memory"), make(there)
@@ -188,9 +205,9 @@ def test_a_page_that_comes_twice_counts_once(make: Make, there: str) -> None:
     ledger = source.ledger()
     arrive = target.arrive
 
-    def twice(pages: Any, *, now: Any) -> Any:
-        answers = arrive(pages, now=now)
-        assert [answer and answer.done for answer in arrive(pages, now=now)] == [
+    def twice(pages: Any, **named: Any) -> Any:
+        answers = arrive(pages, **named)
+        assert [answer and answer.done for answer in arrive(pages, **named)] == [
             answer and answer.done for answer in answers
         ]
         return answers
@@ -212,6 +229,85 @@ def test_a_move_that_was_begun_goes_to_the_same_store(make: Make) -> None:
         moved(source, other)
     moved(source, target)
     moved(target, other)  # a new one may go anywhere
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_who_was_frozen_brings_nothing_after_another_went_on(
+    make: Make, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hold lapsed before its page was sent: the other has moved everything, and forgotten all about it."""
+    source, target = make("memory"), make(there)
+    populate(source, each=1, records=3)
+    ledger = source.ledger()
+    monkeypatch.setattr("digestif.moving.hold.HOLD_SECONDS", 0)
+    arrive = target.arrive
+
+    def frozen(pages: Any, **named: Any) -> Any:
+        target.arrive = arrive
+        moved(source, target)
+        return arrive(pages, **named)
+
+    target.arrive = frozen
+    with pytest.raises(Busy, match="away for too long"):
+        moved(source, target)
+
+    assert target.ledger() == ledger
+    assert target.footprint().get("notes", 0) == 0
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_a_dead_letter_that_is_not_whole_is_nobodys(make: Make, there: str) -> None:
+    source, target = make("memory"), make(there)
+    populate(source, each=1, records=2, large=target.freight_records + 5)
+    arrive, whole = target.arrive, []
+
+    def look(pages: Any, **named: Any) -> Any:
+        answers = arrive(pages, **named)
+        for page, mark in zip(pages, answers, strict=True):
+            if page.parcel.letter is not None and not mark.whole:
+                name = f"coming:{page.parcel.id}"
+                whole.append(mark.whole)
+                assert target.letters(None, after=None, limit=10) == []
+                assert target.letter(name) is None
+                assert not target.replay(name, now=NOW)
+                assert not target.discard(name, now=NOW)
+                assert target.verify()
+        return answers
+
+    target.arrive = look
+    moved(source, target)
+
+    assert whole
+    assert len(target.letters(None, after=None, limit=10)) == 1
+
+
+def test_a_store_is_not_moved_into_itself_under_another_name(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    source, same = (open_store(f"sqlite:///{folder}/one.db") for folder in (tmp_path, tmp_path / "link"))
+    populate(source, each=1, records=1)
+
+    with pytest.raises(ConfigError, match="same store"):
+        moved(source, same)
+    moved(source, make("memory"))
+
+    source.disconnect()
+    same.disconnect()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_many_who_note_something_at_once_one_does(make: Make, kind: str) -> None:
+    store = make(kind)
+    Digests(store).add("t", 1)
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(10):
+            name = f"note-{number}"
+            asked = [threads.submit(store.swap_note, 0, name, None, str(who).encode()) for who in range(4)]
+            assert sum(each.result() for each in asked) == 1
+        counts = {"delivered": 3}
+        for taken in [threads.submit(store.take_in, "counts", counts, fence=None) for _ in range(4)]:
+            taken.result()
+
+    assert store.ledger() == Ledger(accepted=4, pending=1, delivered=3)
 
 
 def test_two_can_not_move_the_same_store_at_once(make: Make) -> None:
@@ -237,9 +333,9 @@ def test_heavy_records_go_in_small_pages(make: Make) -> None:
     sizes = []
     arrive = target.arrive
 
-    def weighed(pages: Any, *, now: Any) -> Any:
+    def weighed(pages: Any, **named: Any) -> Any:
         sizes.append(sum(len(item.record.payload) for page in pages for item in page.cargo))
-        return arrive(pages, now=now)
+        return arrive(pages, **named)
 
     target.arrive = weighed
     moved(source, target)

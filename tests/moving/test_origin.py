@@ -120,11 +120,11 @@ def test_thousands_of_records_come_in_pages_and_an_interrupted_move_goes_on(clie
     arrive = target.arrive
     pages: list[Any] = []
 
-    def arrive_twice(pages_: Any, *, now: Any) -> Any:
+    def arrive_twice(pages_: Any, **named: Any) -> Any:
         if len(pages) == 2:
             raise KeyboardInterrupt
         pages.append(pages_)
-        return arrive(pages_, now=now)
+        return arrive(pages_, **named)
 
     target.arrive = arrive_twice
     with pytest.raises(KeyboardInterrupt):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from digestif.compose.fields import bounded
 from digestif.core.records import Record
 
 
@@ -18,6 +19,9 @@ class Subject:
     last: float
     newest: Record
     distinct: Mapping[str, int] = field(default_factory=dict)  # by name: how many different values
+
+    def to_dict(self) -> dict[str, Any]:
+        return _tallied(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,10 @@ class Group:
         """How many subjects there are."""
         return len(self.subjects) + self.more
 
+    def to_dict(self) -> dict[str, Any]:
+        subjects = [subject.to_dict() for subject in self.subjects]
+        return {**_tallied(self), "subjects": subjects, "more": self.more, "more_records": self.more_records}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
@@ -56,8 +64,43 @@ class Summary:
     more_records: int
     dropped: int  # records that capacity pushed out
     distinct: Mapping[str, int] = field(default_factory=dict)
+    faults: int = 0  # records of which a field could not be read; it counts as None
 
     @property
     def single(self) -> Record | None:
         """The newest record if there is one subject only: then this reads as an ordinary notification."""
         return self.newest if self.subjects == 1 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for JSON. Large values are cut, so that the whole is as bounded as what it shows."""
+        return {
+            "timeline": self.timeline,
+            "count": self.count,
+            "subjects": self.subjects,
+            "first": self.first,
+            "last": self.last,
+            "newest": _record(self.newest),
+            "groups": [group.to_dict() for group in self.groups],
+            "more": self.more,
+            "more_records": self.more_records,
+            "dropped": self.dropped,
+            "distinct": dict(self.distinct),
+            "faults": self.faults,
+        }
+
+
+def _tallied(part: Subject | Group) -> dict[str, Any]:
+    """What groups and subjects have in common."""
+    return {
+        "key": bounded(part.key),
+        "label": part.label,
+        "count": part.count,
+        "first": part.first,
+        "last": part.last,
+        "newest": _record(part.newest),
+        "distinct": dict(part.distinct),
+    }
+
+
+def _record(record: Record) -> dict[str, Any]:
+    return {"key": record.key, "value": bounded(record.value), "timestamp": record.timestamp}

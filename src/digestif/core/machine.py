@@ -301,6 +301,11 @@ def after_expiry(slot: Slot, *, now: Millis) -> Slot:
 # Moving from one store to another
 
 
+def is_coming(name: str) -> bool:
+    """True for the token of a timeline, or the name of a dead letter, that has not arrived whole."""
+    return name.startswith(COMING)
+
+
 def after_departure(slot: Slot, *, now: Millis, token: str, fresh_batch: int) -> Slot:
     """On its way: nobody opens it here. It takes its unfinished digest along, or else what is pending, held as one."""
     if slot.state is State.OPEN:

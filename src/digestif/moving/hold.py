@@ -9,11 +9,12 @@ from digestif.clock import monotonic, wall_clock
 from digestif.core.machine import LEAVING
 from digestif.errors import Busy, ConfigError
 from digestif.ids import fresh_id
-from digestif.stores.travel import Leaving, Movable
+from digestif.stores.travel import Fence, Leaving, Movable
 
 HOLD_SECONDS = 6.0  # after which somebody else may go on with a move that was interrupted
 LOOK_SECONDS = 0.2
 NAME = "move"  # of the note in the source
+AWAY = "move: this process was away for too long, and another one went on with the move"
 
 
 class Stage(StrEnum):
@@ -81,8 +82,20 @@ class Hold:
             return self._is_mine()
         return True
 
+    @property
+    def fence(self) -> Fence:
+        """What lets nobody else bring anything to the target."""
+        return Fence(_target_name(self._note), self._me.encode())
+
     def _agree(self) -> None:
-        self._target.swap_note(0, _target_name(self._note), None, b"1")
+        if self._target.note(0, NAME) == self._noted:
+            self._source.swap_note(0, NAME, self._noted, None)
+            self._noted = None
+            raise ConfigError("move: FROM and TO are the same store")
+        for partition in range(self._target.partitions):
+            before = self._target.note(partition, self.fence.name)
+            if not self._target.swap_note(partition, self.fence.name, before, self.fence.holder):
+                raise Busy(AWAY)
         self._advance(Stage.AGREED)
 
     def _put(self, noted: bytes | None, move_id: str, stage: Stage) -> bool:
@@ -95,7 +108,7 @@ class Hold:
 
     def _advance(self, stage: Stage) -> None:
         if not self._put(self._noted, self.id, stage):
-            raise Busy("move: this process was away for too long, and another one went on with the move")
+            raise Busy(AWAY)
 
     def renew(self) -> None:
         """Say that I am still at it; Busy if somebody else took over."""

@@ -5,7 +5,6 @@ process is interrupted, the next run finds what is held and how much of it has a
 memory.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
@@ -22,7 +21,6 @@ from digestif.stores.travel import Cargo, Freight, Leaving, Mark, Movable, Page,
 
 PAGE_BYTES = 2**20  # of payloads that go together; a single record may be more
 LETTERS = 50  # that go together
-FORGETTING_SECONDS = 120.0  # after which nobody can still be sending a page of a parcel that has arrived
 PAUSE_SECONDS = 0.2  # before looking again at timelines that somebody has open
 
 
@@ -55,7 +53,6 @@ class Move:
         self._stop = Event()
         self._hold = Hold(source, target)
         self._limit = self._room = min(source.freight_records, target.freight_records)
-        self._arrived: deque[tuple[float, list[Parcel]]] = deque()  # whose marks may be forgotten in a while
         self.progress = Progress()
 
     def stop(self) -> None:
@@ -109,7 +106,6 @@ class Move:
             after = page[-1][0]
             self._hold.renew()
             left += self._move_timelines(page)
-            self._forget_old()
         left += self._move_letters()
         self._tell(waiting=left)
         return left
@@ -161,7 +157,6 @@ class Move:
             arrived = self._carry([self._letter_parcel(letter) for letter in letters])
             if not arrived:
                 return len(letters)
-            self._forget_old()
         return 0
 
     def _letter_parcel(self, letter: DeadLetter) -> Parcel:
@@ -183,7 +178,7 @@ class Move:
             rest = self._carry_page(rest, whole)
         if whole:
             self._source.let_go(whole, now=self._now())
-            self._arrived.append((monotonic(), whole))
+            self._target.forget(whole)
         letters = sum(1 for parcel in whole if parcel.freight is Freight.LETTER)
         self._tell(timelines=self.progress.timelines + len(whole) - letters, letters=self.progress.letters + letters)
         return whole
@@ -198,7 +193,7 @@ class Move:
         ]
         if not pages:
             return []  # gone from the source meanwhile
-        answers = self._target.arrive(pages, now=self._now())
+        answers = self._target.arrive(pages, fence=self._hold.fence, now=self._now())
         self._tell(records=self.progress.records + sum(len(page.cargo) for page in pages))
         marks = {page.parcel.id: mark for page, mark in zip(pages, answers, strict=True)}
         going: list[tuple[Parcel, Mark]] = []
@@ -225,17 +220,13 @@ class Move:
         self._limit = max(1, read // 2) if heavy else min(self._room, self._limit * 2)
         return pages
 
-    def _forget_old(self) -> None:
-        while self._arrived and monotonic() - self._arrived[0][0] > FORGETTING_SECONDS:
-            self._target.forget(self._arrived.popleft()[1])
-
     # The end
 
     def _finish(self) -> None:
         """The counts of records that ended before go over, and nothing stays behind on either side."""
         for partition in range(self._source.partitions):
             name = self._hold.past_name(partition)
-            self._target.take_in(name, self._source.past(partition, name))
+            self._target.take_in(name, self._source.past(partition, name), fence=self._hold.fence)
         self._hold.end()
         if isinstance(self._source, Store):
             while self._source.sweep():

@@ -319,11 +319,16 @@ class Tables:
 
     def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
         into = self._batches.setdefault(batch, Batch())
-        fresh = [item for item in cargo if item.record.key not in into.entries]
-        for record, deadline, expires in fresh:
-            stored = record._replace(arrival=self.next_number())
-            into.put(Entry(stored, deadline, NEVER if expires is None else expires))
-        return len(fresh)
+        before = len(into.entries)
+        for record, deadline, expires in cargo:
+            known = into.entries.get(record.key)
+            if known is None or known.stored.timestamp <= record.timestamp:
+                stored = record._replace(arrival=self.next_number())
+                into.put(Entry(stored, deadline, NEVER if expires is None else expires))
+        return len(into.entries) - before
+
+    def note_alone(self) -> None:
+        """One at a time writes."""
 
     def note(self, name: str) -> bytes | None:
         return self._notes.get(name)

@@ -64,6 +64,13 @@ class Page(NamedTuple):
     cargo: Sequence[Cargo]
 
 
+class Fence(NamedTuple):
+    """A note that says who moves: whoever was away for too long finds another name there, and does nothing more."""
+
+    name: str
+    holder: bytes
+
+
 class Mark(Struct, frozen=True, omit_defaults=True):
     """How much of a parcel has arrived."""
 
@@ -119,11 +126,12 @@ class Movable(Leaving):
     """A store that can be moved into another, and another into it."""
 
     @abstractmethod
-    def arrive(self, pages: Sequence[Page], *, now: Millis | None) -> list[Mark | None]:
+    def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
         """Take pages in, each of another parcel; at most `freight_records` together. Each counts as accepted here.
 
         A page that is not the next one of its parcel changes nothing. None for a digest that has to wait until the
-        timeline's own has ended.
+        timeline's own has ended. Of two versions of a pending record the one with the later timestamp stays. Busy, with
+        nothing done, if somebody else is behind the fence.
         """
 
     @abstractmethod
@@ -139,5 +147,5 @@ class Movable(Leaving):
         """Forget all notes whose names begin like this."""
 
     @abstractmethod
-    def take_in(self, name: str, past: Mapping[str, int]) -> None:
-        """Count records that ended elsewhere; once for each name."""
+    def take_in(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
+        """Count records that ended elsewhere; once for each name. Busy if somebody else is behind the fence."""

@@ -416,10 +416,14 @@ class PostgresRows:
             )
             for item in cargo
         ]
-        return self._records(SQL.load_records, (self._namespace, *_columns(rows, RECORD))).rowcount
+        answers = self._records(SQL.load_records, (self._namespace, *_columns(rows, RECORD))).fetchall()
+        return sum(fresh for (fresh,) in answers)
+
+    def note_alone(self) -> None:
+        self._execute(SQL.note_alone, (self._namespace,))
 
     def note(self, name: str) -> bytes | None:
-        body = self._value(SQL.note, self._namespace, name.encode())
+        body = self._value(self._own(SQL.note), self._namespace, name.encode())
         return None if body is None else bytes(body)
 
     def put_note(self, name: str, body: bytes | None) -> None:
@@ -441,7 +445,7 @@ class PostgresRows:
         return None if body is None else _letter(body)
 
     def _own(self, statement: str) -> str:
-        """A dead letter that is about to be replayed, discarded or deleted is nobody else's."""
+        """What is about to be replayed, discarded, deleted or noted anew is nobody else's."""
         return f"{statement} FOR UPDATE" if self._writes else statement
 
     def letter_batch(self, letter_id: str) -> int:

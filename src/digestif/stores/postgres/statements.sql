@@ -317,6 +317,10 @@ SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_
 -- name: count_notes
 SELECT count(*) FROM note WHERE namespace = %s
 
+-- A lock on what may not be there yet; the number is "NOTE".
+-- name: note_alone
+SELECT pg_advisory_xact_lock(1313821765, %s)
+
 -- name: note
 SELECT body FROM note WHERE namespace = %s AND name = %s
 
@@ -338,9 +342,13 @@ WHERE batch = %s ORDER BY timestamp, arrival LIMIT %s
 SELECT key, payload, timestamp, arrival, deadline, expires FROM record
 WHERE batch = %s AND (timestamp, arrival) > (%s, %s) ORDER BY timestamp, arrival LIMIT %s
 
+-- A row that is inserted has no xmax, one that is replaced has.
 -- name: load_records
 INSERT INTO record (batch, key, arrival, namespace, timestamp, deadline, expires, payload)
 SELECT t.batch, t.key, t.arrival, %s, t.timestamp, t.deadline, t.expires, t.payload
 FROM unnest(%s::bigint[], %s::bytea[], %s::bigint[], %s::double precision[], %s::bigint[], %s::bigint[], %s::bytea[])
     AS t (batch, key, arrival, timestamp, deadline, expires, payload)
-ON CONFLICT (batch, key) DO NOTHING
+ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = EXCLUDED.timestamp,
+    deadline = EXCLUDED.deadline, expires = EXCLUDED.expires, payload = EXCLUDED.payload
+WHERE record.timestamp <= EXCLUDED.timestamp
+RETURNING xmax = 0

@@ -63,7 +63,8 @@ class PostgresStore(RowStore):
             raise ConfigError(f"schema: {schema!r} is not a name of lower-case letters, digits and underscores")
         self.namespace = namespace
         self.schema = schema
-        self._conninfo = connection if isinstance(connection, str) else make_conninfo(**connection)
+        given = connection if isinstance(connection, str) else make_conninfo(**connection)
+        self._conninfo = make_conninfo(given, client_encoding="utf8")  # with SQL_ASCII texts would come as bytes
         self.name = _shown(self._conninfo)
         self._pool_size = pool
         self._timeout = timeout

@@ -8,7 +8,7 @@ from operator import attrgetter
 from digestif.core.backlog import Standing, add_up
 from digestif.core.capacity import Cursor, Stored, age_order
 from digestif.core.ledger import COUNTERS, Ledger
-from digestif.core.machine import IDLE, Slot
+from digestif.core.machine import IDLE, Slot, is_coming
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT, Part
@@ -119,6 +119,8 @@ def find_letter(dialogue: Dialogue, letter_id: str) -> Letter | None:
     commands = [
         Command(partition, ("HGET", keys.letter(partition, letter_id)[0], b"")) for partition in range(keys.partitions)
     ]
+    if is_coming(letter_id):
+        return None  # it has not arrived whole
     answers = dialogue.ask(commands)
     stored = next((answer for answer in answers if isinstance(answer, bytes)), None)
     if stored is None:
@@ -158,7 +160,7 @@ def _letter_places(
         [flat] = dialogue.get([Command(partition, command)])
         for member, buried in zip(flat[::2], flat[1::2], strict=True):
             place = (int(buried), int(member[:16]), partition, _letter_id(member))
-            if start is None or place[:3] > start:
+            if (start is None or place[:3] > start) and not is_coming(place[3]):
                 yield place
         if len(flat) < 2 * limit:
             return

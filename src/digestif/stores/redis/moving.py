@@ -1,6 +1,7 @@
 """Moving a store in Redis into another, and another into it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -10,11 +11,12 @@ from digestif.core.capacity import Cursor, age_order
 from digestif.core.machine import LEAVING, Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis, to_millis
+from digestif.errors import Busy
 from digestif.stores.redis import wire
-from digestif.stores.redis.commands import Command
+from digestif.stores.redis.commands import Command, Refused
 from digestif.stores.redis.dialogue import Call, Dialogue, every
 from digestif.stores.redis.resp import Packed, joined, pack
-from digestif.stores.travel import PAST, Cargo, Mark, Movable, Page, Parcel
+from digestif.stores.travel import PAST, Cargo, Fence, Mark, Movable, Page, Parcel
 
 LETTER_PARTS = 2  # while it is not whole, and then
 
@@ -72,14 +74,17 @@ class RedisMoving(Movable):
 
     # Arriving
 
-    def arrive(self, pages: Sequence[Page], *, now: Millis | None) -> list[Mark | None]:
+    def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
         dialogue: Dialogue = self._dialogue
         shares = _shares(dialogue, [page.parcel.timeline for page in pages])
         calls = [
-            _arrival(dialogue, partition, [pages[place] for place in places]) for partition, places in shares.items()
+            _arrival(dialogue, partition, [pages[place] for place in places], fence)
+            for partition, places in shares.items()
         ]
         marks: list[Mark | None] = [None] * len(pages)
-        for places, reply in zip(shares.values(), every(dialogue.write("arrive", calls, now=now)), strict=True):
+        with _fenced():
+            replies = every(dialogue.write("arrive", calls, now=now))
+        for places, reply in zip(shares.values(), replies, strict=True):
             for place, told in zip(places, wire.decode(reply), strict=True):
                 marks[place] = _mark_after(pages[place], told) if told else None
         return marks
@@ -106,8 +111,9 @@ class RedisMoving(Movable):
         partition = self._dialogue.keys.partition_of(parcel.timeline)
         return Command(partition, (command, _notes(self._dialogue, partition), parcel.id))
 
-    def take_in(self, name: str, past: Mapping[str, int]) -> None:
-        self._count_past(0, {"name": name, "counts": past})
+    def take_in(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
+        with _fenced():
+            self._count_past(0, {"name": name, "counts": past, "fence": _told_fence(fence)})
 
     def _count_past(self, partition: int, request: Mapping[str, Any]) -> dict[str, int]:
         call = Call(partition, pack((_notes(self._dialogue, partition),)), pack((wire.encode(request),)))
@@ -156,13 +162,25 @@ def _cargo(dialogue: Dialogue, parcel: Parcel, after: Cursor | None, *, limit: i
     return [wire.cargo(key.decode(), stored, deadline) for key, stored, deadline in triples]
 
 
-def _arrival(dialogue: Dialogue, partition: int, pages: Sequence[Page]) -> Call:
+def _told_fence(fence: Fence | None) -> tuple[str, str] | bool:
+    return fence is not None and (fence.name, fence.holder.decode())
+
+
+@contextmanager
+def _fenced() -> Iterator[None]:
+    try:
+        yield
+    except Refused:
+        raise Busy("move: this process was away for too long, and another one went on with the move") from None
+
+
+def _arrival(dialogue: Dialogue, partition: int, pages: Sequence[Page], fence: Fence | None) -> Call:
     keys = [key for page in pages for key in _keys(dialogue, partition, page.parcel, parts=LETTER_PARTS)]
     told = [_told(page) for page in pages]
     bodies = [
         wire.body(item.record.key, item.record.timestamp, item.record.payload) for page in pages for item in page.cargo
     ]
-    head = pack((wire.encode({"pages": told}),))
+    head = pack((wire.encode({"pages": told, "fence": _told_fence(fence)}),))
     arguments = Packed(head.parts + 2 * len(bodies), b"".join((head.body, *bodies)))
     return Call(partition, joined([*keys, pack((_notes(dialogue, partition),))]), arguments)
 

@@ -1,7 +1,8 @@
 """Reading without changing anything."""
 
 from digestif.core.capacity import Cursor, Stored, age_order
-from digestif.core.machine import Slot
+from digestif.core.machine import Slot, is_coming
+from digestif.core.records import DeadLetter
 from digestif.stores.base import Part
 from digestif.stores.rows.view import Rows
 
@@ -30,6 +31,18 @@ def _batches(slot: Slot) -> dict[Part, list[int]]:
         Part.PENDING: [] if slot.batch is None else [slot.batch],
         Part.DIGEST: [batch for batch in parts if batch is not None],
     }
+
+
+def letters(rows: Rows, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+    """Those that are whole; others are still coming from another store."""
+    found: list[DeadLetter] = []
+    while len(found) < limit:
+        page = rows.letters(timeline, after=after, limit=limit)
+        found += [letter for letter in page if not is_coming(letter.id)]
+        if len(page) < limit:
+            break
+        after = page[-1].id
+    return found[:limit]
 
 
 def letter_records(rows: Rows, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:

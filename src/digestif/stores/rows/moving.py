@@ -10,11 +10,12 @@ from digestif.core.capacity import Cursor, age_order
 from digestif.core.machine import COMING, IDLE, LEAVING, Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis
+from digestif.errors import Busy
 from digestif.stores.rows.ending import erase, erase_digest
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leasing import move_to_open
 from digestif.stores.rows.view import Rows, put
-from digestif.stores.travel import PAST, Cargo, Freight, Mark, Page, Parcel
+from digestif.stores.travel import PAST, Cargo, Fence, Freight, Mark, Page, Parcel
 
 _encode = msgspec.json.Encoder().encode
 _mark = msgspec.json.Decoder(Mark).decode
@@ -93,6 +94,7 @@ def _let_letter_go(rows: Rows, letter: DeadLetter) -> bool:
 
 
 def past(rows: Rows, name: str) -> Mapping[str, int]:
+    rows.note_alone()
     noted = rows.note(name)
     if noted is not None:
         return _counts(noted)
@@ -108,7 +110,14 @@ def past(rows: Rows, name: str) -> Mapping[str, int]:
 # Arriving
 
 
-def arrive_all(rows: Rows, pages: Sequence[Page], *, now: Millis) -> list[Mark | None]:
+def refuse_strangers(rows: Rows, fence: Fence | None) -> None:
+    """Busy unless the fence's own note is there."""
+    if fence is not None and rows.note(fence.name) != fence.holder:
+        raise Busy("move: this process was away for too long, and another one went on with the move")
+
+
+def arrive_all(rows: Rows, pages: Sequence[Page], *, fence: Fence | None, now: Millis) -> list[Mark | None]:
+    refuse_strangers(rows, fence)
     rows.concern(page.parcel.timeline for page in pages)
     return [_arrive(rows, page, now=now) for page in pages]
 
@@ -164,7 +173,7 @@ def _unload_pending(rows: Rows, page: Page, *, now: Millis) -> None:
 
 def _with_records(rows: Rows, slot: Slot, page: Page, *, now: Millis) -> Slot:
     batch = rows.next_number() if slot.batch is None else slot.batch
-    fresh = rows.load(batch, page.cargo)  # a version that came here directly is the later one, and stays
+    fresh = rows.load(batch, page.cargo)
     rows.tally["pending"] += fresh
     rows.tally["superseded"] += len(page.cargo) - fresh
     held = page.parcel.slot.digest
@@ -226,7 +235,9 @@ def _part_of(letter: DeadLetter, name: str, records: int) -> DeadLetter:
     return msgspec.convert({**msgspec.to_builtins(letter), "id": name, "records": records}, DeadLetter)
 
 
-def take_in(rows: Rows, name: str, counts: Mapping[str, int]) -> None:
+def take_in(rows: Rows, name: str, counts: Mapping[str, int], *, fence: Fence | None) -> None:
+    rows.note_alone()
+    refuse_strangers(rows, fence)
     if rows.note(name) is None:
         rows.put_note(name, b"1")
         for fate, count in counts.items():
@@ -238,6 +249,7 @@ def take_in(rows: Rows, name: str, counts: Mapping[str, int]) -> None:
 
 
 def swap_note(rows: Rows, name: str, old: bytes | None, new: bytes | None) -> bool:
+    rows.note_alone()
     if rows.note(name) != old:
         return False
     rows.put_note(name, new)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger, Verification
-from digestif.core.machine import Slot
+from digestif.core.machine import Slot, is_coming
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis, to_millis
 from digestif.stores.base import (
@@ -32,7 +32,7 @@ from digestif.stores.hints import Hints, LocalWakeups
 from digestif.stores.rows import adding, dispatching, ending, leasing, looking, moving, operating, reading
 from digestif.stores.rows.recount import recount
 from digestif.stores.rows.view import Rows
-from digestif.stores.travel import Cargo, Mark, Movable, Page, Parcel
+from digestif.stores.travel import Cargo, Fence, Mark, Movable, Page, Parcel
 
 T = TypeVar("T")
 
@@ -161,11 +161,13 @@ class RowStore(Store, Movable):
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)
+        if is_coming(letter_id):
+            return False
         return self._hinted(self._write(lambda rows: operating.replay(rows, letter_id, now=at)))
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._write(lambda rows: operating.discard(rows, letter_id, now=at))
+        return not is_coming(letter_id) and self._write(lambda rows: operating.discard(rows, letter_id, now=at))
 
     # Looking
 
@@ -182,10 +184,10 @@ class RowStore(Store, Movable):
         return self._read(lambda rows: looking.find(rows, timeline, key))
 
     def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-        return self._read(lambda rows: rows.letters(timeline, after=after, limit=limit))
+        return self._read(lambda rows: looking.letters(rows, timeline, after=after, limit=limit))
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        return self._read(lambda rows: rows.letter(letter_id))
+        return None if is_coming(letter_id) else self._read(lambda rows: rows.letter(letter_id))
 
     def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
         return self._read(lambda rows: looking.letter_records(rows, letter_id, after=after, limit=limit))
@@ -224,9 +226,9 @@ class RowStore(Store, Movable):
     def past(self, partition: int, name: str) -> Mapping[str, int]:
         return self._write(lambda rows: moving.past(rows, name))
 
-    def arrive(self, pages: Sequence[Page], *, now: Millis | None) -> list[Mark | None]:
+    def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
         at = self._now(now)
-        answers = self._write(lambda rows: moving.arrive_all(rows, pages, now=at), weight=PAGE_RECORDS)
+        answers = self._write(lambda rows: moving.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS)
         self._hints.tell(worth=True)
         return answers
 
@@ -243,8 +245,8 @@ class RowStore(Store, Movable):
     def forget_all(self, prefix: str) -> None:
         self._write(lambda rows: rows.remove_notes(prefix))
 
-    def take_in(self, name: str, past: Mapping[str, int]) -> None:
-        self._write(lambda rows: moving.take_in(rows, name, past))
+    def take_in(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
+        self._write(lambda rows: moving.take_in(rows, name, past, fence=fence))
 
     def note(self, partition: int, name: str) -> bytes | None:
         return self._read(lambda rows: rows.note(name))

@@ -254,8 +254,14 @@ class SqliteRows:
         for record, deadline, expires in cargo:
             times = (record.timestamp, deadline, NEVER if expires is None else expires)
             row = (self.next_number(), batch, self._namespace, record.key, *times, record.payload)
-            fresh += self._execute(SQL.insert_record, row).rowcount
+            if self._execute(SQL.insert_record, row).rowcount:
+                fresh += 1
+            elif self._value(SQL.timestamp, batch, record.key) <= record.timestamp:
+                self._execute(SQL.replace_record, row)
         return fresh
+
+    def note_alone(self) -> None:
+        """One at a time writes."""
 
     def note(self, name: str) -> bytes | None:
         body: bytes | None = self._value(SQL.note, self._namespace, name)

@@ -242,6 +242,9 @@ DELETE FROM note WHERE namespace = ? AND name = ?
 -- name: remove_notes
 DELETE FROM note WHERE namespace = ? AND name >= ? AND name < ?
 
+-- name: timestamp
+SELECT timestamp FROM record WHERE batch = ? AND key = ?
+
 -- name: first_cargo
 SELECT key, payload, timestamp, arrival, deadline, expires FROM record
 WHERE batch = ? ORDER BY timestamp, arrival LIMIT ?

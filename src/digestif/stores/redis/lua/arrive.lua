@@ -2,8 +2,9 @@
 -- Take in pages of parcels that come from another store.
 -- KEYS   12… per page: its timeline, the letter while it is not whole, and the letter: records, ages, times each;
 --        last: notes (hash)
--- ARGV   4 {pages}: each {id, freight, records of the parcel, done before, cursor, slot, letter, times}; the times are
---        {deadline, expiry} per record, false for none
+-- ARGV   4 {pages, fence}: the name and the holder of the note that has to be there, or false; each page is
+--        {id, freight, records of the parcel, done before, cursor, slot, letter, times}; the times are {deadline,
+--        expiry} per record, false for none
 --        5… per record: key; timestamp and payload
 -- Reply  per page {done, whether it is whole}; false if the timeline has an unfinished digest
 -- include: ending.lua
@@ -15,6 +16,9 @@ if earlier_reply then
 end
 
 local request = cmsgpack.unpack(ARGV[4])
+if request.fence and call('HGET', KEYS[#KEYS], request.fence[1]) ~= request.fence[2] then
+  return redis.error_reply('DIGESTIF_FENCED')
+end
 local APART = STRIDE + 6 -- keys of a timeline and its letter, coming and whole
 local NOTES = KEYS[#KEYS]
 local argument = 5 -- where the next record is
@@ -48,12 +52,14 @@ local function unload_pending(timeline, page)
   end
   local slot, batch, before = timeline.slot, pending_of(timeline), timeline.pending
   for key, record, deadline, expires in records_of(page) do
-    if call('HEXISTS', batch.records, key) == 1 then
-      count('superseded', 1) -- a version that came here directly is the later one, and stays
-    else
-      put(batch, key, record, false, timeline.pending)
+    local known = call('HGET', batch.records, key)
+    if known then
+      count('superseded', 1)
+    end
+    if not known or timestamp_of(known) <= timestamp_of(record) then
+      put(batch, key, record, true, timeline.pending)
       put_urgent(batch, key, deadline)
-      timeline.pending = timeline.pending + 1
+      timeline.pending = timeline.pending + (known and 0 or 1)
       slot.expires = earlier(slot.expires, expires)
     end
   end

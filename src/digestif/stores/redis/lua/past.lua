@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Take the counts of ended records out of the ledger and note them; or count those of another store, once.
 -- KEYS   12 notes (hash)
--- ARGV   4 {name, counts}: under what name to note it; without counts they are taken out
+-- ARGV   4 {name, counts, fence}: under what name to note it; without counts they are taken out; the name and the
+--        holder of the note that has to be there, or false
 -- Reply  the counts
 -- include: calls.lua
 
@@ -11,6 +12,9 @@ if earlier_reply then
 end
 
 local request = cmsgpack.unpack(ARGV[4])
+if request.fence and call('HGET', KEYS[12], request.fence[1]) ~= request.fence[2] then
+  return redis.error_reply('DIGESTIF_FENCED')
+end
 local noted = call('HGET', KEYS[12], request.name)
 if noted then
   return answer(noted)

@@ -1,0 +1,118 @@
+"""The program that renders templates which are not ours: `python -m digestif.compose.child`, with a socket as stdin.
+
+It limits itself before it reads a template: memory by the kernel, time by an alarm that ends the process even in the
+middle of one long operation.
+"""
+
+import resource
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from digestif.compose.frames import receive, send
+from digestif.compose.sandbox import environment
+from digestif.compose.wording import encodable
+
+LONGEST_OUTPUT = 2 * 1024 * 1024  # characters, of one template
+
+try:
+    import css_inline
+except ImportError:
+    css_inline = None  # type: ignore[assignment]  # styles then stay where the template has them
+
+
+def main() -> None:
+    """Answer requests until the other end is gone."""
+    with socket.socket(fileno=sys.stdin.fileno()) as parent:
+        settings = receive(parent)
+        if settings is not None:
+            limit(settings["memory"])
+            send(parent, {"ready": True})
+            serve(parent, environment(Path(settings["folder"]), preview=settings["preview"]), settings["timeout"])
+
+
+def serve(parent: socket.socket, kitchen: ImmutableSandboxedEnvironment, timeout: float) -> None:
+    """Answer requests until one leaves this process in a state that is not worth keeping."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which is to end
+    while (request := receive(parent)) is not None:
+        signal.setitimer(signal.ITIMER_REAL, timeout)
+        answer = render(kitchen, request["templates"], request["context"])
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        send(parent, answer)
+        if "spent" in answer:
+            return
+
+
+def limit(memory: int) -> None:
+    """Take away what a template does not need: memory, files to write, processes, core dumps."""
+    for what, most in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        _, hard = resource.getrlimit(what)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
+
+
+def render(
+    kitchen: ImmutableSandboxedEnvironment, templates: dict[str, str], context: dict[str, Any]
+) -> dict[str, Any]:
+    """What each template makes of the context, or why one failed."""
+    rendered: dict[str, str] = {}
+    name = ""
+    try:
+        for part, name in templates.items():
+            rendered[part] = _render(kitchen, name, context)
+    except MemoryError:
+        return {"error": f"{name} needs more memory than it may have", "spent": True}
+    except Exception as error:  # noqa: BLE001  # whatever somebody's template raises is their template's fault
+        return {"error": _reason(error, name)}
+    return {"rendered": rendered}
+
+
+def _render(kitchen: ImmutableSandboxedEnvironment, name: str, context: dict[str, Any]) -> str:
+    pieces: list[str] = []
+    length = 0
+    for piece in kitchen.get_template(name).generate(context):
+        length += len(piece)
+        if length > LONGEST_OUTPUT:
+            raise TemplateError(f"makes more than {LONGEST_OUTPUT:,} characters")
+        pieces.append(piece)
+    text = encodable("".join(pieces))
+    return _inlined(text) if name.endswith(".html") and "<style" in text else text
+
+
+def _inlined(html: str) -> str:
+    if css_inline is None:
+        return html
+    inliner = css_inline.CSSInliner(keep_style_tags=True, load_remote_stylesheets=False)
+    return inliner.inline(html)
+
+
+def _reason(error: Exception, name: str) -> str:
+    if isinstance(error, RecursionError):
+        return f"{name} is nested too deeply"
+    if isinstance(error, TemplateSyntaxError):
+        return f"{error.name or name}, line {error.lineno}: {error.message}"
+    return f"{name}{_line_of(error, name)}: {type(error).__name__}: {error}"[:500]
+
+
+def _line_of(error: Exception, name: str) -> str:
+    """Jinja2 rewrites tracebacks so that they show the template's own lines."""
+    trace, line = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.endswith(name):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f", line {line}" if line else ""
+
+
+if __name__ == "__main__":
+    main()

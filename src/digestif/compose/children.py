@@ -1,0 +1,142 @@
+"""Child processes that render templates which are not ours: started when needed, reused, ended when they misbehave."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+from digestif.clock import monotonic
+from digestif.compose import frames
+
+MOST_CHILDREN = 2  # at a time; further renderings wait for their turn
+START_SECONDS = 20.0  # for a child to start on a busy machine
+
+
+class TemplateFailed(Exception):
+    """A template could not be rendered: it is wrong, or takes too long, too much memory or too much room."""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, for the person who mends the template."""
+        return str(self)
+
+
+class Children:
+    """Renders in other processes. Safe to use from several threads, and after a fork."""
+
+    def __init__(self, folder: Path, *, timeout: float, memory: int, preview: bool) -> None:
+        self._settings = {"folder": str(folder), "memory": memory, "timeout": timeout, "preview": preview}
+        self._reset()
+
+    def render(self, templates: dict[str, str], context: dict[str, Any]) -> dict[str, str]:
+        """Each part from its template. Raises TemplateFailed."""
+        if self._pid != os.getpid():
+            self._reset()  # those children belong to the process that this one was forked from
+        with self._turns:
+            answer = self._ask({"templates": templates, "context": context})
+        if "error" in answer:
+            raise TemplateFailed(answer["error"])
+        return dict(answer["rendered"])
+
+    def close(self) -> None:
+        """End the children that are not at work."""
+        _end_all(self._idle, self._pid)
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        child = self._take()
+        try:
+            answer = child.ask(request)
+        except BaseException:
+            child.end()
+            raise
+        if "spent" in answer:
+            child.end()
+        else:
+            self._idle.append(child)
+        return answer
+
+    def _take(self) -> "_Child":
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            child.end()
+        return _Child(self._settings)
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._turns = threading.BoundedSemaphore(MOST_CHILDREN)
+        self._idle: list[_Child] = []
+        weakref.finalize(self, _end_all, self._idle, self._pid)
+
+
+class _Child:
+    """One process, and the socket to it."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._timeout: float = settings["timeout"]
+        self._socket, other = socket.socketpair()
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "digestif.compose.child"],
+                stdin=other.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # Not ours: an environment holds passwords, which a template that breaks out should not find.
+                env={"PYTHONPATH": os.pathsep.join(sys.path)},
+                start_new_session=True,  # Ctrl-C is for the worker, which then finishes what it has begun
+            )
+        try:
+            self._exchange(settings, START_SECONDS)
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs, as far as can be told."""
+        return self._process.poll() is None
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One rendering. After an error the child is of no more use."""
+        return self._exchange(request, self._timeout)
+
+    def end(self) -> None:
+        """End the process, whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+        self._socket.close()
+
+    def _exchange(self, message: dict[str, Any], timeout: float) -> dict[str, Any]:
+        self._socket.settimeout(timeout)
+        try:
+            frames.send(self._socket, message)
+            answer = frames.receive(self._socket, deadline=monotonic() + timeout)
+        except TimeoutError:
+            raise TemplateFailed(_too_slow(timeout)) from None
+        except OSError:
+            answer = None
+        if answer is None:
+            raise TemplateFailed(self._obituary(timeout))
+        return answer
+
+    def _obituary(self, timeout: float) -> str:
+        self._process.kill()  # it closed its end, so it is going anyway
+        code = self._process.wait()
+        if code == -signal.SIGALRM:
+            return _too_slow(timeout)
+        return f"the process that renders templates ended with code {code}"
+
+
+def _too_slow(timeout: float) -> str:
+    return f"it takes longer than {timeout:g} s"
+
+
+def _end_all(children: list[_Child], pid: int) -> None:
+    while children and pid == os.getpid():
+        children.pop().end()

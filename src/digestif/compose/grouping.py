@@ -1,0 +1,244 @@
+"""Grouping: from the records of a digest to groups of subjects, counted and put in order."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from digestif.compose.fields import Field, Identity, Reader, identity, label_of, reader
+from digestif.compose.summary import Group, Subject, Summary
+from digestif.core.records import Digest
+from digestif.core.texts import shortened
+from digestif.errors import ConfigError
+
+LEVELS = 2
+
+
+def summarize(
+    digest: Digest,
+    *,
+    group_by: Sequence[Field] = (),
+    distinct: Mapping[str, Field] = {},
+    top: int = 10,
+    top_groups: int = 20,
+) -> Summary:
+    """Put the records of a digest in groups and subjects, as `Grouping` says. ValueError if it is empty."""
+    return Grouping(group_by=group_by, distinct=distinct, top=top, top_groups=top_groups).summarize(digest)
+
+
+class Grouping:
+    """How records are grouped: checked once, used for many digests.
+
+    Two levels of `group_by` give groups of subjects, one level gives subjects in one group without a label, and none
+    makes every record a subject of its own. `distinct` counts different values, apart from None. A path that leads
+    nowhere, a callable that raises and a value that JSON can't say are None: one bad record stops no digest.
+
+    Subjects come by count, then by distinct counts in the order of `distinct`; groups by number of subjects, then by
+    count; all falling. Ties go to the later one, then by label: the order of the records has no part in it.
+    """
+
+    def __init__(
+        self,
+        *,
+        group_by: Sequence[Field] = (),
+        distinct: Mapping[str, Field] = {},
+        top: int = 10,
+        top_groups: int = 20,
+    ) -> None:
+        self._levels = _readers(group_by)
+        self._distinct = _distinct_readers(distinct)
+        self._top = _check_top(top, "top")
+        self._top_groups = _check_top(top_groups, "top_groups")
+
+    def summarize(self, digest: Digest) -> Summary:
+        """Raises ValueError if the digest is empty: there is nothing to say."""
+        if not digest:
+            raise ValueError(f"the digest {digest.id} of {shortened(digest.timeline)} is empty: nothing to summarize")
+        sheet = _Sheet(digest, self._levels, self._distinct)
+        parts = self._parts(sheet)
+        shown, rest = parts[: self._top_groups], parts[self._top_groups :]
+        whole = _Tally(sheet, sheet.rows, None)
+        return Summary(
+            timeline=digest.timeline,
+            count=whole.count,
+            subjects=sum(len(part.subjects) for part in parts),
+            first=whole.first,
+            last=whole.last,
+            newest=whole.newest,
+            groups=tuple(self._group(part) for part in shown),
+            more=len(rest),
+            more_records=sum(part.tally.count for part in rest),
+            dropped=digest.dropped,
+            distinct=whole.distinct,
+            faults=len(sheet.faults),
+        )
+
+    def _parts(self, sheet: "_Sheet") -> list["_Part"]:
+        groups = sheet.groups.split(sheet.rows) if sheet.groups else [sheet.rows]
+        parts = [_Part(_Tally(sheet, rows, sheet.groups), self._subjects(sheet, rows)) for rows in groups]
+        return sorted(parts, key=_group_rank)
+
+    def _subjects(self, sheet: "_Sheet", rows: Sequence[int]) -> list["_Tally"]:
+        tallies = [_Tally(sheet, some, sheet.subjects) for some in sheet.subjects.split(rows)]
+        return sorted(tallies, key=_subject_rank)
+
+    def _group(self, part: "_Part") -> Group:
+        tally, rest = part.tally, part.subjects[self._top :]
+        return Group(
+            key=tally.value,
+            label=tally.label,
+            count=tally.count,
+            first=tally.first,
+            last=tally.last,
+            newest=tally.newest,
+            subjects=tuple(subject.as_subject() for subject in part.subjects[: self._top]),
+            more=len(rest),
+            more_records=sum(subject.count for subject in rest),
+            distinct=tally.distinct,
+        )
+
+
+# What is asked for
+
+
+def _readers(group_by: Sequence[Field]) -> list[Reader]:
+    if isinstance(group_by, str) or not isinstance(group_by, Sequence):
+        raise ConfigError(f"group_by: {shortened(group_by)} is no list; write it like ['rule', 'issue.id']")
+    if len(group_by) > LEVELS:
+        raise ConfigError(f"group_by: {len(group_by)} levels, allowed are {LEVELS}: a group and a subject")
+    return [reader(field, "group_by") for field in group_by]
+
+
+def _distinct_readers(distinct: Mapping[str, Field]) -> dict[str, Reader]:
+    if not _has_names(distinct):
+        raise ConfigError(f"distinct: {shortened(distinct)} has no names; write it like {{'users': 'user.id'}}")
+    return {name: reader(field, f"distinct[{shortened(name)}]") for name, field in distinct.items()}
+
+
+def _has_names(distinct: object) -> bool:
+    return isinstance(distinct, Mapping) and all(isinstance(name, str) for name in distinct)
+
+
+def _check_top(number: object, option: str) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ConfigError(f"{option}: {shortened(number)} is not a whole number from 1")
+    return number
+
+
+# Counting. Records are known by their row in a sheet, newest first, so that a field is read once for each of them.
+
+
+class _Sheet:
+    """The records of a digest with the fields that matter, read and told apart."""
+
+    def __init__(self, digest: Digest, levels: Sequence[Reader], distinct: Mapping[str, Reader]) -> None:
+        # Nearly always they come like that. Of the same moment, the first stays first: it arrived last.
+        self.records = sorted(digest.records, key=attrgetter("timestamp"), reverse=True)
+        self.faults: set[int] = set()
+        self.groups = self._column(levels[0]) if len(levels) == LEVELS else None
+        self.subjects = self._column(levels[-1]) if levels else self._keys()
+        self.distinct = {name: self._column(read).identities for name, read in distinct.items()}
+
+    @property
+    def rows(self) -> range:
+        return range(len(self.records))
+
+    def _keys(self) -> "_Column":
+        keys = [record.key for record in self.records]
+        return _Column(keys, keys)
+
+    def _column(self, read: Reader) -> "_Column":
+        values = read(self.records)
+        try:
+            return _Column(values, list(map(identity, values)))
+        except Exception:  # noqa: BLE001  # of all that strangers' values may do to an encoder
+            return self._column_with_faults(values)
+
+    def _column_with_faults(self, values: list[Any]) -> "_Column":
+        identities: list[Identity] = []
+        for row, value in enumerate(values):
+            try:
+                identities.append(identity(value))
+            except Exception:  # noqa: BLE001  # one bad record stops no digest
+                self.faults.add(row)
+                identities.append(None)
+                values[row] = None
+        return _Column(values, identities)
+
+
+@dataclass(slots=True)
+class _Column:
+    """A field of every record."""
+
+    values: Sequence[Any]
+    identities: Sequence[Identity]
+
+    def split(self, rows: Sequence[int]) -> Iterable[list[int]]:
+        """Rows that agree, together."""
+        found: dict[Identity, list[int]] = {}
+        for row in rows:
+            found.setdefault(self.identities[row], []).append(row)
+        return found.values()
+
+
+class _Tally:
+    """Rows that belong together, because of a value that they share; counted."""
+
+    __slots__ = ("count", "distinct", "first", "key", "label", "last", "newest", "value")
+
+    def __init__(self, sheet: _Sheet, rows: Sequence[int], column: _Column | None) -> None:
+        newest = sheet.records[rows[0]]
+        self.count = len(rows)
+        self.first = sheet.records[rows[-1]].timestamp
+        self.last = newest.timestamp
+        self.newest = newest
+        self.distinct = {name: _different(identities, rows) for name, identities in sheet.distinct.items()}
+        self.value = column.values[rows[0]] if column else None
+        self.key = column.identities[rows[0]] if column else None
+        self.label = label_of(self.value) if column else ""
+
+    def as_subject(self) -> Subject:
+        return Subject(
+            key=self.value,
+            label=self.label,
+            count=self.count,
+            first=self.first,
+            last=self.last,
+            newest=self.newest,
+            distinct=self.distinct,
+        )
+
+
+def _different(identities: Sequence[Identity], rows: Sequence[int]) -> int:
+    if len(rows) == 1:
+        return int(identities[rows[0]] is not None)
+    found = {identities[row] for row in rows}
+    return len(found) - (None in found)
+
+
+# Order
+
+
+@dataclass(slots=True)
+class _Part:
+    """A group with all of its subjects."""
+
+    tally: _Tally
+    subjects: list[_Tally]
+
+
+def _subject_rank(tally: _Tally) -> tuple[Any, ...]:
+    different = [-count for count in tally.distinct.values()]
+    return -tally.count, different, -tally.last, tally.label, _tie(tally.key)
+
+
+def _group_rank(part: _Part) -> tuple[Any, ...]:
+    tally = part.tally
+    return -len(part.subjects), -tally.count, -tally.last, tally.label, _tie(tally.key)
+
+
+def _tie(key: Identity) -> tuple[str, str | int]:
+    """An order for different values with the same label."""
+    if key is None:
+        return "", ""
+    return key if isinstance(key, tuple) else ("text", key)

@@ -1,0 +1,131 @@
+"""Jinja2 with a fence: templates reach nothing but what they are given, and cannot multiply it into a bomb.
+
+The fence stops the cheap bombs with a clear reason. The dear ones, such as loops within loops, it cannot see: templates
+that are not ours are rendered in a child process, which has limits of its own.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import ChainableUndefined, ChoiceLoader, FileSystemLoader, PrefixLoader, Undefined, pass_context
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from digestif.compose.times import Times
+from digestif.compose.wording import one_line, plural, safe_link
+
+BUILT_IN = Path(__file__).parent / "templates"
+LONGEST = 1_000_000  # characters or items that one operation may make
+MOST_BITS = 10_000  # of a power
+
+_WIDE = re.compile(r"\d{5,}|\*")  # in a format: a width, or one that is given as an argument
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!])")
+_MENTION = re.compile(r"@(?=(?:everyone|here|channel|all)\b)", re.IGNORECASE)
+
+
+def environment(folder: Path | None = None, *, preview: bool = False) -> ImmutableSandboxedEnvironment:
+    """Jinja2 for the built-in templates, or for those of a folder, which may extend `builtin/default.html`."""
+    built_in = FileSystemLoader(BUILT_IN)
+    loader = ChoiceLoader([FileSystemLoader(folder), PrefixLoader({"builtin": built_in})]) if folder else built_in
+    fenced = _Fenced(
+        loader=loader,
+        autoescape=_is_html,
+        undefined=_Visible if preview else ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=folder is not None,
+    )
+    fenced.globals.pop("lipsum")
+    fenced.filters.update(FILTERS)
+    return fenced
+
+
+class _Fenced(ImmutableSandboxedEnvironment):
+    intercepted_binops = frozenset({"*", "**", "%"})
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """What we give is made of dicts: to look there first saves an error for each access, half of the time."""
+        if type(obj) is dict and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if operator == "*" and _product(left, right) > LONGEST:
+            raise SecurityError(f"* makes something longer than {LONGEST:,}")
+        if operator == "**" and _bits(left, right) > MOST_BITS:
+            raise SecurityError(f"** makes a number of more than {MOST_BITS:,} bits")
+        if operator == "%" and isinstance(left, str) and _WIDE.search(left):
+            raise SecurityError("% with a width of more than four digits")
+        return super().call_binop(context, operator, left, right)
+
+
+class _Visible(ChainableUndefined):
+    """A name that a template misspelt, shown as it was written."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{{{{ {self._undefined_name} }}}}"
+
+
+def _is_html(name: str | None) -> bool:
+    return name is None or name.endswith(".html")
+
+
+def _product(left: Any, right: Any) -> int:
+    """How long the result is; numbers have no length, but their digits have."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left.bit_length() + right.bit_length()
+    for sequence, times in ((left, right), (right, left)):
+        if isinstance(times, int) and hasattr(sequence, "__len__"):
+            return len(sequence) * max(times, 0)
+    return 0
+
+
+def _bits(base: Any, power: Any) -> int:
+    if isinstance(base, int) and isinstance(power, int):
+        return base.bit_length() * abs(power)
+    return 0
+
+
+@pass_context
+def _clock(context: Context, at: Any) -> str:
+    return _timed(context, at, Times.clock)
+
+
+@pass_context
+def _moment(context: Context, at: Any) -> str:
+    return _timed(context, at, Times.moment)
+
+
+def _timed(context: Context, at: Any, write: Callable[[Times, float], str]) -> str:
+    if isinstance(at, Undefined) or not isinstance(at, int | float):
+        return str(at)
+    return write(Times(context["zone"], context["hours"]), at)
+
+
+def _number(count: Any) -> str:
+    return f"{count:,}" if isinstance(count, int | float) else str(count)
+
+
+def _line(text: Any) -> str:
+    return one_line(str(text))
+
+
+def markdown(text: Any) -> str:
+    """A text that Markdown shows as it is, and that calls nobody."""
+    return _MENTION.sub("@\u200b", _MARKDOWN.sub(r"\\\1", str(text))).replace("&", "&amp;")
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "clock": _clock,
+    "line": _line,
+    "link": safe_link,
+    "md": markdown,
+    "moment": _moment,
+    "number": _number,
+    "plural": plural,
+}

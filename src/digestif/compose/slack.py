@@ -1,0 +1,115 @@
+"""Blocks for Slack, within its limits."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from digestif.compose.context import Room
+from digestif.compose.wording import cut
+
+MOST_BLOCKS = 50
+LONGEST_TEXT = 3000
+LONGEST_HEADER = 150
+
+LONGEST_PART = 600  # of a line, which has four: link, label, facts, title
+LONGEST_BODY = 2400
+
+# Two sections of a group are together longer than one may be, and each of at most 20 groups begins one. So these are at
+# most 20 + 36,000 / 1,500 sections, and four other blocks.
+SLACK = Room(bytes=36_000, subject=120, group=60)
+
+Block = dict[str, Any]
+
+
+def blocks(context: dict[str, Any]) -> tuple[Block, ...]:
+    """A message for Slack, from a context that was made for its room."""
+    return (_header(context["title"] or context["headline"]), *_body(context), *_foot(context))
+
+
+def escaped(text: str) -> str:
+    """A text without the characters by which Slack knows links and mentions."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _body(context: dict[str, Any]) -> Iterator[Block]:
+    facts = context["facts"]
+    if context["single"] is None:
+        yield _remark(escaped(f"{context['headline']} · {facts}" if context["title"] else facts))
+        for group in context["groups"]:
+            yield from map(_section, _packed(_lines(group, context["counted"])))
+    else:
+        yield from map(_section, _packed(_notification(context)))
+        yield _remark(escaped(facts))
+
+
+def _notification(context: dict[str, Any]) -> Iterator[str]:
+    single = context["single"]
+    if context["title"]:
+        yield f"*{_part(single['title'])}*"
+    if single["body"]:
+        yield _part(single["body"], LONGEST_BODY)
+    if single["url"]:
+        yield _linked(single["url"], "View")
+
+
+def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
+    if group["label"]:
+        yield f"*{_part(group['label'])}* · {_part(group['facts'])}"
+    for subject in group["subjects"]:
+        yield _line(subject, counted)
+    if group["note"]:
+        yield f"_{group['note']}_"
+
+
+def _line(subject: dict[str, Any], counted: bool) -> str:
+    count = f"*{subject['count']:,} ×* " if counted else ""
+    title = f"\n      {_part(subject['title'])}" if subject["title"] else ""
+    return f"•  {count}{_linked(subject['url'], subject['label'])} · {_part(subject['facts'])}{title}"
+
+
+def _foot(context: dict[str, Any]) -> Iterator[Block]:
+    notes = [*context["omissions"], *filter(None, [context["outlook"]])]
+    if notes:
+        yield _remark("\n".join(notes))
+    links = [_linked(link["url"], link["label"]) for link in context["links"] if len(escaped(link["url"])) < 300]
+    if links:
+        yield _remark(" · ".join(links))
+
+
+def _packed(lines: Iterator[str]) -> Iterator[str]:
+    """Lines put together to texts that are not too long."""
+    text = ""
+    for line in lines:
+        if text and len(text) + 1 + len(line) > LONGEST_TEXT:
+            yield text
+            text = ""
+        text = f"{text}\n{line}" if text else line
+    if text:
+        yield text
+
+
+def _part(text: str, length: int = LONGEST_PART) -> str:
+    """Escaped, and cut where the escaped text would be too long; an escape is never cut in two."""
+    while len(escaped(text)) > length:
+        text = cut(text, len(text) * 9 // 10)
+    return escaped(text)
+
+
+def _linked(url: str, label: str) -> str:
+    link = escaped(url.replace("|", "%7C"))
+    return f"<{link}|{_part(label)}>" if link and len(link) <= LONGEST_PART else _part(label)
+
+
+def _header(text: str) -> Block:
+    return {"type": "header", "text": {"type": "plain_text", "text": cut(text, LONGEST_HEADER), "emoji": False}}
+
+
+def _section(text: str) -> Block:
+    return {"type": "section", "text": _text(text)}
+
+
+def _remark(text: str) -> Block:
+    return {"type": "context", "elements": [_text(text)]}
+
+
+def _text(text: str) -> Block:
+    return {"type": "mrkdwn", "text": text, "verbatim": True}  # or Slack looks for names and addresses in it

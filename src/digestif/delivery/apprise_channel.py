@@ -1,0 +1,104 @@
+"""Apprise: everything that has no channel of its own, some 170 services by the library of that name.
+
+It says of a delivery whether it went well, and no more. So every failure is worth another attempt, and the policy ends
+them. Its notifications block: each runs in a thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import ClassVar
+
+import apprise
+
+from digestif.core.secret import Secret
+from digestif.core.times import is_duration
+from digestif.core.verdicts import DeliveryFailed
+from digestif.delivery.channel import Channel, Format, Message, Receipt
+from digestif.errors import ConfigError
+from digestif.stores.dsn import Dsn
+
+TITLE_CHARACTERS = 250
+BODY_CHARACTERS = 100_000  # each service cuts to its own limits, but some look at every character first
+PREFIX = "apprise+"
+TALKATIVE = ("apprise", "urllib3.connectionpool")  # loggers that show whole addresses, and with them tokens
+
+_silenced: ContextVar[int] = ContextVar("silenced", default=logging.NOTSET)  # the level; inherited by threads
+
+
+class AppriseChannel(Channel):
+    """Notifies the service that an Apprise URL names. The URL holds passwords and tokens, so it is a secret."""
+
+    scheme: ClassVar[str] = "apprise"
+    formats: ClassVar[frozenset[Format]] = frozenset({Format.MARKDOWN, Format.TEXT})
+
+    def __init__(self, url: str | Secret, *, timeout: float = 60) -> None:
+        if not is_duration(timeout) or timeout == 0:
+            raise ConfigError("timeout: not a number of seconds above 0")
+        self._url = Secret(url)
+        self._timeout = timeout
+        self._service = self._notifier()[0].service_name
+
+    async def deliver(self, message: Message) -> Receipt:
+        try:
+            async with asyncio.timeout(self._timeout):
+                went_well = await asyncio.to_thread(self._notify, message)
+        except TimeoutError:
+            raise DeliveryFailed(f"{self._service} did not end within {self._timeout:g} s") from None
+        if not went_well:
+            raise DeliveryFailed(f"{self._service} did not take it; the log of apprise may tell why")
+        return Receipt(channel=self.scheme, detail=str(self._service))
+
+    def __repr__(self) -> str:
+        return f"AppriseChannel({self._service})"
+
+    def _notify(self, message: Message) -> bool:
+        notifier = self._notifier()
+        body = message.markdown or message.text or message.subject
+        with _silence(logging.DEBUG):
+            went_well = notifier.notify(
+                title=" ".join(message.subject.split())[:TITLE_CHARACTERS],
+                body=body[:BODY_CHARACTERS],
+                body_format=apprise.NotifyFormat.MARKDOWN if message.markdown else apprise.NotifyFormat.TEXT,
+            )
+        return bool(went_well)
+
+    def _notifier(self) -> apprise.Apprise:
+        """A fresh one each time: many deliveries run at once, and its services are not made for that."""
+        with _silence(logging.ERROR):  # with which it shows a URL that it can't read
+            notifier = apprise.Apprise()
+            is_known = notifier.add(self._url.reveal())
+        if not is_known or len(notifier) != 1:
+            raise ConfigError("apprise: this is not the URL of one service that Apprise knows")
+        return notifier
+
+
+def from_dsn(dsn: Dsn) -> AppriseChannel:
+    """`apprise+tgram://…`, where all after the + is Apprise's, or `apprise://?url=…` with it percent-encoded."""
+    if dsn.scheme.startswith(PREFIX):
+        return AppriseChannel(Secret(f"{dsn.scheme.removeprefix(PREFIX)}://{dsn.rest}"))
+    dsn.refuse_location()
+    dsn.refuse_options("url")
+    if not dsn.options.get("url"):
+        raise ConfigError("url: apprise:// needs one, percent-encoded; or write apprise+ before it")
+    return AppriseChannel(Secret(dsn.options["url"]))
+
+
+@contextmanager
+def _silence(level: int) -> Iterator[None]:
+    """Keeps lines up to this level out of the log, if what runs inside of the block wrote them."""
+    token = _silenced.set(level)
+    try:
+        yield
+    finally:
+        _silenced.reset(token)
+
+
+def _is_discreet(record: logging.LogRecord) -> bool:
+    return record.levelno > _silenced.get()
+
+
+for _name in TALKATIVE:
+    logging.getLogger(_name).addFilter(_is_discreet)

@@ -1,0 +1,298 @@
+"""The channel suite: what every channel must show, in sentences.
+
+    class TestMyChannel(ChannelConformance):
+        supports = {Failure.LOST, Failure.BUSY}
+
+        @pytest.fixture
+        def channel(self) -> Channel: ...
+
+        @pytest.fixture
+        def failing(self) -> Failing: ...
+
+It needs pytest, and no plugin for asyncio: each test has an event loop of its own.
+"""
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Collection, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import pytest
+
+from digestif.core.verdicts import DeliveryFailed
+from digestif.delivery.channel import Channel, Format, Message, Receipt
+
+T = TypeVar("T")
+
+PATIENCE = 30.0  # seconds that a busy receiver asks for
+BOUND = 20.0  # seconds within which a delivery has to end in these tests, whatever happens
+HUGE_CHARACTERS = 10_000_000
+HUGE_LINES = 2_000
+
+
+class Failure(StrEnum):
+    """A way in which the far side can fail."""
+
+    UNREACHABLE = "unreachable"  # nobody is there
+    SILENT = "silent"  # it is there and does not answer
+    LOST = "lost"  # it took the message, and the connection broke before it said so
+    TROUBLE = "trouble"  # it says that something is wrong with itself, for now
+    BUSY = "busy"  # it asks for PATIENCE
+    REFUSED = "refused"  # it says that the message is bad
+    GONE = "gone"  # it says that nobody will ever be there again
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a channel has to say of a failure."""
+
+    retry: bool
+    throttled: bool = False
+    after: float | None = None
+
+
+RETRY_TABLE = {
+    Failure.UNREACHABLE: Expected(retry=True),
+    Failure.SILENT: Expected(retry=True),
+    Failure.LOST: Expected(retry=True),
+    Failure.TROUBLE: Expected(retry=True),
+    Failure.BUSY: Expected(retry=True, throttled=True, after=PATIENCE),
+    Failure.REFUSED: Expected(retry=False),
+    Failure.GONE: Expected(retry=False),
+}
+
+TEXT_PARTS = ("key", "timeline", "recipient", "subject", "text", "html", "markdown")
+HOSTILE_TEXTS = {
+    "control characters": "a\x00b\x07c\x1b[2Jd\x7f\x9b",
+    "line breaks": "one\r\nBcc: eve@example.org\r\n\r\ntwo\nthree\rfour\u2028five\x85",
+    "an encoded word": "=?utf-8?q?=0D=0ABcc:_eve=40example.org?=",
+    "bidi marks": "\u202egnp.exe\u2066\u2069\u200f",
+    "markup": "<script>alert(1)</script> <!channel> [x](javascript:1) {{ 7 * 7 }} & </div>",
+    "half a character": "\ud800",
+    "nothing": "",
+    "blanks": " \t ",
+    "very long": "x" * 100_000,
+}
+
+
+class Failing(Protocol):
+    """Lets the far side fail in this way inside of the block, and work again after it."""
+
+    def __call__(self, failure: Failure, /) -> AbstractContextManager[object]: ...
+
+
+class Run(Protocol):
+    """Runs a coroutine to its end, on the loop of the test; fails if that takes longer than BOUND."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T: ...
+
+
+class ChannelConformance:
+    """Every fact that a channel has to show. Subclass it with a fixture `channel`."""
+
+    supports: ClassVar[Collection[Failure]] = frozenset()  # what `failing` can bring about
+
+    @pytest.fixture
+    def channel(self) -> Channel:
+        raise NotImplementedError("the suite needs a fixture `channel` that gives a Channel which delivers")
+
+    @pytest.fixture
+    def failing(self) -> Failing:
+        """Optional: lets the far side fail in the ways that `supports` names."""
+        assert not self.supports, "the failures in `supports` need a fixture `failing`"
+        return lambda failure: nullcontext()
+
+    @pytest.fixture
+    def secrets(self) -> Sequence[str]:
+        """Optional: texts that the channel was given and that nobody must see."""
+        return ()
+
+    @pytest.fixture
+    def message(self) -> Message:
+        """Optional: a message that the channel takes."""
+        return a_message()
+
+    @pytest.fixture
+    def run(self, channel: Channel) -> Iterator[Run]:
+        with asyncio.Runner() as runner:
+
+            def run(coroutine: Coroutine[Any, Any, T]) -> T:
+                return runner.run(asyncio.wait_for(coroutine, BOUND))
+
+            yield run
+            run(channel.close())
+
+    def test_it_says_what_it_is_and_what_it_wants(self, channel: Channel) -> None:
+        assert channel.scheme
+        assert channel.formats <= set(Format)
+        assert channel.redelivery in ("merge", "same")
+
+    def test_a_delivered_message_gives_a_receipt_of_this_channel(
+        self, channel: Channel, message: Message, run: Run
+    ) -> None:
+        receipt = run(channel.deliver(message))
+
+        assert isinstance(receipt, Receipt)
+        assert receipt.channel == channel.scheme
+
+    def test_the_same_message_may_come_again(self, channel: Channel, message: Message, run: Run) -> None:
+        run(channel.deliver(message))
+
+        assert run(channel.deliver(replace(message, attempt=2))).channel == channel.scheme
+
+    def test_many_are_delivered_at_once(self, channel: Channel, message: Message, run: Run) -> None:
+        async def deliver_all() -> list[Receipt]:
+            return await asyncio.gather(*(channel.deliver(replace(message, key=f"d.{n}")) for n in range(20)))
+
+        assert [receipt.channel for receipt in run(deliver_all())] == [channel.scheme] * 20
+
+    def test_a_failure_says_whether_and_when_to_try_again(
+        self, channel: Channel, message: Message, run: Run, failing: Failing
+    ) -> None:
+        said: dict[Failure, Expected] = {}
+        for failure in self.supports:
+            with failing(failure):
+                failed = failure_of(run, channel, message)
+            said[failure] = Expected(failed.retry, failed.throttled, failed.after)
+
+        assert said == {failure: RETRY_TABLE[failure] for failure in self.supports}
+
+    def test_after_a_failure_it_delivers_again(
+        self, channel: Channel, message: Message, run: Run, failing: Failing
+    ) -> None:
+        for failure in self.supports:
+            with failing(failure):
+                failure_of(run, channel, message)
+
+            assert run(channel.deliver(message)).channel == channel.scheme, failure
+
+    def test_nothing_shows_its_secrets(
+        self,
+        channel: Channel,
+        message: Message,
+        secrets: Sequence[str],
+        run: Run,
+        failing: Failing,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        shown = [repr(channel), str(channel), f"{channel}", repr(run(channel.deliver(message)))]
+        for failure in self.supports:
+            with failing(failure):
+                shown += texts_of(failure_of(run, channel, message))
+        shown += [caplog.text, *(repr(record.__dict__) for record in caplog.records)]
+
+        assert all(secrets)
+        assert not [text for text in shown for secret in secrets if secret in text]
+
+    def test_a_huge_message_is_delivered_or_refused_in_good_time(
+        self, channel: Channel, message: Message, run: Run
+    ) -> None:
+        assert_taken_or_refused(run, channel, huge(message))
+
+    @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS.keys())
+    def test_hostile_contents_are_delivered_or_refused(
+        self, channel: Channel, message: Message, run: Run, text: str
+    ) -> None:
+        for part in TEXT_PARTS:
+            hostile: dict[str, Any] = {part: text}
+            assert_taken_or_refused(run, channel, replace(message, **hostile))
+
+        assert run(channel.deliver(message)).channel == channel.scheme
+
+    def test_after_closing_it_may_be_used_again(self, channel: Channel, message: Message, run: Run) -> None:
+        run(channel.close())
+        run(channel.deliver(message))
+        run(channel.close())
+        run(channel.close())
+
+        assert run(channel.deliver(message)).channel == channel.scheme
+
+    @pytest.mark.parametrize("turns", [0, 1, 2, 5, 20])
+    def test_a_cancelled_delivery_leaves_it_usable(
+        self, channel: Channel, message: Message, run: Run, turns: int
+    ) -> None:
+        async def cancel() -> asyncio.Task[Receipt]:
+            delivery = asyncio.create_task(channel.deliver(message))
+            for _ in range(turns):  # of the loop
+                await asyncio.sleep(0)
+            delivery.cancel()
+            await asyncio.wait([delivery])
+            return delivery
+
+        delivery = run(cancel())
+
+        assert delivery.cancelled() or delivery.result().channel == channel.scheme
+        assert run(channel.deliver(message)).channel == channel.scheme
+
+
+def a_message(**changes: Any) -> Message:
+    """A small message with something in every format."""
+    message = Message(
+        key="0123456789abcdef0123.1",
+        timeline="mail:ada",
+        recipient="ada@example.org",
+        subject="Build 7 failed, and 1 more",
+        text="Build 7 failed\nBuild 8 failed\n",
+        html="<p>Build 7 failed<br>Build 8 failed</p>",
+        markdown="**Build 7** failed\n\n**Build 8** failed\n",
+        blocks=({"type": "section", "text": {"type": "mrkdwn", "text": "*Build 7* failed"}},),
+        data={"count": 2, "groups": [{"label": "builds", "count": 2}]},
+        links={"open": "https://app.example/digests", "unsubscribe": "https://app.example/u/ada"},
+        timestamp=1_700_000_000.0,
+    )
+    return replace(message, **changes)
+
+
+def huge(message: Message) -> Message:
+    """The same with 10 MB of text in 2,000 lines, in every format."""
+    line = "x" * (HUGE_CHARACTERS // HUGE_LINES - 1)
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": line}}
+    text = f"{line}\n" * HUGE_LINES
+    return replace(
+        message,
+        text=text,
+        html=f"<pre>{text}</pre>",
+        markdown=text,
+        blocks=(section,) * HUGE_LINES,
+        data={"count": HUGE_LINES, "subjects": [{"label": line, "count": 1}] * HUGE_LINES},
+    )
+
+
+def failure_of(run: Run, channel: Channel, message: Message) -> DeliveryFailed:
+    """The failure of a delivery that has to fail."""
+    with pytest.raises(DeliveryFailed) as failed:
+        run(channel.deliver(message))
+    return failed.value
+
+
+def assert_taken_or_refused(run: Run, channel: Channel, message: Message) -> None:
+    """A receipt, or a failure that another attempt would not mend; nothing else."""
+    refused: DeliveryFailed | None = None
+    try:
+        receipt = run(channel.deliver(message))
+    except DeliveryFailed as failed:
+        refused = failed
+    assert (receipt.channel == channel.scheme) if refused is None else not refused.retry, refused
+
+
+def texts_of(error: BaseException) -> list[str]:
+    """All that a log or a tracker of errors could show of an error, with those behind it."""
+    behind = [other for other in (error.__cause__, error.__context__) if other is not None]
+    own = [str(error), repr(error), repr(error.args), *traceback.format_exception(error)]
+    return own + [text for other in behind for text in texts_of(other)]
+
+
+__all__ = [
+    "PATIENCE",
+    "ChannelConformance",
+    "Failing",
+    "Failure",
+    "Run",
+    "a_message",
+    "huge",
+]

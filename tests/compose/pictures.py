@@ -1,0 +1,59 @@
+"""A program that takes pictures of mails, wide and narrow, light and dark: python -m tests.compose.pictures FOLDER."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import Browser, sync_playwright
+
+from digestif.compose.rendering import Renderer
+from digestif.compose.summary import Summary
+from tests.compose.samples import LINKS, MONDAY, many, overflow, single
+
+Colours = Literal["light", "dark"]
+
+CHROMIUM = shutil.which("chromium")
+WIDTHS = {"wide": 800, "narrow": 360}
+COLOURS: tuple[Colours, ...] = ("light", "dark")
+
+
+def main(folder: Path) -> None:
+    """Put the pictures into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mails: dict[str, Summary] = {"one": single(), "many": many(), "overflow": overflow()}
+    with browser() as chromium:
+        for name, summary in mails.items():
+            for size, width in WIDTHS.items():
+                for colours in COLOURS:
+                    take(chromium, html_of(summary), folder / f"mail-{name}-{size}-{colours}.png", width, colours)
+
+
+def html_of(summary: Summary) -> str:
+    """The built-in mail, with everything that it may have."""
+    renderer = Renderer(zone="Europe/Berlin")
+    rendered = renderer.render(summary, formats=["html"], title="Acme alerts", links=LINKS, next_delivery=MONDAY + 9000)
+    return rendered.html
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """The computer's own chromium, without a window."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+def take(chromium: Browser, html: str, path: Path, width: int, colours: Colours) -> None:
+    """One picture of the whole mail."""
+    page = chromium.new_page(viewport={"width": width, "height": 400}, color_scheme=colours)
+    page.set_content(html)
+    page.screenshot(path=path, full_page=True)
+    page.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,47 @@
+"""Mails as they were when somebody found them good. `python -m tests.compose.test_golden` writes them anew."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from digestif.compose.rendering import Renderer
+from digestif.compose.summary import Summary
+from tests.compose.samples import LINKS, MONDAY, hostile, many, overflow, single
+
+GOLDEN = Path(__file__).parent / "golden"
+MAILS: dict[str, Summary] = {
+    "one": single(),
+    "often": single(count=7, lasts=1800),
+    "many": many(),
+    "overflow": overflow(),
+    "hostile": hostile(),
+}
+
+
+@pytest.mark.parametrize("name", MAILS)
+def test_a_mail_reads_as_it_did(name: str) -> None:
+    for file, text in files_of(name).items():
+        assert text.encode() == (GOLDEN / file).read_bytes(), file
+
+
+def files_of(name: str) -> dict[str, str]:
+    rendered = Renderer(zone="Europe/Berlin").render(
+        MAILS[name],
+        formats=["text", "html", "markdown", "slack"],
+        next_delivery=MONDAY + 9000,
+        links=LINKS,
+    )
+    return {
+        f"{name}.subject.txt": rendered.subject,
+        f"{name}.txt": rendered.text,
+        f"{name}.html": rendered.html,
+        f"{name}.md": rendered.markdown,
+        f"{name}.slack.json": json.dumps(rendered.blocks, ensure_ascii=False, indent=1),
+    }
+
+
+if __name__ == "__main__":
+    for each in MAILS:
+        for path, contents in files_of(each).items():
+            (GOLDEN / path).write_bytes(contents.encode())

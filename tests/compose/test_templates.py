@@ -1,0 +1,304 @@
+"""Templates of one's own: where they are found, what they are given, and what happens when they are wrong."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digestif.compose.children import MOST_CHILDREN
+from digestif.compose.rendering import Renderer, TemplateFailed
+from digestif.compose.summary import Summary
+from digestif.compose.wording import trimmed
+from digestif.errors import ConfigError
+from tests.compose.samples import LINKS, MONDAY, group, hostile, many, overflow, single, subject, summary
+
+
+def renderer_of(folder: Path, /, **files: str) -> Renderer:
+    """A renderer of the template "own" with these files, by ending."""
+    for ending, text in files.items():
+        (folder / f"own.{ending.replace('_', '.')}").write_text(text)
+    return Renderer("own", folder=folder)
+
+
+class Desk:
+    """One child for many templates: starting it is what takes the time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.renderer = renderer_of(folder, txt="")
+        self._version = 0
+
+    def text(self, template: str, what: Summary | None = None, **options: Any) -> str:
+        file = self.folder / "own.txt"
+        file.write_text(template)
+        self._version += 1
+        os.utime(file, (self._version, self._version))  # two that were written in one moment look the same
+        return self.renderer.render(what or many(), formats=["text"], **options).text
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    desk = Desk(tmp_path_factory.mktemp("templates"))
+    yield desk
+    desk.renderer.close()
+
+
+def test_files_of_a_folder_make_what_their_endings_say(tmp_path: Path) -> None:
+    renderer = renderer_of(tmp_path, txt="text", html="<p>html</p>", md="markdown", subject_txt="subject")
+
+    rendered = renderer.render(many(), formats=["text", "html", "markdown"])
+
+    assert (rendered.subject, rendered.text, rendered.html, rendered.markdown) == (
+        "subject",
+        "text",
+        "<p>html</p>",
+        "markdown",
+    )
+    renderer.close()
+
+
+def test_files_that_are_missing_are_stood_in_for_by_the_built_in_ones(tmp_path: Path) -> None:
+    ours = Renderer().render(many(), formats=["text", "html", "markdown", "slack"])
+    renderer = renderer_of(tmp_path, txt="mine")
+
+    rendered = renderer.render(many(), formats=["text", "html", "markdown", "slack"])
+
+    assert rendered.text == "mine"
+    assert (rendered.subject, rendered.html, rendered.markdown, rendered.blocks) == (
+        ours.subject,
+        ours.html,
+        ours.markdown,
+        ours.blocks,
+    )
+    renderer.close()
+
+
+def test_a_folder_may_replace_the_default(tmp_path: Path) -> None:
+    (tmp_path / "default.txt").write_text("{% extends 'builtin/default.txt' %}")
+    renderer = Renderer(folder=tmp_path)
+
+    assert renderer.render(many(), formats=["text"]).text == Renderer().render(many(), formats=["text"]).text
+    renderer.close()
+
+
+def test_a_folder_without_templates_of_that_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none of weekly.subject.txt, weekly.txt, weekly.html, weekly.md is a file"):
+        Renderer("weekly", folder=tmp_path)
+    with pytest.raises(ConfigError, match="'weekly' is not built in"):
+        Renderer("weekly")
+
+
+def test_no_name_leads_out_of_the_folder(desk: Desk) -> None:
+    (desk.folder.parent / "secret.txt").write_text("secret")
+
+    with pytest.raises(ConfigError):
+        Renderer("../secret", folder=desk.folder)
+    with pytest.raises(TemplateFailed, match="TemplateNotFound"):
+        desk.text("{% include '../secret.txt' %}")
+
+
+def test_a_template_is_given_the_summary_the_window_the_next_delivery_and_the_links(desk: Desk) -> None:
+    template = (
+        "{{ count }} {{ subjects }} {{ dropped }} {{ more }} {{ more_records }} {{ timeline }}\n"
+        "{{ window }} ({{ zone }}), next {{ next }}\n"
+        "{% for group in groups %}{{ group.label }} {{ group.count }} {{ group.more }} {{ group.more_records }}\n"
+        "{% endfor %}{% for link in links %}{{ link.name }}={{ link.url }} {% endfor %}"
+    )
+
+    text = desk.text(template, overflow(), zone="Europe/Berlin", next_delivery=MONDAY + 9000, links=LINKS)
+
+    assert text == (
+        "9961 2023 120 17 203 mail:ada\n"
+        "Mon 16 Nov 2026, 09:12 – 09:22 (Europe/Berlin), next Mon 16 Nov 2026, 11:42\n"
+        "Sensors 9581 1990 8411\n"
+        "Gateways 177 3 4\n"
+        "open=https://alerts.example/inbox settings=https://alerts.example/settings "
+        "unsubscribe=https://alerts.example/u?who=ada&what=mail "
+    )
+
+
+def test_a_template_sees_values_and_has_filters_for_times_numbers_and_text(desk: Desk) -> None:
+    value = {"title": "T", "user": {"name": "A*da", "tags": ["x", "y"]}, "url": "javascript:1"}
+    template = (
+        "{% set s = groups[0].subjects[0] %}{{ s.value.user.name | md }} {{ s.value.user.tags[1] }} "
+        "[{{ s.value.url | link }}] {{ s.first | clock }} {{ s.last | moment }} {{ 12345 | number }} "
+        "{{ s.count | plural('event') }} {{ 'a\n\u202eb' | line }}"
+    )
+
+    text = desk.text(template, single(value, count=2, lasts=60), hours=12)
+
+    assert text == "A\\*da y [] 8:12 am Mon 16 Nov 2026, 8:13 am 12,345 2 events a b"
+
+
+def test_html_is_escaped_by_itself_and_its_styles_are_written_into_its_tags(tmp_path: Path) -> None:
+    html = "<html><head><style>p { color: red }</style></head><body><p>{{ groups[0].label }}</p></body></html>"
+    renderer = renderer_of(tmp_path, html=html)
+
+    made = renderer.render(hostile(), formats=["html"]).html
+
+    assert '<p style="color: red;">&lt;script&gt;' in made
+    assert "<script" not in made
+    renderer.close()
+
+
+def test_a_subject_of_ones_own_is_one_harmless_line_too(tmp_path: Path) -> None:
+    renderer = renderer_of(tmp_path, subject_txt="{{ groups[0].subjects[0].value.title }}\r\nBcc: eve\n=?utf-8?q?x?=")
+
+    assert renderer.render(many(), formats=[]).subject == "The bank did not answer within 10 s Bcc: eve = ?utf-8?q?x?="
+    renderer.close()
+
+
+def test_names_that_are_misspelt_are_empty_in_mails_and_visible_in_previews(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("<{{ cuont }}|{{ gruops[0].label }}>")
+    mail, preview = Renderer("own", folder=tmp_path), Renderer("own", folder=tmp_path, preview=True)
+
+    assert mail.render(many(), formats=["text"]).text == "<|>"
+    assert preview.render(many(), formats=["text"]).text == "<{{ cuont }}|{{ gruops }}>"
+    mail.close()
+    preview.close()
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("one\n{% for %}", "own.txt, line 2: Expected an expression"),
+        ("one\n\n{{ 1 / 0 }}", "own.txt, line 3: ZeroDivisionError"),
+        ("{{ count | nofilter }}", "own.txt, line 1: No filter named 'nofilter'"),
+        ("{% include 'absent.txt' %}", "TemplateNotFound"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "unsafe"),
+        ("{{ groups.append(1) }}", "unsafe"),
+    ],
+)
+def test_a_template_that_is_wrong_fails_with_its_place_and_reason(desk: Desk, template: str, reason: str) -> None:
+    with pytest.raises(TemplateFailed, match=reason):
+        desk.text(template)
+
+
+def test_a_template_finds_no_passwords_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMTP_PASSWORD", "hunter2")
+    renderer = renderer_of(tmp_path, txt="x")
+    renderer.render(many(), formats=["text"])
+
+    environment = Path(f"/proc/{child_of(renderer)}/environ")
+
+    if not environment.exists():
+        pytest.skip("no /proc here")
+    assert b"hunter2" not in environment.read_bytes()
+    renderer.close()
+
+
+def child_of(renderer: Renderer) -> int:
+    assert renderer._children is not None
+    return renderer._children._idle[0]._process.pid
+
+
+def test_one_child_serves_many_mails_and_sees_files_that_change(tmp_path: Path) -> None:
+    renderer = renderer_of(tmp_path, txt="before")
+    renderer.render(many(), formats=["text"])
+    child = child_of(renderer)
+
+    (tmp_path / "own.txt").write_text("after")
+    os.utime(tmp_path / "own.txt", (1, 1))
+
+    assert renderer.render(many(), formats=["text"]).text == "after"
+    assert child_of(renderer) == child
+    renderer.close()
+
+
+def test_a_child_that_died_is_replaced(tmp_path: Path) -> None:
+    renderer = renderer_of(tmp_path, txt="{{ count }}")
+    renderer.render(many(), formats=["text"])
+    child = child_of(renderer)
+    os.kill(child, signal.SIGKILL)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+
+    assert renderer.render(many(), formats=["text"]).text == "73"
+    renderer.close()
+
+
+def test_closing_ends_the_children_and_rendering_again_starts_others(tmp_path: Path) -> None:
+    renderer = renderer_of(tmp_path, txt="{{ count }}")
+    renderer.render(many(), formats=["text"])
+    child = child_of(renderer)
+
+    renderer.close()
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert renderer.render(many(), formats=["text"]).text == "73"
+    renderer.close()
+
+
+def test_threads_share_the_children_without_mixing_their_mails(tmp_path: Path) -> None:
+    renderer = renderer_of(tmp_path, txt="{{ headline }}")
+    made: dict[int, str] = {}
+
+    def render(number: int) -> None:
+        made[number] = renderer.render(single(f"mail {number}"), formats=["text"]).text
+
+    threads = [threading.Thread(target=render, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert made == {number: f"mail {number}" for number in range(20)}
+    renderer.close()
+
+
+def test_after_a_fork_both_processes_render_even_if_all_children_were_at_work(tmp_path: Path) -> None:
+    renderer = renderer_of(tmp_path, txt="{{ headline }}")
+    renderer.render(single("before"), formats=["text"])
+    answers = multiprocessing.get_context("fork").Queue()
+
+    def render_and_answer() -> None:
+        answers.put(renderer.render(single("forked"), formats=["text"]).text)
+        renderer.close()
+
+    process = multiprocessing.get_context("fork").Process(target=render_and_answer)
+    with at_work(renderer):
+        process.start()
+
+    assert answers.get(timeout=10) == "forked"
+    process.join()
+    assert renderer.render(single("after"), formats=["text"]).text == "after"
+    renderer.close()
+
+
+@contextmanager
+def at_work(renderer: Renderer) -> Iterator[None]:
+    """All turns taken, as by other threads."""
+    assert renderer._children is not None
+    with ExitStack() as turns:
+        for _ in range(MOST_CHILDREN):
+            turns.enter_context(renderer._children._turns)
+        yield
+
+
+def test_large_values_reach_a_template_cut(desk: Desk) -> None:
+    value = {"long": "x" * 10_000_000, "list": list(range(100_000)), "deep": [[[[[[[[[1]]]]]]]]]}
+    lines = [subject(f"s{n}", value) for n in range(90)]
+
+    text = desk.text(
+        "{% set v = groups[0].subjects[-1].value %}{{ v.long | length }} {{ v.list | length }} {{ v.deep }}",
+        summary(group("", *lines)),
+    )
+
+    assert text == "4000 1996 "
+
+
+def test_values_of_any_shape_reach_a_template_as_plain_data() -> None:
+    value = {1: (True, None, 2.5, float("nan"), 10**30), "deep": [[[[[[[1]]]]]]], "other": {1, 2}, "bad": "\ud800"}
+
+    assert trimmed(value) == {
+        "1": [True, None, 2.5, None, "a number of 100 bits"],
+        "deep": [[[[["…"]]]]],
+        "other": "{1, 2}",
+        "bad": "\ufffd",
+    }
