@@ -84,6 +84,8 @@ def test_a_folder_may_replace_the_default(tmp_path: Path) -> None:
     renderer = Renderer(folder=tmp_path)
 
     assert renderer.render(many(), formats=["text"]).text == Renderer().render(many(), formats=["text"]).text
+    assert not renderer.in_process
+    assert Renderer().in_process
     renderer.close()
 
 
@@ -261,7 +263,7 @@ def test_after_a_fork_both_processes_render_even_if_all_children_were_at_work(tm
         answers.put(renderer.render(single("forked"), formats=["text"]).text)
         renderer.close()
 
-    process = multiprocessing.get_context("fork").Process(target=render_and_answer)
+    process = multiprocessing.get_context("fork").Process(target=render_and_answer, daemon=True)
     with at_work(renderer):
         process.start()
 

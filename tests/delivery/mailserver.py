@@ -4,15 +4,17 @@ import asyncio
 import logging
 import queue
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from digestif.delivery.channel import Message
+from digestif.delivery.channel import Channel, DeliveryFailed, Message
+from digestif.delivery.opening import open_channel
 
 USER, PASSWORD = "ada", "hunter2-hunter2"
 HOST = "127.0.0.1"
@@ -172,3 +174,29 @@ def message(number: int = 1, **changes: Any) -> Message:
         "timestamp": 1_700_000_000.0,
     }
     return Message(**values | changes)
+
+
+def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+async def failure(channel: Channel, mail: Message | None = None) -> DeliveryFailed:
+    with pytest.raises(DeliveryFailed) as caught:
+        await channel.deliver(mail or message())
+    return caught.value
+
+
+async def deliver_once(dsn: str, mail: Message | None = None) -> str:
+    channel = open_channel(dsn)
+    try:
+        return (await channel.deliver(mail or message())).id
+    finally:
+        await channel.close()
+
+
+async def fail_once(dsn: str, mail: Message | None = None) -> DeliveryFailed:
+    channel = open_channel(dsn)
+    try:
+        return await failure(channel, mail)
+    finally:
+        await channel.close()

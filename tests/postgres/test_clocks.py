@@ -68,13 +68,16 @@ def test_a_lease_that_a_faster_clock_took_over_is_stale_for_the_slower_one(url: 
 
 
 def test_two_processes_an_hour_apart_lose_nothing_and_deliver_under_one_lease_at_a_time(url: str) -> None:
-    told = alone(live_an_hour_apart, url, random.randrange(2**32))
+    for _ in range(5):  # until they meet: that is a matter of chance
+        told = alone(live_an_hour_apart, url, random.randrange(2**32))
 
-    assert told["acknowledged"] > 0
-    assert told["missing"] == 0
-    assert told["closed twice"] == 0
-    assert told["closed"] == told["delivered"]  # what a close answered is what the ledger says
-    assert told["stale"] > 0  # they did meet
+        assert told["acknowledged"] > 0
+        assert told["missing"] == 0
+        assert told["closed twice"] == 0
+        assert told["closed"] == told["delivered"]  # what a close answered is what the ledger says
+        if told["stale"]:
+            return
+    raise AssertionError("they never met")
 
 
 def live_an_hour_apart(url: str, seed: int) -> dict[str, int]:

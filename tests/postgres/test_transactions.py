@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session
 
-from digestif import ConfigError, Digests, Policy, Worker
+from digestif import ConfigError, Digests, Policy, Record, Worker
 from digestif.clock import monotonic
 from tests.postgres.servers import empty_database
 
@@ -49,6 +49,45 @@ def test_of_a_rollback_no_trace_is_left(digests: Digests, url: str) -> None:
     assert digests.timeline("t").state == "idle"
     assert digests.ledger().accepted == 0
     assert set(digests.store.footprint().values()) == {0}
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_later_version_that_is_added_directly_comes_after_one_that_was_committed(
+    digests: Digests, url: str, many: bool
+) -> None:
+    with psycopg.connect(url) as connection:
+        digests.add("t", "first", key="k", connection=connection)
+        connection.commit()
+        if many:
+            digests.add_many([("t", Record("k", "second", 0.0)), ("other", 1)])
+        else:
+            digests.add("t", "second", key="k")
+
+    assert [record.value for record in digests.peek("t")] == ["second"]
+
+
+def test_deadline_and_expiry_count_from_the_add(digests: Digests, url: str) -> None:
+    """However long nobody folds it in."""
+    with psycopg.connect(url) as connection:
+        digests.add("t", 1, within=100, connection=connection)
+        connection.execute("UPDATE digestif.inbox SET added = added - 60_000".replace("_", ""))
+        connection.commit()
+        [before] = connection.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone() or (0,)
+
+    slot = digests.store.inspect("t")
+
+    assert slot.deadline is not None
+    assert slot.expires is not None
+    assert slot.deadline / 1000 == pytest.approx(float(before) + 40, abs=2)
+    assert slot.expires / 1000 == pytest.approx(float(before) - 60 + 7 * 86400, abs=2)
+
+
+def test_a_connection_may_have_cursors_of_another_kind(digests: Digests, url: str) -> None:
+    with psycopg.connect(url, cursor_factory=psycopg.RawCursor) as connection:
+        digests.add("t", 1, connection=connection)
+        connection.commit()
+
+    assert digests.ledger().accepted == 1
 
 
 def test_many_records_are_there_or_none_is(digests: Digests, url: str) -> None:

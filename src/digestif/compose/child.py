@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ def limit(memory: int) -> None:
     ):
         _, hard = resource.getrlimit(what)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, most))
+        with suppress(ValueError):  # macOS has no limit of memory; there, time has to do
+            resource.setrlimit(what, (most, most))
 
 
 def render(

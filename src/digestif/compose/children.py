@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,12 @@ class Children:
         return answer
 
     def _take(self) -> "_Child":
-        while self._idle:
-            child = self._idle.pop()
-            if child.alive:
-                return child
-            child.end()
+        with suppress(IndexError):  # none is left, or another thread was quicker
+            while True:
+                child = self._idle.pop()
+                if child.alive:
+                    return child
+                child.end()
         return _Child(self._settings)
 
     def _reset(self) -> None:
@@ -83,7 +85,7 @@ class _Child:
         self._socket, other = socket.socketpair()
         with other:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "digestif.compose.child"],
+                [sys.executable, "-P", "-m", "digestif.compose.child"],
                 stdin=other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -92,7 +94,7 @@ class _Child:
                 start_new_session=True,  # Ctrl-C is for the worker, which then finishes what it has begun
             )
         try:
-            self._exchange(settings, START_SECONDS)
+            self._exchange(settings, START_SECONDS, late="the process that renders templates does not start")
         except BaseException:
             self.end()
             raise
@@ -104,7 +106,7 @@ class _Child:
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """One rendering. After an error the child is of no more use."""
-        return self._exchange(request, self._timeout)
+        return self._exchange(request, self._timeout, late=f"it takes longer than {self._timeout:g} s")
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
@@ -112,31 +114,27 @@ class _Child:
         self._process.wait()
         self._socket.close()
 
-    def _exchange(self, message: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def _exchange(self, message: dict[str, Any], timeout: float, *, late: str) -> dict[str, Any]:
         self._socket.settimeout(timeout)
         try:
             frames.send(self._socket, message)
             answer = frames.receive(self._socket, deadline=monotonic() + timeout)
         except TimeoutError:
-            raise TemplateFailed(_too_slow(timeout)) from None
+            raise TemplateFailed(late) from None
         except OSError:
             answer = None
         if answer is None:
-            raise TemplateFailed(self._obituary(timeout))
+            code = self._exit_code()
+            ended = f"the process that renders templates ended with code {code}"
+            raise TemplateFailed(late if code == -signal.SIGALRM else ended)
         return answer
 
-    def _obituary(self, timeout: float) -> str:
+    def _exit_code(self) -> int:
         self._process.kill()  # it closed its end, so it is going anyway
-        code = self._process.wait()
-        if code == -signal.SIGALRM:
-            return _too_slow(timeout)
-        return f"the process that renders templates ended with code {code}"
-
-
-def _too_slow(timeout: float) -> str:
-    return f"it takes longer than {timeout:g} s"
+        return self._process.wait()
 
 
 def _end_all(children: list[_Child], pid: int) -> None:
-    while children and pid == os.getpid():
-        children.pop().end()
+    with suppress(IndexError):
+        while pid == os.getpid():
+            children.pop().end()

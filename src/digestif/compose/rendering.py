@@ -22,6 +22,7 @@ __all__ = ["Rendered", "Renderer", "TemplateFailed"]
 
 DEFAULT = "default"
 ENDINGS = {"subject": ".subject.txt", "text": ".txt", "html": ".html", "markdown": ".md"}
+ENVIRONMENT = environment()
 NO_LINKS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -89,6 +90,11 @@ class Renderer:
         made = blocks(context(summary, **about, room=SLACK)) if "slack" in formats else ()
         return Rendered(**parts | {"subject": header_line(parts["subject"])}, blocks=made)
 
+    @property
+    def in_process(self) -> bool:
+        """Whether it renders here, within a few milliseconds; otherwise it waits for a child process."""
+        return self._children is None
+
     def close(self) -> None:
         """End the child processes. It may be used again afterwards."""
         if self._children is not None:
@@ -125,6 +131,3 @@ def _own_templates(name: str, folder: Path | None) -> dict[str, str]:
 
 def _built_in(name: str) -> dict[str, Template]:
     return {part: ENVIRONMENT.get_template(name + ending) for part, ending in ENDINGS.items()}
-
-
-ENVIRONMENT = environment()

@@ -44,6 +44,8 @@ def parse(text: str) -> Dsn:
 
 
 def _opener(scheme: str) -> Opener:
+    if scheme.startswith("apprise+"):  # what follows is a scheme of Apprise's
+        scheme = "apprise"
     if scheme in BUILT_IN:
         try:
             return load_attribute(BUILT_IN[scheme])  # type: ignore[no-any-return]

@@ -144,6 +144,7 @@ class Move:
         while not complete:
             [answer] = source.take([take], now=self._now())
             complete = answer is None or answer.complete
+            self._hold.renew()
             take = take._replace(after=answer.after if answer else None)
         [again] = self._source.depart([parcel.timeline], token=parcel.id, now=self._now())
         return again or parcel
@@ -175,6 +176,7 @@ class Move:
             else:
                 rest.append((parcel, mark))
         while rest:
+            self._hold.renew()
             rest = self._carry_page(rest, whole)
         if whole:
             self._source.let_go(whole, now=self._now())

@@ -134,7 +134,7 @@ class Pipeline:
             )
 
         try:
-            return render() if self.route.template is None else await asyncio.to_thread(render)
+            return render() if self._renderer.in_process else await asyncio.to_thread(render)
         except TemplateFailed as error:
             raise DeliveryFailed(f"the template {self.route.template!r} failed: {error}") from error
 

@@ -17,16 +17,26 @@ from typing import TYPE_CHECKING, Any
 from digestif.testing.clock import FakeClock
 
 if TYPE_CHECKING:
+    from digestif.testing.channels import ChannelConformance
     from digestif.testing.conformance import StoreConformance
     from digestif.testing.faults import Partitioned
     from digestif.testing.footprint import assert_nothing_left
     from digestif.testing.model import Model
     from digestif.testing.stateful import store_machine
 
-__all__ = ["FakeClock", "Model", "Partitioned", "StoreConformance", "assert_nothing_left", "store_machine"]
+__all__ = [
+    "ChannelConformance",
+    "FakeClock",
+    "Model",
+    "Partitioned",
+    "StoreConformance",
+    "assert_nothing_left",
+    "store_machine",
+]
 
 # Loaded on first use: the plugin lives in this package, and must not cost every pytest run the import of all this.
 _HOMES = {
+    "ChannelConformance": "digestif.testing.channels",
     "Model": "digestif.testing.model",
     "Partitioned": "digestif.testing.faults",
     "StoreConformance": "digestif.testing.conformance",

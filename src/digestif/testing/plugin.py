@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from digestif.testing.clock import FakeClock
 
 pytest.register_assert_rewrite(
+    "digestif.testing.channels",
     "digestif.testing.conformance",
     "digestif.testing.footprint",
     "digestif.testing.stateful",

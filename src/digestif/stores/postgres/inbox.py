@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import psycopg
+from msgspec.structs import replace
 
 from digestif.core.policy import Terms
 from digestif.core.times import Millis
@@ -21,22 +22,40 @@ def put(connection: Any, schema: str, namespace: int, channel: str, batch: Seque
     """Append records on the caller's connection; they exist, and others hear of them, once the caller commits."""
     rows = [(a.timeline.encode(), a.key.encode(), a.timestamp, a.payload, a.within, _encode(a.terms)) for a in batch]
     statement = SQL.put_into_inbox.replace("INTO inbox", f'INTO "{schema}".inbox')
-    with driver_connection(connection).cursor() as cursor:
+    with psycopg.Cursor(driver_connection(connection)) as cursor:  # its own kind may take other placeholders
         cursor.execute(statement, (namespace, *([*column] for column in zip(*rows, strict=True))))
         cursor.execute(SQL.wake, (channel,))
 
 
-def fold(rows: PostgresRows, *, limit: int, now: Millis) -> int:
-    """Add a page of what was committed, in the order in which it was appended; the answer is how many."""
+def fold(rows: PostgresRows, *, limit: int, now: Millis, given: bool = False) -> int:
+    """Add a page of what was committed, in the order in which it was appended; the answer is how many.
+
+    A record's deadline and expiry count from when it was appended, unless `now` is of another clock.
+    """
     found = sorted(rows.empty_inbox(limit))
     if found:
-        add_all(rows, [_arrival(*row[1:]) for row in found], now=now)
+        add_all(rows, [_arrival(*row[1:], now=None if given else now) for row in found], now=now)
     return len(found)
 
 
-def _arrival(timeline: bytes, key: bytes, timestamp: float, payload: bytes, within: Millis, terms: bytes) -> Arrival:
+def _arrival(
+    timeline: bytes,
+    key: bytes,
+    timestamp: float,
+    payload: bytes,
+    within: Millis | None,
+    terms: bytes,
+    added: Millis,
+    *,
+    now: Millis | None,
+) -> Arrival:
     names = bytes(timeline).decode(), bytes(key).decode()
-    return Arrival(*names, bytes(payload), timestamp, within, _terms(bytes(terms)))
+    waited = 0 if now is None else max(0, now - added)
+    known = _terms(bytes(terms))
+    if waited and known.ttl is not None:
+        known = replace(known, ttl=known.ttl - waited)
+    urgent = None if within is None else max(0, within - waited)
+    return Arrival(*names, bytes(payload), timestamp, urgent, known)
 
 
 def driver_connection(connection: Any) -> "psycopg.Connection[Any]":

@@ -35,6 +35,10 @@ _letter = msgspec.json.Decoder(DeadLetter).decode
 _ended = msgspec.json.Decoder(HistoryEntry).decode
 
 
+class InboxFirst(Exception):
+    """Something has to be folded in before."""
+
+
 class UnreadableRow(StoreError):
     """A row was damaged, or written by a release that knows more than this one."""
 
@@ -77,6 +81,7 @@ class PostgresRows:
         self._known: dict[tuple[int, str], bool] = {}  # whether a record is there, as far as it was asked
         self._fresh: set[int] = set()  # numbers of this transaction: batches in which nobody has looked for anything
         self.woken = False  # a timeline became ready
+        self._folding = False
         self.search = Search()  # which knows nothing yet
         self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records that are still to be written
         self._erased: list[int] = []  # batches of this transaction, like the following: gone together in the end
@@ -128,6 +133,8 @@ class PostgresRows:
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
         """These are to be added: lock their timelines, and see which of their keys are there already."""
+        if not self._folding:
+            self.refuse_inbox()
         keys = sorted({arrival.timeline.encode() for arrival in arrivals})
         self._execute(SQL.reserve, (self._namespace, Byteas(keys)))
         self._remember(self._execute(SQL.load, (self._namespace, Byteas(keys))).fetchall())
@@ -167,11 +174,17 @@ class PostgresRows:
             found.add(bytes(key))
         return found
 
+    def refuse_inbox(self) -> None:
+        """InboxFirst if there is something to fold in."""
+        if self.has_inbox():
+            raise InboxFirst
+
     def has_inbox(self) -> bool:
         return bool(self._value(SQL.has_inbox, self._namespace))
 
     def empty_inbox(self, limit: int) -> list[tuple[Any, ...]]:
-        """Take a page out of the inbox, as far as nobody else is doing so."""
+        """Take a page out of the inbox."""
+        self._folding = True
         return self._execute(SQL.empty_inbox, (self._namespace, limit)).fetchall()
 
     # timelines

@@ -38,10 +38,10 @@ class SingleAdd(PostgresRows):
         names = {"key": arrival.timeline.encode(), "record": arrival.key.encode()}
         row = self._cursor.execute(self._statements.look, {"namespace": self._namespace, **names}).fetchone()
         assert row is not None
-        row_id, self._version, body, batch, is_known, *numbers = row
+        row_id, self._version, body, batch, is_known, has_inbox, *numbers = row
         slot = read_slot(arrival.timeline, body or b"")
-        if slot.batch != batch:
-            raise LongWay  # written in another way than ours
+        if slot.batch != batch or has_inbox:
+            raise LongWay  # written in another way than ours; or others were before us
         self._loaded[arrival.timeline] = Loaded(row_id, slot)
         self._numbers = sorted((number for number in numbers if number is not None), reverse=True)
         if batch is not None:

@@ -96,6 +96,7 @@ ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = E
 -- name: look
 SELECT t.id, t.xmin::text, t.slot, t.batch,
     EXISTS (SELECT FROM {schema}.record WHERE batch = t.batch AND key = %(record)s),
+    EXISTS (SELECT FROM {schema}.inbox WHERE namespace = %(namespace)s),
     nextval('{schema}.number'),
     CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END,
     CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END
@@ -298,7 +299,7 @@ SELECT EXISTS (SELECT FROM inbox WHERE namespace = %s)
 -- name: empty_inbox
 DELETE FROM inbox WHERE id IN (
     SELECT id FROM inbox WHERE namespace = %s ORDER BY id LIMIT %s FOR UPDATE)
-RETURNING id, timeline, key, timestamp, payload, within, terms
+RETURNING id, timeline, key, timestamp, payload, within, terms, added
 
 -- name: put_into_inbox
 INSERT INTO inbox (namespace, timeline, key, timestamp, payload, within, terms)

@@ -31,7 +31,7 @@ from digestif.stores.postgres.faults import PASSING, translated
 from digestif.stores.postgres.floors import Search
 from digestif.stores.postgres.inbox import fold, put
 from digestif.stores.postgres.migrations import Upgrade, examine, migrate, prepare
-from digestif.stores.postgres.rows import SHARES, SQL, PostgresRows
+from digestif.stores.postgres.rows import SHARES, SQL, InboxFirst, PostgresRows
 from digestif.stores.postgres.single import LongWay, SingleAdd
 from digestif.stores.postgres.wakeups import NotifyWakeups
 from digestif.stores.rows import Rows, RowStore, leasing
@@ -106,7 +106,7 @@ class PostgresStore(RowStore):
             if answer is not None:
                 self._hints.tell(worth=answer)
                 return [answer]
-        return super().add(batch, now=at)
+        return self._after_inbox(lambda: super(PostgresStore, self).add(batch, now=at))
 
     def _add_single(self, arrival: Arrival, namespace: int, *, now: Millis) -> bool | None:
         """The short way; None if it has to be the long one."""
@@ -131,14 +131,17 @@ class PostgresStore(RowStore):
 
     def _read(self, unit: Callable[[Rows], T]) -> T:
         def read(rows: PostgresRows) -> T:
-            if rows.has_inbox():
-                raise _Inbox
+            rows.refuse_inbox()
             return unit(rows)
 
+        return self._after_inbox(lambda: self._transact(read, self._begin_reading, writes=False))
+
+    def _after_inbox(self, call: Callable[[], T]) -> T:
+        """What was committed before comes before."""
         while True:
             try:
-                return self._transact(read, self._begin_reading, writes=False)
-            except _Inbox:
+                return call()
+            except InboxFirst:
                 self.fold(now=None)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
@@ -188,7 +191,10 @@ class PostgresStore(RowStore):
         """Add what callers have committed in transactions of their own."""
         at = self._now(now)
         if self._transact(PostgresRows.has_inbox, self._begin_reading, writes=False):
-            while self._transact(lambda rows: fold(rows, limit=PAGE_RECORDS, now=at), self._begin, writes=True):
+            given = now is not None  # then it is not the clock of the server, which the inbox goes by
+            while self._transact(
+                lambda rows: fold(rows, limit=PAGE_RECORDS, now=at, given=given), self._begin, writes=True
+            ):
                 pass
 
     # Transactions
@@ -333,10 +339,6 @@ class PostgresStore(RowStore):
 
 
 _ABANDONED: list[object] = []  # pools of parents: were they let go, they would close connections that are not theirs
-
-
-class _Inbox(Exception):
-    """Something has to be folded in before it can be read."""
 
 
 class _Unknown(Exception):

@@ -224,11 +224,22 @@ def _unload_letter(rows: Rows, page: Page, *, whole: bool) -> None:
         batch = rows.letter_batch(coming)
         rows.remove_letter(coming)
     else:
+        _remove_part(rows, coming)
         batch = rows.next_number()
     rows.load(batch, page.cargo)
     rows.tally["dead"] += len(page.cargo)
     arrived = page.done + len(page.cargo)
     rows.put_letter(letter if whole else _part_of(letter, coming, arrived), batch)
+
+
+def _remove_part(rows: Rows, coming: str) -> None:
+    """What an earlier beginning left."""
+    part = rows.letter(coming)
+    if part is not None:
+        erase(rows, rows.letter_batch(coming), part.records)
+        rows.remove_letter(coming)
+        rows.tally["dead"] -= part.records
+        rows.tally["accepted"] -= part.records
 
 
 def _part_of(letter: DeadLetter, name: str, records: int) -> DeadLetter:

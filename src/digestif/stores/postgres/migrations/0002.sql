@@ -5,3 +5,6 @@ CREATE TABLE note (
     body      bytea NOT NULL,
     PRIMARY KEY (namespace, name)
 );
+
+-- When a record was appended: its deadline and its expiry count from there.
+ALTER TABLE inbox ADD COLUMN added bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;

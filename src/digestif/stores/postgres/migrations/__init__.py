@@ -152,7 +152,8 @@ def _remedy(connection: "Connection[Any]", schema: str) -> str:
     if _has_tables(connection, schema):
         return (
             f"the tables are another user's, for whom `digestif migrate` is; {user} needs USAGE ON SCHEMA {room}, "
-            f"SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {room} and USAGE ON ALL SEQUENCES IN SCHEMA {room}"
+            f"SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {room} and "
+            f"USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {room}"
         )
     grant = f"USAGE, CREATE ON SCHEMA {room}" if _has_schema(connection, schema) else f"CREATE ON DATABASE {database}"
     return f"GRANT {grant} TO {user}, or let somebody apply what `digestif migrate --sql STORE` prints"
