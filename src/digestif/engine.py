@@ -366,6 +366,7 @@ class Digests:
 
         def register(call: HandlerFunction) -> HandlerFunction:
             self._handlers.register(pattern, call, batch=batch, at_most_once=at_most_once)
+            self._policies.add(pattern, None)  # whatever a route for more timelines says
             return call
 
         return register
@@ -515,7 +516,7 @@ class Digests:
     def backlog(self, *, now: float | None = None) -> Backlog:
         """How many timelines there are, how many are due, and how late the latest of them is."""
         at = self._time(0, self._intake.millis(now))
-        ttl = self.policy.ttl
+        ttl = self._policies.shortest_ttl  # of others the age is told too low, never too high
         return backlog(self.store.standing(now=at), now=at, ttl=None if ttl is None else to_millis(ttl))
 
     def ledger(self, *, now: float | None = None) -> Ledger:

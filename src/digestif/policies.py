@@ -17,6 +17,12 @@ class Policies:
         chosen = self.default if policy is None else policy
         self._routes.add(pattern, (chosen, chosen.terms()))
 
+    @property
+    def shortest_ttl(self) -> float | None:
+        """Of all policies; None if one of them lets nothing expire."""
+        ttls = [self.default.ttl, *(policy.ttl for policy, _ in self._routes)]
+        return None if None in ttls else min(ttl for ttl in ttls if ttl is not None)
+
     def of(self, timeline: str) -> Policy:
         found = self._routes.find(timeline) if self._routes else None
         return self.default if found is None else found[0]

@@ -1,15 +1,29 @@
 """Routes: timelines are delivered through a channel, without a handler."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from digestif import AsyncDigests, Budget, ConfigError, DeliveryFailed, Digest, Digests, Policy, Record
+from digestif import (
+    AsyncDigests,
+    Budget,
+    ConfigError,
+    DeliveryFailed,
+    Digest,
+    Digests,
+    Message,
+    Policy,
+    Receipt,
+    Record,
+)
 from digestif.core.ledger import Ledger
+from digestif.routes.budget import Spending
+from digestif.testing import FakeClock
 from tests.routes.recording import Recording
-from tests.runtime.workers import once
+from tests.runtime.workers import becomes, once, working
 
 T = 1_700_000_000.0
 POLICY = Policy(minimum_delay=60, increment_delay=0, maximum_delay=600)
@@ -183,6 +197,73 @@ def test_a_retry_serves_only_those_who_were_not_served(digests: Digests, channel
     assert digests.ledger().delivered == 1
 
 
+def test_patience_with_one_does_not_serve_the_others_again(digests: Digests, channel: Recording) -> None:
+    """What counts as no attempt is still known."""
+    digests.route("room:*", channel=channel, split=by_reader)
+    channel.failures["bob"] = [DeliveryFailed("429", after=30, throttled=True) for _ in range(3)]
+    add(digests, "room:7", "x")
+    for number in range(4):
+        once(digests, now=T + 30 * number)
+
+    assert [message.recipient for message in channel.messages] == ["ada", "eve", "bob"]
+    assert [message.attempt for message in channel.messages] == [1, 1, 1]
+
+
+def test_whatever_goes_wrong_with_one_the_others_are_served(digests: Digests, channel: Recording) -> None:
+    zones = {"ada": "UTC", "eve": "UTC"}
+    digests.route("room:*", channel=channel, split=by_reader, zone=lambda name: zones[name], policy=Policy(attempts=1))
+    add(digests, "room:7", "x")
+
+    once(digests, now=T)
+
+    assert [message.recipient for message in channel.messages] == ["ada", "eve"]
+    [letter] = digests.dead_letters()
+    assert "KeyError: 'bob'" in letter.reason
+
+
+def test_who_can_never_be_reached_is_not_asked_again_and_not_forgotten(digests: Digests, channel: Recording) -> None:
+    digests.route("room:*", channel=channel, split=by_reader)
+    channel.failures["ada"] = [DeliveryFailed("410", retry=False)]
+    channel.failures["bob"] = [DeliveryFailed("500", after=5)]
+    add(digests, "room:7", "x")
+
+    once(digests, now=T)
+    once(digests, now=T + 5)
+
+    assert [message.recipient for message in channel.messages] == ["eve", "bob"]
+    [letter] = digests.dead_letters()
+    assert "'ada'" in letter.reason
+
+
+def test_the_patience_that_one_asks_for_does_not_hold_up_another(digests: Digests, channel: Recording) -> None:
+    digests.route("room:*", channel=channel, split=by_reader)
+    channel.failures["ada"] = [DeliveryFailed("429", after=86_400, throttled=True)]
+    channel.failures["bob"] = [DeliveryFailed("500", after=5)]
+    add(digests, "room:7", "x")
+
+    once(digests, now=T)
+
+    assert digests.timeline("room:7").due == T + 5
+
+
+def test_who_has_lost_the_lease_serves_nobody_else(digests: Digests, channel: Recording) -> None:
+    """Somebody else has it, and would serve them again."""
+    deliver = channel.deliver
+
+    async def deliver_slowly(message: Message) -> Receipt:
+        lease_over = int((T + 31) * 1000)
+        digests.store.claim(0, 10, token="other", lease=30_000, now=lease_over)
+        return await deliver(message)
+
+    channel.deliver = deliver_slowly  # type: ignore[method-assign]
+    digests.route("room:*", channel=channel, split=by_reader)
+    add(digests, "room:7", "x")
+
+    once(digests, now=T)
+
+    assert [message.recipient for message in channel.messages] == ["ada"]
+
+
 def test_one_who_can_not_be_reached_does_not_keep_the_others_waiting(digests: Digests, channel: Recording) -> None:
     digests.route("room:*", channel=channel, split=by_reader)
     channel.failures["ada"] = [DeliveryFailed("no such mailbox", retry=False)]
@@ -256,8 +337,80 @@ def test_when_the_budget_is_spent_the_window_grows(digests: Digests, channel: Re
 
     assert [message.recipient for message in channel.messages] == ["ada", "bob", "ada", "bob"]
     assert digests.ledger().open + digests.ledger().pending == 6
-    assert digests.timeline("t:ada").due == pytest.approx(T + 2 + 1800, abs=5)
+    assert digests.timeline("t:ada").due == pytest.approx(T + 2 + 3600, abs=5)
     assert sorted(record.key for record in digests.peek("t:ada")) == ["t:ada2", "t:ada3", "t:ada4"]
+
+
+def test_a_receiver_that_does_not_say_how_long_is_left_alone_for_a_minute(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel)
+    channel.failures["t"] = [DeliveryFailed("slow down", throttled=True)]
+    add(digests, "t", "a")
+
+    once(digests, now=T)
+
+    assert (digests.timeline("t").due or 0) >= T + 60
+
+
+def test_a_message_that_was_not_sent_is_not_paid_for(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel, budget=Budget(1, per=3600))
+    channel.failures["t"] = [DeliveryFailed("500", after=5)]
+    add(digests, "t", "a")
+
+    once(digests, now=T)
+    once(digests, now=T + 5)
+
+    assert len(channel.messages) == 1
+
+
+def test_a_budget_holds_for_any_stretch_of_time() -> None:
+    clock = FakeClock()
+    spending = Spending(Budget(3, per=60), clock)
+    sent = []
+    for _ in range(600):
+        if spending.spend("ada") == 0:
+            sent.append(clock())
+        clock.advance(1)
+
+    assert all(sum(1 for other in sent if at <= other < at + 60) <= 3 for at in sent)
+    assert len(sent) == 30
+
+
+def test_a_slow_hook_holds_up_no_other_route(digests: Digests, channel: Recording) -> None:
+    stuck, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(records: list[Record]) -> list[Record]:
+        stuck.release()
+        go_on.wait(20)
+        return records
+
+    digests.route("slow:*", channel=channel, keep=slow)
+    digests.route("quick:*", channel=channel, keep=lambda records: records)
+    for number in range(40):
+        digests.add(f"slow:{number}", 1)
+    with working(digests):
+        for _ in range(16):
+            assert stuck.acquire(timeout=10)
+        digests.add("quick:ada", 1)
+        assert becomes(lambda: any(message.recipient == "ada" for message in channel.messages))
+        go_on.set()
+
+
+def test_a_handler_is_not_under_the_policy_of_a_route_for_more_timelines(digests: Digests, channel: Recording) -> None:
+    digests.route("mail:*", channel=channel, policy=Policy(minimum_delay=7))
+    digests.handler("mail:vip:*")(lambda _: None)
+    for timeline in ("mail:ada", "mail:vip:eve"):
+        add(digests, timeline, "a")
+        once(digests, now=T)
+
+    assert digests.timeline("mail:ada").due == T + 7
+    assert digests.timeline("mail:vip:eve").due == T + 60
+
+
+def test_the_age_of_a_backlog_is_not_told_too_high(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel, policy=Policy(ttl=7200))
+    add(digests, "t", "a")
+
+    assert digests.backlog(now=T + 5).oldest == 5
 
 
 # How it is called
@@ -310,12 +463,15 @@ def test_switched_off_digests_are_sent_at_once(channel: Recording) -> None:
 
 def test_receivers_that_deduplicate_get_the_same_again() -> None:
     with Digests("memory://") as digests:
-        digests.route(
-            "hook:*", channel="webhook+https://receiver.example/?secret=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-        )
+        hook = "webhook+https://receiver.example/?secret=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+        digests.route("hook:*", channel=hook)
         digests.route("other:*", channel=Recording())
         digests.route("mine:*", channel=Recording(), policy=Policy(redelivery="merge"), split=by_reader)
+        digests.route("hourly:*", channel=hook, policy=Policy.hourly())
+        digests.route("joined:*", channel=hook, redelivery="merge")
 
+        assert digests._policies.of("hourly:a").redelivery == "same"
+        assert digests._policies.of("joined:a").redelivery == "merge"
         assert digests._policies.of("hook:a").redelivery == "same"
         assert digests._policies.of("other:a").redelivery == "merge"
         assert digests._policies.of("mine:a").redelivery == "same"
@@ -333,6 +489,17 @@ def test_receivers_that_deduplicate_get_the_same_again() -> None:
         ({"channel": Recording(), "group_by": "rule"}, "group_by"),
         ({"channel": Recording(), "group_by": ["a", "b", "c"]}, "group_by"),
         ({"channel": Recording(), "zone": "Mars/Base"}, "zone"),
+        ({"channel": Recording(), "group_by": [5]}, "group_by"),
+        ({"channel": Recording(), "group_by": 5}, "group_by"),
+        ({"channel": Recording(), "distinct": ["a"]}, "distinct"),
+        ({"channel": Recording(), "top": 0}, "top"),
+        ({"channel": Recording(), "title": 5}, "title"),
+        ({"channel": Recording(), "links": {"open": "javascript:alert(1)"}}, "links"),
+        ({"channel": Recording(), "links": {"open": "https://x/{recipent}"}}, "links"),
+        ({"channel": Recording(), "to": "{recipient}"}, "to"),
+        ({"channel": Recording(), "digest": "no"}, "digest"),
+        ({"channel": Recording(), "templates": "/nonexistent"}, "templates"),
+        ({"channel": object()}, "channel"),
         ({"channel": Recording(), "template": "unknown"}, "template"),
     ],
 )

@@ -8,12 +8,12 @@ import weakref
 
 import pytest
 
-from digestif.runtime.threads import DaemonThreads
+from digestif.threads import DaemonThreads
 from tests.runtime.workers import PATIENCE, Crowd, becomes
 
 HANGS = """
 import threading
-from digestif.runtime.threads import DaemonThreads
+from digestif.threads import DaemonThreads
 threads = DaemonThreads(2, "hangs")
 begun = threading.Event()
 threads.submit(lambda: (begun.set(), threading.Event().wait()))

@@ -7,6 +7,8 @@ from digestif.core.texts import reason_of, shortened
 from digestif.core.times import Millis, is_duration, to_millis
 from digestif.errors import ConfigError
 
+PATIENCE = 60.0  # seconds, for a receiver that asks for it and does not say how much
+
 
 class RetryLater(Exception):
     """Raise it in a handler: the attempt failed, try again after so many seconds.
@@ -92,8 +94,8 @@ def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: 
         case Discard():
             return Drop(reason_of(error))
         case DeliveryFailed(throttled=True):
-            delay = policy.retry.delay(attempt, chance=chance) if error.after is None else error.after
-            return PutOff(to_millis(delay))
+            patience = max(PATIENCE, policy.retry.delay(attempt, chance=chance))
+            return PutOff(to_millis(patience if error.after is None else error.after))
         case DeliveryFailed(retry=False):
             return Bury(reason_of(error))
         case _ if attempt >= policy.attempts:

@@ -20,6 +20,7 @@ _NOT_PUBLIC_4 = [
         "10.0.0.0/8",
         "100.64.0.0/10",  # behind a carrier's NAT
         "127.0.0.0/8",
+        "168.63.129.16/32",  # where one cloud talks to its machines
         "169.254.0.0/16",  # link-local; also where clouds keep their metadata
         "172.16.0.0/12",
         "192.0.0.0/24",

@@ -19,6 +19,7 @@ from digestif.core.verdicts import DeliveryFailed
 from digestif.delivery.channel import Channel, Format, Message, Receipt
 from digestif.errors import ConfigError
 from digestif.stores.dsn import Dsn
+from digestif.threads import DaemonThreads
 
 TITLE_CHARACTERS = 250
 BODY_CHARACTERS = 100_000  # each service cuts to its own limits, but some look at every character first
@@ -40,16 +41,21 @@ class AppriseChannel(Channel):
         self._url = Secret(url)
         self._timeout = timeout
         self._service = self._notifier()[0].service_name
+        self._threads = DaemonThreads(8, "digestif-apprise")
 
     async def deliver(self, message: Message) -> Receipt:
         try:
             async with asyncio.timeout(self._timeout):
-                went_well = await asyncio.to_thread(self._notify, message)
+                went_well = await self._threads.run(lambda: self._notify(message))
         except TimeoutError:
             raise DeliveryFailed(f"{self._service} did not end within {self._timeout:g} s") from None
         if not went_well:
             raise DeliveryFailed(f"{self._service} did not take it; the log of apprise may tell why")
         return Receipt(channel=self.scheme, detail=str(self._service))
+
+    async def close(self) -> None:
+        self._threads.shutdown()
+        self._threads = DaemonThreads(8, "digestif-apprise")
 
     def __repr__(self) -> str:
         return f"AppriseChannel({self._service})"

@@ -46,7 +46,7 @@ class FolderChannel(Channel):
 
     def _write(self, path: Path, message: Message) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        earlier = self._earlier(path) if message.attempt > 1 else []
+        earlier = self._earlier(path)  # also at the first attempt: one that was interrupted does not count
         replace_file(path, WRITINGS[self.kind](message, self._letterhead))
         for other in earlier:
             other.unlink(missing_ok=True)

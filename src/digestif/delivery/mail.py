@@ -76,10 +76,16 @@ def _name(text: str) -> str:
     return f'"{quoted}"' if _is_plain(text, room=LINE_LENGTH - 20) else encoded_words(text)
 
 
+# The standard library knows the older rules, by which these become other letters: another domain, with another owner.
+_AMBIGUOUS = re.compile("[ßς\u200c\u200d]")
+
+
 def _ascii_domain(domain: str, text: str) -> str:
     try:
         labels = domain.encode("idna").decode("ascii").split(".")
     except UnicodeError:
+        labels = [""]
+    if _AMBIGUOUS.search(domain):
         labels = [""]
     if not all(_LABEL.fullmatch(label) for label in labels):
         raise BadAddress(f"{shortened(text)} is not an address such as ada@example.org")

@@ -1,5 +1,6 @@
 """DSNs of channels: from `smtp://host?from=…` to a channel. Others come by the entry point `digestif.channels`."""
 
+import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
@@ -24,6 +25,8 @@ BUILT_IN = {
 EXTRAS = {"aiohttp": "webhooks", "aiosmtplib": "mail", "apprise": "apprise"}
 ENTRY_POINTS = "digestif.channels"
 
+_OPTION = re.compile("[a-z_]{1,20}")
+
 
 def open_channel(text: str) -> Channel:
     """Make the channel that a DSN names."""
@@ -39,7 +42,10 @@ def parse(text: str) -> Dsn:
     location, mark, query = rest.partition("?")
     if "?" in query:
         raise ConfigError("channel: a DSN has one ? before its options; write any other as %3F")
-    # An @ in an option is an address. One in a password with a ? would have been refused above.
+    # An @ in the value of an option is an address. One elsewhere belongs to a password with a ? in it.
+    names = [option.partition("=") for option in query.split("&")] if query else []
+    if any("@" in name or not _OPTION.fullmatch(name) for name, *_ in names):
+        raise ConfigError("channel: options are name=value; write a ? in a user name or password as %3F")
     return Dsn.parse(f"{scheme}://{location}{mark}{query.replace('@', '%40')}")
 
 

@@ -1,5 +1,6 @@
 """Budgets: how many messages a recipient may get in a time. What does not fit waits, and gathers more."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
@@ -9,12 +10,12 @@ from digestif.core.policy import check_delay
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 
-_KNOWN = 10_000  # recipients, before those are forgotten whose budget is whole again
+_KNOWN = 10_000  # recipients, before those are forgotten who have spent nothing lately
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """At most so many messages in so many seconds, for each recipient."""
+    """At most so many messages in any so many seconds, for each recipient."""
 
     messages: int
     per: float  # seconds
@@ -26,27 +27,32 @@ class Budget:
 
 
 class Spending:
-    """What recipients have spent, in this process. A bucket that refills evenly, kept as one number for each."""
+    """What recipients have spent in this process: when each got their last messages."""
 
     def __init__(self, budget: Budget, clock: Callable[[], float] = monotonic) -> None:
+        self._budget = budget
         self._clock = clock
-        self._burst = budget.per
-        self._cost = budget.per / budget.messages  # seconds that a message takes up
-        self._full: dict[str, float] = {}  # when the budget is whole again
+        self._sent: dict[str, deque[float]] = {}
         self._lock = Lock()
 
-    def wait(self, recipient: str) -> float:
+    def spend(self, recipient: str) -> float:
         """Take one message out of the budget: 0, or the seconds after which there is room, with nothing taken."""
         now = self._clock()
         with self._lock:
-            full = max(self._full.get(recipient, now), now)
-            late = full + self._cost - (now + self._burst)
-            if late > 1e-9:
-                return late
             self._forget(now)
-            self._full[recipient] = full + self._cost
+            sent = self._sent.setdefault(recipient, deque(maxlen=self._budget.messages))
+            if len(sent) == self._budget.messages and sent[0] + self._budget.per > now:
+                return sent[0] + self._budget.per - now
+            sent.append(now)
         return 0.0
 
+    def give_back(self, recipient: str) -> None:
+        """It was not sent after all."""
+        with self._lock:
+            if self._sent.get(recipient):
+                self._sent[recipient].pop()
+
     def _forget(self, now: float) -> None:
-        if len(self._full) >= _KNOWN:
-            self._full = {name: full for name, full in self._full.items() if full > now}
+        if len(self._sent) >= _KNOWN:
+            recent = {name: sent for name, sent in self._sent.items() if sent and sent[-1] + self._budget.per > now}
+            self._sent = recent

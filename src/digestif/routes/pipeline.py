@@ -4,23 +4,40 @@ import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from digestif.clock import wall_clock
-from digestif.compose.grouping import summarize
+from digestif.compose.grouping import Grouping
 from digestif.compose.rendering import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.records import Digest, Record
-from digestif.core.texts import shortened
+from digestif.core.texts import reason_of, shortened
 from digestif.core.times import to_seconds
 from digestif.core.verdicts import DeliveryFailed, Discard
 from digestif.delivery.channel import Channel, Format, Message
-from digestif.errors import ConfigError, StaleLease
-from digestif.reading import Errand
+from digestif.errors import ConfigError, StaleLease, StoreError
+from digestif.reading import Attempt, Errand
 from digestif.routes.budget import Spending
 from digestif.routes.route import Route, kept_keys
 from digestif.stores.base import PAGE_RECORDS
+from digestif.threads import DaemonThreads
+
+
+class Room:
+    """What a route needs on one event loop. Threads of its own: no slow hook or template holds up another route."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.hooks = DaemonThreads(16, "digestif-hook")
+        self.templates = DaemonThreads(2, "digestif-template")
+        self.store = DaemonThreads(4, "digestif-route")
+
+    async def close(self) -> None:
+        await self.channel.close()
+        for threads in (self.hooks, self.templates, self.store):
+            threads.shutdown()
 
 
 class Pipeline:
@@ -29,30 +46,41 @@ class Pipeline:
     def __init__(self, route: Route) -> None:
         self.route = route
         self._renderer = route.renderer()
+        self._grouping = Grouping(group_by=route.group_by, distinct=route.distinct, top=route.top)
         self._spending = None if route.budget is None else Spending(route.budget)
-        self._channels: WeakKeyDictionary[asyncio.AbstractEventLoop, Channel] = WeakKeyDictionary()
+        self._rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, Room] = WeakKeyDictionary()
 
     async def __call__(self, errand: Errand) -> None:
         """Deliver a digest. Raises what the policy's rules understand: DeliveryFailed, Discard, or any other error."""
         errand = await self._weeded(errand)
-        shares = await self._shares(errand)
-        served = await _served(errand)
-        failures = []
+        if self.route.split is None:
+            await self._send(errand, self.route.recipient(errand.digest.timeline), errand.digest.records)
+        else:
+            await self._send_shares(errand, await self._shares(errand))
+
+    async def _send_shares(self, errand: Errand, shares: Mapping[str, Sequence[Record]]) -> None:
+        """Serve those who were not served yet. Who can't be reached does not keep the others waiting."""
+        served = await self._room.store.run(lambda: _served(errand))
+        failures = {name: _GIVEN_UP for name in shares if LOST + name in served}
         for recipient, records in shares.items():
-            if recipient in served:
+            if recipient in served or recipient in failures:
                 continue
             try:
                 await self._send(errand, recipient, records)
-            except DeliveryFailed as failure:
-                failures.append(failure)
+            except (StaleLease, StoreError):
+                raise
+            except Exception as error:  # noqa: BLE001  # of one recipient, whatever it is
+                failure = error if isinstance(error, DeliveryFailed) else DeliveryFailed(reason_of(error))
+                failures[recipient] = failure
+            await self._room.store.run(partial(_note, errand, recipient, failures.get(recipient)))
         if failures:
             raise _summed_up(failures, len(shares))
 
     async def close(self) -> None:
         """Let go of the connections of this event loop, and of the processes that render."""
-        channel = self._channels.pop(asyncio.get_running_loop(), None)
-        if channel is not None:
-            await channel.close()
+        room = self._rooms.pop(asyncio.get_running_loop(), None)
+        if room is not None:
+            await room.close()
         self._renderer.close()
 
     # What is still wanted, and by whom
@@ -62,44 +90,63 @@ class Pipeline:
         if self.route.keep is None:
             return errand
         records = errand.digest.records
-        keys = kept_keys(records, await _called(self.route.keep, list(records)))
-        return await _without(errand, [record.key for record in records if record.key not in keys], "keep")
+        keys = kept_keys(records, await self._called(self.route.keep, list(records)))
+        return await self._without(errand, [record.key for record in records if record.key not in keys], "keep")
 
     async def _shares(self, errand: Errand) -> Mapping[str, Sequence[Record]]:
-        digest = errand.digest
-        if self.route.split is None:
-            return {self.route.recipient(digest.timeline): digest.records}
-        shares = await _called(self.route.split, digest)
+        assert self.route.split is not None
+        shares = await self._called(self.route.split, errand.digest)
         if not isinstance(shares, Mapping) or not all(isinstance(name, str) and name for name in shares):
             raise ConfigError(f"split: gave {shortened(shares)}, not a mapping from recipients to records")
-        wanted = {name: list(records) for name, records in shares.items() if records}
+        lists = {name: list(records) for name, records in shares.items()}
+        wanted = {name: records for name, records in lists.items() if records}
         if not wanted:
             raise Discard("split left no recipient")
         return wanted
 
+    async def _called(self, hook: Any, argument: object) -> Any:
+        """Hooks that are functions run in a thread: they may ask a database."""
+        if inspect.iscoroutinefunction(hook):
+            return await hook(argument)
+        answer = await self._room.hooks.run(lambda: hook(argument))
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _without(self, errand: Errand, keys: Sequence[str], word: str) -> Errand:
+        """The errand without these records, which leave the store's digest, too."""
+        digest = errand.digest
+        if len(keys) == len(digest.records):
+            raise Discard(f"{word} left no record")
+        revision = await self._room.store.run(lambda: _withdraw(errand, keys)) if keys else digest.revision
+        gone = set(keys)
+        rest = tuple(record for record in digest.records if record.key not in gone)
+        return errand._replace(digest=replace(digest, records=rest, revision=revision))
+
     # One message
 
     async def _send(self, errand: Errand, recipient: str, records: Sequence[Record]) -> None:
-        wait = self._spending.wait(recipient) if self._spending else 0.0
+        channel = self._room.channel
+        message = await self._message(errand, recipient, records, channel)
+        wait = self._spending.spend(recipient) if self._spending else 0.0
         if wait:
             raise DeliveryFailed(f"the budget of {recipient!r} is spent", after=wait, throttled=True)
-        channel = self._channel()
-        message = await self._message(errand, recipient, records, channel)
-        await channel.deliver(message)
-        if self.route.split is not None and errand.attempt is not None and errand.desk is not None:
-            lease, desk = errand.attempt.lease, errand.desk
-            await asyncio.to_thread(lambda: desk.store.serve(lease, [recipient], now=desk.now()))
+        try:
+            await channel.deliver(message)
+        except Exception:
+            if self._spending:
+                self._spending.give_back(recipient)
+            raise
 
-    def _channel(self) -> Channel:
+    @property
+    def _room(self) -> Room:
         loop = asyncio.get_running_loop()
-        if loop not in self._channels:
-            self._channels[loop] = self.route.open_channel()
-        return self._channels[loop]
+        if loop not in self._rooms:
+            self._rooms[loop] = Room(self.route.open_channel())
+        return self._rooms[loop]
 
     async def _message(self, errand: Errand, recipient: str, records: Sequence[Record], channel: Channel) -> Message:
         route, digest = self.route, errand.digest
         part = digest if route.split is None else replace(digest, records=tuple(records))
-        summary = summarize(part, group_by=route.group_by, distinct=route.distinct, top=route.top)
+        summary = self._grouping.summarize(part)
         links = route.links_for(digest.timeline, recipient)
         rendered = await self._rendered(errand, summary, recipient, links, channel)
         key = digest.idempotency_key
@@ -134,28 +181,9 @@ class Pipeline:
             )
 
         try:
-            return render() if self._renderer.in_process else await asyncio.to_thread(render)
+            return render() if self._renderer.in_process else await self._room.templates.run(render)
         except TemplateFailed as error:
             raise DeliveryFailed(f"the template {self.route.template!r} failed: {error}") from error
-
-
-async def _called(hook: Any, argument: object) -> Any:
-    """Hooks that are functions run in a thread: they may ask a database."""
-    if inspect.iscoroutinefunction(hook):
-        return await hook(argument)
-    answer = await asyncio.to_thread(hook, argument)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-async def _without(errand: Errand, keys: Sequence[str], word: str) -> Errand:
-    """The errand without these records, which leave the store's digest, too."""
-    digest = errand.digest
-    if len(keys) == len(digest.records):
-        raise Discard(f"{word} left no record")
-    revision = await asyncio.to_thread(_withdraw, errand, keys) if keys else digest.revision
-    gone = set(keys)
-    rest = tuple(record for record in digest.records if record.key not in gone)
-    return errand._replace(digest=replace(digest, records=rest, revision=revision))
 
 
 def _withdraw(errand: Errand, keys: Sequence[str]) -> int:
@@ -166,29 +194,49 @@ def _withdraw(errand: Errand, keys: Sequence[str]) -> int:
     for start in range(0, len(keys), PAGE_RECORDS):
         answer = desk.store.withdraw(lease, keys[start : start + PAGE_RECORDS], now=desk.now())
         if answer is None:
-            raise StaleLease(f"{lease.timeline!r}: the lease lapsed or was lost; nothing was sent")
+            raise _stale(errand.attempt)
         revision = answer
     return revision
 
 
-async def _served(errand: Errand) -> frozenset[str]:
-    """Who has got this digest in an earlier attempt."""
+def _served(errand: Errand) -> frozenset[str]:
+    """Who has got this digest in an earlier attempt, and who never can."""
     attempt, desk = errand.attempt, errand.desk
-    if attempt is None or desk is None or attempt.lease.attempt == 1:
+    if attempt is None or desk is None:
         return frozenset()
-    slot = await asyncio.to_thread(desk.store.inspect, attempt.lease.timeline)
-    return frozenset(slot.digest.served if slot.digest is not None else ())
+    slot = desk.store.inspect(attempt.lease.timeline)
+    if slot.digest is None or slot.token != attempt.lease.token:
+        raise _stale(attempt)
+    return frozenset(slot.digest.served)
 
 
-def _summed_up(failures: Sequence[DeliveryFailed], recipients: int) -> DeliveryFailed:
-    """What the failures of several recipients mean for the digest: it comes again if it may help one of them."""
-    if recipients == 1:
-        return failures[0]
-    again = [failure for failure in failures if failure.retry]
-    throttled = bool(again) and all(failure.throttled for failure in again)
-    waits = [failure.after for failure in again if failure.after is not None]
-    reason = f"{len(failures)} of {recipients} recipients: {failures[0]}"
-    return DeliveryFailed(reason, retry=bool(again), after=max(waits, default=None), throttled=throttled)
+def _note(errand: Errand, recipient: str, failure: DeliveryFailed | None) -> None:
+    """Who has got it, or never will, is not asked again."""
+    attempt, desk = errand.attempt, errand.desk
+    if attempt is None or desk is None or (failure is not None and failure.retry):
+        return
+    name = recipient if failure is None else LOST + recipient
+    if not desk.store.serve(attempt.lease, [name], now=desk.now()):
+        raise _stale(attempt)
+
+
+def _stale(attempt: Attempt) -> StaleLease:
+    return StaleLease(f"{attempt.lease.timeline!r}: the lease lapsed or was lost; somebody else goes on")
+
+
+LOST = "\0"  # before the name of a recipient who can never be reached
+_GIVEN_UP = DeliveryFailed("could not be reached in an earlier attempt", retry=False)
+
+
+def _summed_up(failures: Mapping[str, DeliveryFailed], recipients: int) -> DeliveryFailed:
+    """What failures of recipients mean for the digest: it comes again as long as that may help one of them."""
+    again = [failure for failure in failures.values() if failure.retry]
+    counted = [failure for failure in again if not failure.throttled]
+    name, first = next(iter(failures.items()))
+    reason = f"{len(failures)} of {recipients} recipients, such as {name!r}: {first}"
+    waits = [failure.after for failure in counted or again]
+    after = None if None in waits else min(waits, default=None)  # type: ignore[type-var]  # there is no None in it
+    return DeliveryFailed(reason, retry=bool(again), after=after, throttled=bool(again) and not counted)
 
 
 def _time(errand: Errand) -> float:

@@ -25,6 +25,7 @@ class RouteOptions(TypedDict, total=False):
     """What may be said of a route, apart from its pattern and its channel."""
 
     policy: Policy | None
+    redelivery: Literal["merge", "same"] | None
     group_by: Sequence[FieldOf]
     distinct: Mapping[str, FieldOf]
     top: int
@@ -49,6 +50,7 @@ class Route:
     pattern: str
     channel: str | Channel = field(repr=False)  # may hold a password
     policy: Policy | None = None
+    redelivery: Literal["merge", "same"] | None = None  # by default what the policy says; "same" for webhooks and split
     group_by: Sequence[FieldOf] = ()
     distinct: Mapping[str, FieldOf] = field(default_factory=dict)
     top: int = 10
@@ -66,16 +68,21 @@ class Route:
 
     def __post_init__(self) -> None:
         check_pattern(self.pattern)
-        for name in ("keep", "split"):
-            hook = getattr(self, name)
-            if hook is not None and not callable(hook):
-                raise ConfigError(f"{name}: {shortened(hook)} is not a function")
-        if self.policy is not None and not isinstance(self.policy, Policy):
-            raise ConfigError(f"policy: {shortened(self.policy)} is not a Policy")
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise ConfigError(f"budget: {shortened(self.budget)} is not a Budget")
-        if isinstance(self.group_by, str) or len(self.group_by) > 2:
+        for name, (kinds, what) in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, tuple(kind for kind in kinds if kind is not callable)) and not (
+                callable in kinds and callable(value)
+            ):
+                raise ConfigError(f"{name}: {shortened(value)} is not {what}")
+        if isinstance(self.group_by, str):
             raise ConfigError(f'group_by: {shortened(self.group_by)} is not a list of at most two fields: ["rule"]')
+        if isinstance(self.links, Mapping):
+            for name, link in self.links.items():
+                _check_link(name, link)
+        if isinstance(self.to, str) and "{" in self.to.replace("{timeline}", ""):
+            raise ConfigError(f"to: {shortened(self.to)} has another name in braces than {{timeline}}")
+        if self.templates is not None and not Path(self.templates).is_dir():
+            raise ConfigError(f"templates: there is no folder {str(self.templates)!r}")
 
     def open_channel(self) -> Channel:
         """A channel for one event loop."""
@@ -89,9 +96,10 @@ class Route:
     def policy_over(self, default: Policy) -> Policy:
         """The policy that holds. Who deduplicates by key, or is served apart from others, gets the same again."""
         policy = default if self.policy is None else self.policy
-        if self.split is not None or (self.policy is None and self.open_channel().redelivery == "same"):
-            return replace(policy, redelivery="same")
-        return policy
+        if self.redelivery is not None:
+            return replace(policy, redelivery=self.redelivery)
+        is_same = self.split is not None or self.open_channel().redelivery == "same"
+        return replace(policy, redelivery="same") if is_same else policy
 
     def recipient(self, timeline: str) -> str:
         """Who gets the digests of a timeline."""
@@ -110,6 +118,35 @@ class Route:
         if callable(self.links):
             return self.links(timeline, recipient)
         return {name: _filled(link, timeline, recipient) for name, link in self.links.items()}
+
+
+_NONE = type(None)
+# What each option may be, and how to say so.
+_KINDS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "channel": ((str, Channel), "a DSN or a Channel"),
+    "policy": ((Policy, _NONE), "a Policy"),
+    "group_by": ((list, tuple), "a list of at most two fields"),
+    "distinct": ((Mapping,), "a mapping from names to fields"),
+    "template": ((str, _NONE), "the name of a template"),
+    "templates": ((str, Path, _NONE), "a folder"),
+    "to": ((str, _NONE, callable), "a text or a function from timeline to recipient"),
+    "keep": ((_NONE, callable), "a function"),
+    "split": ((_NONE, callable), "a function"),
+    "budget": ((Budget, _NONE), "a Budget"),
+    "zone": ((str, callable), "a time zone or a function from recipient to zone"),
+    "links": ((Mapping, callable), "a mapping or a function of timeline and recipient"),
+    "title": ((str, _NONE), "a text"),
+    "digest": ((bool,), "True or False"),
+}
+
+
+def _check_link(name: object, link: object) -> None:
+    if not isinstance(name, str) or not isinstance(link, str):
+        raise ConfigError(f"links: {shortened(name)}: {shortened(link)} is not a name with an address")
+    if not link.startswith(("https://", "http://", "mailto:")):
+        raise ConfigError(f"links: {name}: {shortened(link)} is not an https:, http: or mailto: address")
+    if "{" in link.replace("{timeline}", "").replace("{recipient}", ""):
+        raise ConfigError(f"links: {name}: {shortened(link)} has other names in braces than timeline and recipient")
 
 
 def _filled(link: str, timeline: str, recipient: str) -> str:

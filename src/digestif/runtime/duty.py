@@ -14,8 +14,8 @@ from digestif.handlers import Handlers
 from digestif.ids import chance
 from digestif.runtime.execution import Execution
 from digestif.runtime.shift import Page, Shift
-from digestif.runtime.threads import DaemonThreads
 from digestif.stores.base import PAGE_TIMELINES
+from digestif.threads import DaemonThreads
 
 T = TypeVar("T")
 

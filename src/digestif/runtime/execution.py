@@ -9,7 +9,7 @@ from digestif.core.texts import shortened
 from digestif.handlers import Handler
 from digestif.reading import Errand
 from digestif.runtime.shift import Job, Shift
-from digestif.runtime.threads import DaemonThreads
+from digestif.threads import DaemonThreads
 
 CANCEL_SECONDS = 2.0  # that a coroutine may take to be cancelled
 

@@ -27,15 +27,15 @@ def put(connection: Any, schema: str, namespace: int, channel: str, batch: Seque
         cursor.execute(SQL.wake, (channel,))
 
 
-def fold(rows: PostgresRows, *, limit: int, now: Millis, given: bool = False) -> int:
-    """Add a page of what was committed, in the order in which it was appended; the answer is how many.
+def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool = False) -> bool:
+    """Add a page of what was committed, in the order in which it was appended, up to `end`; True if it was full.
 
     A record's deadline and expiry count from when it was appended, unless `now` is of another clock.
     """
-    found = sorted(rows.empty_inbox(limit))
+    found = sorted(rows.empty_inbox(end, limit))
     if found:
         add_all(rows, [_arrival(*row[1:], now=None if given else now) for row in found], now=now)
-    return len(found)
+    return len(found) == limit
 
 
 def _arrival(
@@ -67,6 +67,8 @@ def driver_connection(connection: Any) -> "psycopg.Connection[Any]":
         found = connection.connection
     else:
         inner = connection.connection() if callable(getattr(connection, "connection", None)) else connection
+        if hasattr(inner, "in_transaction") and not inner.in_transaction():
+            inner.begin()  # as its own statements do; otherwise its commit would do nothing
         found = getattr(getattr(inner, "connection", None), "driver_connection", None)  # SQLAlchemy
     if isinstance(found, psycopg.Connection):
         return found

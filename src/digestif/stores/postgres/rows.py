@@ -36,7 +36,10 @@ _ended = msgspec.json.Decoder(HistoryEntry).decode
 
 
 class InboxFirst(Exception):
-    """Something has to be folded in before."""
+    """What is in the inbox up to `end` has to be folded in before."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
 
 
 class UnreadableRow(StoreError):
@@ -81,7 +84,6 @@ class PostgresRows:
         self._known: dict[tuple[int, str], bool] = {}  # whether a record is there, as far as it was asked
         self._fresh: set[int] = set()  # numbers of this transaction: batches in which nobody has looked for anything
         self.woken = False  # a timeline became ready
-        self._folding = False
         self.search = Search()  # which knows nothing yet
         self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records that are still to be written
         self._erased: list[int] = []  # batches of this transaction, like the following: gone together in the end
@@ -133,8 +135,6 @@ class PostgresRows:
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
         """These are to be added: lock their timelines, and see which of their keys are there already."""
-        if not self._folding:
-            self.refuse_inbox()
         keys = sorted({arrival.timeline.encode() for arrival in arrivals})
         self._execute(SQL.reserve, (self._namespace, Byteas(keys)))
         self._remember(self._execute(SQL.load, (self._namespace, Byteas(keys))).fetchall())
@@ -176,16 +176,26 @@ class PostgresRows:
 
     def refuse_inbox(self) -> None:
         """InboxFirst if there is something to fold in."""
-        if self.has_inbox():
-            raise InboxFirst
+        end = self.inbox_end()
+        if end is not None:
+            raise InboxFirst(end)
 
-    def has_inbox(self) -> bool:
-        return bool(self._value(SQL.has_inbox, self._namespace))
+    def inbox_end(self) -> int | None:
+        """The last that is in the inbox."""
+        end: int | None = self._value(SQL.inbox_end, self._namespace)
+        return end
 
-    def empty_inbox(self, limit: int) -> list[tuple[Any, ...]]:
+    def fold_alone(self) -> None:
+        """Wait until nobody else folds; later versions of a key must not overtake earlier ones."""
+        self._execute(SQL.fold_alone, (self._namespace,))
+
+    def may_fold(self) -> bool:
+        """The same without waiting; False if somebody folds just now."""
+        return bool(self._value(SQL.may_fold, self._namespace))
+
+    def empty_inbox(self, end: int, limit: int) -> list[tuple[Any, ...]]:
         """Take a page out of the inbox."""
-        self._folding = True
-        return self._execute(SQL.empty_inbox, (self._namespace, limit)).fetchall()
+        return self._execute(SQL.empty_inbox, (self._namespace, end, limit)).fetchall()
 
     # timelines
 

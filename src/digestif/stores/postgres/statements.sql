@@ -292,13 +292,19 @@ SELECT
     ),
     (SELECT min(expires) FROM timeline WHERE namespace = %(namespace)s AND expires IS NOT NULL)
 
--- name: has_inbox
-SELECT EXISTS (SELECT FROM inbox WHERE namespace = %s)
+-- name: inbox_end
+SELECT max(id) FROM inbox WHERE namespace = %s
 
--- Who comes second waits for the first: a later version of a key must not overtake an earlier one.
+-- One folds at a time: a later version of a key must not overtake an earlier one.
+-- name: fold_alone
+SELECT pg_advisory_xact_lock('inbox'::regclass::oid::integer, %s)
+
+-- name: may_fold
+SELECT pg_try_advisory_xact_lock('inbox'::regclass::oid::integer, %s)
+
 -- name: empty_inbox
 DELETE FROM inbox WHERE id IN (
-    SELECT id FROM inbox WHERE namespace = %s ORDER BY id LIMIT %s FOR UPDATE)
+    SELECT id FROM inbox WHERE namespace = %s AND id <= %s ORDER BY id LIMIT %s FOR UPDATE)
 RETURNING id, timeline, key, timestamp, payload, within, terms, added
 
 -- name: put_into_inbox

@@ -22,6 +22,8 @@ from digestif.stores.base import (
     Lease,
     Maintained,
     SchedulePage,
+    Take,
+    Taken,
     Wakeups,
 )
 from digestif.stores.dsn import check_namespace
@@ -34,7 +36,7 @@ from digestif.stores.postgres.migrations import Upgrade, examine, migrate, prepa
 from digestif.stores.postgres.rows import SHARES, SQL, InboxFirst, PostgresRows
 from digestif.stores.postgres.single import LongWay, SingleAdd
 from digestif.stores.postgres.wakeups import NotifyWakeups
-from digestif.stores.rows import Rows, RowStore, leasing
+from digestif.stores.rows import Rows, RowStore, adding, leasing, reading
 
 T = TypeVar("T")
 
@@ -106,7 +108,9 @@ class PostgresStore(RowStore):
             if answer is not None:
                 self._hints.tell(worth=answer)
                 return [answer]
-        return self._after_inbox(lambda: super(PostgresStore, self).add(batch, now=at))
+        answers = self._after_inbox(lambda rows: adding.add_all(rows, batch, now=at), self._begin, writes=True)
+        self._hints.tell(worth=True in answers)
+        return answers
 
     def _add_single(self, arrival: Arrival, namespace: int, *, now: Millis) -> bool | None:
         """The short way; None if it has to be the long one."""
@@ -130,19 +134,20 @@ class PostgresStore(RowStore):
         return self._transact(unit, self._begin, writes=True)
 
     def _read(self, unit: Callable[[Rows], T]) -> T:
-        def read(rows: PostgresRows) -> T:
+        return self._after_inbox(unit, self._begin_reading, writes=False)
+
+    def _after_inbox(self, unit: Callable[[PostgresRows], T], begin: str, *, writes: bool) -> T:
+        """What was committed before comes before; what is committed meanwhile is not waited for."""
+
+        def unless_inbox(rows: PostgresRows) -> T:
             rows.refuse_inbox()
             return unit(rows)
 
-        return self._after_inbox(lambda: self._transact(read, self._begin_reading, writes=False))
-
-    def _after_inbox(self, call: Callable[[], T]) -> T:
-        """What was committed before comes before."""
-        while True:
-            try:
-                return call()
-            except InboxFirst:
-                self.fold(now=None)
+        try:
+            return self._transact(unless_inbox, begin, writes=writes)
+        except InboxFirst as first:
+            self._fold_all(first.end, now=None)
+        return self._transact(unit, begin, writes=writes)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
         self.fold(now=now)
@@ -151,15 +156,15 @@ class PostgresStore(RowStore):
     def schedule(
         self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
-        self.fold(now=now)
+        self._fold_some(now=now)
         return super().schedule(partition, deadline, after=after, limit=limit, now=now)
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
-        self.fold(now=now)
+        self._fold_some(now=now)
         return super().maintain(partition, deadline, limit=limit, now=now)
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
-        self.fold(now=now)
+        self._fold_some(now=now)
         at = self._now(now)
 
         def unit(rows: PostgresRows) -> Claimed:
@@ -172,6 +177,19 @@ class PostgresStore(RowStore):
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
         self.fold(now=now)
         return super().open(timeline, token=token, lease=lease, now=now)
+
+    def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
+        """What is in the inbox is no part of an open digest, and need not be folded in before."""
+        at = self._now(now)
+
+        def read(unit: Callable[[PostgresRows], T]) -> T:
+            return self._transact(unit, self._begin_reading, writes=False)
+
+        answers = read(lambda rows: reading.take_settled(rows, requests, now=at))
+        if answers is None:
+            self._write(lambda rows: reading.settle_all(rows, requests, now=at))
+            answers = read(lambda rows: reading.take_all(rows, requests, now=at))
+        return answers
 
     def delete(self, timeline: str, *, now: Millis | None) -> bool:
         self.fold(now=now)
@@ -188,14 +206,36 @@ class PostgresStore(RowStore):
             put(connection, self.schema, self._prepared(), self._channel, batch)
 
     def fold(self, *, now: Millis | None) -> None:
-        """Add what callers have committed in transactions of their own."""
+        """Add what callers have committed, until now, in transactions of their own."""
+        end = self._inbox_end()
+        if end is not None:
+            self._fold_all(end, now=now)
+
+    def _inbox_end(self) -> int | None:
+        return self._transact(PostgresRows.inbox_end, self._begin_reading, writes=False)
+
+    def _fold_all(self, end: int, *, now: Millis | None) -> None:
+        def page(rows: PostgresRows) -> bool:
+            rows.fold_alone()
+            return fold(rows, end=end, limit=PAGE_RECORDS, now=at, given=now is not None)
+
         at = self._now(now)
-        if self._transact(PostgresRows.has_inbox, self._begin_reading, writes=False):
-            given = now is not None  # then it is not the clock of the server, which the inbox goes by
-            while self._transact(
-                lambda rows: fold(rows, limit=PAGE_RECORDS, now=at, given=given), self._begin, writes=True
-            ):
-                pass
+        while self._transact(page, self._begin, writes=True):
+            pass
+
+    def _fold_some(self, *, now: Millis | None) -> None:
+        """A page, for those who come again; nothing while somebody else is at it."""
+
+        def page(rows: PostgresRows) -> bool:
+            # With a time that was given it is not the clock of the server, which the inbox goes by.
+            more = rows.may_fold() and fold(rows, end=end, limit=PAGE_RECORDS, now=at, given=now is not None)
+            rows.woken |= more
+            return more
+
+        end = self._inbox_end()
+        if end is not None:
+            at = self._now(now)
+            self._hints.tell(worth=self._transact(page, self._begin, writes=True))
 
     # Transactions
 

@@ -1,8 +1,10 @@
 """Threads that never keep a process from ending."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
@@ -52,3 +54,8 @@ class DaemonThreads(Executor):
             self._is_shut = True
         for _ in range(self._started):
             self._tasks.put(None)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Wait for a call in one of the threads, with the context of whoever asks for it."""
+        context = copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self, lambda: context.run(call))
