@@ -99,7 +99,9 @@ class Digests:
         return self.events.subscribe(listener)
 
     def close(self) -> None:
-        """Let go of the store's files and connections, if it was made from a DSN."""
+        """Let go of the store's files and connections, if it was made from a DSN, and of those of routes."""
+        if self._routes is not None:
+            self._routes.close_background()
         if self._owns_store:
             self.store.disconnect()
 

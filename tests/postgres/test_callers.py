@@ -1,11 +1,14 @@
 """Callers who add in transactions of their own, and keep them open: nobody waits for them or hears too early."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from statistics import median
+from threading import Event
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -14,7 +17,8 @@ from digestif import Digests, Policy, WorkerStarted
 from digestif.clock import monotonic
 from digestif.ids import fresh_id
 from digestif.reading import read_whole
-from digestif.stores.base import Closing
+from digestif.stores.base import PAGE_RECORDS, Claimed, Closing
+from digestif.stores.postgres import inbox, store
 from digestif.testing.servers import becomes_true
 from tests.postgres.crowd import deadlocks
 from tests.postgres.servers import empty_database
@@ -23,6 +27,8 @@ from tests.runtime.workers import LONG, Ear, working
 
 TIMELINES = [f"t{number}" for number in range(10)]
 COMMITS = 20
+GREAT = 5 * PAGE_RECORDS  # records of one commit
+ADDING_SECONDS = 2
 PROMPT = 0.1  # seconds from a commit to the handler
 IMPATIENT = "-c lock_timeout=1s"  # of callers: who waits for a lock is told so
 
@@ -103,8 +109,116 @@ def test_versions_of_a_key_keep_their_order_whoever_folds_them_in(digests: Diges
     assert [record.value for record in digests.peek("t")] == ["newer"]
 
 
+def test_what_is_committed_after_a_call_has_begun_is_not_waited_for(
+    digests: Digests, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with callers who add more quickly than anybody folds."""
+    folds = count()
+    with psycopg.connect(url) as caller:
+
+        def add_inside() -> None:
+            digests.add("t", 1, connection=caller)
+            caller.commit()
+
+        def fold_while_others_add(*arguments: Any, **named: Any) -> bool:
+            assert next(folds) < 20, "this goes on for ever"
+            add_inside()
+            return inbox.fold(*arguments, **named)
+
+        monkeypatch.setattr(store, "PAGE_RECORDS", 1)
+        monkeypatch.setattr(store, "fold", fold_while_others_add)
+        for act in (digests.ledger, lambda: digests.add("t", 2), lambda: digests.delete("other"), claim_one(digests)):
+            add_inside()
+            act()
+
+    monkeypatch.undo()
+    assert digests.verify()
+
+
+def claim_one(digests: Digests) -> Callable[[], Claimed]:
+    return lambda: digests.store.claim(0, 1, token=fresh_id(), lease=30_000, now=None)
+
+
+def test_callers_who_go_on_adding_keep_nobody_waiting(digests: Digests, url: str) -> None:
+    digests.ledger()
+    enough = Event()
+
+    def go_on_adding(number: int) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            while not enough.is_set():
+                digests.add(f"t{number}", 1, connection=connection)
+
+    waits: dict[str, float] = {"ledger": 0, "claim": 0}
+    with ThreadPoolExecutor(6) as threads:
+        callers = [threads.submit(go_on_adding, number) for number in range(6)]
+        try:
+            end = monotonic() + ADDING_SECONDS
+            while monotonic() < end:
+                for name, act in (("ledger", digests.ledger), ("claim", claim_one(digests))):
+                    began = monotonic()
+                    act()
+                    waits[name] = max(waits[name], monotonic() - began)
+        finally:
+            enough.set()
+        for caller in callers:
+            caller.result()
+
+    assert digests.verify()
+    assert max(waits.values()) < 2
+    sys.stdout.write(f"worst: {waits}\n")
+
+
+def test_a_great_commit_does_not_keep_others_from_being_claimed(digests: Digests, url: str) -> None:
+    digests.add("due", 1)
+    with psycopg.connect(url) as caller:
+        digests.add_many([(f"great{number % 1000}", number) for number in range(GREAT)], connection=caller)
+        caller.commit()
+
+    digests.store.claim(0, 1, token=fresh_id(), lease=30_000, now=None)
+
+    assert inbox_of(url) == GREAT - PAGE_RECORDS
+    assert digests.ledger().accepted == GREAT + 1
+    assert inbox_of(url) == 0
+
+
+def test_a_worker_comes_back_for_the_rest_of_a_great_commit(digests: Digests, url: str) -> None:
+    ear = Ear(digests)
+    digests.handler("*")(lambda digest: None)
+    with working(digests, poll=LONG), psycopg.connect(url) as caller:
+        ear.wait_for(WorkerStarted)
+        digests.add_many([("same", number) for number in range(GREAT)], connection=caller)
+        caller.commit()
+
+        assert becomes_true(lambda: inbox_of(url) == 0)
+
+
+def test_who_claims_does_not_wait_for_somebody_who_folds(digests: Digests, url: str) -> None:
+    digests.add("due", 1)
+    digests.add("held", 1)
+    with psycopg.connect(url) as caller, psycopg.connect(url) as holder, ThreadPoolExecutor(2) as threads:
+        digests.add("held", 2, connection=caller)
+        caller.commit()
+        holder.execute("SELECT FROM digestif.timeline WHERE key = 'held' FOR UPDATE")
+        folding = threads.submit(digests.ledger)
+        assert becomes_true(lambda: waiting_for_locks(url) == 1)
+
+        claimed = threads.submit(claim_one(digests)).result(timeout=2)
+
+        assert [lease.timeline for lease in claimed.leases] == ["due"]
+        holder.commit()
+        assert folding.result().accepted == 3
+
+
+def inbox_of(url: str) -> int:
+    return number_of(url, "SELECT count(*) FROM digestif.inbox")
+
+
 def waiting_for_locks(url: str) -> int:
     query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    return number_of(url, query)
+
+
+def number_of(url: str, query: LiteralString) -> int:
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(query).fetchone()
     assert row is not None

@@ -165,6 +165,22 @@ def test_sqlalchemy_brings_its_connection_or_its_session(digests: Digests, url: 
     assert {record.value for record in digests.peek("t")} == {"by connection", "by session"}
 
 
+def test_a_connection_of_sqlalchemy_that_has_begun_nothing_commits_the_add(digests: Digests, url: str) -> None:
+    engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.connect() as connection:
+        digests.add("t", "alone", connection=connection)
+        connection.commit()
+        connection.execute(sqlalchemy.text("SELECT 1"))
+        connection.commit()
+        digests.add("t", "last", connection=connection)
+        connection.commit()
+        digests.add("t", "never", connection=connection)
+        connection.rollback()
+    engine.dispose()
+
+    assert {record.value for record in digests.peek("t")} == {"alone", "last"}
+
+
 def test_another_kind_of_connection_is_refused(digests: Digests) -> None:
     with pytest.raises(ConfigError, match="is no psycopg 3 connection"):
         digests.add("t", 1, connection=object())

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -435,8 +436,29 @@ def test_notify_and_deliver_go_through_the_route(digests: Digests, channel: Reco
     assert digests.deliver("t", now=T + 60)
 
     assert len(channel.messages) == 2
-    assert channel.closed == 2
     assert digests.ledger().delivered == 2
+    assert channel.closed == 0  # connections are kept
+    digests.close()
+    assert channel.closed == 1
+
+
+def test_threads_that_notify_at_once_share_one_loop(digests: Digests, channel: Recording) -> None:
+    """A channel belongs to one event loop."""
+    loops = set()
+    deliver = channel.deliver
+
+    async def deliver_here(message: Message) -> Receipt:
+        loops.add(asyncio.get_running_loop())
+        return await deliver(message)
+
+    channel.deliver = deliver_here  # type: ignore[method-assign]
+    digests.route("t:*", channel=channel)
+    with ThreadPoolExecutor(8) as threads:
+        told = [threads.submit(digests.notify, f"t:{number}", number) for number in range(24)]
+        assert all(each.result() for each in told)
+
+    assert len(loops) == 1
+    assert len(channel.messages) == 24
 
 
 def test_the_awaited_face_has_routes_too(channel: Recording) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from digestif.cli.output import as_json
+from digestif.cli.output import as_json, is_terminal
 from digestif.cli.session import Session, complete_timeline, with_session
 
 if TYPE_CHECKING:
@@ -14,24 +14,31 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "html", "markdown", "slack", "subject")
 SUFFIXES = {".htm": "html", ".html": "html", ".json": "slack", ".md": "markdown", ".txt": "text"}
+SAMPLE_LINKS = {"open": "https://app.example/open", "unsubscribe": "https://app.example/unsubscribe"}
 NOW = 1_767_614_400.0  # of the sample: the same every time
 
 
 @click.command()
 @click.argument("template", required=False)
-@click.option("--templates", metavar="FOLDER", type=click.Path(path_type=Path), help="Where your own templates are.")
+@click.option(
+    "--templates",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Where your own templates are.",
+)
 @click.option("--timeline", metavar="NAME", shell_complete=complete_timeline, help="Its pending records, not samples.")
 @click.option("--format", "wanted", type=click.Choice(FORMATS), help="Default: text, or what FILE ends with.")
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there. Default: print it.")
 @click.option("--group-by", multiple=True, metavar="FIELD", help="Group by a field; may be given twice.")
 @click.option("--distinct", multiple=True, metavar="NAME=FIELD", help="Count different values; may be repeated.")
-@click.option("--zone", default="UTC", show_default=True, metavar="ZONE", help="The reader's time zone.")
-@click.option("--hours", type=click.Choice(["12", "24"]), default="24", show_default=True, help="The reader's clock.")
+@click.option("--zone", metavar="ZONE", help="The reader's time zone. Default: the route's, else UTC.")
+@click.option("--hours", type=click.Choice(["12", "24"]), help="The reader's clock. Default: the route's, else 24.")
 @with_session
 def render(session: Session, template: str | None, *, wanted: str | None, output: Path | None, **options: Any) -> int:
-    """Show what a reader would get, by a built-in template or one of yours.
+    """Show what a reader would get.
 
-    With sample records, or with what is pending in a timeline. With --app the route of the timeline says how.
+    By the built-in template, or one of yours. With sample records, or with what is pending in a timeline. With --app
+    the route of the timeline says how; its hooks keep and split are not called.
     """
     kind = wanted or SUFFIXES.get(output.suffix.lower() if output else "", "text")
     digest, route = _digest(session, options["timeline"])
@@ -42,8 +49,14 @@ def render(session: Session, template: str | None, *, wanted: str | None, output
     elif session.as_json:
         click.echo(as_json({"format": kind, "content": text}))
     else:
-        click.echo(text)
+        click.echo(_harmless(text) if is_terminal() else text)
     return 0
+
+
+def _harmless(text: str) -> str:
+    from digestif.delivery.terminal import harmless
+
+    return harmless(text)
 
 
 def _rendered(digest: "Digest", route: "Route | None", template: str | None, kind: str, options: dict[str, Any]) -> str:
@@ -55,13 +68,18 @@ def _rendered(digest: "Digest", route: "Route | None", template: str | None, kin
     distinct = _pairs(options["distinct"]) or (route.distinct if route else {})
     folder = options["templates"] or (Path(route.templates) if route and route.templates else None)
     name = template or (route.template if route else None)
-    hours: Any = int(options["hours"])
-    renderer = Renderer(name, folder=folder, zone=options["zone"], hours=hours, preview=True)
+    if folder is not None and not folder.is_dir():
+        raise ConfigError(f"templates: there is no folder {str(folder)!r}")
+    recipient = route.recipient(digest.timeline) if route else ""
+    hours: Any = int(options["hours"]) if options["hours"] else route.hours if route else 24
+    zone = options["zone"] or (route.zone_of(recipient) if route else "UTC")
+    links = route.links_for(digest.timeline, recipient) if route else SAMPLE_LINKS
+    renderer = Renderer(name, folder=folder, zone=zone, hours=hours, preview=True)
     try:
         rendered = renderer.render(
             summarize(digest, group_by=group_by, distinct=distinct, top=route.top if route else 10),
             formats={kind},
-            links={"open": "https://app.example/open", "unsubscribe": "https://app.example/unsubscribe"},
+            links=links,
             title=route.title if route else None,
         )
     except TemplateFailed as error:

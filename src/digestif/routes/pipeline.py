@@ -19,6 +19,7 @@ from digestif.core.verdicts import DeliveryFailed, Discard
 from digestif.delivery.channel import Channel, Format, Message
 from digestif.errors import ConfigError, StaleLease, StoreError
 from digestif.reading import Attempt, Errand
+from digestif.routes.background import BACKGROUND
 from digestif.routes.budget import Spending
 from digestif.routes.route import Route, kept_keys
 from digestif.stores.base import PAGE_RECORDS
@@ -75,6 +76,10 @@ class Pipeline:
             await self._room.store.run(partial(_note, errand, recipient, failures.get(recipient)))
         if failures:
             raise _summed_up(failures, len(shares))
+
+    def wait(self, errand: Errand) -> None:
+        """Deliver a digest for somebody who has no event loop."""
+        BACKGROUND.run(self, lambda: self(errand))
 
     async def close(self) -> None:
         """Let go of the connections of this event loop, and of the processes that render."""

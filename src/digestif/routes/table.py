@@ -3,6 +3,7 @@
 from digestif.handlers import Handler, Handlers
 from digestif.patterns import Patterns
 from digestif.policies import Policies
+from digestif.routes.background import BACKGROUND
 from digestif.routes.pipeline import Pipeline
 from digestif.routes.route import Route
 
@@ -32,3 +33,8 @@ class Routes:
         """Let go of the connections of this event loop."""
         for pipeline in self._pipelines:
             await pipeline.close()
+
+    def close_background(self) -> None:
+        """Let go of the connections of those who have no event loop."""
+        for pipeline in self._pipelines:
+            BACKGROUND.close(pipeline)

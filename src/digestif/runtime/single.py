@@ -1,8 +1,6 @@
 """One timeline, delivered by its handler now: for `deliver` and `notify`, and for task queues."""
 
-import asyncio
 import inspect
-import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -45,30 +43,11 @@ def error_in(handler: Handler, answer: Any) -> BaseException | None:
 
 
 def called(handler: Handler, argument: Any) -> Any:
-    """What a handler answers to somebody who has no event loop; a route gets one of its own."""
+    """What a handler answers to somebody who has no event loop."""
     if not handler.is_route:
         return handler.call(argument)
     pipeline: Any = handler.call
-    errors: list[BaseException] = []
-
-    async def deliver() -> None:
-        try:
-            await pipeline(argument)
-        finally:
-            await pipeline.close()
-
-    def run() -> None:
-        try:
-            asyncio.run(deliver())
-        except BaseException as error:  # noqa: BLE001  # raised where it was called
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="digestif-route", daemon=True)  # the caller may run in a loop
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return None
+    return pipeline.wait(argument)
 
 
 class Single:

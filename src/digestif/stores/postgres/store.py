@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from digestif.clock import monotonic
 from digestif.core.times import Millis, to_seconds
@@ -29,6 +29,7 @@ from digestif.stores.base import (
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
 from digestif.stores.postgres.arrays import COLUMNS
+from digestif.stores.postgres.connecting import Refused, connected
 from digestif.stores.postgres.faults import PASSING, translated
 from digestif.stores.postgres.floors import Search
 from digestif.stores.postgres.inbox import fold, put
@@ -215,27 +216,30 @@ class PostgresStore(RowStore):
         return self._transact(PostgresRows.inbox_end, self._begin_reading, writes=False)
 
     def _fold_all(self, end: int, *, now: Millis | None) -> None:
+        at = self._now(now)
+
         def page(rows: PostgresRows) -> bool:
             rows.fold_alone()
             return fold(rows, end=end, limit=PAGE_RECORDS, now=at, given=now is not None)
 
-        at = self._now(now)
         while self._transact(page, self._begin, writes=True):
             pass
 
     def _fold_some(self, *, now: Millis | None) -> None:
         """A page, for those who come again; nothing while somebody else is at it."""
-
-        def page(rows: PostgresRows) -> bool:
-            # With a time that was given it is not the clock of the server, which the inbox goes by.
-            more = rows.may_fold() and fold(rows, end=end, limit=PAGE_RECORDS, now=at, given=now is not None)
-            rows.woken |= more
-            return more
-
         end = self._inbox_end()
         if end is not None:
-            at = self._now(now)
-            self._hints.tell(worth=self._transact(page, self._begin, writes=True))
+            self._hints.tell(worth=self._transact(self._unless_others(end, now=now), self._begin, writes=True))
+
+    def _unless_others(self, end: int, *, now: Millis | None) -> Callable[[PostgresRows], bool]:
+        at = self._now(now)
+
+        def page(rows: PostgresRows) -> bool:
+            more = rows.may_fold() and fold(rows, end=end, limit=PAGE_RECORDS, now=at, given=now is not None)
+            rows.woken |= more  # so that somebody comes for the next page
+            return more
+
+        return page
 
     # Transactions
 
@@ -259,10 +263,11 @@ class PostgresStore(RowStore):
                     failures += 1
                     if failures >= TRIES:
                         raise
-                except psycopg.OperationalError:
+                except psycopg.OperationalError as error:
                     failures += 1
-                    if monotonic() >= end or self._closed:
-                        raise
+                    reason = self._reason(error)
+                    if monotonic() >= end or self._closed or isinstance(reason, Refused):
+                        raise reason from error
                 self._rest.wait(0.01 * 2 ** min(failures, 6) * (0.5 + chance()))
 
     def _once(self, unit: Callable[[PostgresRows], T], begin: str, namespace: int, *, writes: bool) -> T:
@@ -301,9 +306,24 @@ class PostgresStore(RowStore):
         if self._number is None:
             with self._first:
                 if self._number is None:
-                    with self._open_pool().connection() as connection:
+                    with self._own_connection() as connection:
                         self._number = self._prepare(connection)
         return self._number
+
+    def _own_connection(self) -> "psycopg.Connection[Any]":
+        """One that is not the pool's, which would try again and again, and keep the reason to its log."""
+        if self._closed:
+            raise StoreUnavailable(f"{self.name}: this store is closed")
+        return connected(self._conninfo, patience=self._timeout, **self._options)
+
+    def _reason(self, error: psycopg.OperationalError) -> psycopg.OperationalError:
+        """Why the pool has no connection to give; other errors tell it themselves."""
+        if isinstance(error, PoolTimeout):
+            try:
+                self._own_connection().close()
+            except psycopg.OperationalError as reason:
+                return reason
+        return error
 
     def _prepare(self, connection: "psycopg.Connection[Any]") -> int:
         prepare(connection, self.schema)
@@ -317,13 +337,13 @@ class PostgresStore(RowStore):
 
     def migrate(self, *, dry_run: bool = False) -> Upgrade:
         """Bring the tables up to date; the answer is what they lacked, or lack after a dry run."""
-        with translated(self.name), self._open_pool().connection() as connection:
+        with translated(self.name), self._own_connection() as connection:
             return (examine if dry_run else migrate)(connection, self.schema)
 
     @property
     def durability(self) -> Durability:  # type: ignore[override]  # known once the server was asked
         if self._durability is None:
-            with translated(self.name), self._open_pool().connection() as connection:
+            with translated(self.name), self._own_connection() as connection:
                 row = connection.execute(SQL.settings).fetchone()
             assert row is not None
             self._durability = Durability.PROCESS_KILL if "off" in row else Durability.POWER_LOSS

@@ -1,0 +1,94 @@
+"""`digestif render`."""
+
+from pathlib import Path
+
+import pytest
+
+from digestif import Digests
+from tests.cli.calling import Run, is_one_line
+
+APP = """
+from digestif import Digests
+digests = Digests("sqlite:///digestif.db")
+digests.route(
+    "mail:*", channel="terminal://", group_by=["project"], zone="Asia/Tokyo", hours=12,
+    links={"open": "https://shop.example/{recipient}"}, title="Shop news",
+)
+"""
+
+
+def test_samples_are_shown_without_a_store(run: Run) -> None:
+    code, out, _ = run("render")
+
+    assert code == 0
+    assert "3 × Build failed on main" in out
+    assert run("render", "--format", "subject").out == "Build failed on main and 4 more (8 events)\n"
+    assert '"type":"header"' in run("render", "--format", "slack").out.replace(" ", "")
+
+
+def test_a_file_gets_the_format_that_its_name_says(run: Run, folder: Path) -> None:
+    assert run("render", "--output", "mail.html").code == 0
+    assert run("render", "--output", "mail.md", "--json").json == {"format": "markdown", "file": "mail.md"}
+
+    assert "<html" in (folder / "mail.html").read_text("utf-8")
+    assert "**3 ×** Build failed on main" in (folder / "mail.md").read_text("utf-8")
+
+
+def test_pending_records_are_shown_as_the_route_of_the_application_says(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "rendered_shop.py").write_text(APP, "utf-8")
+    monkeypatch.syspath_prepend(folder)
+    with Digests("sqlite:///digestif.db") as digests:
+        for number in range(3):
+            digests.add("mail:ada", {"project": f"p{number % 2}"}, timestamp=1_700_000_000.0)
+
+    out = run("render", "--app", "rendered_shop", "--timeline", "mail:ada").out
+
+    assert "Shop news" in out
+    assert "2 × p0" in out
+    assert "7:13 am" in out
+    assert "https://shop.example/ada" in out
+
+
+def test_fields_may_be_named(run: Run, digests: Digests) -> None:
+    for number in range(4):
+        digests.add("t", {"rule": "r", "who": number % 3})
+
+    code, out, _ = run("render", "--timeline", "t", "--group-by", "rule", "--distinct", "people=who")
+
+    assert code == 0
+    assert "3 people" in out
+
+
+def test_own_templates_are_shown_with_misspelt_names_visible(run: Run, folder: Path) -> None:
+    (folder / "short.txt").write_text("{{ count }} events {{ sumary }}", "utf-8")
+
+    code, out, _ = run("render", "short", "--templates", ".")
+
+    assert code == 0
+    assert out.startswith("8 events {{ sumary }}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["unknown"], 2, "template"),
+        (["x", "--templates", "nowhere"], 2, "nowhere"),
+        (["--timeline", "empty"], 1, "nothing pending"),
+        (["--distinct", "people"], 2, "NAME=FIELD"),
+        (["--zone", "Mars/Base"], 2, "zone"),
+        (["bad", "--templates", "."], 2, "bad.txt"),
+    ],
+)
+def test_what_can_not_be_rendered_is_told_in_one_line(
+    run: Run, digests: Digests, folder: Path, arguments: list[str], code: int, message: str
+) -> None:
+    digests.ledger()
+    (folder / "bad.txt").write_text("{% for x in %}", "utf-8")
+
+    answer = run("render", *arguments)
+
+    assert (answer.code, answer.out) == (code, "")
+    assert is_one_line(answer.err)
+    assert message in answer.err

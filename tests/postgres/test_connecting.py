@@ -1,0 +1,122 @@
+"""A server that can't be reached, or does not let us in: the reason is told, and soon if waiting mends nothing."""
+
+import logging
+import socket
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from digestif import Digests, StoreUnavailable
+from digestif.clock import monotonic
+from digestif.stores.postgres import PostgresStore
+from digestif.testing.postgres import PostgresServer
+from tests.postgres.servers import empty_database, needed_postgres
+
+SOON = 2  # seconds
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with empty_database() as url:
+        yield url
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """The URL of a server that is not there."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        yield f"postgresql://digestif@127.0.0.1:{place.getsockname()[1]}/digestif?timeout=1"
+
+
+def refusal(url: str) -> tuple[str, float]:
+    """What is said, and after how many seconds."""
+    began = monotonic()
+    with pytest.raises(StoreUnavailable) as refused, Digests(url) as digests:
+        digests.ledger()
+    return str(refused.value), monotonic() - began
+
+
+def test_a_missing_database_is_told_at_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    said, took = refusal(f"{url}_nowhere")
+
+    assert '_nowhere" does not exist' in said
+    assert took < SOON
+    assert caplog.record_tuples == []
+
+
+def test_an_unknown_user_is_told_at_once(url: str) -> None:
+    said, took = refusal(url.replace("//", "//ghost:secret@").replace("secret@digestif@", "secret@"))
+
+    assert 'role "ghost" does not exist' in said
+    assert "secret" not in said
+    assert took < SOON
+
+
+def test_a_wrong_password_is_told_at_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    needed_postgres()
+    with PostgresServer(fsync=False) as server:
+        server.sql("ALTER ROLE digestif PASSWORD 'right'")
+        server.sql("ALTER SYSTEM SET hba_file TO DEFAULT")
+        [(rules,)] = server.sql("SHOW hba_file")
+        with open(rules, "w", encoding="utf-8") as file:
+            file.write("host all all 127.0.0.1/32 scram-sha-256\n")
+        server.sql("SELECT pg_reload_conf()")
+
+        said, took = refusal(server.url.replace("digestif@", "digestif:wrong@"))
+
+    assert "password authentication failed" in said
+    assert took < SOON
+    assert caplog.record_tuples == []
+
+
+def test_a_server_that_is_not_there_is_waited_for_and_then_told(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+    said, took = refusal(nobody)
+
+    assert "refused" in said
+    assert 1 <= took < 1 + SOON
+    assert caplog.record_tuples == []
+
+
+def test_a_name_of_no_server_is_told(nobody: str) -> None:
+    said, _ = refusal(nobody.replace("127.0.0.1", "nowhere.invalid"))
+
+    assert "nowhere.invalid" in said
+
+
+@pytest.mark.parametrize("act", [PostgresStore.migrate, lambda store: store.durability], ids=["migrate", "durability"])
+def test_whatever_is_asked_first_tells_the_reason(url: str, act: object) -> None:
+    store = PostgresStore(f"{url}_nowhere")
+    try:
+        with pytest.raises(StoreUnavailable, match="does not exist"):
+            act(store)  # type: ignore[operator]
+    finally:
+        store.disconnect()
+
+
+def test_a_database_that_goes_away_later_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "psycopg.pool")
+    needed_postgres()
+    with PostgresServer(fsync=False) as server:
+        with Digests(server.new_database("fleeting")) as digests:
+            digests.add("t", 1)
+            server.drop_database("fleeting")
+            with pytest.raises(StoreUnavailable, match='"fleeting" does not exist'):
+                digests.ledger()
+
+
+def test_a_server_without_a_free_connection_is_waited_for() -> None:
+    needed_postgres()
+    with PostgresServer(fsync=False, max_connections=4, superuser_reserved_connections=0) as server:
+        others = [psycopg.connect(server.url) for _ in range(4)]
+        store = PostgresStore(server.url, timeout=1)
+        began = monotonic()
+        with pytest.raises(StoreUnavailable, match="too many clients"):
+            store.ledger()
+        assert monotonic() - began >= 1
+        for other in others:
+            other.close()
+
+        assert store.ledger().accepted == 0
+        store.disconnect()
