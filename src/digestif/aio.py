@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, ScheduleEntry, check_timeline
 from digestif.core.times import Millis
+from digestif.core.verdicts import Discard
 from digestif.desk import Desk
 from digestif.engine import PAGE_LIMIT, Digests, HandlerFunction
 from digestif.errors import DigestifError, InvalidState, StoreUnavailable
@@ -158,10 +159,14 @@ class AsyncDigests:
         now: float | None = None,
     ) -> bool:
         """Add a record and deliver its timeline at once if that makes it ready, as `Digests.notify` does."""
-        handler = None if dispatch and self.enabled else handler_for(self._handlers, check_timeline(timeline))
-        if handler and not self._digests._gathers(timeline):
+        gathers = self._digests._gathers(check_timeline(timeline))
+        handler = None if dispatch and gathers else handler_for(self._handlers, timeline)
+        if handler and not gathers:
             digest = self._digests._digest_of(timeline, value, key, timestamp, now=now)
-            await self._handle(handler, digest)
+            try:
+                await self._handle(handler, digest)
+            except Discard:
+                return False
             return True
         is_ready = await self.add(timeline, value, key=key, timestamp=timestamp, within=within, now=now)
         if is_ready and dispatch:

@@ -27,6 +27,7 @@ from digestif.core.records import (
 )
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, is_duration, to_millis, to_seconds
+from digestif.core.verdicts import Discard
 from digestif.desk import Desk
 from digestif.errors import ConfigError, InvalidState
 from digestif.events import Added, Events, Listener
@@ -216,7 +217,11 @@ class Digests:
         self, timeline: str, value: Any, key: str | None, timestamp: float | None, *, now: float | None
     ) -> bool:
         handler = _sync(handler_for(self._handlers, check_timeline(timeline)))
-        answer = called(handler, argument(handler, self._digest_of(timeline, value, key, timestamp, now=now)))
+        digest = self._digest_of(timeline, value, key, timestamp, now=now)
+        try:
+            answer = called(handler, argument(handler, digest))
+        except Discard:
+            return False
         if error := error_in(handler, answer):
             raise error
         return True

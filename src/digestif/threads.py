@@ -58,4 +58,17 @@ class DaemonThreads(Executor):
     async def run(self, call: Callable[[], T]) -> T:
         """Wait for a call in one of the threads, with the context of whoever asks for it."""
         context = copy_context()
-        return await asyncio.get_running_loop().run_in_executor(self, lambda: context.run(call))
+        loop = asyncio.get_running_loop()
+        value, error = await loop.run_in_executor(self, lambda: context.run(_outcome, call))
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]  # there was no error
+
+
+def _outcome(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    try:
+        return call(), None
+    except StopIteration as error:  # which can't pass through a future: whoever waits would wait for ever
+        return None, RuntimeError(f"StopIteration: {error}")
+    except Exception as error:  # noqa: BLE001  # raised where it was asked for
+        return None, error

@@ -3,6 +3,7 @@
 import logging
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -54,14 +55,12 @@ def test_an_unknown_user_is_told_at_once(url: str) -> None:
     assert took < SOON
 
 
-def test_a_wrong_password_is_told_at_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_password_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
     needed_postgres()
     with PostgresServer(fsync=False) as server:
         server.sql("ALTER ROLE digestif PASSWORD 'right'")
-        server.sql("ALTER SYSTEM SET hba_file TO DEFAULT")
         [(rules,)] = server.sql("SHOW hba_file")
-        with open(rules, "w", encoding="utf-8") as file:
-            file.write("host all all 127.0.0.1/32 scram-sha-256\n")
+        Path(rules).write_text("host all all 127.0.0.1/32 scram-sha-256\n", "utf-8")
         server.sql("SELECT pg_reload_conf()")
 
         said, took = refusal(server.url.replace("digestif@", "digestif:wrong@"))

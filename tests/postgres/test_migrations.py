@@ -243,6 +243,36 @@ def test_tables_of_others_in_the_schema_are_left_alone(url: str, table: str) -> 
     assert execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [(table,)]
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        "migration (number text)",
+        "migration (number int)",
+        "migration (id int)",
+        "timeline (a int)",
+        "record (number int)",
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_tables_of_others_are_told_as_such_before_anything_is_done(url: str, table: str, dry_run: bool) -> None:
+    execute(url, f"CREATE SCHEMA digestif; CREATE TABLE digestif.{table}")
+    if "(number int)" in table:
+        execute(url, f"INSERT INTO digestif.{table.partition(' ')[0]} VALUES (2)")
+
+    with pytest.raises(ConfigError, match="has tables that are not digestif's"):
+        migrate(url) if not dry_run else examine(url)
+    with pytest.raises(ConfigError, match="has tables that are not digestif's"):
+        add(url)
+
+
+def examine(url: str) -> Upgrade:
+    store = PostgresStore(url)
+    try:
+        return store.migrate(dry_run=True)
+    finally:
+        store.disconnect()
+
+
 def test_tables_of_others_that_are_not_in_the_way_do_not_matter(url: str) -> None:
     execute(url, "CREATE TABLE public.orders (mine text)")
 

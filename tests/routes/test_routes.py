@@ -150,7 +150,7 @@ def test_what_is_not_kept_in_a_later_attempt_changes_the_key(digests: Digests, c
     assert channel.keys[0].endswith(".2")
 
 
-@pytest.mark.parametrize("answer", [None, 7, ["a"], [Record("unknown", 1, T)]])
+@pytest.mark.parametrize("answer", [None, 7, ["a"], [Record("unknown", 1, T)], [Record("a", "changed", T)]])
 def test_a_hook_that_gives_something_else_fails_the_attempt(digests: Digests, channel: Recording, answer: Any) -> None:
     digests.route("t", channel=channel, keep=lambda _: answer, policy=Policy(attempts=1))
     add(digests, "t", "a")
@@ -159,6 +159,16 @@ def test_a_hook_that_gives_something_else_fails_the_attempt(digests: Digests, ch
 
     [letter] = digests.dead_letters()
     assert "keep: gave" in letter.reason
+
+
+def test_a_hook_that_runs_out_fails_the_attempt(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel, keep=lambda _: next(iter([])), policy=Policy(attempts=1))
+    add(digests, "t", "a")
+
+    once(digests, now=T)
+
+    [letter] = digests.dead_letters()
+    assert "StopIteration" in letter.reason
 
 
 # Personal digests
@@ -279,7 +289,14 @@ def test_one_who_can_not_be_reached_does_not_keep_the_others_waiting(digests: Di
 
 
 @pytest.mark.parametrize(
-    ("split", "fate"), [(lambda _: {}, "deleted"), (lambda _: {"ada": []}, "deleted"), (lambda _: ["ada"], "dead")]
+    ("split", "fate"),
+    [
+        (lambda _: {}, "deleted"),
+        (lambda _: {"ada": iter(())}, "deleted"),
+        (lambda _: ["ada"], "dead"),
+        (lambda digest: {"\ud800": digest.records}, "dead"),
+        (lambda digest: {"ada": digest.records, "x" * 513: digest.records}, "dead"),
+    ],
 )
 def test_a_digest_for_nobody_is_not_sent(digests: Digests, channel: Recording, split: Any, fate: str) -> None:
     digests.route("t", channel=channel, split=split, policy=Policy(attempts=1))
@@ -425,6 +442,22 @@ def test_a_route_that_does_not_digest_sends_each_record_at_once(digests: Digests
 
     assert [channel.records(place) for place in range(2)] == [["1"], ["2"]]
     assert digests.ledger().accepted == 0
+
+
+def test_a_record_that_is_not_kept_is_not_sent_at_once_either(digests: Digests, channel: Recording) -> None:
+    digests.route("now:*", channel=channel, digest=False, keep=lambda _: [])
+    dispatched: list[str] = []
+
+    assert not digests.notify("now:ada", 1)
+    assert not asyncio.run(_notified_async(channel, dispatched))
+
+    assert (channel.messages, dispatched) == ([], [])
+
+
+async def _notified_async(channel: Recording, dispatched: list[str]) -> bool:
+    async with AsyncDigests("memory://") as digests:
+        digests.route("now:*", channel=channel, digest=False, keep=lambda _: [])
+        return await digests.notify("now:ada", 1, dispatch=dispatched.append)
 
 
 def test_notify_and_deliver_go_through_the_route(digests: Digests, channel: Recording) -> None:

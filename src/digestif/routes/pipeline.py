@@ -13,15 +13,15 @@ from digestif.compose.grouping import Grouping
 from digestif.compose.rendering import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.records import Digest, Record
-from digestif.core.texts import reason_of, shortened
+from digestif.core.texts import reason_of
 from digestif.core.times import to_seconds
 from digestif.core.verdicts import DeliveryFailed, Discard
 from digestif.delivery.channel import Channel, Format, Message
-from digestif.errors import ConfigError, StaleLease, StoreError
+from digestif.errors import StaleLease, StoreError
 from digestif.reading import Attempt, Errand
 from digestif.routes.background import BACKGROUND
 from digestif.routes.budget import Spending
-from digestif.routes.route import Route, kept_keys
+from digestif.routes.route import Route, check_recipients, kept_keys
 from digestif.stores.base import PAGE_RECORDS
 from digestif.threads import DaemonThreads
 
@@ -100,11 +100,7 @@ class Pipeline:
 
     async def _shares(self, errand: Errand) -> Mapping[str, Sequence[Record]]:
         assert self.route.split is not None
-        shares = await self._called(self.route.split, errand.digest)
-        if not isinstance(shares, Mapping) or not all(isinstance(name, str) and name for name in shares):
-            raise ConfigError(f"split: gave {shortened(shares)}, not a mapping from recipients to records")
-        lists = {name: list(records) for name, records in shares.items()}
-        wanted = {name: records for name, records in lists.items() if records}
+        wanted = check_recipients(await self._called(self.route.split, errand.digest))
         if not wanted:
             raise Discard("split left no recipient")
         return wanted

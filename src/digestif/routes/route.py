@@ -1,17 +1,17 @@
 """A route: everything that is said about the timelines of a pattern."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from digestif.compose.rendering import Renderer
 from digestif.core.policy import Policy, refuse_unknown
-from digestif.core.records import Digest, Record
+from digestif.core.records import Digest, Record, check_timeline
 from digestif.core.texts import shortened
 from digestif.delivery.channel import Channel
 from digestif.delivery.opening import open_channel
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, InvalidRecord
 from digestif.patterns import check_pattern, compiled
 from digestif.routes.budget import Budget
 
@@ -155,12 +155,30 @@ def _filled(link: str, timeline: str, recipient: str) -> str:
     return link.replace("{timeline}", quote(timeline, safe="")).replace("{recipient}", quote(recipient, safe=""))
 
 
-def kept_keys(records: Iterable[Record], kept: object) -> set[str]:
-    """The keys that a `keep` hook wants; ConfigError if it gave something else."""
+def kept_keys(records: Sequence[Record], kept: object) -> set[str]:
+    """The keys that a `keep` hook wants; ConfigError if it gave anything but records of the digest, as they are."""
     try:
-        keys = {record.key for record in kept}  # type: ignore[attr-defined]
+        wanted = list(kept)  # type: ignore[call-overload]  # if it is a list of records
+        keys = {record.key for record in wanted}
     except (TypeError, AttributeError):
         raise ConfigError(f"keep: gave {shortened(kept)}, not the records that are still wanted") from None
-    if unknown := keys - {record.key for record in records}:
-        raise ConfigError(f"keep: gave records that are not in the digest, such as {shortened(min(unknown))}")
+    originals = {record.key: record for record in records}
+    for record in wanted:
+        if originals.get(record.key) != record:
+            raise ConfigError(
+                f"keep: gave {shortened(record)}, which is not in the digest; it can leave out, not change"
+            )
     return keys
+
+
+def check_recipients(shares: object) -> dict[str, list[Record]]:
+    """What a `split` hook gave, without those who get nothing; ConfigError if that is no mapping to records."""
+    if not isinstance(shares, Mapping):
+        raise ConfigError(f"split: gave {shortened(shares)}, not a mapping from recipients to records")
+    for name in shares:
+        try:
+            check_timeline(name)
+        except InvalidRecord:
+            raise ConfigError(f"split: {shortened(name)} is not a recipient of 1 to 512 bytes of UTF-8") from None
+    lists = {name: list(records) for name, records in shares.items()}
+    return {name: records for name, records in lists.items() if records}

@@ -3,7 +3,8 @@
 An empty schema gets them by itself, one of an older release by `digestif migrate` only: others may be at work there.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -77,11 +78,13 @@ def examine(connection: "Connection[Any]", schema: str) -> Upgrade:
         return _examine(connection, schema)
 
 
+_CREATED = re.compile(r"^CREATE (?:TABLE|SEQUENCE|INDEX) (\w+)", re.MULTILINE)
 _TABLE = "migration (number integer PRIMARY KEY, applied timestamptz DEFAULT now())"
 
 
 def _examine(connection: "Connection[Any]", schema: str) -> Upgrade:
     version, numbers = _version(connection, schema), _numbers()
+    _refuse_tables_of_others(connection, schema, [number for number in numbers if number > (version or 0)])
     if (version or 0) > numbers[-1]:
         raise ConfigError(
             f"store: the schema {schema!r} has version {version}, this release knows {numbers[-1]}; "
@@ -110,6 +113,8 @@ def _note(number: int) -> str:
 
 def _version(connection: "Connection[Any]", schema: str) -> int | None:
     if not _has_tables(connection, schema):
+        if _names(connection, schema, ["migration"]):
+            raise _not_ours(schema, "migration")
         return None
     query = sql.SQL("SELECT coalesce(max(number), 0) FROM {}.migration").format(sql.Identifier(schema))
     row = connection.execute(query).fetchone()
@@ -117,9 +122,21 @@ def _version(connection: "Connection[Any]", schema: str) -> int | None:
 
 
 def _has_tables(connection: "Connection[Any]", schema: str) -> bool:
+    """Whether they are ours: others have a table `migration`, too."""
+    query = """
+        SELECT FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid JOIN pg_namespace ON relnamespace = pg_namespace.oid
+        WHERE nspname = %s AND relname = 'migration' AND attname = 'number' AND atttypid = 'integer'::regtype"""
+    ours = ["migration", "namespace", "timeline"]
+    return len(_names(connection, schema, ours)) == len(ours) and connection.execute(query, (schema,)).rowcount > 0
+
+
+def _names(connection: "Connection[Any]", schema: str, names: Sequence[str]) -> list[str]:
+    """Those that are taken in the schema."""
     # Not by to_regclass: who has waited for the lock would hear from its cache what was so before.
-    query = "SELECT FROM pg_tables WHERE schemaname = %s AND tablename = 'migration'"
-    return connection.execute(query, (schema,)).rowcount > 0
+    query = """
+        SELECT relname FROM pg_class JOIN pg_namespace ON relnamespace = pg_namespace.oid
+        WHERE nspname = %s AND relname = ANY (%s::text[]) ORDER BY relname"""
+    return [name for (name,) in connection.execute(query, (schema, list(names))).fetchall()]
 
 
 def _has_schema(connection: "Connection[Any]", schema: str) -> bool:
@@ -127,6 +144,20 @@ def _has_schema(connection: "Connection[Any]", schema: str) -> bool:
 
 
 # Refusals
+
+
+def _refuse_tables_of_others(connection: "Connection[Any]", schema: str, numbers: Sequence[int]) -> None:
+    """ConfigError if a name is taken that these migrations need."""
+    needed = [name for number in numbers for name in _CREATED.findall(_text(number))]
+    if taken := _names(connection, schema, needed):
+        raise _not_ours(schema, ", ".join(taken))
+
+
+def _not_ours(schema: str, names: str) -> ConfigError:
+    return ConfigError(
+        f"store: the schema {schema!r} has tables that are not digestif's, in its way: {names}; "
+        "name another in the DSN, as ?schema=…"
+    )
 
 
 @contextmanager
@@ -138,11 +169,7 @@ def _explained(connection: "Connection[Any]", schema: str) -> Iterator[None]:
         said = str(error).partition("\n")[0]
         raise StoreUnavailable(f"{said}; {_remedy(connection, schema)}") from error
     except (errors.DuplicateTable, errors.UndefinedColumn) as error:
-        said = str(error).partition("\n")[0]
-        raise ConfigError(
-            f"store: the schema {schema!r} has tables that are not digestif's, in its way: {said}; "
-            "name another in the DSN, as ?schema=…"
-        ) from error
+        raise _not_ours(schema, str(error).partition("\n")[0]) from error
 
 
 def _remedy(connection: "Connection[Any]", schema: str) -> str:
