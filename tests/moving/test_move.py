@@ -13,7 +13,7 @@ from digestif import Busy, ConfigError, Digests, Policy, Record
 from digestif.core.ledger import Ledger
 from digestif.core.records import State
 from digestif.core.times import to_seconds
-from digestif.moving import Move
+from digestif.moving import Move, abandon
 from digestif.stores.dsn import open_store
 from tests.moving.population import NOW, POLICY, T, populate, seen, seen_letters
 from tests.moving.stores import KINDS, store_of
@@ -279,6 +279,56 @@ def test_a_dead_letter_that_is_not_whole_is_nobodys(make: Make, there: str) -> N
 
     assert whole
     assert len(target.letters(None, after=None, limit=10)) == 1
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_of_a_timeline_that_is_deleted_on_its_way_nothing_stays(make: Make, there: str) -> None:
+    source, target = make("memory"), make(there)
+    source.freight_records = 10
+    populate(source, each=1, records=2, large=25)
+    arrive, deleted = target.arrive, []
+
+    def delete(pages: Any, **named: Any) -> Any:
+        answers = arrive(pages, **named)
+        for page, mark in zip(pages, answers, strict=True):
+            if page.parcel.freight != "pending" and not mark.whole and page.parcel.timeline not in deleted:
+                deleted.append(page.parcel.timeline)
+                source.delete(page.parcel.timeline, now=NOW)
+        return answers
+
+    target.arrive = delete
+    moved(source, target)
+
+    assert len(deleted) == 3  # a failed digest, a lapsed one, a dead letter
+    for timeline in deleted:
+        slot = target.inspect(timeline)
+        assert (slot.digest, slot.parked) == (None, None)
+    assert target.letters(None, after=None, limit=10) == []
+    assert target.verify()
+    assert source.verify()
+    assert {kind: count for kind, count in target.footprint().items() if kind == "notes" and count} == {}
+
+
+@pytest.mark.parametrize("here", KINDS)
+def test_a_move_whose_target_is_gone_can_be_given_up(make: Make, here: str) -> None:
+    source = make(here)
+    populate(source, each=1, records=3)
+    before = {name: len(was.pending) + len(was.digest) for name, was in seen(source).items()}
+    ledger = source.ledger()
+    gone = open_store("memory://")
+    stopped = Move(source, gone, now=lambda: NOW, report=lambda _: stopped.stop())  # type: ignore[arg-type]
+    monkey = source.let_go
+    source.let_go = lambda *_, **__: []
+    stopped.run()
+    source.let_go = monkey
+
+    assert abandon(source, now=NOW) > 0
+
+    assert {name: len(was.pending) + len(was.digest) for name, was in seen(source).items()} == before
+    assert not any(was.slot.parked for was in seen(source).values())
+    assert source.ledger().accepted == ledger.accepted
+    assert source.verify()
+    moved(source, make("memory"))
 
 
 def test_a_store_is_not_moved_into_itself_under_another_name(make: Make, tmp_path: Path) -> None:

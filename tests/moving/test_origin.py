@@ -2,14 +2,15 @@
 
 import json
 import pickle
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
 
-from digestif import ConfigError, Digests, InvalidRecord, Store
+from digestif import ConfigError, Digests, InvalidRecord, Store, StoreError, StoreUnavailable
 from digestif.core.ledger import Ledger
 from digestif.moving import Move
 from digestif.moving.origin import Origin, load_decoder
@@ -44,12 +45,14 @@ def put(client: Any, timeline: str, records: dict[str, tuple[float, bytes | None
             client.set(f"d:t:{timeline}:r:{key}", value)
 
 
-def moved(target: Any, decoder: Any = json.loads) -> None:
+def moved(target: Any, decoder: Any = json.loads) -> dict[str, str]:
+    """What was skipped."""
     origin = Origin(empty_url(), decoder=decoder)
     try:
-        Move(origin, target).run()
+        assert Move(origin, target).run(patience=1).finished
     finally:
         origin.disconnect()
+    return origin.skipped
 
 
 def empty_url() -> str:
@@ -92,11 +95,11 @@ def test_values_are_read_by_the_decoder_that_is_named(client: Any, target: Any) 
     put(client, "t", {"a": (T, zlib.compress(pickle.dumps({"rule": 7})))})
     client.zadd("d:s:r", {"t": T})
 
-    with pytest.raises(InvalidRecord, match=r"record b'a'.*--decoder"):
-        moved(target)
+    skipped = moved(target)
+    assert re.fullmatch(r"record b'a': .*--decoder .*", skipped["t"])
     assert client.zcard("d:t:t") == 1  # nothing is lost
 
-    moved(target, load_decoder("tests.moving.test_origin:unpickled"))
+    assert moved(target, load_decoder("tests.moving.test_origin:unpickled")) == {}
     assert Digests(target).peek("t") == [("a", {"rule": 7}, T)]
 
 
@@ -136,6 +139,100 @@ def test_thousands_of_records_come_in_pages_and_an_interrupted_move_goes_on(clie
     assert target.ledger() == Ledger(accepted=1700, pending=1700)
     assert target.footprint()["notes"] == 0
     assert client.keys() == []
+
+
+@pytest.mark.parametrize("last", [b"never", b"nan", b"-inf", b"1e300", b"", b"\xff"])
+def test_what_is_no_time_of_a_delivery_counts_as_never(client: Any, target: Any, last: bytes) -> None:
+    put(client, "t", {"a": (T, b"1")})
+    client.zadd("d:s:w", {"t": T})
+    client.set("d:t:t:l", last)
+
+    assert moved(target) == {}
+
+    assert Digests(target).timeline("t").last is None
+    assert Digests(target).peek("t") == [("a", 1, T)]
+
+
+UNREADABLE: dict[str, tuple[str | bytes, Callable[[Any, str | bytes], object], str]] = {
+    "due at no time": ("odd", lambda client, name: client.zadd("d:s:w", {name: "inf"}), "inf"),
+    "due in a far future": ("odd", lambda client, name: client.zadd("d:s:w", {name: "1e300"}), "1e+300"),
+    "records of another type": ("odd", lambda client, _: client.set("d:t:odd", "text"), "WRONGTYPE"),
+    "a record of no time": ("odd", lambda client, _: client.zadd("d:t:odd", {"a": "inf"}), "record b'a'.*finite"),
+    "a record's key": ("odd", lambda client, _: client.zadd("d:t:odd", {b"\xff": 1}), "UTF-8"),
+    "no name": ("", lambda client, name: None, "empty"),
+    "a long name": ("x" * 513, lambda client, name: None, "512"),
+    "a name of bytes": (b"\xff", lambda client, name: None, "UTF-8"),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_timeline_that_cannot_be_read_stays_and_the_others_go(client: Any, target: Any, kind: str) -> None:
+    name, spoil, reason = UNREADABLE[kind]
+    put(client, "good", {"a": (T, b"1")})
+    client.zadd("d:s:w", {"good": T, name: T})
+    spoil(client, name)
+
+    skipped = moved(target)
+
+    assert list(skipped) == [name if isinstance(name, str) else repr(name)]
+    assert re.search(reason, *skipped.values())
+    assert Digests(target).peek("good") == [("a", 1, T)]
+    assert client.zrange("d:s:w", 0, -1) == [name.encode() if isinstance(name, str) else name]
+    assert client.exists("d:t:good", "d:digestif") == 0
+    assert target.ledger() == Ledger(accepted=1, pending=1)
+
+
+def test_no_half_of_a_timeline_arrives(client: Any, target: Any) -> None:
+    """The last of its records can't be read."""
+    put(client, "t", {f"k{n:04}": (T + n, b"%d" % n if n < 1200 else b"?") for n in range(1201)})
+    client.zadd("d:s:w", {"t": T})
+
+    assert moved(target).keys() == {"t"}
+
+    assert Digests(target).timeline("t").state == "idle"
+    assert target.ledger() == Ledger()
+    assert client.zcard("d:t:t") == 1201
+    assert client.get("d:t:t:r:k0000") == b"0"
+
+
+def test_a_value_that_can_be_read_only_once_is_told_with_its_timeline(client: Any, target: Any) -> None:
+    put(client, "t", {"a": (T, b"1")})
+    client.zadd("d:s:w", {"t": T})
+    values = iter([1])
+
+    with pytest.raises(InvalidRecord, match="'t', record b'a'"):
+        moved(target, lambda _: next(values))
+
+
+def test_errors_of_the_server_are_told_as_ours(client: Any, target: Any) -> None:
+    with pytest.raises(StoreUnavailable, match="can't be reached"):
+        Origin("redis://127.0.0.1:1", decoder=json.loads)
+    client.set("d:s:w", "no schedule")
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        moved(target)
+
+
+@pytest.mark.parametrize("verb", ["note", "swap_note", "scan", "depart", "cargo", "let_go"])
+def test_a_server_that_is_lost_is_unavailable_whatever_is_asked(client: Any, verb: str) -> None:
+    put(client, "t", {"a": (T, b"1")})
+    client.zadd("d:s:w", {"t": T})
+    origin = Origin(empty_url(), decoder=json.loads)
+    [parcel] = origin.depart(["t"], token="move-1", now=None)
+    assert parcel is not None
+    origin._client.connection_pool.disconnect()
+    origin._client.connection_pool.connection_kwargs["port"] = 1
+    acts: dict[str, Callable[[], object]] = {
+        "note": lambda: origin.note(0, "n"),
+        "swap_note": lambda: origin.swap_note(0, "n", None, b"1"),
+        "scan": lambda: origin.scan(prefix="", after=None, limit=10),
+        "depart": lambda: origin.depart(["t"], token="move-1", now=None),
+        "cargo": lambda: origin.cargo([(parcel, None)], limit=10),
+        "let_go": lambda: origin.let_go([parcel], now=None),
+    }
+
+    with pytest.raises(StoreUnavailable, match="can't be reached"):
+        acts[verb]()
+    origin.disconnect()
 
 
 @pytest.mark.parametrize("name", ["nowhere:f", "json:nothing", "tests.moving.test_origin:T", "plain"])

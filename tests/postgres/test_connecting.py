@@ -97,12 +97,11 @@ def test_whatever_is_asked_first_tells_the_reason(url: str, act: object) -> None
 def test_a_database_that_goes_away_later_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "psycopg.pool")
     needed_postgres()
-    with PostgresServer(fsync=False) as server:
-        with Digests(server.new_database("fleeting")) as digests:
-            digests.add("t", 1)
-            server.drop_database("fleeting")
-            with pytest.raises(StoreUnavailable, match='"fleeting" does not exist'):
-                digests.ledger()
+    with PostgresServer(fsync=False) as server, Digests(server.new_database("fleeting")) as digests:
+        digests.add("t", 1)
+        server.drop_database("fleeting")
+        with pytest.raises(StoreUnavailable, match='"fleeting" does not exist'):
+            digests.ledger()
 
 
 def test_a_server_without_a_free_connection_is_waited_for() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
+@click.argument("target", metavar="TO", required=False)
 @click.option("--from-namespace", default="d", show_default=True, metavar="NAME", help="The namespace that is moved.")
 @click.option("--to-namespace", default="d", show_default=True, metavar="NAME", help="The namespace that it goes to.")
 @click.option("--follow", is_flag=True, help="Go on moving whatever comes to FROM, until stopped with Ctrl-C.")
@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="With --origin: json, or a function from the bytes of a value to a value, as module:function.",
 )
+@click.option("--abandon", is_flag=True, help="Give up a move of FROM that was begun: what is on its way stays there.")
 @click.option("--json", "as_json_", is_flag=True, help="Print JSON and nothing else.")
-def move(source: str, target: str, *, as_json_: bool, verify: bool, **options: Any) -> int:
+def move(source: str, target: str | None, *, as_json_: bool, verify: bool, abandon: bool, **options: Any) -> int:
     """Move everything from one store into another.
 
     FROM and TO are DSNs. Timelines go with their state, due time and records, unfinished digests under their ids, dead
@@ -49,6 +50,10 @@ def move(source: str, target: str, *, as_json_: bool, verify: bool, **options: A
     """
     refuse_store("it names two: digestif move FROM TO")
     quiet = as_json_ or outer_json()
+    if abandon:
+        return _abandon(source, options["from_namespace"], quiet=quiet)
+    if target is None:
+        raise click.UsageError("Missing argument 'TO'")
     from digestif.clock import monotonic
     from digestif.moving import Move
 
@@ -60,10 +65,26 @@ def move(source: str, target: str, *, as_json_: bool, verify: bool, **options: A
             with _interrupts(moving.stop):
                 done = moving.run(patience=options["patience"], follow=options["follow"])
         problems = _problems(leaving, arriving) if verify and done.finished else []
+        problems += [f"FROM: {name!r} was left there: {why}" for name, why in getattr(leaving, "skipped", {}).items()]
         _tell(done, monotonic() - began, problems, quiet=quiet, verified=verify and done.finished)
     if problems:
         return 1
     return 0 if done.finished or options["follow"] else 130
+
+
+def _abandon(source: str, namespace: str, *, quiet: bool) -> int:
+    from digestif.moving import abandon
+    from digestif.stores.dsn import open_store
+
+    _refuse_fleeting(source)
+    store: Any = open_store(source, namespace=namespace)
+    try:
+        stayed = abandon(store)
+    finally:
+        store.disconnect()
+    stays = counted(stayed, "timeline stays", "timelines stay")
+    click.echo(as_json({"stayed": stayed}) if quiet else f"{stays}; what had arrived elsewhere by then is there, too")
+    return 0
 
 
 def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -> "tuple[Leaving, Movable]":

@@ -341,6 +341,15 @@ def _awake(slot: Slot, *, now: Millis) -> Slot:
     return replace(slot, state=state, at=now, since=now, rule=Rule.FIRST, was=None)
 
 
+def after_staying(slot: Slot) -> Slot:
+    """It does not leave after all. What it was to take along is an unfinished digest, and comes again as it is."""
+    digest = slot.digest if slot.digest is not None and slot.digest.records else None
+    stays = _unparked(replace(slot, digest=digest))
+    if stays.state is State.IDLE and (digest is not None or slot.pending):
+        stays = replace(stays, state=State.WAITING)
+    return stays
+
+
 def after_meeting(slot: Slot, travelled: Slot) -> Slot:
     """A timeline comes from another store. If there is one of its name here, that goes on by its own times."""
     paused = slot.paused or travelled.paused

@@ -5,10 +5,12 @@ from threading import Event
 
 import msgspec
 
-from digestif.clock import monotonic, wall_clock
+from digestif.clock import monotonic
 from digestif.core.machine import LEAVING
+from digestif.core.times import Millis, to_seconds
 from digestif.errors import Busy, ConfigError
 from digestif.ids import fresh_id
+from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.travel import Fence, Leaving, Movable
 
 HOLD_SECONDS = 6.0  # after which somebody else may go on with a move that was interrupted
@@ -31,7 +33,7 @@ class Note(msgspec.Struct, frozen=True):
     id: str
     stage: Stage
     holder: str = ""  # who is at it…
-    until: float = 0.0  # …until then, by the wall clock
+    until: float = 0.0  # …until then, by the clock of the source
 
 
 class Hold:
@@ -44,6 +46,9 @@ class Hold:
         self._noted: bytes | None = None  # by me
         self._renewed = 0.0
         self._note = Note(id="", stage=Stage.BEGUN)
+
+    def _clock(self) -> float:
+        return to_seconds(self._source.time(0))
 
     @property
     def id(self) -> str:
@@ -68,7 +73,7 @@ class Hold:
     def _is_mine(self) -> bool:
         noted = self._source.note(0, NAME)
         note = Note(fresh_id(), Stage.BEGUN) if noted is None else msgspec.json.decode(noted, type=Note)
-        if note.until > wall_clock():
+        if note.until > self._clock():
             return False
         if note.stage is Stage.AGREED and self._target.note(0, _target_name(note)) is None:
             raise ConfigError(
@@ -99,7 +104,7 @@ class Hold:
         self._advance(Stage.AGREED)
 
     def _put(self, noted: bytes | None, move_id: str, stage: Stage) -> bool:
-        note = Note(move_id, stage, self._me, wall_clock() + HOLD_SECONDS)
+        note = Note(move_id, stage, self._me, self._clock() + HOLD_SECONDS)
         new = msgspec.json.encode(note)
         if not self._source.swap_note(0, NAME, noted, new):
             return False
@@ -137,3 +142,25 @@ class Hold:
 
 def _target_name(note: Note) -> str:
     return f"{LEAVING}{note.id}-target"
+
+
+def abandon(source: Leaving, *, now: Millis | None = None) -> int:
+    """Give a move up: what is held for the road stays, as unfinished digests. The answer is how many timelines.
+
+    What has arrived in the target by then is there as well. Busy while somebody is at it.
+    """
+    noted = source.note(0, NAME)
+    if noted is not None:
+        note = msgspec.json.decode(noted, type=Note)
+        if note.until > to_seconds(source.time(0)):
+            raise Busy("move: another process is moving this store just now; stop it first")
+        for partition in range(source.partitions):
+            name = f"{LEAVING}{note.id}-past-{partition}"
+            source.swap_note(partition, name, source.note(partition, name), None)
+        source.swap_note(0, NAME, noted, None)
+    stayed, after = 0, None
+    while page := source.scan(prefix="", after=after, limit=PAGE_TIMELINES):
+        after = page[-1][0]
+        held = [name for name, slot in page if (slot.token or "").startswith(LEAVING)]
+        stayed += sum(source.stay(held, now=now)) if held else 0
+    return stayed

@@ -194,7 +194,7 @@ class Move:
             if records or mark.done == parcel.records
         ]
         if not pages:
-            return []  # gone from the source meanwhile
+            return self._without_gone(rest)
         answers = self._target.arrive(pages, fence=self._hold.fence, now=self._now())
         self._tell(records=self.progress.records + sum(len(page.cargo) for page in pages))
         marks = {page.parcel.id: mark for page, mark in zip(pages, answers, strict=True)}
@@ -206,6 +206,14 @@ class Move:
             elif mark is not None:
                 going.append((parcel, mark if mark.after or not mark.done else self._target.marks([parcel])[0]))
         return going
+
+    def _without_gone(self, rest: Sequence[tuple[Parcel, Mark]]) -> list[tuple[Parcel, Mark]]:
+        """Nothing more can be read of these: somebody has deleted them in the source, so their parts go, too."""
+        gone = [parcel for parcel, mark in rest if not self._source.cargo([(parcel, mark.after)], limit=1)[0]]
+        if gone:
+            self._target.drop_parts(gone, now=self._now())
+        names = {parcel.id for parcel in gone}
+        return [(parcel, mark) for parcel, mark in rest if parcel.id not in names]
 
     def _read(self, rest: Sequence[tuple[Parcel, Mark]]) -> list[list[Cargo]]:
         """A page that is neither too many records nor too many bytes; the next is smaller if these were too heavy."""

@@ -4,12 +4,13 @@ Two sorted sets hold the schedule, `d:s:w` (waiting) and `d:s:r` (ready), by tim
 timestamp), `d:t:NAME:d` (those of a digest that did not end), `d:t:NAME:l` (when it was delivered last) and a value for
 each record, `d:t:NAME:r:KEY`. What did not end is pending again here, since nobody knows whether it went out.
 
-The application that wrote them has to be stopped. What has arrived in the store is removed. Notes about the move are in
-`d:digestif` until it is finished.
+The application that wrote them has to be stopped. What has arrived in the store is removed; a timeline that can't be
+read is skipped, and stays. Notes about the move are in `d:digestif` until it is finished.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
@@ -19,8 +20,8 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.machine import FOREVER, LEAVING, Slot, Unfinished
 from digestif.core.records import DeadLetter, State, check_record_key, check_timeline, check_timestamp
 from digestif.core.texts import reason_of
-from digestif.core.times import Millis, to_millis
-from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreUnavailable
+from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError, StoreUnavailable
 from digestif.stores.codec import Sealer, mark_timestamp
 from digestif.stores.dsn import load_attribute
 from digestif.stores.travel import Cargo, Leaving, Parcel
@@ -58,11 +59,11 @@ class Origin(Leaving):
     def __init__(self, url: str, *, decoder: Decoder, prefix: str = "d", codec: str = "json") -> None:
         try:
             self._client: Any = redis.Redis.from_url(url)
-            self._client.ping()
         except ValueError as error:
             raise ConfigError(f"move: {error}") from error
-        except redis.RedisError as error:
-            raise StoreUnavailable(f"move: the server can't be reached: {error}") from error
+        with _translated():
+            self._client.ping()
+        self.skipped: dict[str, str] = {}  # timelines that can't be read, and why; they stay where they are
         self._prefix = prefix
         self._decode = decoder
         self._seal = Sealer(codec).seal
@@ -76,12 +77,19 @@ class Origin(Leaving):
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         if after is None:
-            self._names = sorted(self._all_names())
+            with _translated():
+                self._names = sorted(self._all_names() - self.skipped.keys())
         start = 0 if after is None else bisect_left(self._names, after + "\0")
         return [(name, Slot(State.WAITING)) for name in self._names[start : start + limit] if name.startswith(prefix)]
 
     def _all_names(self) -> set[str]:
-        return {_text(name) for name in (*self._members(self._waiting), *self._members(self._ready))}
+        found = set()
+        for name in (*self._members(self._waiting), *self._members(self._ready)):
+            try:
+                found.add(name.decode())
+            except UnicodeDecodeError:
+                self.skipped[repr(name)] = "its name is not UTF-8"
+        return found
 
     def _members(self, key: str) -> Iterator[bytes]:
         for member, _ in self._client.zscan_iter(key, count=PAGE):
@@ -95,30 +103,52 @@ class Origin(Leaving):
     def depart(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:  # noqa: ARG002
         """A parcel is named after what is in it: held again, it has the same name."""
         move = token.rpartition("-")[0]
-        return [self._depart(timeline, move) for timeline in timelines]
+        with _translated():
+            return [self._unless_unreadable(timeline, move) for timeline in timelines]
+
+    def _unless_unreadable(self, timeline: str, move: str) -> Parcel | None:
+        try:
+            return self._depart(timeline, move)
+        except InvalidRecord as error:
+            self.skipped[timeline] = str(error)
+        except redis.ResponseError as error:
+            if not str(error).startswith("WRONGTYPE"):
+                raise
+            self.skipped[timeline] = str(error)
+        return None
 
     def _depart(self, timeline: str, move: str) -> Parcel | None:
+        check_timeline(timeline)
         waiting = self._client.zscore(self._waiting, timeline)
         ready = self._client.zscore(self._ready, timeline)
         if waiting is None and ready is None:
             return None
         places = self._records(timeline)
+        for start in range(0, len(places), PAGE):  # to the end: half of it in the other store would be in the way there
+            self._cargo(timeline, places[start : start + PAGE], start)
         content = sha256(repr(places).encode()).hexdigest()[:20]
         parcel_id = f"{LEAVING}{move}-{sha256(timeline.encode()).hexdigest()[:20]}-{content}"
-        self._places[parcel_id] = places
-        last = self._client.get(self._key(timeline, "l"))
-        due = to_millis(check_timestamp(waiting if waiting is not None else ready))
+        due = to_millis(_due(waiting if waiting is not None else ready))
         slot = Slot(
             state=State.OPEN,
             parked=State.WAITING if ready is None else State.READY,
             at=due,
             since=due,
-            last=None if last is None else to_millis(float(last)),
+            last=self._last(timeline),
             token=parcel_id,
             until=FOREVER,
             digest=Unfinished(id=parcel_id, batch=0, records=len(places), opened=due),
         )
-        return Parcel.of(check_timeline(timeline), slot)
+        self._places[parcel_id] = places
+        return Parcel.of(timeline, slot)
+
+    def _last(self, timeline: str) -> Millis | None:
+        """What is no time counts as never."""
+        try:
+            last = float(self._client.get(self._key(timeline, "l")) or b"")
+        except ValueError:
+            return None
+        return to_millis(last) if abs(last) <= to_seconds(FOREVER) else None
 
     def _records(self, timeline: str) -> list[tuple[float, bytes]]:
         """Timestamps and keys, oldest first; of two versions the pending one."""
@@ -133,34 +163,35 @@ class Origin(Leaving):
             start = 0 if after is None else after.arrival + 1
             places = self._places[parcel.id][start : start + limit]
             limit -= len(places)
-            pages.append(self._cargo(parcel.timeline, places, start) if places else [])
+            with _translated(), _named(parcel.timeline):
+                pages.append(self._cargo(parcel.timeline, places, start) if places else [])
         return pages
 
     def _cargo(self, timeline: str, places: Sequence[tuple[float, bytes]], start: int) -> list[Cargo]:
         values = self._client.mget([self._value_key(timeline, key) for _, key in places])
         return [
-            Cargo(self._stored(timeline, key, value, timestamp, start + number), None, None)
+            Cargo(self._stored(key, value, timestamp, start + number), None, None)
             for number, ((timestamp, key), value) in enumerate(zip(places, values, strict=True))
         ]
 
-    def _stored(self, timeline: str, key: bytes, value: bytes | None, timestamp: float, place: int) -> Stored:
+    def _stored(self, key: bytes, value: bytes | None, timestamp: float, place: int) -> Stored:
         """A value that is missing there is missing here: it becomes a dead letter, and is counted."""
         try:
             name = check_record_key(_text(key))
-            if value is None:
-                return Stored(name, None, check_timestamp(timestamp), place)
-            payload = mark_timestamp(self._seal(self._decode(value)), timestamp)
+            check_timestamp(timestamp)
+            payload = None if value is None else mark_timestamp(self._seal(self._decode(value)), timestamp)
         except DigestifError as error:
-            raise InvalidRecord(f"move: {timeline!r}, record {key!r}: {error}") from error
+            raise InvalidRecord(f"record {key!r}: {error}") from error
         except Exception as error:
             raise InvalidRecord(
-                f"move: {timeline!r}, record {key!r}: the decoder can't read its value ({reason_of(error)}); "
+                f"record {key!r}: the decoder can't read its value ({reason_of(error)}); "
                 "name another with --decoder module:function"
             ) from error
-        return Stored(name, payload, check_timestamp(timestamp), place)
+        return Stored(name, payload, timestamp, place)
 
     def let_go(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:  # noqa: ARG002
-        return [self._let_go(parcel) for parcel in parcels]
+        with _translated():
+            return [self._let_go(parcel) for parcel in parcels]
 
     def _let_go(self, parcel: Parcel) -> bool:
         """Values first, the schedule last: whoever is interrupted finds the timeline again."""
@@ -175,18 +206,27 @@ class Origin(Leaving):
             pipeline.execute()
         return True
 
+    def stay(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:  # noqa: ARG002
+        return [False] * len(timelines)  # nothing is held
+
+    def time(self, partition: int) -> Millis:  # noqa: ARG002
+        seconds, micros = self._client.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
     def past(self, partition: int, name: str) -> Mapping[str, int]:  # noqa: ARG002
         return {}  # nobody counted
 
     # Notes
 
     def note(self, partition: int, name: str) -> bytes | None:  # noqa: ARG002
-        noted: bytes | None = self._client.hget(f"{self._prefix}:digestif", name)
+        with _translated():
+            noted: bytes | None = self._client.hget(f"{self._prefix}:digestif", name)
         return noted
 
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:  # noqa: ARG002
         keys = 1, f"{self._prefix}:digestif"
-        return bool(self._client.eval(_SWAP, *keys, name, old or b"", new or b""))
+        with _translated():
+            return bool(self._client.eval(_SWAP, *keys, name, old or b"", new or b""))
 
     # Keys
 
@@ -209,4 +249,31 @@ def _text(name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError as error:
-        raise InvalidRecord(f"move: the name {name!r} is not UTF-8") from error
+        raise InvalidRecord(f"the name {name!r} is not UTF-8") from error
+
+
+def _due(at: float) -> float:
+    if not abs(at) <= to_seconds(FOREVER):
+        raise InvalidRecord(f"the time when it is due, {at}, is not one")
+    return at
+
+
+@contextmanager
+def _named(timeline: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidRecord as error:
+        raise InvalidRecord(f"move: {timeline!r}, {error}") from error
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Tell errors of the driver as ours."""
+    try:
+        yield
+    except redis.ConnectionError as error:
+        raise StoreUnavailable(f"move: the server can't be reached: {error}") from error
+    except redis.TimeoutError as error:
+        raise StoreUnavailable(f"move: the server does not answer: {error}") from error
+    except redis.RedisError as error:
+        raise StoreError(f"move: the server refuses: {error}") from error

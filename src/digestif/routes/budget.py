@@ -34,6 +34,7 @@ class Spending:
         self._clock = clock
         self._sent: dict[str, deque[float]] = {}
         self._lock = Lock()
+        self._many = _KNOWN
 
     def spend(self, recipient: str) -> float:
         """Take one message out of the budget: 0, or the seconds after which there is room, with nothing taken."""
@@ -53,6 +54,7 @@ class Spending:
                 self._sent[recipient].pop()
 
     def _forget(self, now: float) -> None:
-        if len(self._sent) >= _KNOWN:
+        if len(self._sent) >= self._many:
             recent = {name: sent for name, sent in self._sent.items() if sent and sent[-1] + self._budget.per > now}
             self._sent = recent
+            self._many = max(_KNOWN, 2 * len(recent))  # so that each is looked at twice at most

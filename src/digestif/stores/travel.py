@@ -86,6 +86,10 @@ class Leaving(ABC):
     partitions: int
 
     @abstractmethod
+    def time(self, partition: int) -> Millis:
+        """The clock that all who move it go by."""
+
+    @abstractmethod
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         """What is there, in the order of keys; fewer than `limit` were the last."""
 
@@ -108,6 +112,10 @@ class Leaving(ABC):
     @abstractmethod
     def let_go(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
         """Forget parcels that have arrived elsewhere: no longer accepted here. False if it is not here any more."""
+
+    @abstractmethod
+    def stay(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:
+        """Let timelines stay that are held for the road. False for those that are not."""
 
     @abstractmethod
     def past(self, partition: int, name: str) -> Mapping[str, int]:
@@ -133,6 +141,10 @@ class Movable(Leaving):
         timeline's own has ended. Of two versions of a pending record the one with the later timestamp stays. Busy, with
         nothing done, if somebody else is behind the fence.
         """
+
+    @abstractmethod
+    def drop_parts(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
+        """Remove what has arrived of digests and dead letters whose rest will never come; no longer accepted here."""
 
     @abstractmethod
     def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:

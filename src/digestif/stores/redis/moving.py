@@ -63,11 +63,16 @@ class RedisMoving(Movable):
             keys = joined(key for parcel in share for key in _keys(dialogue, partition, parcel, parts=1))
             tokens = [parcel.id if parcel.letter is None else False for parcel in share]
             calls.append(Call(partition, keys, pack((wire.encode({"parcels": tokens}),))))
-        gone = [False] * len(parcels)
-        for places, reply in zip(shares.values(), every(dialogue.write("let_go", calls, now=now)), strict=True):
-            for place, flag in zip(places, wire.flags(reply), strict=True):
-                gone[place] = flag
-        return gone
+        return _flags_in_place(len(parcels), shares, every(dialogue.write("let_go", calls, now=now)))
+
+    def stay(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:
+        dialogue: Dialogue = self._dialogue
+        shares = _shares(dialogue, timelines)
+        calls = []
+        for partition, places in shares.items():
+            keys = joined(dialogue.keys.home(timelines[place]).whole for place in places)
+            calls.append(Call(partition, keys, pack((wire.encode({"count": len(places)}),))))
+        return _flags_in_place(len(timelines), shares, every(dialogue.write("stay", calls, now=now)))
 
     def past(self, partition: int, name: str) -> Mapping[str, int]:
         return self._count_past(partition, {"name": name, "fates": PAST})
@@ -88,6 +93,23 @@ class RedisMoving(Movable):
             for place, told in zip(places, wire.decode(reply), strict=True):
                 marks[place] = _mark_after(pages[place], told) if told else None
         return marks
+
+    def drop_parts(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
+        dialogue: Dialogue = self._dialogue
+        calls = []
+        for partition, places in _shares(dialogue, [parcel.timeline for parcel in parcels]).items():
+            share = [parcels[place] for place in places]
+            keys = [
+                key
+                for parcel in share
+                for key in (
+                    dialogue.keys.home(parcel.timeline).whole,
+                    dialogue.keys.letters(partition, [f"{machine.COMING}{parcel.id}"]),
+                )
+            ]
+            request = wire.encode({"ids": [parcel.id for parcel in share]})
+            calls.append(Call(partition, joined([*keys, pack((_notes(dialogue, partition),))]), pack((request,))))
+        every(dialogue.write("drop_parts", calls, now=now))
 
     def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:
         notes = self._dialogue.get([self._note_command("HGET", parcel) for parcel in parcels])
@@ -141,6 +163,15 @@ def _shares(dialogue: Dialogue, timelines: Iterable[str]) -> dict[int, list[int]
     for place, timeline in enumerate(timelines):
         shares.setdefault(dialogue.keys.partition_of(timeline), []).append(place)
     return shares
+
+
+def _flags_in_place(count: int, shares: Mapping[int, list[int]], replies: Sequence[bytes]) -> list[bool]:
+    """The flags that partitions answered, in the order in which they were asked for."""
+    flags = [False] * count
+    for places, reply in zip(shares.values(), replies, strict=True):
+        for place, flag in zip(places, wire.flags(reply), strict=True):
+            flags[place] = flag
+    return flags
 
 
 def _notes(dialogue: Dialogue, partition: int) -> bytes:

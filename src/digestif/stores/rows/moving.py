@@ -93,6 +93,19 @@ def _let_letter_go(rows: Rows, letter: DeadLetter) -> bool:
     return True
 
 
+def stay_all(rows: Rows, timelines: Sequence[str]) -> list[bool]:
+    rows.concern(timelines)
+    return [_stay(rows, timeline) for timeline in timelines]
+
+
+def _stay(rows: Rows, timeline: str) -> bool:
+    slot = rows.slot(timeline)
+    if slot.token is None or not slot.token.startswith(LEAVING):
+        return False
+    put(rows, timeline, slot, expirable(rows, machine.after_staying(slot)))
+    return True
+
+
 def past(rows: Rows, name: str) -> Mapping[str, int]:
     rows.note_alone()
     noted = rows.note(name)
@@ -230,6 +243,20 @@ def _unload_letter(rows: Rows, page: Page, *, whole: bool) -> None:
     rows.tally["dead"] += len(page.cargo)
     arrived = page.done + len(page.cargo)
     rows.put_letter(letter if whole else _part_of(letter, coming, arrived), batch)
+
+
+def drop_parts(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> None:
+    rows.concern(parcel.timeline for parcel in parcels)
+    for parcel in parcels:
+        coming = COMING + parcel.id
+        _remove_part(rows, coming)
+        slot = rows.slot(parcel.timeline)
+        if slot.token == coming and slot.digest is not None:
+            erase_digest(rows, slot.digest)
+            rows.tally["open"] -= slot.digest.records
+            rows.tally["accepted"] -= slot.digest.records
+            put(rows, parcel.timeline, slot, machine.after_departed(slot, now=now))
+        rows.put_note(parcel.id, None)
 
 
 def _remove_part(rows: Rows, coming: str) -> None:

@@ -223,6 +223,9 @@ class RowStore(Store, Movable):
         at = self._now(now)
         return self._write(lambda rows: moving.let_go_all(rows, parcels, now=at), weight=PAGE_RECORDS)
 
+    def stay(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:  # as it was
+        return self._write(lambda rows: moving.stay_all(rows, timelines))
+
     def past(self, partition: int, name: str) -> Mapping[str, int]:
         return self._write(lambda rows: moving.past(rows, name))
 
@@ -231,6 +234,10 @@ class RowStore(Store, Movable):
         answers = self._write(lambda rows: moving.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS)
         self._hints.tell(worth=True)
         return answers
+
+    def drop_parts(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
+        at = self._now(now)
+        self._write(lambda rows: moving.drop_parts(rows, parcels, now=at), weight=PAGE_RECORDS)
 
     def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:
         return self._read(lambda rows: [moving.mark_of(rows, parcel) for parcel in parcels])

@@ -4,7 +4,7 @@ An empty schema gets them by itself, one of an older release by `digestif migrat
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -83,19 +83,23 @@ _TABLE = "migration (number integer PRIMARY KEY, applied timestamptz DEFAULT now
 
 
 def _examine(connection: "Connection[Any]", schema: str) -> Upgrade:
-    version, numbers = _version(connection, schema), _numbers()
-    _refuse_tables_of_others(connection, schema, [number for number in numbers if number > (version or 0)])
+    taken = _taken(connection, schema)  # at one moment: others may be about to make them
+    version = _version(connection, schema) if _are_ours(taken) else None
+    numbers = _numbers()
     if (version or 0) > numbers[-1]:
         raise ConfigError(
             f"store: the schema {schema!r} has version {version}, this release knows {numbers[-1]}; "
             "upgrade digestif to open it"
         )
+    lacking = tuple(number for number in numbers if number > (version or 0))
+    if in_the_way := sorted(taken.keys() & _made(lacking, first=version is None)):
+        raise _not_ours(schema, ", ".join(in_the_way))
     return Upgrade(
         schema=schema,
         version=version,
         is_missing=version is None and not _has_schema(connection, schema),
         latest=numbers[-1],
-        numbers=tuple(number for number in numbers if number > (version or 0)),
+        numbers=lacking,
     )
 
 
@@ -111,32 +115,33 @@ def _note(number: int) -> str:
     return f"INSERT INTO migration (number) VALUES ({number});"
 
 
-def _version(connection: "Connection[Any]", schema: str) -> int | None:
-    if not _has_tables(connection, schema):
-        if _names(connection, schema, ["migration"]):
-            raise _not_ours(schema, "migration")
-        return None
+def _version(connection: "Connection[Any]", schema: str) -> int:
     query = sql.SQL("SELECT coalesce(max(number), 0) FROM {}.migration").format(sql.Identifier(schema))
     row = connection.execute(query).fetchone()
-    return int(row[0]) if row else None
+    assert row is not None
+    return int(row[0])
 
 
-def _has_tables(connection: "Connection[Any]", schema: str) -> bool:
-    """Whether they are ours: others have a table `migration`, too."""
-    query = """
-        SELECT FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid JOIN pg_namespace ON relnamespace = pg_namespace.oid
-        WHERE nspname = %s AND relname = 'migration' AND attname = 'number' AND atttypid = 'integer'::regtype"""
-    ours = ["migration", "namespace", "timeline"]
-    return len(_names(connection, schema, ours)) == len(ours) and connection.execute(query, (schema,)).rowcount > 0
-
-
-def _names(connection: "Connection[Any]", schema: str, names: Sequence[str]) -> list[str]:
-    """Those that are taken in the schema."""
+def _taken(connection: "Connection[Any]", schema: str) -> dict[str, bool]:
+    """Of the names that we need those that are taken; and whether it is by something that has a number, as ours has."""
     # Not by to_regclass: who has waited for the lock would hear from its cache what was so before.
     query = """
-        SELECT relname FROM pg_class JOIN pg_namespace ON relnamespace = pg_namespace.oid
-        WHERE nspname = %s AND relname = ANY (%s::text[]) ORDER BY relname"""
-    return [name for (name,) in connection.execute(query, (schema, list(names))).fetchall()]
+        SELECT relname, EXISTS (SELECT FROM pg_attribute
+            WHERE attrelid = pg_class.oid AND attname = 'number' AND atttypid = 'integer'::regtype)
+        FROM pg_class JOIN pg_namespace ON relnamespace = pg_namespace.oid
+        WHERE nspname = %s AND relname = ANY (%s::text[])"""
+    return dict(connection.execute(query, (schema, sorted(_made(_numbers(), first=True)))).fetchall())
+
+
+def _are_ours(taken: Mapping[str, bool]) -> bool:
+    """Others have a table `migration`, too."""
+    return taken.get("migration", False) and {"namespace", "timeline"} <= taken.keys()
+
+
+def _made(numbers: Iterable[int], *, first: bool) -> set[str]:
+    """What these migrations make; before the `first`, the table that they are noted in."""
+    names = {name for number in numbers for name in _CREATED.findall(_text(number))}
+    return names | {"migration"} if first else names
 
 
 def _has_schema(connection: "Connection[Any]", schema: str) -> bool:
@@ -144,13 +149,6 @@ def _has_schema(connection: "Connection[Any]", schema: str) -> bool:
 
 
 # Refusals
-
-
-def _refuse_tables_of_others(connection: "Connection[Any]", schema: str, numbers: Sequence[int]) -> None:
-    """ConfigError if a name is taken that these migrations need."""
-    needed = [name for number in numbers for name in _CREATED.findall(_text(number))]
-    if taken := _names(connection, schema, needed):
-        raise _not_ours(schema, ", ".join(taken))
 
 
 def _not_ours(schema: str, names: str) -> ConfigError:
@@ -176,7 +174,7 @@ def _remedy(connection: "Connection[Any]", schema: str) -> str:
     user, database, room = (
         sql.Identifier(name).as_string(connection) for name in (connection.info.user, connection.info.dbname, schema)
     )
-    if _has_tables(connection, schema):
+    if _are_ours(_taken(connection, schema)):
         return (
             f"the tables are another user's, for whom `digestif migrate` is; {user} needs USAGE ON SCHEMA {room}, "
             f"SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {room} and "

@@ -45,6 +45,17 @@ local function after_departed(slot, now, pending)
   return slot
 end
 
+-- It does not leave after all. What it was to take along is an unfinished digest, and comes again as it is.
+local function after_staying(slot, pending)
+  if slot.digest.records == 0 then
+    slot.digest = nil
+  end
+  unparked(slot)
+  if slot.state == 'idle' and (slot.digest or pending > 0) then
+    slot.state = 'waiting'
+  end
+end
+
 -- A timeline comes from another store. If there is one of its name here, that goes on by its own times.
 local function after_meeting(slot, travelled)
   local paused = slot.paused or travelled.paused or nil
