@@ -1,6 +1,5 @@
 """Patterns of timelines: `*` stands for any characters, and of several the one with the longest literal part wins."""
 
-import re
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -16,20 +15,20 @@ class Patterns(Generic[T]):
     """Values by pattern, found by the names of timelines."""
 
     def __init__(self) -> None:
-        self._items: list[tuple[str, re.Pattern[str], T]] = []
+        self._items: list[tuple[str, T]] = []
         self._found: dict[str, T | None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._items)
 
     def __iter__(self) -> Iterator[T]:
-        return iter([value for *_, value in self._items])
+        return iter([value for _, value in self._items])
 
     def __contains__(self, pattern: object) -> bool:
-        return any(known == pattern for known, *_ in self._items)
+        return any(known == pattern for known, _ in self._items)
 
     def add(self, pattern: str, value: T) -> None:
-        self._items.append((pattern, compiled(pattern), value))
+        self._items.append((pattern, value))
         self._items.sort(key=lambda item: -_literal(item[0]))  # stable: of equals the first one wins
         self._found.clear()
 
@@ -39,7 +38,7 @@ class Patterns(Generic[T]):
             return self._found[timeline]
         except KeyError:
             pass
-        found = next((value for _, pattern, value in self._items if pattern.fullmatch(timeline)), None)
+        found = next((value for pattern, value in self._items if stars(pattern, timeline) is not None), None)
         if len(self._found) >= _CACHED:
             self._found.clear()
         self._found[timeline] = found
@@ -53,9 +52,27 @@ def check_pattern(pattern: object) -> str:
     return pattern
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A group for each `*`."""
-    return re.compile("(.*)".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+def stars(pattern: str, timeline: str) -> list[str] | None:
+    """What each `*` stands for; None if the pattern does not match.
+
+    Literal parts are looked for one after the other, so that no name takes long, whatever is in it.
+    """
+    first, *middle = pattern.split("*")
+    if not middle:
+        return [] if timeline == pattern else None
+    last = middle.pop()
+    end = len(timeline) - len(last)
+    place = len(first)
+    if place > end or not timeline.startswith(first) or not timeline.endswith(last):
+        return None
+    found = []
+    for part in middle:
+        at = timeline.find(part, place, end)
+        if at < 0:
+            return None
+        found.append(timeline[place:at])
+        place = at + len(part)
+    return [*found, timeline[place:end]]
 
 
 def _literal(pattern: str) -> int:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from digestif import ConfigError, Digests, InvalidRecord, Store, StoreError, StoreUnavailable
 from digestif.core.ledger import Ledger
@@ -155,11 +157,11 @@ def test_what_is_no_time_of_a_delivery_counts_as_never(client: Any, target: Any,
 
 UNREADABLE: dict[str, tuple[str | bytes, Callable[[Any, str | bytes], object], str]] = {
     "due at no time": ("odd", lambda client, name: client.zadd("d:s:w", {name: "inf"}), "inf"),
-    "due in a far future": ("odd", lambda client, name: client.zadd("d:s:w", {name: "1e300"}), "1e+300"),
+    "due in a far future": ("odd", lambda client, name: client.zadd("d:s:w", {name: "1e300"}), "300"),
     "records of another type": ("odd", lambda client, _: client.set("d:t:odd", "text"), "WRONGTYPE"),
     "a record of no time": ("odd", lambda client, _: client.zadd("d:t:odd", {"a": "inf"}), "record b'a'.*finite"),
     "a record's key": ("odd", lambda client, _: client.zadd("d:t:odd", {b"\xff": 1}), "UTF-8"),
-    "no name": ("", lambda client, name: None, "empty"),
+    "no name": ("", lambda client, name: None, "0 bytes"),
     "a long name": ("x" * 513, lambda client, name: None, "512"),
     "a name of bytes": (b"\xff", lambda client, name: None, "UTF-8"),
 }
@@ -175,7 +177,7 @@ def test_a_timeline_that_cannot_be_read_stays_and_the_others_go(client: Any, tar
     skipped = moved(target)
 
     assert list(skipped) == [name if isinstance(name, str) else repr(name)]
-    assert re.search(reason, *skipped.values())
+    assert re.search(reason, next(iter(skipped.values())))
     assert Digests(target).peek("good") == [("a", 1, T)]
     assert client.zrange("d:s:w", 0, -1) == [name.encode() if isinstance(name, str) else name]
     assert client.exists("d:t:good", "d:digestif") == 0
@@ -219,8 +221,8 @@ def test_a_server_that_is_lost_is_unavailable_whatever_is_asked(client: Any, ver
     origin = Origin(empty_url(), decoder=json.loads)
     [parcel] = origin.depart(["t"], token="move-1", now=None)
     assert parcel is not None
-    origin._client.connection_pool.disconnect()
-    origin._client.connection_pool.connection_kwargs["port"] = 1
+    origin.disconnect()
+    origin._client = redis.Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0))  # where nobody listens
     acts: dict[str, Callable[[], object]] = {
         "note": lambda: origin.note(0, "n"),
         "swap_note": lambda: origin.swap_note(0, "n", None, b"1"),

@@ -1,7 +1,7 @@
 """How the schema of a PostgreSQL store comes about, and what becomes of that of another release."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -133,6 +133,53 @@ def test_of_many_who_find_an_empty_schema_one_makes_the_tables(url: str) -> None
 
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(add_with_others, range(6))).count(True) == 1
+
+
+# Made anew under a running process
+
+
+def acts(digests: Digests) -> dict[str, Callable[[], object]]:
+    return {
+        "add": lambda: digests.add("t", "mine"),
+        "add_many": lambda: digests.add_many([("t", "mine"), ("u", "mine")]),
+        "ledger": digests.ledger,
+        "claim": lambda: digests.store.claim(0, 1, token="c", lease=1000, now=None),
+        "delete": lambda: digests.delete("t"),
+    }
+
+
+@pytest.mark.parametrize("act", ["add", "add_many", "ledger", "claim", "delete"])
+def test_tables_that_were_made_anew_are_found_and_no_namespace_is_taken_for_another(url: str, act: str) -> None:
+    with Digests(url, namespace="mine") as mine:
+        for _ in range(8):  # until its statements are prepared
+            mine.add("t", "before")
+            mine.ledger()
+        execute(url, "DROP SCHEMA digestif CASCADE")
+        with Digests(url, namespace="other") as other:
+            other.add("t", "other's")
+            other.add("t", "other's")
+
+            acts(mine)[act]()
+
+            assert [record.value for record in other.peek("t")] == ["other's"] * 2
+            assert other.timeline("t").state == "ready"
+            assert other.verify()
+        mine.add("t", "after")
+        assert {record.value for record in mine.peek("t")} <= {"mine", "after"}
+        assert mine.verify()
+
+
+def test_tables_that_were_dropped_are_made_again_by_the_call_after_the_one_that_failed(url: str) -> None:
+    with Digests(url) as digests:
+        digests.add("t", "before")
+        execute(url, "DROP SCHEMA digestif CASCADE")
+
+        with pytest.raises(StoreError, match="does not exist"):
+            digests.add("t", "lost")
+        digests.add("t", "after")
+
+        assert [record.value for record in digests.peek("t")] == ["after"]
+        assert digests.verify()
 
 
 # By hand

@@ -7,7 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from digestif import Digests, InvalidState, Ledger, Policy, Record, StoreUnavailable
+from digestif.core.capacity import Stored
+from digestif.core.machine import FOREVER, Slot, Unfinished
+from digestif.core.records import State
 from digestif.stores.base import Burial, Closing, Lease, Release, SetAside, Take
+from digestif.stores.redis.scripts import load
+from digestif.stores.travel import Cargo, Freight, Movable, Page, Parcel
 from digestif.testing.servers import RedisServer
 from tests.redis.proxy import SCRIPTS, WRITING, Proxy
 from tests.servers import empty_server
@@ -30,6 +35,22 @@ def lease(timeline: str, token: str, digest_id: str | None = None) -> Lease:
 
 def opened(timeline: str, token: str, *, now: int, lasts: int = 30_000) -> Callable[[Digests], Any]:
     return lambda digests: digests.store.open(timeline, token=token, lease=lasts, now=now)
+
+
+def travelling(digests: Digests) -> Movable:
+    assert isinstance(digests.store, Movable)
+    return digests.store
+
+
+def parcel(name: str, timeline: str, *, records: int = 1, freight: Freight = Freight.PENDING) -> Parcel:
+    digest = Unfinished(id=name if freight is Freight.PENDING else "d", batch=0, records=records, opened=0)
+    slot = Slot(State.OPEN, parked=State.READY, at=1, since=1, token=name, until=FOREVER, digest=digest)
+    return Parcel(name, timeline, freight, records, slot)
+
+
+def arrived(digests: Digests, travels: Parcel) -> Any:
+    cargo = [Cargo(Stored("k", b"json/1 1", 0.0, 1), None, None)]
+    return travelling(digests).arrive([Page(travels, 0, cargo)], fence=None, now=203_000)
 
 
 class Step(NamedTuple):
@@ -76,6 +97,24 @@ LIFE = [
     Step("maintain", lambda digests: digests.maintenance(9, now=10)),
     Step("maintain", lambda digests: digests.store.maintain(0, None, limit=100, now=200_000)),
     Step("delete", lambda digests: digests.store.delete("u", now=200_000)),
+    # A digest that loses a record and serves somebody
+    Step("add", lambda digests: digests.add_many([("n", record("k")), ("n", record("l"))], now=200)),
+    Step("open", opened("n", "fourth", now=200_000)),
+    Step("withdraw", lambda digests: digests.store.withdraw(lease("n", "fourth"), ["k"], now=200_000)),
+    Step("serve", lambda digests: digests.store.serve(lease("n", "fourth"), ["ada"], now=200_000)),
+    Step("close", lambda digests: digests.store.close([Closing(lease("n", "fourth"), 10_000)], now=200_000)),
+    # Timelines that go to another store and come from one
+    Step("add", lambda digests: digests.add("m", record("p"), now=201)),
+    Step("depart", lambda digests: travelling(digests).depart(["m"], token="road", now=201_000)),
+    Step("stay", lambda digests: travelling(digests).stay(["m"], now=201_000)),
+    Step("depart", lambda digests: travelling(digests).depart(["m"], token="again", now=201_000)),
+    Step("let_go", lambda digests: travelling(digests).let_go([parcel("leaving:again-0", "m")], now=202_000)),
+    Step("arrive", lambda digests: arrived(digests, parcel("leaving:in-0", "q"))),
+    Step("arrive", lambda digests: arrived(digests, parcel("leaving:in-1", "r", records=2, freight=Freight.DIGEST))),
+    Step("drop_parts", lambda digests: travelling(digests).drop_parts([parcel("leaving:in-1", "r")], now=203_000)),
+    Step("past", lambda digests: travelling(digests).past(0, "past")),
+    Step("past", lambda digests: travelling(digests).take_in("others", {"delivered": 5}, fence=None)),
+    Step("swap_note", lambda digests: travelling(digests).swap_note(0, "note", None, b"noted")),
 ]
 
 
@@ -124,7 +163,7 @@ def test_the_life_has_every_script_that_writes_and_an_effect_of_each() -> None:
     assert {step.script for step in LIFE} == set(VERBS)
     assert not [answer for answer in told if answer in (False, 0, [], [False], [None])]
     assert account.ledger.balanced
-    assert account.ledger == Ledger(accepted=8, delivered=2, superseded=1, expired=2, deleted=3)
+    assert account.ledger == Ledger(accepted=6, pending=1, delivered=5)  # what ended before has left, with `past`
 
 
 @pytest.mark.parametrize("script", VERBS)
@@ -200,6 +239,7 @@ def test_a_call_that_arrives_after_a_later_one_of_its_caller_changes_nothing(
     redis_server: RedisServer, proxy: Proxy, impatient: Digests, script: str
 ) -> None:
     last = max(place for place, step in enumerate(LIFE) if step.script == script)
+    redis_server.client().script_load(load(script).text)  # or the straggler would only be told that it is unknown
     for step in LIFE[:last]:
         step.act(impatient)
     proxy.hold(script)

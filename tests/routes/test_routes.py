@@ -15,6 +15,7 @@ from digestif import (
     DeliveryFailed,
     Digest,
     Digests,
+    Failed,
     Message,
     Policy,
     Receipt,
@@ -24,7 +25,7 @@ from digestif.core.ledger import Ledger
 from digestif.routes.budget import Spending
 from digestif.testing import FakeClock
 from tests.routes.recording import Recording
-from tests.runtime.workers import becomes, once, working
+from tests.runtime.workers import Ear, becomes, once, working
 
 T = 1_700_000_000.0
 POLICY = Policy(minimum_delay=60, increment_delay=0, maximum_delay=600)
@@ -361,11 +362,14 @@ def test_when_the_budget_is_spent_the_window_grows(digests: Digests, channel: Re
 
 def test_a_receiver_that_does_not_say_how_long_is_left_alone_for_a_minute(digests: Digests, channel: Recording) -> None:
     digests.route("t", channel=channel)
+    ear = Ear(digests)
     channel.failures["t"] = [DeliveryFailed("slow down", throttled=True)]
     add(digests, "t", "a")
 
     once(digests, now=T)
 
+    [failed] = ear.of(Failed)
+    assert "slow down" in failed.reason
     assert (digests.timeline("t").due or 0) >= T + 60
 
 
@@ -553,6 +557,7 @@ def test_receivers_that_deduplicate_get_the_same_again() -> None:
         ({"channel": Recording(), "links": {"open": "https://x/{recipent}"}}, "links"),
         ({"channel": Recording(), "to": "{recipient}"}, "to"),
         ({"channel": Recording(), "digest": "no"}, "digest"),
+        ({"channel": Recording(), "digest": False, "budget": Budget(1, per=1)}, "budget"),
         ({"channel": Recording(), "templates": "/nonexistent"}, "templates"),
         ({"channel": object()}, "channel"),
         ({"channel": Recording(), "template": "unknown"}, "template"),

@@ -81,6 +81,7 @@ class PutOff:
 
     delay: Millis | None  # None: at once
     unknown: bool = False  # it may have gone out, so it comes again exactly as it was
+    reason: str = ""  # of a receiver that asked for patience
 
 
 Verdict = Deliver | TryAgain | Bury | Drop | PutOff
@@ -95,7 +96,7 @@ def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: 
             return Drop(reason_of(error))
         case DeliveryFailed(throttled=True):
             patience = max(PATIENCE, policy.retry.delay(attempt, chance=chance))
-            return PutOff(to_millis(patience if error.after is None else error.after))
+            return PutOff(to_millis(patience if error.after is None else error.after), reason=reason_of(error))
         case DeliveryFailed(retry=False):
             return Bury(reason_of(error))
         case _ if attempt >= policy.attempts:

@@ -169,7 +169,9 @@ class Pipeline:
     async def _rendered(
         self, errand: Errand, summary: Summary, recipient: str, links: Mapping[str, str], channel: Channel
     ) -> Rendered:
-        cool_down = None if errand.attempt is None else to_seconds(errand.attempt.cool_down)
+        attempt = errand.attempt
+        is_known = attempt is not None and attempt.policy.max_records is None  # a crowd may come before
+        cool_down = to_seconds(attempt.cool_down) if attempt is not None and is_known else None
 
         def render() -> Rendered:
             return self._renderer.render(
@@ -184,7 +186,7 @@ class Pipeline:
         try:
             return render() if self._renderer.in_process else await self._room.templates.run(render)
         except TemplateFailed as error:
-            raise DeliveryFailed(f"the template {self.route.template!r} failed: {error}") from error
+            raise DeliveryFailed(f"the template {self.route.template or 'default'!r} failed: {error}") from error
 
 
 def _withdraw(errand: Errand, keys: Sequence[str]) -> int:

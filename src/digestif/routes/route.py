@@ -12,7 +12,7 @@ from digestif.core.texts import shortened
 from digestif.delivery.channel import Channel
 from digestif.delivery.opening import open_channel
 from digestif.errors import ConfigError, InvalidRecord
-from digestif.patterns import check_pattern, compiled
+from digestif.patterns import check_pattern, stars
 from digestif.routes.budget import Budget
 
 FieldOf = str | Callable[[Record], Any]
@@ -81,6 +81,8 @@ class Route:
                 _check_link(name, link)
         if isinstance(self.to, str) and "{" in self.to.replace("{timeline}", ""):
             raise ConfigError(f"to: {shortened(self.to)} has another name in braces than {{timeline}}")
+        if self.budget is not None and not self.digest:
+            raise ConfigError("budget: with digest=False there is nowhere for a message to wait")
         if self.templates is not None and not Path(self.templates).is_dir():
             raise ConfigError(f"templates: there is no folder {str(self.templates)!r}")
 
@@ -107,8 +109,8 @@ class Route:
             return self.to(timeline)
         if self.to is not None:
             return self.to.replace("{timeline}", timeline)
-        match = compiled(self.pattern).fullmatch(timeline)
-        return match[match.lastindex] if match and match.lastindex else timeline
+        found = stars(self.pattern, timeline)
+        return found[-1] if found else timeline
 
     def zone_of(self, recipient: str) -> str:
         return self.zone if isinstance(self.zone, str) else self.zone(recipient)

@@ -51,7 +51,11 @@ def ended(ending: Ending, duration: Millis) -> Event | None:
                 late=lateness(lease, duration),
                 took=monotonic() - ending.began,
             )
-        case TryAgain(delay=delay, reason=reason):
+        case PutOff(reason="", delay=None, unknown=begun):
+            return Returned(timeline=timeline, digest_id=digest_id, begun=begun)
+        case PutOff(reason=""):
+            return None
+        case TryAgain(delay=delay, reason=reason) | PutOff(delay=delay, reason=reason):
             retry_in = to_seconds(delay or 0)
             return Failed(
                 timeline=timeline,
@@ -65,6 +69,4 @@ def ended(ending: Ending, duration: Millis) -> Event | None:
             return Buried(timeline=timeline, digest_id=digest_id, attempt=attempt, records=records, reason=reason)
         case Drop(reason=reason):
             return Discarded(timeline=timeline, digest_id=digest_id, records=records, reason=reason)
-        case PutOff(delay=None, unknown=begun):
-            return Returned(timeline=timeline, digest_id=digest_id, begun=begun)
     return None

@@ -16,6 +16,7 @@ PASSING = (
     errors.UniqueViolation,
     errors.IdleInTransactionSessionTimeout,
 )
+GONE = (errors.UndefinedTable, errors.InvalidSchemaName, errors.ForeignKeyViolation)  # somebody dropped the tables
 FULL = (errors.DiskFull, errors.OutOfMemory, errors.ProgramLimitExceeded)
 READ_ONLY = (errors.ReadOnlySqlTransaction,)
 FORBIDDEN = (errors.InsufficientPrivilege, errors.InvalidPassword, errors.InvalidAuthorizationSpecification)

@@ -42,6 +42,17 @@ class InboxFirst(Exception):
         self.end = end
 
 
+class Namespace(NamedTuple):
+    """Whose rows they are."""
+
+    number: int
+    table: int  # in which it has that number, by the number of the table
+
+
+class OtherTables(StoreError):
+    """The schema was made anew: numbers of namespaces are others there. Nothing was changed."""
+
+
 class UnreadableRow(StoreError):
     """A row was damaged, or written by a release that knows more than this one."""
 
@@ -72,11 +83,11 @@ class _Page(NamedTuple):
 class PostgresRows:
     """The view; `flush` writes what is still kept back, and must be called before the commit."""
 
-    def __init__(self, cursor: "PgCursor[Any]", namespace: int, *, writes: bool) -> None:
+    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, *, writes: bool) -> None:
         self.tally = dict.fromkeys(COUNTERS, 0)
         self.budget = PAGE_RECORDS
         self._cursor = cursor
-        self._namespace = namespace
+        self._namespace, self._table = namespace
         self._writes = writes
         self._loaded: dict[str, Loaded] = {}
         self._dirty: dict[str, None] = {}
@@ -182,8 +193,15 @@ class PostgresRows:
 
     def inbox_end(self) -> int | None:
         """The last that is in the inbox."""
-        end: int | None = self._value(SQL.inbox_end, self._namespace)
+        row = self._execute(SQL.inbox_end, (self._namespace,)).fetchone()
+        assert row is not None
+        end: int | None = row[0]
+        self.refuse_other_tables(row[1])
         return end
+
+    def refuse_other_tables(self, table: int) -> None:
+        if table != self._table:
+            raise OtherTables("the tables were made anew, again and again")
 
     def fold_alone(self) -> None:
         """Wait until nobody else folds; later versions of a key must not overtake earlier ones."""

@@ -13,7 +13,16 @@ from psycopg import Cursor as PgCursor
 
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival
-from digestif.stores.postgres.rows import SHARES, SQL, Loaded, PostgresRows, becomes_ready, encoded, read_slot
+from digestif.stores.postgres.rows import (
+    SHARES,
+    SQL,
+    Loaded,
+    Namespace,
+    PostgresRows,
+    becomes_ready,
+    encoded,
+    read_slot,
+)
 from digestif.stores.rows import marks
 from digestif.stores.rows.adding import add
 
@@ -25,7 +34,7 @@ class LongWay(Exception):
 class SingleAdd(PostgresRows):
     """A view of one timeline as a look showed it, without a transaction."""
 
-    def __init__(self, cursor: "PgCursor[Any]", namespace: int, schema: str) -> None:
+    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, schema: str) -> None:
         super().__init__(cursor, namespace, writes=True)
         self._statements = _statements(schema)
         self._version: str | None = None
@@ -38,7 +47,8 @@ class SingleAdd(PostgresRows):
         names = {"key": arrival.timeline.encode(), "record": arrival.key.encode()}
         row = self._cursor.execute(self._statements.look, {"namespace": self._namespace, **names}).fetchone()
         assert row is not None
-        row_id, self._version, body, batch, is_known, has_inbox, *numbers = row
+        row_id, self._version, body, batch, is_known, has_inbox, table, *numbers = row
+        self.refuse_other_tables(table)
         slot = read_slot(arrival.timeline, body or b"")
         if slot.batch != batch or has_inbox:
             raise LongWay  # written in another way than ours; or others were before us

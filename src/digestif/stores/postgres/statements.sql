@@ -97,6 +97,7 @@ ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = E
 SELECT t.id, t.xmin::text, t.slot, t.batch,
     EXISTS (SELECT FROM {schema}.record WHERE batch = t.batch AND key = %(record)s),
     EXISTS (SELECT FROM {schema}.inbox WHERE namespace = %(namespace)s),
+    '{schema}.namespace'::regclass::oid::bigint,
     nextval('{schema}.number'),
     CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END,
     CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END
@@ -248,7 +249,7 @@ INSERT INTO namespace (name) VALUES (%s) ON CONFLICT (name) DO NOTHING
 INSERT INTO ledger (namespace, share) SELECT %s, share FROM generate_series(0, %s - 1) AS share ON CONFLICT DO NOTHING
 
 -- name: namespace
-SELECT id FROM namespace WHERE name = %s
+SELECT id, 'namespace'::regclass::oid::bigint FROM namespace WHERE name = %s
 
 -- name: ledger
 SELECT sum(accepted)::bigint, sum(pending)::bigint, sum(open)::bigint, sum(delivered)::bigint, sum(superseded)::bigint,
@@ -293,7 +294,7 @@ SELECT
     (SELECT min(expires) FROM timeline WHERE namespace = %(namespace)s AND expires IS NOT NULL)
 
 -- name: inbox_end
-SELECT max(id) FROM inbox WHERE namespace = %s
+SELECT max(id), 'namespace'::regclass::oid::bigint FROM inbox WHERE namespace = %s
 
 -- One folds at a time: a later version of a key must not overtake an earlier one.
 -- name: fold_alone

@@ -30,11 +30,11 @@ from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
 from digestif.stores.postgres.arrays import COLUMNS
 from digestif.stores.postgres.connecting import Refused, connected
-from digestif.stores.postgres.faults import PASSING, translated
+from digestif.stores.postgres.faults import GONE, PASSING, translated
 from digestif.stores.postgres.floors import Search
 from digestif.stores.postgres.inbox import fold, put
 from digestif.stores.postgres.migrations import Upgrade, examine, migrate, prepare
-from digestif.stores.postgres.rows import SHARES, SQL, InboxFirst, PostgresRows
+from digestif.stores.postgres.rows import SHARES, SQL, InboxFirst, Namespace, OtherTables, PostgresRows
 from digestif.stores.postgres.single import LongWay, SingleAdd
 from digestif.stores.postgres.wakeups import NotifyWakeups
 from digestif.stores.rows import Rows, RowStore, adding, leasing, reading
@@ -76,7 +76,7 @@ class PostgresStore(RowStore):
             self._options["prepare_threshold"] = None
         self._closed = False
         self._durability: Durability | None = None
-        self._number: int | None = None  # of the namespace, once the tables were looked at
+        self._known: Namespace | None = None  # once the tables were looked at
         self._offset: tuple[float, float] | None = None  # of the server's clock, and when it was asked
         self._first = threading.Lock()
         self._rest = threading.Event()  # set when closed
@@ -113,7 +113,7 @@ class PostgresStore(RowStore):
         self._hints.tell(worth=True in answers)
         return answers
 
-    def _add_single(self, arrival: Arrival, namespace: int, *, now: Millis) -> bool | None:
+    def _add_single(self, arrival: Arrival, namespace: Namespace, *, now: Millis) -> bool | None:
         """The short way; None if it has to be the long one."""
         with self._open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
             for _ in range(SHORT_TRIES):
@@ -204,7 +204,7 @@ class PostgresStore(RowStore):
 
     def add_inside(self, connection: Any, batch: Sequence[Arrival]) -> None:
         with translated(self.name):
-            put(connection, self.schema, self._prepared(), self._channel, batch)
+            put(connection, self.schema, self._prepared().number, self._channel, batch)
 
     def fold(self, *, now: Millis | None) -> None:
         """Add what callers have committed, until now, in transactions of their own."""
@@ -247,7 +247,7 @@ class PostgresStore(RowStore):
         """Run a unit in one transaction."""
         return self._retrying(lambda namespace: self._once(unit, begin, namespace, writes=writes))
 
-    def _retrying(self, attempt: Callable[[int], T]) -> T:
+    def _retrying(self, attempt: Callable[[Namespace], T]) -> T:
         """Try; and again if others were in the way, or the connection was lost before the commit."""
         with translated(self.name):
             end = monotonic() + self._timeout
@@ -259,18 +259,20 @@ class PostgresStore(RowStore):
                     raise StoreUnavailable(
                         f"{self.name}: the connection was lost at the commit; nobody knows whether that took place"
                     ) from error
-                except PASSING:
+                except (OtherTables, *PASSING, *GONE) as error:
                     failures += 1
-                    if failures >= TRIES:
+                    if not isinstance(error, PASSING):
+                        self._known = None
+                    if failures >= TRIES or isinstance(error, GONE):
                         raise
                 except psycopg.OperationalError as error:
                     failures += 1
                     reason = self._reason(error)
                     if monotonic() >= end or self._closed or isinstance(reason, Refused):
-                        raise reason from error
+                        raise reason from error.__cause__
                 self._rest.wait(0.01 * 2 ** min(failures, 6) * (0.5 + chance()))
 
-    def _once(self, unit: Callable[[PostgresRows], T], begin: str, namespace: int, *, writes: bool) -> T:
+    def _once(self, unit: Callable[[PostgresRows], T], begin: str, namespace: Namespace, *, writes: bool) -> T:
         with self._open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
             try:
                 connection.execute(begin, prepare=False)  # two statements in one message
@@ -301,14 +303,16 @@ class PostgresStore(RowStore):
             self._pool.open()
         return self._pool
 
-    def _prepared(self) -> int:
-        """The number of the namespace; on first use the tables are made or checked."""
-        if self._number is None:
+    def _prepared(self) -> Namespace:
+        """The namespace; on first use the tables are made or checked."""
+        known = self._known
+        if known is None:
             with self._first:
-                if self._number is None:
+                known = self._known
+                if known is None:
                     with self._own_connection() as connection:
-                        self._number = self._prepare(connection)
-        return self._number
+                        known = self._known = self._prepare(connection)
+        return known
 
     def _own_connection(self) -> "psycopg.Connection[Any]":
         """One that is not the pool's, which would try again and again, and keep the reason to its log."""
@@ -325,7 +329,7 @@ class PostgresStore(RowStore):
                 return reason
         return error
 
-    def _prepare(self, connection: "psycopg.Connection[Any]") -> int:
+    def _prepare(self, connection: "psycopg.Connection[Any]") -> Namespace:
         prepare(connection, self.schema)
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(self.schema)))
@@ -333,7 +337,7 @@ class PostgresStore(RowStore):
             row = cursor.execute(SQL.namespace, (self.namespace,)).fetchone()
             assert row is not None
             cursor.execute(SQL.add_shares, (row[0], SHARES))
-            return int(row[0])
+            return Namespace(*row)
 
     def migrate(self, *, dry_run: bool = False) -> Upgrade:
         """Bring the tables up to date; the answer is what they lacked, or lack after a dry run."""
@@ -376,7 +380,7 @@ class PostgresStore(RowStore):
 
     @property
     def _channel(self) -> str:
-        return f"digestif_{self.schema}_{self._number}"[:63]
+        return f"digestif_{self.schema}_{self._prepared().number}"[:63]
 
     # Letting go
 
