@@ -41,6 +41,9 @@ def seen_through_kills(store: str, *, kills: int) -> dict[str, Any]:
                     digests.add(f"hook:{accepted % TIMELINES}", {"n": accepted}, key=str(accepted))
                     accepted += 1
                     pause.wait(0.01 * chance())
+                receiver.arrived.clear()
+                receiver.arrived.wait(5)  # somebody is at work…
+                pause.wait(0.03 * chance())  # …anywhere in a delivery
                 victim = kill % WORKERS
                 workers[victim].send_signal(signal.SIGKILL)
                 workers[victim].wait()

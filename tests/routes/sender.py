@@ -2,11 +2,17 @@
 
 import sys
 
-from digestif import Digests, Policy, Worker
+from digestif import Digests, Policy, Retry, Worker
 
 # As webhook routes are by default, with short waits; nothing is buried however often it is killed.
 POLICY = Policy(
-    minimum_delay=0.05, increment_delay=0.01, maximum_delay=0.3, redelivery="same", attempts=10_000, lapses=10_000
+    minimum_delay=0.05,
+    increment_delay=0.01,
+    maximum_delay=0.3,
+    redelivery="same",
+    attempts=10_000,
+    lapses=10_000,
+    retry=Retry(initial=0.05, maximum=0.2),
 )
 
 
