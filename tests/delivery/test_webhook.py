@@ -181,7 +181,9 @@ def test_a_message_that_just_fits_is_sent_whole() -> None:
     assert msgspec.json.decode(body_of(a_message(text="x" * (spare + 1))))["data"]["truncated"]
 
 
-@pytest.mark.parametrize("value", [object(), {1: object()}, "\ud800", {1, object()}], ids=["object", "inside", "surrogate", "set"])
+@pytest.mark.parametrize(
+    "value", [object(), {1: object()}, "\ud800", {1, object()}], ids=["object", "inside", "surrogate", "set"]
+)
 def test_data_that_is_not_json_is_refused_for_good(value: Any) -> None:
     with pytest.raises(DeliveryFailed, match="can't be written as JSON") as failed:
         body_of(a_message(data={"value": value}))
