@@ -17,7 +17,7 @@ from digestif.testing.conformance.port import (
 
 class Withdrawing(Suite):
     def test_records_leave_the_digest_and_count_as_deleted(self, store: Store) -> None:
-        """Of an open digest some are withdrawn: they count as deleted, the others as delivered."""
+        """Fact 48. Of an open digest some are withdrawn: they count as deleted, the others as delivered."""
         arrive(store, "t", ["a", "b", "c"])
         lease = open_digest(store)
 
@@ -29,7 +29,7 @@ class Withdrawing(Suite):
         assert store.verify()
 
     def test_what_an_earlier_attempt_may_have_carried_raises_the_revision_once(self, store: Store) -> None:
-        """One key never stands for two contents: the revision rises, once for a call, however many leave."""
+        """Fact 46. One key never stands for two contents: the revision rises, once for a call, however many leave."""
         arrive(store, "t", numbers(0, PAGE_RECORDS))
         release(store, open_digest(store), freeze=True)
         lease = open_digest(store)
@@ -51,7 +51,7 @@ class Withdrawing(Suite):
 
 class Serving(Suite):
     def test_who_has_got_a_digest_is_known_to_the_next_attempt(self, store: Store) -> None:
-        """Recipients are noted with the digest, each once, and go with it."""
+        """Fact 46. Recipients are noted with the digest, each once, and go with it."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
 
