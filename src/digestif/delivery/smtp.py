@@ -72,6 +72,7 @@ class SmtpChannel(Channel):
                 reply = await self._hand_over(to, mail)
         except (Gone, SMTPException, OSError) as error:
             failed = failure_of(error, self.server)
+            await asyncio.sleep(0)  # a connection that was ended is let go of, even if the loop ends now
         else:
             return self._receipt(reply)
         raise failed  # out here, so that it does not carry the original, which may quote what was sent
@@ -85,6 +86,7 @@ class SmtpChannel(Channel):
                     await client.quit(timeout=GOODBYE)
             finally:
                 client.close()
+        await asyncio.sleep(0)  # and its socket, even if the loop ends now
 
     def _receipt(self, reply: SMTPResponse) -> Receipt:
         detail = _said(reply.code, reply.message, self.server)
