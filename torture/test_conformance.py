@@ -1,6 +1,6 @@
 """Every fact once more, on the products and modes that the tests leave out for the sake of time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -9,6 +9,7 @@ from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from tests.conformance.test_postgres import in_namespaces
 from tests.conformance.test_redis import Maker, made
+from tests.conformance.test_sqlite import made as several
 from tests.postgres.servers import empty_database
 from tests.servers import empty_lone_cluster, empty_server
 
@@ -31,8 +32,12 @@ class TestPostgres(StoreConformance):
 
 class TestSQLiteInMemory(StoreConformance):
     @pytest.fixture
-    def store(self) -> Store:
-        return SQLiteStore(None)
+    def make_store(self) -> Iterator[Callable[[], Store]]:
+        yield from several(lambda _: SQLiteStore(None, namespace="d"))
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
 
 
 class TestValkeyCluster(StoreConformance):
@@ -49,6 +54,16 @@ class TestValkey(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
         yield from made(empty_server("valkey").url.replace("redis://", "valkey://"))
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
+
+
+class TestRedis(StoreConformance):
+    @pytest.fixture
+    def make_store(self) -> Iterator[Maker]:
+        yield from made(empty_server("redis").url)
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

@@ -52,7 +52,7 @@ TROUBLE = (
 )
 
 
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", range(2))
 def test_the_promises_hold_on_memory_whatever_happens(chunk: int) -> None:
     expect_no_violation("memory", chunk)
 

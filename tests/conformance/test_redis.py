@@ -1,6 +1,6 @@
 """Redis obeys as a single server, Valkey as a cluster-enabled one, which refuses keys of other slots in a call.
 
-The other way round: torture/test_conformance.py.
+The other way round, and the awaited face: torture/test_conformance.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from tests.servers import empty_lone_cluster, empty_server
 Maker = Callable[[], Store]
 
 
-class TestRedis(StoreConformance):
+class TestRedis(OneMode, StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
         yield from made(empty_server("redis").url)

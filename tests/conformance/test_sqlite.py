@@ -1,4 +1,4 @@
-"""The SQLite stores obey, in a file and in memory."""
+"""SQLite obeys in a file. In memory: torture/test_conformance.py, and tests/conformance/test_model.py."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -12,22 +12,8 @@ from digestif import Digests, Store
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, next_digest, numbered
-from tests.conformance.modes import OneMode
 
 KEPT = {"namespace", "sequence", "history"}  # counters, settings and history
-
-
-class TestSQLiteInMemory(OneMode, StoreConformance):
-    # The same store shows it below, in a file.
-    test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
-
-    @pytest.fixture
-    def make_store(self) -> Iterator[Callable[[], Store]]:
-        yield from made(lambda _: SQLiteStore(None, namespace="d"))
-
-    @pytest.fixture
-    def store(self, make_store: Callable[[], Store]) -> Store:
-        return make_store()
 
 
 class TestSQLiteFile(StoreConformance):
