@@ -1,6 +1,7 @@
 """Calling the command line: within this process, or as a program of its own."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -47,9 +48,15 @@ PROGRAM = [sys.executable, "-m", "digestif"]
 
 
 @contextmanager
-def start(*args: str, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
-    """The program itself; it does not survive its test."""
-    with subprocess.Popen([*PROGRAM, *args], **options) as program:
+def start(*args: str, begin: Callable[[], None] = lambda: None, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
+    """The program itself, which does something first; it does not survive its test."""
+
+    def first() -> None:
+        # Whoever runs the tests in the background may let them ignore Ctrl-C, and the program would inherit that.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        begin()
+
+    with subprocess.Popen([*PROGRAM, *args], preexec_fn=first, **options) as program:
         try:
             yield program
         finally:

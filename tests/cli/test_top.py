@@ -101,7 +101,7 @@ def test_q_and_ctrl_c_end_the_live_view_and_the_terminal_is_as_before(digests: D
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     with start(
-        "top", "--interval", "0.2", stdin=here, stdout=here, stderr=here, env=environment, preexec_fn=begin
+        "top", "--interval", "0.2", stdin=here, stdout=here, stderr=here, env=environment, begin=begin
     ) as program:
         shown = b""
         while b"q ends" not in shown:
