@@ -78,7 +78,9 @@ def pigeon(dsn: Dsn) -> Channel:
 
 def offer(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     point = EntryPoint(name="pigeon", value=value, group=opening.ENTRY_POINTS)
-    monkeypatch.setattr(opening, "entry_points", lambda group: [point] if group == "digestif.channels" else [])
+    monkeypatch.setattr(
+        "digestif.stores.dsn.entry_points", lambda group: [point] if group == "digestif.channels" else []
+    )
 
 
 def test_other_packages_bring_channels_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

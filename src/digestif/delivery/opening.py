@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Callable
-from importlib.metadata import entry_points
 
 from digestif.core.texts import did_you_mean
 from digestif.delivery.channel import Channel
 from digestif.errors import ConfigError
-from digestif.stores.dsn import Dsn, load_attribute
+from digestif.stores.dsn import Dsn, load_opener
 
 Opener = Callable[[Dsn], Channel]
 
@@ -31,7 +30,11 @@ _OPTION = re.compile("[a-z_]{1,20}")
 def open_channel(text: str) -> Channel:
     """Make the channel that a DSN names."""
     dsn = parse(text)
-    return _opener(dsn.scheme)(dsn)
+    scheme = "apprise" if dsn.scheme.startswith("apprise+") else dsn.scheme  # what follows is one of Apprise's
+    opener: Opener = load_opener(
+        scheme, what="channel", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS, hint=_hint
+    )
+    return opener(dsn)
 
 
 def parse(text: str) -> Dsn:
@@ -47,31 +50,6 @@ def parse(text: str) -> Dsn:
     if any("@" in name or not _OPTION.fullmatch(name) for name, *_ in names):
         raise ConfigError("channel: options are name=value; write a ? in a user name or password as %3F")
     return Dsn.parse(f"{scheme}://{location}{mark}{query.replace('@', '%40')}")
-
-
-def _opener(scheme: str) -> Opener:
-    if scheme.startswith("apprise+"):  # what follows is a scheme of Apprise's
-        scheme = "apprise"
-    if scheme in BUILT_IN:
-        try:
-            return load_attribute(BUILT_IN[scheme])  # type: ignore[no-any-return]
-        except ModuleNotFoundError as error:
-            if error.name not in EXTRAS:
-                raise
-            raise ConfigError(
-                f"channel: {scheme}:// needs the module {error.name}; pip install 'digestif[{EXTRAS[error.name]}]'"
-            ) from error
-    others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if scheme not in others:
-        raise ConfigError(f"channel: nothing here opens {scheme}://{_hint(scheme, [*BUILT_IN, *others])}")
-    try:
-        return others[scheme].load()  # type: ignore[no-any-return]
-    except ImportError as error:
-        distribution = others[scheme].dist
-        name = distribution.name if distribution else scheme
-        raise ConfigError(
-            f"channel: {scheme}:// needs the module {error.name}; pip install '{name}[{scheme}]'"
-        ) from error
 
 
 def _hint(scheme: str, known: list[str]) -> str:

@@ -1,7 +1,7 @@
 """DSNs: from `sqlite:///digests.db` to a store. Other packages bring theirs by the entry point `digestif.stores`."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -79,7 +79,8 @@ def open_store(text: str, *, namespace: str = "d") -> Store:
     """Make the store that a DSN names."""
     check_namespace(namespace)
     dsn = Dsn.parse(text)
-    return _opener(dsn.scheme)(dsn, namespace=namespace)
+    opener: Opener = load_opener(dsn.scheme, what="store", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS)
+    return opener(dsn, namespace=namespace)
 
 
 def check_namespace(namespace: object) -> None:
@@ -89,27 +90,36 @@ def check_namespace(namespace: object) -> None:
         )
 
 
-def _opener(scheme: str) -> Opener:
-    if scheme in BUILT_IN:
+def load_opener(
+    scheme: str,
+    *,
+    what: str,
+    built_in: Mapping[str, str],
+    extras: Mapping[str, str],
+    group: str,
+    hint: Callable[[str, list[str]], str] = did_you_mean,
+) -> Any:
+    """What opens a scheme: one of ours, or of a package with an entry point. ConfigError says what is missing."""
+    if scheme in built_in:
         try:
-            return load_attribute(BUILT_IN[scheme])  # type: ignore[no-any-return]
+            return load_attribute(built_in[scheme])
         except ModuleNotFoundError as error:
-            if error.name not in EXTRAS:
+            if error.name is None or error.name not in extras:
                 raise
-            raise ConfigError(
-                f"store: {scheme}:// needs the module {error.name}; pip install 'digestif[{EXTRAS[error.name]}]'"
-            ) from error
-    others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+            raise _missing(what, scheme, error, f"digestif[{extras[error.name]}]") from error
+    others = {point.name: point for point in entry_points(group=group)}
     if scheme not in others:
-        raise ConfigError(f"store: nothing here opens {scheme}://{did_you_mean(scheme, [*BUILT_IN, *others])}")
+        raise ConfigError(f"{what}: nothing here opens {scheme}://{hint(scheme, [*built_in, *others])}")
     try:
-        return others[scheme].load()  # type: ignore[no-any-return]
+        return others[scheme].load()
     except ImportError as error:
         distribution = others[scheme].dist
-        name = distribution.name if distribution else scheme
-        raise ConfigError(
-            f"store: {scheme}:// needs the module {error.name}; pip install '{name}[{scheme}]'"
-        ) from error
+        package = distribution.name if distribution else scheme
+        raise _missing(what, scheme, error, f"{package}[{scheme}]") from error
+
+
+def _missing(what: str, scheme: str, error: ImportError, package: str) -> ConfigError:
+    return ConfigError(f"{what}: {scheme}:// needs the module {error.name}; pip install '{package}'")
 
 
 def load_attribute(path: str) -> Any:
