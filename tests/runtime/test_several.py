@@ -1,13 +1,14 @@
 """Several workers on one store, several stores in one process, and what they do besides delivering."""
 
 import asyncio
+import gc
 import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from digestif import Delivered, Digest, Digests, Expired, Lapsed, Policy, Returned, Worker, run
+from digestif import Delivered, Digest, Digests, Expired, Lapsed, Policy, Returned, Worker, WorkerStarted, WorkerStopped, run
 from digestif.ids import fresh_id
 from digestif.runtime import shift
 from digestif.testing import FakeClock, assert_nothing_left
@@ -59,9 +60,13 @@ def test_a_worker_that_fails_ends_its_neighbours_in_order() -> None:
     """One has no handler, so nobody runs; the other gives back what it has."""
     good, bad = Digests("memory://"), Digests("memory://")
     good.handler("*")(lambda _: None)
+    ear = Ear(good)
 
     with pytest.raises(Exception, match="there is no handler"):
         run(Worker(good), Worker(bad))
+
+    assert len(ear.of(WorkerStopped)) == len(ear.of(WorkerStarted)) == 1
+    gc.collect()  # and whatever was left running would be told of
 
 
 # Besides delivering

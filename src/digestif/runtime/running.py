@@ -22,12 +22,15 @@ class Runs(Protocol):
 def run(*workers: Runs) -> None:
     """Let workers serve side by side until SIGTERM or SIGINT; a second signal ends the process at once.
 
+    If one fails, its neighbours are stopped, and its error is raised when they have ended.
     In another thread than the main one there are no signals: call `stop` of each.
     """
     loop = asyncio.new_event_loop()
     try:
-        loop.run_until_complete(_serve(workers))
-        loop.run_until_complete(_leave())
+        try:
+            loop.run_until_complete(_serve(workers))
+        finally:
+            loop.run_until_complete(_leave())
     finally:
         asyncio.set_event_loop(None)
         loop.close()
@@ -44,8 +47,16 @@ async def _leave() -> None:
 
 
 async def _serve(workers: tuple[Runs, ...]) -> None:
+    """Until all have ended. One that fails stops its neighbours, which end in order."""
     with _stopped_by_signals(workers):
-        await asyncio.gather(*(worker.serve() for worker in workers))
+        serving = [asyncio.ensure_future(worker.serve()) for worker in workers]
+        try:
+            await asyncio.gather(*serving)
+        except Exception:
+            for worker in workers:
+                worker.stop()
+            await asyncio.wait(serving)
+            raise
 
 
 @contextmanager
