@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from digestif import Delivered, Digest, Digests, Expired, Lapsed, Policy, Returned, Worker, WorkerStarted, WorkerStopped, run
+from digestif import (
+    Delivered,
+    Digest,
+    Digests,
+    Expired,
+    Lapsed,
+    Policy,
+    Returned,
+    Worker,
+    WorkerStarted,
+    WorkerStopped,
+    run,
+)
 from digestif.ids import fresh_id
 from digestif.runtime import shift
 from digestif.testing import FakeClock, assert_nothing_left
