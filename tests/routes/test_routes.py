@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from digestif import (
     Record,
 )
 from digestif.core.ledger import Ledger
-from digestif.routes.budget import Spending
+from digestif.routes.budget import BOOKS, Account
 from digestif.testing import FakeClock
 from tests.routes.recording import Recording
 from tests.runtime.workers import Ear, becomes, once, working
@@ -233,6 +234,21 @@ def test_whatever_goes_wrong_with_one_the_others_are_served(digests: Digests, ch
     assert "KeyError: 'bob'" in letter.reason
 
 
+def test_a_dead_letter_that_is_replayed_goes_to_those_who_have_not_got_it(digests: Digests, channel: Recording) -> None:
+    digests.route("room:*", channel=channel, split=by_reader)
+    channel.failures["bob"] = [DeliveryFailed("410", retry=False)]
+    add(digests, "room:7", "x")
+    once(digests, now=T)
+    [letter] = digests.dead_letters()
+    assert letter.served == ("ada", "eve")
+
+    digests.replay(letter.id, now=T)
+    once(digests, now=T)
+
+    assert [message.recipient for message in channel.messages] == ["ada", "eve", "bob"]
+    assert digests.ledger().delivered == 1
+
+
 def test_who_can_never_be_reached_is_not_asked_again_and_not_forgotten(digests: Digests, channel: Recording) -> None:
     digests.route("room:*", channel=channel, split=by_reader)
     channel.failures["ada"] = [DeliveryFailed("410", retry=False)]
@@ -386,15 +402,55 @@ def test_a_message_that_was_not_sent_is_not_paid_for(digests: Digests, channel: 
 
 def test_a_budget_holds_for_any_stretch_of_time() -> None:
     clock = FakeClock()
-    spending = Spending(Budget(3, per=60), clock)
+    account = Account(Budget(3, per=60), "*")
     sent = []
-    for _ in range(600):
-        if spending.spend("ada") == 0:
-            sent.append(clock())
-        clock.advance(1)
+    with Digests("memory://", clock=clock) as digests:
+        for _ in range(600):
+            if account.spend(digests._desk(), "ada") == 0:
+                sent.append(clock())
+            clock.advance(1)
 
     assert all(sum(1 for other in sent if at <= other < at + 60) <= 3 for at in sent)
     assert len(sent) == 30
+
+
+def test_all_who_deliver_go_by_one_budget(tmp_path: Path, channel: Recording) -> None:
+    """As many as the budget says, however many engines there are, and although they take turns."""
+    dsn = f"sqlite:///{tmp_path}/d.db"
+    budget = Budget(2, per=3600)
+    with Digests(dsn, policy=Policy.immediate()) as one, Digests(dsn, policy=Policy.immediate()) as other:
+        for engine in (one, other):
+            engine.route("t:*", channel=channel, to="ada", budget=budget)
+        add(one, "t:1", "a")
+        add(one, "t:2", "b")
+        add(one, "t:3", "c")
+        for engine in (one, other, one):
+            once(engine, now=T)
+
+        assert len(channel.messages) == 2
+        assert one.backlog(now=T).due == 0
+        once(other, now=T + 3600)
+        assert sorted(key for place in range(3) for key in channel.records(place)) == ["a", "b", "c"]
+
+
+def test_spending_at_the_same_time_no_message_is_forgotten(digests: Digests) -> None:
+    account = Account(Budget(50, per=3600), "*")
+    desk = digests._desk(T)
+
+    with ThreadPoolExecutor(8) as threads:
+        waits = list(threads.map(lambda _: account.spend(desk, "ada"), range(60)))
+
+    assert waits.count(0) == 50
+    assert set(waits) == {0, 3600}
+
+
+def test_books_hold_nothing_of_those_whose_messages_have_stopped_to_count(digests: Digests) -> None:
+    account = Account(Budget(1, per=60), "*")
+    for number in range(20 * BOOKS):
+        account.spend(digests._desk(T + number), f"recipient {number}")
+
+    noted = [digests.store.note(0, f"budget-{number}") or b"" for number in range(BOOKS)]
+    assert sum(book.count(b"recipient") for book in noted) < 60 + 2 * BOOKS
 
 
 def test_a_slow_hook_holds_up_no_other_route(digests: Digests, channel: Recording) -> None:

@@ -49,7 +49,7 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     settled: bool = True  # not being merged or trimmed
     merging: int | None = None  # a batch whose records are being moved in, page by page
     replayed: bool = False  # somebody asked for it again: it does not expire
-    served: tuple[str, ...] = ()  # recipients who have got it, where each gets a part
+    served: tuple[str, ...] = ()  # recipients who have got it, where each gets a part; or LOST, and who never will
 
 
 class Slot(Struct, frozen=True, omit_defaults=True):
@@ -80,6 +80,7 @@ IDLE = Slot()
 FOREVER: Millis = 253_402_300_800_000  # the year 10000: what is on its way to another store does not lapse
 LEAVING = "leaving:"  # begins the token of a timeline that is on its way to another store…
 COMING = "coming:"  # …and of one that has not arrived whole
+LOST = "\0"  # before the name of a recipient who can never be reached
 
 
 # Adding
@@ -283,6 +284,11 @@ def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     revived = replace(digest, attempt=0, lapses=0, frozen=True, replayed=True)
     was = slot.at if slot.state is not State.IDLE else None
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
+
+
+def who_got(digest: Unfinished) -> tuple[str, ...]:
+    """The recipients who need not get it again, should it be replayed."""
+    return tuple(name for name in digest.served if not name.startswith(LOST))
 
 
 def after_losing(digest: Unfinished, lost: int, *, raises: bool = True) -> Unfinished:

@@ -100,6 +100,7 @@ class DeadLetter:
     dropped: int
     opened: float  # first
     buried: float
+    served: tuple[str, ...] = ()  # recipients who have got their part; replayed, it goes to the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

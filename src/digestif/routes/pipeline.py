@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from digestif.clock import wall_clock
 from digestif.compose.grouping import Grouping
 from digestif.compose.rendering import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
+from digestif.core.machine import LOST
 from digestif.core.records import Digest, Record
 from digestif.core.texts import reason_of
 from digestif.core.times import to_seconds
@@ -20,7 +22,7 @@ from digestif.delivery.channel import Channel, Format, Message
 from digestif.errors import StaleLease, StoreError
 from digestif.reading import Attempt, Errand
 from digestif.routes.background import BACKGROUND
-from digestif.routes.budget import Spending
+from digestif.routes.budget import Account
 from digestif.routes.route import Route, check_recipients, kept_keys
 from digestif.stores.base import PAGE_RECORDS
 from digestif.threads import DaemonThreads
@@ -48,7 +50,7 @@ class Pipeline:
         self.route = route
         self._renderer = route.renderer()
         self._grouping = Grouping(group_by=route.group_by, distinct=route.distinct, top=route.top)
-        self._spending = None if route.budget is None else Spending(route.budget)
+        self._account = None if route.budget is None else Account(route.budget, route.pattern)
         self._rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, Room] = WeakKeyDictionary()
 
     async def __call__(self, errand: Errand) -> None:
@@ -127,14 +129,24 @@ class Pipeline:
     async def _send(self, errand: Errand, recipient: str, records: Sequence[Record]) -> None:
         channel = self._room.channel
         message = await self._message(errand, recipient, records, channel)
-        wait = self._spending.spend(recipient) if self._spending else 0.0
+        async with self._paid(errand, recipient):
+            await channel.deliver(message)
+
+    @asynccontextmanager
+    async def _paid(self, errand: Errand, recipient: str) -> AsyncIterator[None]:
+        """Pay for a message out of the budget, unless it is not sent."""
+        account, desk = self._account, errand.desk
+        if account is None or desk is None:
+            yield
+            return
+        wait = await self._room.store.run(lambda: account.spend(desk, recipient))
         if wait:
             raise DeliveryFailed(f"the budget of {recipient!r} is spent", after=wait, throttled=True)
         try:
-            await channel.deliver(message)
+            yield
         except Exception:
-            if self._spending:
-                self._spending.give_back(recipient)
+            with suppress(StoreError):
+                await self._room.store.run(lambda: account.give_back(desk, recipient))
             raise
 
     @property
@@ -227,7 +239,6 @@ def _stale(attempt: Attempt) -> StaleLease:
     return StaleLease(f"{attempt.lease.timeline!r}: the lease lapsed or was lost; somebody else goes on")
 
 
-LOST = "\0"  # before the name of a recipient who can never be reached
 _GIVEN_UP = DeliveryFailed("could not be reached in an earlier attempt", retry=False)
 
 

@@ -8,7 +8,7 @@ Leases are proved with a token that the caller chose, fresh for each call; the i
 that takes leases answers for each: False (or None) says that the token is stale and nothing was changed.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from threading import Event
@@ -22,6 +22,7 @@ from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
+from digestif.stores.notes import Notes
 
 PAGE_TIMELINES = 200
 PAGE_RECORDS = 1000
@@ -171,7 +172,7 @@ class Wakeups:
         self._closed.set()
 
 
-class Store(ABC):
+class Store(Notes):
     """Where the timelines of one namespace are kept."""
 
     namespace: str

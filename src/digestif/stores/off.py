@@ -47,6 +47,12 @@ class OffStore(Store):
     def time(self, partition: int) -> Millis:
         return 0
 
+    def note(self, partition: int, name: str) -> bytes | None:
+        return None
+
+    def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
+        return True
+
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
         return [False] * len(batch)
 

@@ -6,7 +6,7 @@ that it comes to notes with each page how far it is. So whoever is interrupted a
 goes on.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.machine import Slot, takes_pending
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis
+from digestif.stores.notes import Notes
 
 PAST = ("delivered", "superseded", "dropped", "expired", "deleted")  # fates of records that are no longer there
 
@@ -79,11 +80,10 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     whole: bool = False
 
 
-class Leaving(ABC):
+class Leaving(Notes):
     """What can be moved into a store."""
 
     freight_records: int  # that a page holds
-    partitions: int
 
     @abstractmethod
     def time(self, partition: int) -> Millis:
@@ -120,14 +120,6 @@ class Leaving(ABC):
     @abstractmethod
     def past(self, partition: int, name: str) -> Mapping[str, int]:
         """Take the counts of ended records out of a partition's ledger and note them; again, the same."""
-
-    @abstractmethod
-    def note(self, partition: int, name: str) -> bytes | None:
-        """What was noted under a name."""
-
-    @abstractmethod
-    def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
-        """Note something else under a name; None is nothing. False, with nothing done, if the old one is not there."""
 
 
 class Movable(Leaving):

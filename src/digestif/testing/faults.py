@@ -61,6 +61,14 @@ class Partitioned(Store):
         part, inner = self._place(partition)
         return part.time(inner)
 
+    def note(self, partition: int, name: str) -> bytes | None:
+        part, inner = self._place(partition)
+        return part.note(inner, name)
+
+    def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
+        part, inner = self._place(partition)
+        return part.swap_note(inner, name, old, new)
+
     # Producing
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:

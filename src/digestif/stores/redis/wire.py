@@ -44,6 +44,7 @@ class Letter(msgspec.Struct):
     opened: Millis
     buried: Millis
     number: int
+    served: tuple[str, ...] = ()
 
 
 class Entry(msgspec.Struct):
@@ -154,6 +155,7 @@ def dead_letter(found: Letter) -> DeadLetter:
         dropped=found.dropped,
         opened=to_seconds(found.opened),
         buried=to_seconds(found.buried),
+        served=found.served,
     )
 
 

@@ -73,7 +73,7 @@ def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Mil
         if not rows.move_record(record.key, digest.batch, batch):
             continue
         gone += 1
-        alone = replace(digest, id=record.letter_id, batch=batch, records=1, dropped=0)
+        alone = replace(digest, id=record.letter_id, batch=batch, records=1, dropped=0, served=())
         rows.put_letter(_letter(lease.timeline, alone, record.reason, now=now), batch)
     rows.tally["open"] -= gone
     rows.tally["dead"] += gone
@@ -137,6 +137,7 @@ def _letter(timeline: str, digest: Unfinished, reason: str, *, now: Millis) -> D
         dropped=digest.dropped,
         opened=to_seconds(digest.opened),
         buried=to_seconds(now),
+        served=machine.who_got(digest),
     )
 
 

@@ -91,4 +91,5 @@ def _revived(letter: DeadLetter, batch: int) -> Unfinished:
         revision=letter.revision,
         attempt=letter.attempts,
         lapses=letter.lapses,
+        served=letter.served,
     )

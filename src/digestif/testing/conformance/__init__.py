@@ -19,7 +19,7 @@ from digestif.testing.conformance.looking import Explaining, LookingAtTimelines,
 from digestif.testing.conformance.partitions import Partitions
 from digestif.testing.conformance.recovery import Recovery
 from digestif.testing.conformance.scheduling import Scheduling
-from digestif.testing.conformance.serving import Serving, Withdrawing
+from digestif.testing.conformance.serving import Noting, Serving, Withdrawing
 from digestif.testing.conformance.standing import Standing, Uncounted
 from digestif.testing.conformance.steering import Flushing, Pausing, Retracting
 from digestif.testing.conformance.taking import Merging, SettingAside, Taking
@@ -53,6 +53,7 @@ class StoreConformance(
     LookingBack,
     Maintaining,
     Merging,
+    Noting,
     Opening,
     Partitions,
     Pausing,

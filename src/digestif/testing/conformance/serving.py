@@ -1,6 +1,7 @@
 """Records that nobody wants any more, and recipients who have got their part."""
 
-from digestif.stores.base import PAGE_RECORDS, Part, Store
+from digestif.core.machine import LOST
+from digestif.stores.base import PAGE_RECORDS, Burial, Part, Store
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -49,6 +50,23 @@ class Withdrawing(Suite):
         assert store.ledger().open == 1
 
 
+class Noting(Suite):
+    def test_of_those_who_note_at_once_one_has_its_way(self, store: Store) -> None:
+        """Fact 49. What is noted changes only for who knows what is there; nothing is noted by one in the dark."""
+        last = store.partitions - 1
+
+        assert store.note(last, "n") is None
+        assert store.swap_note(last, "n", None, b"one")
+        assert not store.swap_note(last, "n", None, b"other")
+        assert not store.swap_note(last, "n", b"another", b"other")
+        assert store.note(last, "n") == b"one"
+        assert store.swap_note(last, "n", b"one", b"\0\xff two")
+        assert store.note(last, "n") == b"\0\xff two"
+        assert store.swap_note(last, "n", b"\0\xff two", None)
+        assert store.note(last, "n") is None
+        assert store.swap_note(last, "n", None, None)
+
+
 class Serving(Suite):
     def test_who_has_got_a_digest_is_known_to_the_next_attempt(self, store: Store) -> None:
         """Fact 46. Recipients are noted with the digest, each once, and go with it."""
@@ -66,6 +84,22 @@ class Serving(Suite):
         assert close(store, again)
         arrive(store, "t", ["b"])
         assert store.inspect("t").digest is None
+
+    def test_a_digest_that_is_replayed_knows_who_has_got_it(self, store: Store) -> None:
+        """Fact 46. Its dead letter names them, but not those who could not be reached: they are tried again."""
+        arrive(store, "t", ["a"])
+        lease = open_digest(store)
+        store.serve(lease, ["ada", f"{LOST}böb", "eve"], now=NOW)
+        assert store.bury([Burial(lease, "nobody home", 0)], now=NOW) == [True]
+
+        letter = store.letter(lease.digest_id)
+        assert letter is not None
+        assert letter.served == ("ada", "eve")
+        assert store.replay(lease.digest_id, now=NOW)
+
+        digest = store.inspect("t").digest
+        assert digest is not None
+        assert digest.served == ("ada", "eve")
 
     def test_a_stale_token_serves_nobody(self, store: Store) -> None:
         """Fact 39. After a lapse the token is stale."""

@@ -26,6 +26,7 @@ local function bury(timeline, burial)
   if digest.records > 0 then
     local batch, place = digest_of(timeline), timeline.place + STRIDE
     local letter = letter_of(digest, digest.id, digest.records, digest.dropped, burial[3])
+    letter.served = who_got(digest)
     remember(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial[3])
     rename(batch, place)
     write_letter(timeline, place, letter)

@@ -30,6 +30,7 @@ slot.digest = {
   lapses = 0,
   frozen = true,
   replayed = true,
+  served = letter.served,
 }
 slot.was = slot.state ~= 'idle' and slot.at or nil
 slot.state, slot.at, slot.since, slot.rule = 'ready', now, now, 'replayed'

@@ -51,6 +51,17 @@ local function letter_of(digest, id, records, dropped, reason)
   }
 end
 
+-- The recipients who need not get a digest again, should it be replayed; before the names of others is a zero.
+local function who_got(digest)
+  local names = {}
+  for _, name in ipairs(digest.served or {}) do
+    if name:byte() ~= 0 then
+      table.insert(names, name)
+    end
+  end
+  return #names > 0 and names or nil
+end
+
 -- The dead letter whose keys are at `place`, if it is one of this timeline's.
 local function read_letter(place, name)
   local stored = call('HGET', KEYS[place], '')
