@@ -184,6 +184,27 @@ def test_a_timeline_that_cannot_be_read_stays_and_the_others_go(client: Any, tar
     assert target.ledger() == Ledger(accepted=1, pending=1)
 
 
+def test_what_no_schedule_knows_of_stays_and_is_told(client: Any, target: Any) -> None:
+    """Records of a timeline that the origin itself would never have delivered. Those that are told already are not."""
+    put(client, "good", {"a": (T, b"1")})
+    put(client, "odd", {"a": (T, b"?")})
+    put(client, "odd", {"b": (T, b"?")}, part=":d")
+    client.zadd("d:s:w", {"good": T, "odd": T})
+    put(client, "forgotten", {"a": (T, b"1")})
+    client.set("d:t:delivered:l", T)  # of one that is idle
+    client.zadd("dd:t:other", {"a": T})
+    origin = Origin(empty_url(), decoder=json.loads)
+
+    assert Move(origin, target).run(patience=1).finished
+    told = list(origin.left_behind())
+    origin.disconnect()
+
+    assert len(told) == 2
+    assert told[0].startswith("'odd' was left there")
+    assert re.fullmatch("1 set of records left there, .* such as d:t:forgotten", told[1])
+    assert client.exists("d:t:forgotten", "d:t:forgotten:r:a") == 2
+
+
 def test_no_half_of_a_timeline_arrives(client: Any, target: Any) -> None:
     """The last of its records can't be read."""
     put(client, "t", {f"k{n:04}": (T + n, b"%d" % n if n < 1200 else b"?") for n in range(1201)})

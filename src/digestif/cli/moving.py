@@ -65,7 +65,8 @@ def move(source: str, target: str | None, *, as_json_: bool, verify: bool, aband
             with _interrupts(moving.stop):
                 done = moving.run(patience=options["patience"], follow=options["follow"])
         problems = _problems(leaving, arriving) if verify and done.finished else []
-        problems += [f"FROM: {name!r} was left there: {why}" for name, why in getattr(leaving, "skipped", {}).items()]
+        if done.finished:
+            problems += [f"FROM: {left}" for left in leaving.left_behind()]
         _tell(done, monotonic() - began, problems, quiet=quiet, verified=verify and done.finished)
     if problems:
         return 1

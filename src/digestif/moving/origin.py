@@ -8,6 +8,7 @@ The application that wrote them has to be stopped. What has arrived in the store
 read is skipped, and stays. Notes about the move are in `d:digestif` until it is finished.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -90,6 +91,23 @@ class Origin(Leaving):
             except UnicodeDecodeError:
                 self.skipped[repr(name)] = "its name is not UTF-8"
         return found
+
+    def left_behind(self) -> Iterator[str]:
+        """What was not moved, and why, in sentences."""
+        for name, why in self.skipped.items():
+            yield f"{name!r} was left there: {why}"
+        with _translated():
+            orphans = sorted(self._record_sets() - {key for name in self.skipped for key in self._sets_of(name)})
+        if orphans:
+            told = "1 set of records" if len(orphans) == 1 else f"{len(orphans)} sets of records"
+            yield f"{told} left there, of timelines that neither wait nor are ready, such as {_shown(orphans[0])}"
+
+    def _sets_of(self, timeline: str) -> tuple[bytes, bytes]:
+        return self._key(timeline).encode(), self._key(timeline, "d").encode()
+
+    def _record_sets(self) -> set[bytes]:
+        pattern = re.sub(r"([\\*?\[\]])", r"\\\1", self._key("")) + "*"
+        return set(self._client.scan_iter(pattern, count=PAGE, _type="zset"))
 
     def _members(self, key: str) -> Iterator[bytes]:
         for member, _ in self._client.zscan_iter(key, count=PAGE):
@@ -243,6 +261,10 @@ class Origin(Leaving):
 
     def _value_key(self, timeline: str, key: bytes) -> bytes:
         return f"{self._prefix}:t:{timeline}:r:".encode() + key
+
+
+def _shown(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
 
 
 def _text(name: bytes) -> str:

@@ -7,7 +7,7 @@ goes on.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -116,6 +116,10 @@ class Leaving(Notes):
     @abstractmethod
     def stay(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:
         """Let timelines stay that are held for the road. False for those that are not."""
+
+    def left_behind(self) -> Iterable[str]:
+        """What can't be moved, and why, in sentences. By default everything can."""
+        return ()
 
     @abstractmethod
     def past(self, partition: int, name: str) -> Mapping[str, int]:
