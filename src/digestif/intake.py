@@ -95,6 +95,11 @@ def check_time(name: str, value: object) -> float:
     return float(value)  # type: ignore[arg-type]  # is_time says so
 
 
+def check_limit(name: str, limit: object) -> None:
+    if type(limit) is not int or limit < 1:
+        raise ConfigError(f"{name}: {shortened(limit)} is not a whole number ≥ 1")
+
+
 def check_text(name: str, value: object) -> str:
     """Refuse what is not a string of valid characters, by its name."""
     if isinstance(value, str):
