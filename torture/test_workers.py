@@ -22,6 +22,7 @@ def test_killed_at_random_points(dsn: str) -> None:
     found = tortured(dsn, kills=KILLS, lease=LEASE)
 
     assert found["is_good"], found
+    assert found["late"] == [], found
     assert found["duplicates"] > 0
 
 
@@ -30,4 +31,5 @@ def test_stopped_for_three_leases(dsn: str) -> None:
     found = tortured(dsn, stops=STOPS, lease=LEASE)
 
     assert found["is_good"], found
+    assert found["late"] == [], found
     assert found["refused"] > 0

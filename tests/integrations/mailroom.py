@@ -18,6 +18,7 @@ from celery import Celery
 from digestif import Digest, Digests, Policy, RetryLater
 from digestif.integrations.celery import Tasks, install
 from digestif.testing.servers import RedisServer, becomes_true
+from tests.logbook import Logbook
 
 ROOT = Path(__file__).parents[2]
 VARIABLE = "DIGESTIF_TEST_MAILROOM"
@@ -83,13 +84,15 @@ def open_digests(setup: Setup, dsn: str) -> Digests:
     digests = Digests(dsn, policy=policy, lease=setup.lease)
     digests.ledger()
 
+    log = Logbook(Path(setup.log))
+
     @digests.handler("*")
     def deliver(digest: Digest) -> None:
-        write(setup.log, {"sent": digest.idempotency_key, "records": [record.key for record in digest]})
+        log.note({"sent": digest.idempotency_key, "records": [record.key for record in digest]})
 
     @digests.handler("stuck:*")
     def get_stuck(digest: Digest) -> None:
-        write(setup.log, {"begun": digest.timeline, "pid": os.getpid(), "group": os.getpgrp()})
+        log.note({"begun": digest.timeline, "pid": os.getpid(), "group": os.getpgrp()})
         if digest.attempt == 1:
             signal.pause()  # until somebody ends this process
         deliver(digest)
@@ -103,21 +106,11 @@ def open_digests(setup: Setup, dsn: str) -> Digests:
     return digests
 
 
-def write(path: str, line: dict[str, Any]) -> None:
-    """All at once, after what others wrote."""
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        os.write(file, f"{json.dumps(line)}\n".encode())
-    finally:
-        os.close(file)
-
-
 # What went out
 
 
 def lines(setup: Setup) -> list[dict[str, Any]]:
-    path = Path(setup.log)
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return list(Logbook(Path(setup.log)).read())
 
 
 def sent(setup: Setup) -> list[dict[str, Any]]:

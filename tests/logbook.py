@@ -1,0 +1,29 @@
+"""What processes note before somebody kills them."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+
+class Logbook:
+    """A file that many append to. A kill may tear a line: then what it was to tell of has not happened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def note(self, what: Any) -> None:
+        """All at once, on a line of its own whatever was written before."""
+        if self._file is None:
+            self._file = os.open(self._path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+        os.write(self._file, b"\n" + json.dumps(what).encode() + b"\n")
+
+    def read(self) -> Iterator[Any]:
+        if not self._path.exists():
+            return
+        for line in self._path.read_bytes().splitlines():
+            with suppress(ValueError):  # torn, or between two
+                yield json.loads(line)
