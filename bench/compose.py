@@ -50,7 +50,8 @@ class Shape(NamedTuple):
 
 
 SHAPES = {"ordinary, 5 × 4": Shape(5, 4), "one subject": Shape(1, 1), "all different": Shape(20, 1_000_000)}
-ORDINARY = next(iter(SHAPES))
+ORDINARY, _, DIFFERENT = SHAPES
+ASKED = {ORDINARY: "ordinary digests", DIFFERENT: "100 different subjects"}
 
 
 def digest_of(shape: Shape, number: int) -> Digest:
@@ -129,14 +130,15 @@ def measure(scale: Scale) -> tuple[Report, list[Asked]]:
         figures = {"summaries_per_second": summaries, "mails_per_second": mails}
         report.figures[name] = {**figures, "html_kib": size, "peak_mib": peak}
     report.notes.append("Two levels and one distinct count; mails are HTML with their plain text. Seconds of one core.")
-    return report, _asked(report.figures[ORDINARY])
+    return report, _asked(report.figures)
 
 
-def _asked(found: dict[str, float]) -> list[Asked]:
-    milliseconds = 1000 / found["summaries_per_second"]
+def _asked(figures: dict[str, dict[str, float]]) -> list[Asked]:
+    milliseconds = 1000 / figures[ORDINARY]["summaries_per_second"]
+    mails = {words: figures[name]["mails_per_second"] for name, words in ASKED.items() if name in figures}
     return [
         Asked("a summary of an ordinary digest", milliseconds, MOST_MILLISECONDS, unit=" ms", at_most=True),
-        Asked("mails of ordinary digests a second", found["mails_per_second"], LEAST_MAILS, unit=""),
+        *(Asked(f"mails of {words} a second", rate, LEAST_MAILS, unit="") for words, rate in mails.items()),
     ]
 
 

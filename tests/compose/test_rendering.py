@@ -6,10 +6,13 @@ from email.message import EmailMessage
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
+from digestif import Digest, Record
+from digestif.compose.grouping import summarize
 from digestif.compose.rendering import Rendered, Renderer
 from digestif.compose.summary import Summary
-from digestif.compose.wording import header_line, safe_link, title_of
+from digestif.compose.wording import header_line, safe_link, spoken, title_of
 from digestif.errors import ConfigError
 from tests.compose.samples import LINKS, MONDAY, group, hostile, many, overflow, single, subject, summary
 
@@ -82,7 +85,7 @@ def test_a_single_notification_tells_what_did_not_fit_too() -> None:
 
 def test_records_without_grouping_are_listed_by_their_titles_not_by_their_keys() -> None:
     lines = [subject(f"01HX{n}", {"title": f"Build {n} failed"}) for n in range(3)]
-    lines = [type(line)(**fields_of(line) | {"newest": line.newest._replace(key=line.label)}) for line in lines]
+    lines = [replace(line, newest=line.newest._replace(key=line.label)) for line in lines]
 
     rendered = render(summary(group("", *lines)))
 
@@ -93,8 +96,37 @@ def test_records_without_grouping_are_listed_by_their_titles_not_by_their_keys()
         assert "1 ×" not in text
 
 
-def fields_of(line: Any) -> dict[str, Any]:
-    return {name: getattr(line, name) for name in line.__slots__}
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Disk\x07 of \x1b[1mdb-1\x1b[0m is full", "Disk of [1mdb-1[0m is full"),
+        ("Disk\tof\x0bdb-1  is full", "Disk of db-1 is full"),
+        ("\x00\nDisk of db-1 is full\n", "Disk of db-1 is full"),
+        ("\u202eDisk of \ufff9db-1 is full", "Disk of \ufff9db-1 is full"),
+        ("Disk of db-1 is full. " * 6, "Disk of db-1 is full. " * 5 + "Disk of db-1 is full."),
+    ],
+)
+def test_a_title_is_said_once_whatever_was_taken_out_of_it(text: str, title: str) -> None:
+    others = {"title": "Other", "message": text}
+    values: list[Any] = [text, {"title": text}, {"title": text, "message": text}, {"message": text}]
+    for value in values:
+        records = (Record("1", value, MONDAY), Record("2", others, MONDAY))
+        alone = summarize(Digest("mail:ada", "7", 1, 1, 0, records[:1]), group_by=[lambda record: text])
+        both = summarize(Digest("mail:ada", "7", 1, 1, 0, records), group_by=[spoken_of])
+
+        for rendered in (render(alone), render(both)):
+            assert rendered.text.count(title) == 1
+            assert rendered.text.count("db-1") == title.count("db-1")
+            assert "\ufffd" not in rendered.text + rendered.html + rendered.subject
+
+
+def spoken_of(record: Record) -> str:
+    return spoken(record.value)
+
+
+def test_a_text_of_several_lines_is_shown_with_its_lines() -> None:
+    assert "Hosts:\ndb-1\ndb-2" in render(single({"title": "Down", "message": "Hosts:\r\ndb-1\u2028db-2"})).text
+    assert "Down:\ndb-1" in render(single("Down:\ndb-1")).text
 
 
 def test_the_subject_leads_with_the_most_frequent_one() -> None:
@@ -146,7 +178,7 @@ def test_times_are_those_of_the_reader(zone: str, hours: Literal[12, 24], window
 
     for text in everywhere(rendered):
         assert window in text
-        assert f"Next one: {upcoming} at the earliest." in text
+        assert f"Next one: usually not before {upcoming}." in text
 
 
 def test_over_midnight_each_line_says_its_day() -> None:

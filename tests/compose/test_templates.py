@@ -90,7 +90,7 @@ def test_a_folder_may_replace_the_default(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_templates_of_that_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none of weekly.subject.txt, weekly.txt, weekly.html, weekly.md is a file"):
+    with pytest.raises(ConfigError, match=r"none of weekly.subject.txt, .*, weekly.slack.json is a file"):
         Renderer("weekly", folder=tmp_path)
     with pytest.raises(ConfigError, match="'weekly' is not built in"):
         Renderer("weekly")
@@ -103,6 +103,50 @@ def test_no_name_leads_out_of_the_folder(desk: Desk) -> None:
         Renderer("../secret", folder=desk.folder)
     with pytest.raises(TemplateFailed, match="TemplateNotFound"):
         desk.text("{% include '../secret.txt' %}")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% include 'link.txt' %}",
+        "{% include 'link.txt' ignore missing %}",
+        "{% import 'link.txt' as secrets %}",
+        "{% extends 'link.txt' %}",
+        "{% include 'way/secret.txt' %}",
+    ],
+)
+def test_no_link_leads_out_of_the_folder(desk: Desk, template: str) -> None:
+    (desk.folder.parent / "secret.txt").write_text("secret")
+    for link, target in ("link.txt", "../secret.txt"), ("way", ".."):
+        (desk.folder / link).unlink(missing_ok=True)
+        (desk.folder / link).symlink_to(target)
+
+    with pytest.raises(TemplateFailed, match=r"own.txt, line 1: SecurityError: \S+ is a link that leads out of"):
+        desk.text(template)
+
+
+def test_a_template_that_is_a_link_to_elsewhere_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "templates"
+    folder.mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    (folder / "own.txt").symlink_to("../secret.txt")
+
+    with pytest.raises(ConfigError, match=r"template: own.txt is a link that leads out of"):
+        Renderer("own", folder=folder)
+
+
+def test_links_within_the_folder_and_to_the_folder_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "mount" / "..2026").mkdir(parents=True)
+    (tmp_path / "mount" / "..2026" / "own.txt").write_text("{% include 'part.txt' %}!")
+    (tmp_path / "mount" / "..2026" / "part.txt").write_text("mine")
+    (tmp_path / "mount" / "..data").symlink_to("..2026")
+    for name in ("own.txt", "part.txt"):
+        (tmp_path / "mount" / name).symlink_to(f"..data/{name}")
+    (tmp_path / "folder").symlink_to("mount")
+    renderer = Renderer("own", folder=tmp_path / "folder")
+
+    assert renderer.render(many(), formats=["text"]).text == "mine!"
+    renderer.close()
 
 
 def test_a_template_is_given_the_summary_the_window_the_next_delivery_and_the_links(desk: Desk) -> None:
@@ -146,6 +190,78 @@ def test_html_is_escaped_by_itself_and_its_styles_are_written_into_its_tags(tmp_
 
     assert '<p style="color: red;">&lt;script&gt;' in made
     assert "<script" not in made
+    renderer.close()
+
+
+SLACK = """\
+[
+  {"type": "header", "text": {"type": "plain_text", "text": {{ headline | tojson }}}}
+  {% for group in groups %}{% for subject in group.subjects %}
+  , {"type": "section", "text": {"type": "mrkdwn", "text": {{ ("*" ~ subject.label | slack ~ "*") | tojson }}}}
+  {% endfor %}{% endfor %}
+]
+"""
+
+
+def test_blocks_for_slack_of_ones_own(tmp_path: Path) -> None:
+    renderer = renderer_of(tmp_path, slack_json=SLACK)
+    hurt = [subject('"<!channel>" \\ &', {"title": "x", "url": "y"}), subject("b", {"n": 7})]
+
+    rendered = renderer.render(summary(group("", *hurt)), formats=["slack"])
+
+    assert rendered.blocks == (
+        {"type": "header", "text": {"type": "plain_text", "text": "2 events"}},
+        {"type": "section", "text": {"type": "mrkdwn", "text": '*"&lt;!channel&gt;" \\ &amp;*'}},
+        {"type": "section", "text": {"type": "mrkdwn", "text": "*b*"}},
+    )
+    renderer.close()
+
+
+def test_blocks_may_be_what_the_block_kit_builder_copies_and_use_values(tmp_path: Path) -> None:
+    renderer = renderer_of(
+        tmp_path,
+        slack_json='{"blocks": [{"type": "divider", "block_id": {{ groups[0].subjects[0].value.id | tojson }}}]}',
+    )
+
+    assert renderer.render(single({"id": "n7"}), formats=["slack"]).blocks == ({"type": "divider", "block_id": "n7"},)
+    renderer.close()
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("", "own.slack.json: that is not JSON: "),
+        ('[{"type": "divider"},]', "own.slack.json: that is not JSON: "),
+        ("[" * 100_000, "own.slack.json: that is not JSON: "),
+        ("[]", "own.slack.json: that is not a list of blocks"),
+        ('{"type": "divider"}', "own.slack.json: that is not a list of blocks"),
+        ('[{"type": "divider"}, {"text": "x"}]', "own.slack.json: block 2 has no type"),
+        ('["divider"]', "own.slack.json: block 1 has no type"),
+        (
+            '[{"type": "section", "text": {"type": "mrkdwn", "text": "{{ title }}"}}]',
+            r"own.slack.json: block 1 \(section\) has an empty text",
+        ),
+        (
+            '[{"type": "context", "elements": [{"type": "mrkdwn", "text": " "}]}]',
+            r"own.slack.json: block 1 \(context\) has an empty text",
+        ),
+        (
+            '[{"type": "section", "text": "x"}]',
+            r"own.slack.json: block 1 \(section\) has a text that is not written as",
+        ),
+        ('[{"type": "context", "elements": ["x"]}]', r"own.slack.json: block 1 \(context\) has a text that is not"),
+        (
+            '[{"type": "section", "fields": 7}]',
+            r"own.slack.json: block 1 \(section\) has a text that is not written as",
+        ),
+        ("{{ 1 / 0 }}", "own.slack.json, line 1: ZeroDivisionError"),
+    ],
+)
+def test_blocks_that_slack_would_refuse_fail_with_the_reason(tmp_path: Path, template: str, reason: str) -> None:
+    renderer = renderer_of(tmp_path, slack_json=template)
+
+    with pytest.raises(TemplateFailed, match=reason):
+        renderer.render(many(), formats=["slack"])
     renderer.close()
 
 

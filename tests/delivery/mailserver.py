@@ -27,6 +27,7 @@ class MailServer:
     port: int = 0
     mails: list[bytes] = field(default_factory=list)
     envelopes: list[tuple[str, list[str]]] = field(default_factory=list)
+    utf8: list[bool] = field(default_factory=list)  # whether each mail was said to be beyond ASCII
     answers: dict[str, str] = field(default_factory=dict)
     answers_once: dict[str, str] = field(default_factory=dict)  # the next time only
     commands: list[str] = field(default_factory=list)
@@ -73,6 +74,7 @@ class MailServer:
         assert isinstance(envelope.content, bytes)
         self.mails.append(envelope.content)
         self.envelopes.append((envelope.mail_from or "", list(envelope.rcpt_tos)))
+        self.utf8.append(bool(envelope.smtp_utf8))
         return f"250 2.0.0 Ok: queued as Q{len(self.mails)}"
 
     async def handle_QUIT(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
@@ -95,11 +97,11 @@ class _Protocol(SMTP):
 
 @asynccontextmanager
 async def mail_server(
-    *, tls: ssl.SSLContext | None = None, from_start: bool = False, login: bool = False
+    *, tls: ssl.SSLContext | None = None, from_start: bool = False, login: bool = False, utf8: bool = False
 ) -> AsyncIterator[MailServer]:
     """A server that runs within the block."""
     owner = MailServer()
-    options: dict[str, Any] = {"tls_context": None if from_start else tls}
+    options: dict[str, Any] = {"tls_context": None if from_start else tls, "enable_SMTPUTF8": utf8}
     if login:
         # With TLS from the start it does not know that there is TLS, and would ask for it.
         options |= {

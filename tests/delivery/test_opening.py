@@ -1,7 +1,11 @@
 """DSNs open channels, and wrong ones say what to write instead."""
 
+import logging
 import sys
+import traceback
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
+from itertools import count
 
 import pytest
 
@@ -10,7 +14,8 @@ from digestif.delivery import opening
 from digestif.delivery.channel import Channel
 from digestif.delivery.opening import BUILT_IN, EXTRAS, open_channel, parse
 from digestif.delivery.terminal import TerminalChannel
-from digestif.stores.dsn import Dsn, load_attribute
+from digestif.routes.route import Route
+from digestif.stores.dsn import Dsn, load_attribute, open_store
 
 
 @pytest.mark.parametrize(
@@ -96,3 +101,51 @@ def test_a_channel_of_others_that_lacks_a_library_says_so(monkeypatch: pytest.Mo
 
     with pytest.raises(ConfigError, match=r"needs the module no_such_module; pip install 'pigeon\[pigeon\]'"):
         open_channel("pigeon://loft")
+
+
+# Secrets
+
+SECRET = "whsec_" + "aHVudGVy" * 4
+DSNS = [
+    f"smtp://ada:{SECRET}@mail.example?from=a@b.c",
+    f"smtps://ada:{SECRET}@mail.example?from=a@b.c",
+    f"webhook+https://receiver.example/{SECRET}?secret={SECRET}&query=token%3D{SECRET}",
+    f"webhook+http://receiver.example/hook?secret=whsec_{SECRET},{SECRET}&allow_private=true",
+    f"slack://hooks.slack.com/services/T0/B0/{SECRET}",
+    f"apprise+json://ada:{SECRET}@receiver.example/hook",
+    f"apprise://?url=json%3A%2F%2Fada%3A{SECRET}%40receiver.example%2Fhook",
+]
+# Ways to get a DSN wrong, or to show it.
+SPOILT: list[Callable[[str], str]] = [
+    lambda dsn: dsn,
+    lambda dsn: dsn.replace("://", ":/"),
+    lambda dsn: f"x{dsn}",
+    lambda dsn: f"{dsn}{'&' if '?' in dsn else '?'}nonsense=1",
+    lambda dsn: f"{dsn}{'&' if '?' in dsn else '?'}timeout=soon",
+    lambda dsn: dsn.replace(SECRET, f"{SECRET}?{SECRET}"),
+    lambda dsn: dsn.replace(SECRET, f"{SECRET}@{SECRET}"),
+    lambda dsn: dsn.replace(".example", ".exam:ple"),
+    lambda dsn: dsn.replace("?", "#"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("spoil", SPOILT, ids=count())
+@pytest.mark.parametrize("dsn", DSNS, ids=count())
+def test_no_dsn_shows_its_secrets_when_it_is_opened_or_refused(
+    dsn: str, spoil: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    shown = told_of(open_channel, spoil(dsn)) + told_of(open_store, spoil(dsn)) + caplog.text
+
+    assert SECRET not in shown
+
+
+def told_of(opener: Callable[[str], object], dsn: str) -> str:
+    """All that anybody can see of it."""
+    try:
+        opened = opener(dsn)
+    except ConfigError as error:
+        return "".join(traceback.format_exception(error, limit=0)) + repr(error)
+    return repr(opened) + repr(vars(opened)) + repr(Route(pattern="*", channel=dsn)) + repr(parse(dsn))

@@ -112,6 +112,22 @@ def test_each_kind_of_block_has_its_limit(too_long: dict[str, Any], just_right: 
     assert str(within_limits([too_long])[0]).replace("…", "x") == str(just_right)
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "header", "text": "x"},
+        {"type": "section", "text": "x", "fields": 7, "accessory": "x"},
+        {"type": "section", "fields": ["x"]},
+        {"type": "context", "elements": ["x", 7]},
+        {"type": "actions", "elements": ["x"]},
+        {"type": "markdown", "text": "x"},
+        {},
+    ],
+)
+def test_what_is_no_block_of_slack_is_for_slack_to_judge(block: dict[str, Any]) -> None:
+    assert within_limits([block]) == [block]
+
+
 def test_fifty_blocks_are_not_touched() -> None:
     blocks = [{"type": "divider"}] * 50
 

@@ -74,7 +74,12 @@ def test_a_store_object_keeps_its_own_namespace() -> None:
 def test_a_password_is_not_shown() -> None:
     assert redacted("redis://ada:secret@host:6379/0") == "redis://ada:…@host:6379/0"
     assert redacted("redis://:sec/r@et@host") == "redis://:…@host"
-    for text in ("nothing://ada:secret@host", "redis:/ada:secret@host", "redis://:top?secret@host"):
+    for text in (
+        "nothing://ada:secret@host",
+        "redis:/host?password=secret",
+        "redis:/ada:secret@host",
+        "redis://:top?secret@host",
+    ):
         with pytest.raises(ConfigError) as caught:
             open_store(text)
         assert "secret" not in str(caught.value)
@@ -103,3 +108,26 @@ def test_off_accepts_nothing_and_says_so() -> None:
         assert list(digests.schedule()) == []
         assert digests.ledger().accepted == 0
         assert digests.verify()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgres://host/db?password=hunter2&sslmode=require", "postgres://host/db?password=…&sslmode=require"),
+        ("postgres://host/db?sslmode=require&sslpassword=hunter2", "postgres://host/db?sslmode=require&sslpassword=…"),
+        ("x://host?token=hunter2", "x://host?token=…"),
+        ("x://host?API_KEY=hunter2&a=b", "x://host?API_KEY=…&a=b"),
+        ("x://host?s%65cret=hunter2", "x://host?s%65cret=…"),
+        ("x://host:1/0?secret=hunter2=;hunter2?hunter2#hunter2", "x://host:1/0?secret=…"),
+        ("x://host:1/0?password=hunter2@hunter2", "x://host:…@…"),
+        ("x://ada:hunter2?password=hunter2@host", "x://ada:…@…"),
+        ("x://ada:hunter2@host?secret=hunter2", "x://ada:…@host?secret=…"),
+        ("no dsn?secret=hunter2", "no dsn?secret=…"),
+        ("slack:/host/hunter2", "slack:…"),
+        ("redis://ada:hunter2\nhunter2@host", "redis://ada:…@host"),
+        ("digests.db", "digests.db"),
+        ("sqlite:///d.db?timeout=3", "sqlite:///d.db?timeout=3"),
+    ],
+)
+def test_options_that_sound_secret_are_shown_without_their_values(text: str, shown: str) -> None:
+    assert redacted(text) == shown

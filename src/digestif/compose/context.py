@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from markupsafe import escape
-
+from digestif.compose.fields import label_of
 from digestif.compose.summary import Group, Subject, Summary
 from digestif.compose.times import Times
-from digestif.compose.wording import body_of, link_of, one_line, plural, safe_link, title_of, trimmed
+from digestif.compose.wording import body_of, link_of, one_line, plural, safe_link, spoken, title_of, trimmed
 from digestif.core.records import Record
 
 LINKS = {"open": "Open", "settings": "Settings", "unsubscribe": "Unsubscribe"}  # in this order, others after them
@@ -53,7 +53,7 @@ def context(
         "facts": _facts(summary, times),
         "groups": groups,
         "omissions": _omissions(more, more_records, summary.dropped),
-        "outlook": f"Next one: {upcoming} at the earliest." if upcoming else "",
+        "outlook": f"Next one: usually not before {upcoming}." if upcoming else "",
         "links": _links(links or {}),
         "single": _single(summary.newest, times, values) if summary.single else None,
         "lead": groups[0]["subjects"][0]["label"] if groups else "",
@@ -144,8 +144,7 @@ def _group(group: Group, label: str, lines: list[dict[str, Any]]) -> dict[str, A
 def _lines(group: Group, times: Times, dated: bool) -> Iterator[tuple[Subject, dict[str, Any]]]:
     for subject in group.subjects:
         title = title_of(subject.newest.value)
-        # Without grouping, the label is the key of the one record, which says nothing to people.
-        label = (one_line(subject.label) if subject.label != subject.newest.key else "") or title
+        label = title if subject.label == title else _label(subject) or title
         when = times.span(subject.first, subject.last, dated=dated)
         yield (
             subject,
@@ -163,6 +162,14 @@ def _lines(group: Group, times: Times, dated: bool) -> Iterator[tuple[Subject, d
         )
 
 
+def _label(subject: Subject) -> str:
+    """What a subject is called; nothing if that is its title, of which a label shows less."""
+    text = spoken(subject.newest.value)
+    # Without grouping, the label is the key of the one record, which says nothing to people.
+    is_title = subject.label == subject.newest.key or (text and subject.label == label_of(text))
+    return "" if is_title else one_line(subject.label)
+
+
 def _single(record: Record, times: Times, values: bool) -> dict[str, Any]:
     single = {
         "title": title_of(record.value),
@@ -176,8 +183,10 @@ def _single(record: Record, times: Times, values: bool) -> dict[str, Any]:
 
 def _distinct(counts: Mapping[str, int]) -> list[str]:
     """Distinct counts as words; one of something is said so that it needs no singular."""
-    named = [(one_line(name, 40), count) for name, count in list(counts.items())[:MOST_DISTINCT]] if counts else []
-    return [f"{name}: 1" if count == 1 else f"{count:,} {name}" for name, count in named]
+    return [
+        f"{one_line(name, 40)}: 1" if count == 1 else f"{count:,} {one_line(name, 40)}"
+        for name, count in islice(counts.items(), MOST_DISTINCT)
+    ]
 
 
 def _links(links: Mapping[str, str]) -> list[dict[str, str]]:
@@ -195,4 +204,7 @@ def _enumerated(*facts: str) -> str:
 
 
 def _weight(*texts: str) -> int:
-    return len(escape("".join(texts)).encode())
+    """Bytes of these texts once they are escaped: `&amp;`, `&#34;` and `&#39;`; `&lt;` and `&gt;`."""
+    body = "".join(texts).encode()
+    size = len(body)
+    return size + 4 * (size - len(body.translate(None, b"&\"'"))) + 3 * (size - len(body.translate(None, b"<>")))

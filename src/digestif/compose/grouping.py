@@ -1,8 +1,8 @@
 """Grouping: from the records of a digest to groups of subjects, counted and put in order."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, neg
 from typing import Any
 
 from digestif.compose.fields import Field, Identity, Reader, identity, label_of, reader
@@ -57,7 +57,7 @@ class Grouping:
         sheet = _Sheet(digest, self._levels, self._distinct)
         parts = self._parts(sheet)
         shown, rest = parts[: self._top_groups], parts[self._top_groups :]
-        whole = _Tally(sheet, sheet.rows, None)
+        whole = sheet.tally(sheet.rows)
         return Summary(
             timeline=digest.timeline,
             count=whole.count,
@@ -74,24 +74,27 @@ class Grouping:
         )
 
     def _parts(self, sheet: "_Sheet") -> list["_Part"]:
-        groups = sheet.groups.split(sheet.rows) if sheet.groups else [sheet.rows]
-        parts = [_Part(_Tally(sheet, rows, sheet.groups), self._subjects(sheet, rows)) for rows in groups]
+        groups = sheet.groups.split(sheet.rows) if sheet.groups else {None: sheet.rows}
+        parts = [
+            _Part(key, sheet.tally(rows, sheet.groups), self._subjects(sheet, rows)) for key, rows in groups.items()
+        ]
         return sorted(parts, key=_group_rank)
 
-    def _subjects(self, sheet: "_Sheet", rows: Sequence[int]) -> list["_Tally"]:
-        tallies = [_Tally(sheet, some, sheet.subjects) for some in sheet.subjects.split(rows)]
-        return sorted(tallies, key=_subject_rank)
+    def _subjects(self, sheet: "_Sheet", rows: Sequence[int]) -> list[Subject]:
+        split = sheet.subjects.split(rows)
+        tallies = {key: sheet.tally(some, sheet.subjects) for key, some in split.items()}
+        return [subject for _, subject in sorted(tallies.items(), key=_subject_rank)]
 
     def _group(self, part: "_Part") -> Group:
         tally, rest = part.tally, part.subjects[self._top :]
         return Group(
-            key=tally.value,
+            key=tally.key,
             label=tally.label,
             count=tally.count,
             first=tally.first,
             last=tally.last,
             newest=tally.newest,
-            subjects=tuple(subject.as_subject() for subject in part.subjects[: self._top]),
+            subjects=tuple(part.subjects[: self._top]),
             more=len(rest),
             more_records=sum(subject.count for subject in rest),
             distinct=tally.distinct,
@@ -143,6 +146,20 @@ class _Sheet:
     def rows(self) -> range:
         return range(len(self.records))
 
+    def tally(self, rows: Sequence[int], column: "_Column | None" = None) -> Subject:
+        """Rows that belong together, because of a value that they share in a column; counted."""
+        newest = self.records[rows[0]]
+        value = column.values[rows[0]] if column else None
+        return Subject(
+            key=value,
+            label=label_of(value) if column else "",
+            count=len(rows),
+            first=self.records[rows[-1]].timestamp,
+            last=newest.timestamp,
+            newest=newest,
+            distinct={name: _different(identities, rows) for name, identities in self.distinct.items()},
+        )
+
     def _keys(self) -> "_Column":
         keys = [record.key for record in self.records]
         return _Column(keys, keys)
@@ -173,40 +190,12 @@ class _Column:
     values: Sequence[Any]
     identities: Sequence[Identity]
 
-    def split(self, rows: Sequence[int]) -> Iterable[list[int]]:
+    def split(self, rows: Sequence[int]) -> Mapping[Identity, Sequence[int]]:
         """Rows that agree, together."""
         found: dict[Identity, list[int]] = {}
         for row in rows:
             found.setdefault(self.identities[row], []).append(row)
-        return found.values()
-
-
-class _Tally:
-    """Rows that belong together, because of a value that they share; counted."""
-
-    __slots__ = ("count", "distinct", "first", "key", "label", "last", "newest", "value")
-
-    def __init__(self, sheet: _Sheet, rows: Sequence[int], column: _Column | None) -> None:
-        newest = sheet.records[rows[0]]
-        self.count = len(rows)
-        self.first = sheet.records[rows[-1]].timestamp
-        self.last = newest.timestamp
-        self.newest = newest
-        self.distinct = {name: _different(identities, rows) for name, identities in sheet.distinct.items()}
-        self.value = column.values[rows[0]] if column else None
-        self.key = column.identities[rows[0]] if column else None
-        self.label = label_of(self.value) if column else ""
-
-    def as_subject(self) -> Subject:
-        return Subject(
-            key=self.value,
-            label=self.label,
-            count=self.count,
-            first=self.first,
-            last=self.last,
-            newest=self.newest,
-            distinct=self.distinct,
-        )
+        return found
 
 
 def _different(identities: Sequence[Identity], rows: Sequence[int]) -> int:
@@ -223,18 +212,19 @@ def _different(identities: Sequence[Identity], rows: Sequence[int]) -> int:
 class _Part:
     """A group with all of its subjects."""
 
-    tally: _Tally
-    subjects: list[_Tally]
+    key: Identity
+    tally: Subject
+    subjects: list[Subject]
 
 
-def _subject_rank(tally: _Tally) -> tuple[Any, ...]:
-    different = [-count for count in tally.distinct.values()]
-    return -tally.count, different, -tally.last, tally.label, _tie(tally.key)
+def _subject_rank(found: tuple[Identity, Subject]) -> tuple[Any, ...]:
+    key, tally = found
+    return -tally.count, *map(neg, tally.distinct.values()), -tally.last, tally.label, _tie(key)
 
 
 def _group_rank(part: _Part) -> tuple[Any, ...]:
     tally = part.tally
-    return -len(part.subjects), -tally.count, -tally.last, tally.label, _tie(tally.key)
+    return -len(part.subjects), -tally.count, -tally.last, tally.label, _tie(part.key)
 
 
 def _tie(key: Identity) -> tuple[str, str | int]:

@@ -10,8 +10,8 @@ from jinja2 import Template
 
 from digestif.compose.children import Children, TemplateFailed
 from digestif.compose.context import context
-from digestif.compose.sandbox import environment
-from digestif.compose.slack import SLACK, blocks
+from digestif.compose.sandbox import environment, leads_out
+from digestif.compose.slack import SLACK, blocks, read_blocks
 from digestif.compose.summary import Summary
 from digestif.compose.times import Hours, Times
 from digestif.compose.wording import header_line
@@ -21,7 +21,8 @@ from digestif.errors import ConfigError
 __all__ = ["Rendered", "Renderer", "TemplateFailed"]
 
 DEFAULT = "default"
-ENDINGS = {"subject": ".subject.txt", "text": ".txt", "html": ".html", "markdown": ".md"}
+TEXTS = {"subject": ".subject.txt", "text": ".txt", "html": ".html", "markdown": ".md"}  # by what a file makes
+ENDINGS = TEXTS | {"slack": ".slack.json"}
 ENVIRONMENT = environment()
 NO_LINKS: Mapping[str, str] = MappingProxyType({})
 
@@ -40,10 +41,11 @@ class Rendered:
 class Renderer:
     """Renders summaries with one set of templates. Safe to use from several threads.
 
-    `template` is the name of a built-in set, or of files in `folder`: NAME.html, NAME.txt, NAME.md, NAME.subject.txt.
-    Built-in ones stand in for those that are missing. Files of a folder are rendered in a child process, which is ended
-    when it takes longer than `timeout` seconds or more than `memory` bytes. With `preview`, names that a template
-    misspells stay visible. `zone` and `hours` (12 or 24) are those of readers of whom nothing else is known.
+    `template` is the name of a built-in set, or of files in `folder`: NAME.html, NAME.txt, NAME.md, NAME.subject.txt,
+    NAME.slack.json. Built-in ones stand in for those that are missing. Files of a folder are rendered in a child
+    process, which is ended when it takes longer than `timeout` seconds or more than `memory` bytes. With `preview`,
+    names that a template misspells stay visible. `zone` and `hours` (12 or 24) are those of readers of whom nothing
+    else is known.
     """
 
     def __init__(
@@ -86,8 +88,8 @@ class Renderer:
             "links": links,
             "title": title,
         }
-        parts = self._parts(["subject", *(name for name in formats if name in ENDINGS)], summary, about)
-        made = blocks(context(summary, **about, room=SLACK)) if "slack" in formats else ()
+        parts = self._parts(["subject", *(name for name in formats if name in TEXTS)], summary, about)
+        made = self._blocks(summary, about) if "slack" in formats else ()
         return Rendered(**parts | {"subject": header_line(parts["subject"])}, blocks=made)
 
     @property
@@ -108,6 +110,16 @@ class Renderer:
             parts |= self._children.render(own, known)
         return parts
 
+    def _blocks(self, summary: Summary, about: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        file = self._own.get("slack")
+        known = context(summary, **about, room=SLACK, values=file is not None)
+        if file is None or self._children is None:
+            return blocks(known)
+        try:
+            return read_blocks(self._children.render({"slack": file}, known)["slack"])
+        except ValueError as error:
+            raise TemplateFailed(f"{file}: {error}") from None
+
     def _times_for(self, zone: str | None, hours: Hours | None) -> Times:
         if zone is None and hours is None:
             return self._times
@@ -126,8 +138,11 @@ def _own_templates(name: str, folder: Path | None) -> dict[str, str]:
     found = {part: file for part, file in files.items() if "/" not in name and (folder / file).is_file()}
     if not found and name != DEFAULT:
         raise ConfigError(f"template: none of {', '.join(files.values())} is a file in {folder}")
+    for file in found.values():
+        if leads_out(folder / file, folder):
+            raise ConfigError(f"template: {file} is a link that leads out of {folder}")
     return found
 
 
 def _built_in(name: str) -> dict[str, Template]:
-    return {part: ENVIRONMENT.get_template(name + ending) for part, ending in ENDINGS.items()}
+    return {part: ENVIRONMENT.get_template(name + ending) for part, ending in TEXTS.items()}

@@ -9,11 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jinja2 import ChainableUndefined, ChoiceLoader, FileSystemLoader, PrefixLoader, Undefined, pass_context
+from jinja2 import (
+    ChainableUndefined,
+    ChoiceLoader,
+    Environment,
+    FileSystemLoader,
+    PrefixLoader,
+    Undefined,
+    pass_context,
+)
 from jinja2.exceptions import SecurityError
+from jinja2.loaders import split_template_path
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from digestif.compose.slack import escaped
 from digestif.compose.times import Times
 from digestif.compose.wording import one_line, plural, safe_link
 
@@ -29,7 +39,7 @@ _MENTION = re.compile(r"@(?=(?:everyone|here|channel|all)\b)", re.IGNORECASE)
 def environment(folder: Path | None = None, *, preview: bool = False) -> ImmutableSandboxedEnvironment:
     """Jinja2 for the built-in templates, or for those of a folder, which may extend `builtin/default.html`."""
     built_in = FileSystemLoader(BUILT_IN)
-    loader = ChoiceLoader([FileSystemLoader(folder), PrefixLoader({"builtin": built_in})]) if folder else built_in
+    loader = ChoiceLoader([_Folder(folder), PrefixLoader({"builtin": built_in})]) if folder else built_in
     fenced = _Fenced(
         loader=loader,
         autoescape=_is_html,
@@ -41,6 +51,24 @@ def environment(folder: Path | None = None, *, preview: bool = False) -> Immutab
     fenced.globals.pop("lipsum")
     fenced.filters.update(FILTERS)
     return fenced
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """True for a file that only seems to be in a folder: it, or a folder on the way to it, is a link to elsewhere."""
+    return not path.resolve().is_relative_to(folder.resolve())
+
+
+class _Folder(FileSystemLoader):
+    """Loads files of one folder. Links are followed within it, as Kubernetes mounts have them, and never out of it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._folder = folder
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        if leads_out(self._folder.joinpath(*split_template_path(template)), self._folder):
+            raise SecurityError(f"{template} is a link that leads out of the folder of templates")
+        return super().get_source(environment, template)
 
 
 class _Fenced(ImmutableSandboxedEnvironment):
@@ -120,6 +148,11 @@ def markdown(text: Any) -> str:
     return _MENTION.sub("@\u200b", _MARKDOWN.sub(r"\\\1", str(text))).replace("&", "&amp;")
 
 
+def slack(text: Any) -> str:
+    """A text that Slack's markup shows as it is, and that calls nobody."""
+    return escaped(str(text))
+
+
 FILTERS: dict[str, Callable[..., str]] = {
     "clock": _clock,
     "line": _line,
@@ -128,4 +161,5 @@ FILTERS: dict[str, Callable[..., str]] = {
     "moment": _moment,
     "number": _number,
     "plural": plural,
+    "slack": slack,
 }

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from digestif.compose.context import Room
 from digestif.compose.wording import cut
 
@@ -23,6 +25,42 @@ Block = dict[str, Any]
 def blocks(context: dict[str, Any]) -> tuple[Block, ...]:
     """A message for Slack, from a context that was made for its room."""
     return (_header(context["title"] or context["headline"]), *_body(context), *_foot(context))
+
+
+def read_blocks(text: str) -> tuple[Block, ...]:
+    """The blocks that somebody's template wrote: a list, or what Slack's Block Kit Builder copies.
+
+    Raises ValueError for what Slack would refuse without saying why. What is too long is cut where blocks are sent.
+    """
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"that is not JSON: {error}") from None
+    found = found.get("blocks") if isinstance(found, dict) else found
+    if not isinstance(found, list) or not found:
+        raise ValueError("that is not a list of blocks")
+    for number, block in enumerate(found, 1):
+        if fault := _fault(block):
+            raise ValueError(f"block {number} {fault}")
+    return tuple(found)
+
+
+def _fault(block: Any) -> str:
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+        return "has no type"
+    for part in _parts(block):
+        if not isinstance(part, dict):
+            return f'({block["type"]}) has a text that is not written as {{"type": "mrkdwn", "text": "…"}}'
+        if isinstance(part.get("text"), str) and not part["text"].strip():
+            return f"({block['type']}) has an empty text, which Slack refuses"
+    return ""
+
+
+def _parts(block: Block) -> Iterator[Any]:
+    """What a block that we know shows; in others a text may be anything."""
+    if block["type"] in ("header", "section", "context"):
+        for part in (block.get(name) for name in ("text", "fields", "elements")):
+            yield from part if isinstance(part, list) else [] if part is None else [part]
 
 
 def escaped(text: str) -> str:

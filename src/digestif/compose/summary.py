@@ -1,15 +1,15 @@
 """Summaries: the records of a digest in groups and subjects, counted and put in order. Pure functions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from digestif.compose.fields import bounded
 from digestif.core.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """What several records are about: those that agree in the last level of `group_by`."""
 
     key: Any  # the value that they agree in
@@ -18,14 +18,13 @@ class Subject:
     first: float  # timestamps, in seconds
     last: float
     newest: Record
-    distinct: Mapping[str, int] = field(default_factory=dict)  # by name: how many different values
+    distinct: Mapping[str, int] = {}  # by name: how many different values
 
     def to_dict(self) -> dict[str, Any]:
         return _tallied(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Subjects that agree in the first level of `group_by`; with one level there is one group, without a label."""
 
     key: Any
@@ -37,7 +36,7 @@ class Group:
     subjects: tuple[Subject, ...]  # by count, then by distinct counts, falling; the first ones
     more: int  # subjects that are not shown
     more_records: int  # …and how many records they have
-    distinct: Mapping[str, int] = field(default_factory=dict)
+    distinct: Mapping[str, int] = {}
 
     @property
     def size(self) -> int:
@@ -49,8 +48,7 @@ class Group:
         return {**_tallied(self), "subjects": subjects, "more": self.more, "more_records": self.more_records}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A digest as people read it."""
 
     timeline: str
@@ -63,7 +61,7 @@ class Summary:
     more: int  # groups that are not shown
     more_records: int
     dropped: int  # records that capacity pushed out
-    distinct: Mapping[str, int] = field(default_factory=dict)
+    distinct: Mapping[str, int] = {}
     faults: int = 0  # records of which a field could not be read; it counts as None
 
     @property

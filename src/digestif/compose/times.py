@@ -49,11 +49,13 @@ class Times:
         end = start if last == first else self._local(last)
         if start is None or end is None:
             return _span(self.moment(first), self.moment(last))
+        begins = self._clock(start)
+        ends = begins if start is end else self._clock(end)
         if not dated:
-            return _span(self._clock(start), self._clock(end))
+            return _span(begins, ends)
         if start.date() == end.date():
-            return f"{_date(start)} {_span(self._clock(start), self._clock(end))}"
-        return f"{_date(start)} {self._clock(start)} – {_date(end)} {self._clock(end)}"
+            return f"{_date(start)} {_span(begins, ends)}"
+        return f"{_date(start)} {begins} – {_date(end)} {ends}"
 
     def same_day(self, first: float, last: float) -> bool:
         """Whether both are on one day of the reader's calendar."""
@@ -68,7 +70,7 @@ class Times:
 
     def _clock(self, local: datetime) -> str:
         if self.hours == 24:
-            return f"{local.hour:02}:{local.minute:02}"
+            return local.time().isoformat("minutes")
         return f"{local.hour % 12 or 12}:{local.minute:02} {'am' if local.hour < 12 else 'pm'}"
 
 

@@ -19,12 +19,17 @@ HEADER_LENGTH = 150
 VALUE_SIZE = 20_000  # of which a template of 100 subjects is given as many
 LINK_LENGTH = 2000  # as it stands in a page
 LINK_SCHEMES = ("http", "https", "mailto")
+# Nearly all links look like this: nothing in them can be wrong, or has to be quoted. An escaped character has at most
+# five, so a short one is short enough in a page.
+SHORT_LINK = LINK_LENGTH // 5
+_PLAIN_LINK = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?#][A-Za-z0-9!#$%&'()*+,./:;=?@\[\]_~-]*)?")
 
 # Formatting characters that reorder, hide or break text. Joiners stay: emoji and Persian are written with them.
 _HARMFUL = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ODD_BLANKS = re.compile("[\x0b\x0c\x1c-\x1f]")  # that Python takes for ends of lines
 _BLANK_LINES = re.compile("\n(?:[ \t]*\n)+")
 
 
@@ -37,7 +42,8 @@ def one_line(text: str, length: int = LABEL_LENGTH) -> str:
 
 def paragraphs(text: str, length: int = BODY_LENGTH) -> str:
     """A text of several harmless lines, of which at most one at a time is empty."""
-    lines = (line.rstrip() for line in _harmless(text[: 2 * length]).splitlines())
+    blanked = _ODD_BLANKS.sub(" ", _harmless(text[: 2 * length]))
+    lines = (line.rstrip() for line in blanked.splitlines())
     return cut(_BLANK_LINES.sub("\n\n", "\n".join(lines)).strip(), length)
 
 
@@ -58,20 +64,32 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 def title_of(value: Any) -> str:
     """The line that stands for a value."""
-    return one_line(_spoken(value, TITLE_FIELDS) or _short_json(value)) or "(no text)"
+    return one_line(spoken(value) or _short_json(value)) or "(no text)"
+
+
+def spoken(value: Any, names: tuple[str, ...] = TITLE_FIELDS) -> str:
+    """The first of these fields that has text, as it came; a text is its own."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        for name in names:
+            text = value.get(name)
+            if isinstance(text, str) and text and not text[:LABEL_LENGTH].isspace():
+                return text
+    return ""
 
 
 def body_of(value: Any) -> str:
     """What a value says besides its title, or nothing."""
-    if isinstance(value, str):
-        text = paragraphs(value)
-        return "" if text == title_of(value) else text
-    title = _spoken(value, TITLE_FIELDS)
-    for name in BODY_FIELDS:
-        text = _spoken(value, (name,))
-        if text and (text != title or paragraphs(text) != title_of(value)):
-            return paragraphs(text)
-    return ""
+    title = title_of(value)
+    texts = [value] if isinstance(value, str) else [spoken(value, (name,)) for name in BODY_FIELDS]
+    bodies = map(paragraphs, texts)
+    return next((body for body in bodies if body and not _is_said(body, title)), "")
+
+
+def _is_said(body: str, title: str) -> bool:
+    """True for a line that a title has told already, apart from blanks and what was made harmless."""
+    return "\n" not in body and one_line(body, BODY_LENGTH) == title
 
 
 def link_of(value: Any) -> str:
@@ -81,7 +99,14 @@ def link_of(value: Any) -> str:
 
 def safe_link(link: object) -> str:
     """A link to the web or to a mailbox; anything else is dropped."""
-    if not isinstance(link, str) or not 1 <= len(link) <= LINK_LENGTH or not link.isprintable() or " " in link:
+    if not isinstance(link, str):
+        return ""
+    is_plain = len(link) <= SHORT_LINK and _PLAIN_LINK.fullmatch(link)
+    return link if is_plain else _quoted_link(link)
+
+
+def _quoted_link(link: str) -> str:
+    if not 1 <= len(link) <= LINK_LENGTH or not link.isprintable() or " " in link:
         return ""
     try:
         parts = urlsplit(link)
@@ -135,17 +160,6 @@ class _Trimmer:
 
     def _has_room(self, _: object) -> bool:
         return self._left > 0
-
-
-def _spoken(value: Any, names: tuple[str, ...]) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        for name in names:
-            text = value.get(name)
-            if isinstance(text, str) and text and not text[:LABEL_LENGTH].isspace():
-                return text
-    return ""
 
 
 def _short_json(value: Any) -> str:

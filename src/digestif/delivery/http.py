@@ -21,6 +21,7 @@ from digestif.core.texts import shortened
 from digestif.core.times import is_duration
 from digestif.core.verdicts import DeliveryFailed
 from digestif.delivery.addresses import AddressRefused, PublicResolver, is_address, is_public, public_socket
+from digestif.delivery.tls import tls_context
 from digestif.errors import ConfigError
 from digestif.stores.dsn import Dsn
 
@@ -86,8 +87,13 @@ def wait_of(header: str | None, *, now: float) -> float | None:
 class Poster:
     """Posts JSON to one address. Connections are kept for a moment, and made anew after `close`."""
 
-    def __init__(self, url: str, *, secrets: Sequence[Secret] = (), timeout: float, allow_private: bool) -> None:
+    def __init__(
+        self, url: str, *, secrets: Sequence[Secret] = (), timeout: float, allow_private: bool, ca: str | None = None
+    ) -> None:
         self._url = _checked(url, allow_private)
+        if ca is not None and self._url.scheme != "https":
+            raise ConfigError("ca: only for TLS; use an https address")
+        self._tls = None if ca is None else tls_context(ca)
         self.host = self._url.host or ""
         self.origin = str(self._url.origin())
         self._timeout = _checked_timeout(timeout)
@@ -138,6 +144,8 @@ class Poster:
         checks: dict[str, Any] = {}
         if not self._allow_private:
             checks = {"resolver": PublicResolver(), "socket_factory": public_socket}
+        if self._tls is not None:
+            checks["ssl"] = self._tls
         # Without a limit of its own: waiting for a connection would count as the receiver's slowness.
         return aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS, **checks)
 
@@ -209,7 +217,7 @@ def _problem(error: Exception) -> str:
         case _ if isinstance(cause, AddressRefused):
             return f"was not connected to: {cause}; allow_private allows it"
         case aiohttp.ClientConnectorCertificateError():
-            return "has a certificate that is not trusted"
+            return "has a certificate that is not trusted; ca names the file of an authority of your own"
         case aiohttp.ClientConnectorDNSError():
             return "is a name that can't be resolved"
         case aiohttp.ClientConnectorError():

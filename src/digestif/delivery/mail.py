@@ -1,7 +1,8 @@
 """Mails: from a message to an `email.message.EmailMessage`. The same message gives the same bytes, on every Python.
 
-Headers are written here in their final form, in ASCII and folded. The library would decode what looks like an encoded
-word in a subject; releases before 3.11.15 then write the line breaks in it as they are: a header of the attacker's.
+Headers are written here in their final form: folded, and in ASCII, apart from addresses that are not. The library would
+decode what looks like an encoded word in a subject; releases before 3.11.15 then write the line breaks in it as they
+are: a header of the attacker's.
 """
 
 import base64
@@ -26,10 +27,12 @@ KEY_LENGTH = 600
 LINE_LENGTH = 76  # what a line may have, without its end
 WORD_BYTES = 36  # of UTF-8 that an encoded word holds: 48 in base64, 12 around them, and room for the header's name
 URL_LENGTH = 900  # a URL is not folded, and a line has 998 bytes at most
-ADDRESS_LENGTH = 254
+ADDRESS_LENGTH = 254  # bytes
+LOCAL_LENGTH = 64
 LATEST = 253402300799.0  # the last second that a date can tell
 
-_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
+_LOCAL = re.compile(rf"{_ATOM}(\.{_ATOM})*")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _URL = re.compile(r"(https?://|mailto:)[!-~]+", re.IGNORECASE)
 _URL_SAFE = ":/?#[]@!$&'()*+,;=%~"
@@ -46,9 +49,9 @@ class BadAddress(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """One mailbox, checked: `local@domain`, in ASCII."""
+    """One mailbox, checked: `local@domain`."""
 
-    local: str
+    local: str  # in any script; beyond ASCII, servers have to know SMTPUTF8 (RFC 6531)
     domain: str
     name: str = ""  # for people, in any script
 
@@ -58,12 +61,16 @@ class Address:
         named = re.fullmatch(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>", text)
         address = named["address"] if named else text
         local, at, domain = address.rpartition("@")
-        if not at or not _LOCAL.fullmatch(local) or "=?" in local or len(local) > 64 or len(address) > ADDRESS_LENGTH:
+        if not at or not _is_local(local) or len(address.encode("utf-8", "replace")) > ADDRESS_LENGTH:
             raise BadAddress(f"{shortened(text)} is not an address such as ada@example.org")
         return cls(local=local, domain=_ascii_domain(domain, text), name=one_line(named["name"]) if named else "")
 
     def __str__(self) -> str:
         return f"{self.local}@{self.domain}"
+
+    @property
+    def is_ascii(self) -> bool:
+        return self.local.isascii()
 
     @property
     def header(self) -> str:
@@ -74,6 +81,16 @@ class Address:
 def _name(text: str) -> str:
     quoted = re.sub(r'(["\\])', r"\\\1", text)
     return f'"{quoted}"' if _is_plain(text, room=LINE_LENGTH - 20) else encoded_words(text)
+
+
+def _is_local(text: str) -> bool:
+    # Somebody on the way may write letters in their plainest form: it may not be another address by that.
+    forms = (text, unicodedata.normalize("NFKC", text))
+    return (
+        text.isprintable()
+        and len(text.encode()) <= LOCAL_LENGTH
+        and all(_LOCAL.fullmatch(form) and "=?" not in form for form in forms)
+    )
 
 
 # The standard library knows the older rules, by which these become other letters: another domain, with another owner.
@@ -208,14 +225,22 @@ class _Verbatim(EmailPolicy):
     """Takes headers as they are written here, and looks once more that they are what they seem."""
 
     _FOLDED = re.compile(r"[!-~][ -~]*(\n [ -~]+)*")
+    _ADDRESSES = ("From", "To", "Reply-To")
 
     def header_store_parse(self, name: str, value: Any) -> tuple[str, Any]:
-        if not self._FOLDED.fullmatch(value):
+        text = _plain_letters(value) if name in self._ADDRESSES else value
+        if not self._FOLDED.fullmatch(text):
             raise ValueError(f"{name}: {shortened(value)} can't stand in a header")
         return name, value
 
 
+def _plain_letters(text: str) -> str:
+    """The same with an x for each letter of another script; what is none, such as other ends of lines, stays."""
+    return "".join("x" if letter.isprintable() and not letter.isascii() else letter for letter in text)
+
+
 _POLICY = _Verbatim(
+    utf8=True,
     linesep=SMTP.linesep,
     refold_source="none",
     max_line_length=None,

@@ -13,6 +13,7 @@ from digestif.core.secret import Secret
 from digestif.core.verdicts import DeliveryFailed
 from digestif.delivery.channel import Channel, Format, Message, Receipt
 from digestif.delivery.http import Answer, Poster, encoded, failure_of, seconds_option, url_of, yes_or_no_option
+from digestif.delivery.tls import ca_option
 from digestif.stores.dsn import Dsn
 
 # https://docs.slack.dev/reference/block-kit/blocks
@@ -55,9 +56,10 @@ class SlackChannel(Channel):
         *,
         timeout: float = 15,
         allow_private: bool = False,
+        ca: str | None = None,
         clock: Callable[[], float] = wall_clock,
     ) -> None:
-        self._poster = Poster(Secret(url).reveal(), timeout=timeout, allow_private=allow_private)
+        self._poster = Poster(Secret(url).reveal(), timeout=timeout, allow_private=allow_private, ca=ca)
         self._clock = clock
 
     async def deliver(self, message: Message) -> Receipt:
@@ -76,12 +78,13 @@ class SlackChannel(Channel):
 
 
 def from_dsn(dsn: Dsn) -> SlackChannel:
-    """`slack://hooks.slack.com/services/T…/B…/…?timeout=15&allow_private=false`, over HTTPS."""
-    dsn.refuse_options("timeout", "allow_private")
+    """`slack://hooks.slack.com/services/T…/B…/…?timeout=15&allow_private=false&ca=…`, over HTTPS."""
+    dsn.refuse_options("timeout", "allow_private", "ca")
     return SlackChannel(
         Secret(url_of("https", dsn)),
         timeout=seconds_option(dsn, "timeout", 15),
         allow_private=yes_or_no_option(dsn, "allow_private"),
+        ca=ca_option(dsn),
     )
 
 
@@ -133,7 +136,7 @@ def _fitted_section(block: Mapping[str, Any]) -> Mapping[str, Any]:
     fitted = dict(block)
     if "text" in block:
         fitted["text"] = _fitted_text(block["text"], TEXT_CHARACTERS)
-    if "fields" in block:
+    if isinstance(block.get("fields"), list | tuple):
         fitted["fields"] = [_fitted_text(field, FIELD_CHARACTERS) for field in block["fields"][:FIELDS]]
     if "accessory" in block:
         fitted["accessory"] = _fitted_button(block["accessory"])
@@ -148,10 +151,10 @@ def _fitted_button(element: Mapping[str, Any]) -> Mapping[str, Any]:
             return element
 
 
-def _fitted_text(element: Mapping[str, Any], length: int) -> Mapping[str, Any]:
-    text = element.get("text")
+def _fitted_text(element: Any, length: int) -> Any:
+    text = element.get("text") if isinstance(element, Mapping) else None
     if not isinstance(text, str) or len(text) <= length:
-        return element
+        return element  # what is no text, Slack judges
     if element.get("type") == "plain_text":
         return {**element, "text": text[: length - 1] + "…"}
     return {**element, "text": _cut(text, length)}

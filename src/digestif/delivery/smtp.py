@@ -101,7 +101,7 @@ class SmtpChannel(Channel):
 
     async def _send(self, client: SMTP, to: Address, mail: bytes) -> SMTPResponse:
         async with self._borrowed(client):
-            await _address(client, self.letterhead.sender, to)
+            await _address(client, self.letterhead, to)
             return await client.data(mail)
 
     @asynccontextmanager
@@ -164,16 +164,32 @@ def recipient_of(message: Message) -> Address:
     return address
 
 
-async def _address(client: SMTP, sender: Address, to: Address) -> None:
+async def _address(client: SMTP, letterhead: Letterhead, to: Address) -> None:
     try:
-        await client.mail(str(sender))
-        await client.rcpt(str(to))
+        options = await _options(client, letterhead, to)
+        await client.mail(str(letterhead.sender), options=options, encoding="utf-8")
+        await client.rcpt(str(to), encoding="utf-8")
     except (SMTPServerDisconnected, SMTPTimeoutError, OSError) as error:
         raise Gone from error
     except SMTPResponseException as error:
         if error.code == CLOSING:
             raise Gone from error
         raise
+
+
+async def _options(client: SMTP, letterhead: Letterhead, to: Address) -> list[str]:
+    """What the server has to be told about a mail with addresses beyond ASCII, if it takes such mails."""
+    own = [address for address in (letterhead.sender, letterhead.reply_to) if address and not address.is_ascii]
+    if to.is_ascii and not own:
+        return []
+    if client.is_ehlo_or_helo_needed:
+        await client.ehlo()
+    if client.supports_extension("smtputf8"):
+        return ["SMTPUTF8", "BODY=8BITMIME"]
+    server = f"{client.hostname}:{client.port} takes addresses in ASCII only (no SMTPUTF8)"
+    if own:
+        raise DeliveryFailed(f"configuration: {server}, and {own[0]} is not")
+    raise DeliveryFailed(f"recipient: {server}, and {to} is not", retry=False)
 
 
 # Verdicts

@@ -6,10 +6,10 @@ import re
 import ssl
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
 from digestif.core.secret import Secret
 from digestif.delivery.mail import Address, BadAddress, Letterhead
+from digestif.delivery.tls import ca_option, tls_context
 from digestif.errors import ConfigError
 from digestif.stores.dsn import Dsn
 
@@ -50,7 +50,7 @@ class Server:
     def tls_context(self) -> ssl.SSLContext | None:
         if self.tls is Tls.NONE:
             return None
-        context = ssl.create_default_context(cafile=self.ca)
+        context = tls_context(self.ca)
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -76,7 +76,7 @@ def server_of(dsn: Dsn) -> Server:
         password=Secret(password),
         timeout=_seconds(dsn),
         verify=_truth(dsn),
-        ca=_file(dsn),
+        ca=ca_option(dsn),
     )
 
 
@@ -164,10 +164,3 @@ def _truth(dsn: Dsn) -> bool:
     if text not in _TRUTHS:
         raise ConfigError(f"verify: {text!r} is neither yes nor no")
     return _TRUTHS[text]
-
-
-def _file(dsn: Dsn) -> str | None:
-    path = dsn.options.get("ca")
-    if path is not None and not Path(path).is_file():
-        raise ConfigError(f"ca: there is no file {path!r}")
-    return path

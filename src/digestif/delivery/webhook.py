@@ -17,6 +17,7 @@ from digestif.core.secret import Secret
 from digestif.delivery.channel import Channel, Format, Message, Receipt
 from digestif.delivery.http import Poster, encoded, failure_of, seconds_option, url_of, yes_or_no_option
 from digestif.delivery.signing import Signer
+from digestif.delivery.tls import ca_option
 from digestif.errors import ConfigError
 from digestif.stores.dsn import Dsn
 
@@ -42,12 +43,13 @@ class WebhookChannel(Channel):
         secrets: Sequence[str | Secret],
         timeout: float = 15,
         allow_private: bool = False,
+        ca: str | None = None,
         clock: Callable[[], float] = wall_clock,
     ) -> None:
         given = [secrets] if isinstance(secrets, str | Secret) else secrets
         self._signer = Signer(given)
         hidden = [Secret(secret) for secret in given]
-        self._poster = Poster(url, secrets=hidden, timeout=timeout, allow_private=allow_private)
+        self._poster = Poster(url, secrets=hidden, timeout=timeout, allow_private=allow_private, ca=ca)
         self._clock = clock
 
     async def deliver(self, message: Message) -> Receipt:
@@ -68,8 +70,8 @@ class WebhookChannel(Channel):
 
 
 def from_dsn(dsn: Dsn) -> WebhookChannel:
-    """`webhook+https://receiver.example/path?secret=whsec_…,whsec_…&query=…&timeout=15&allow_private=false`."""
-    dsn.refuse_options("secret", "query", "timeout", "allow_private")
+    """`webhook+https://receiver.example/path?secret=whsec_…,whsec_…&query=…&timeout=15&allow_private=false&ca=…`."""
+    dsn.refuse_options("secret", "query", "timeout", "allow_private", "ca")
     allow_private = yes_or_no_option(dsn, "allow_private")
     scheme = dsn.scheme.removeprefix("webhook+")
     if scheme == "http" and not allow_private:
@@ -81,6 +83,7 @@ def from_dsn(dsn: Dsn) -> WebhookChannel:
         secrets=[Secret(text) for text in texts if text],
         timeout=seconds_option(dsn, "timeout", 15),
         allow_private=allow_private,
+        ca=ca_option(dsn),
     )
 
 

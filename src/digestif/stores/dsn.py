@@ -34,6 +34,7 @@ BUILT_IN = {
 # Modules that a built-in store needs, and the extra that brings them.
 EXTRAS = {"redis": "redis", "psycopg": "postgres", "psycopg_pool": "postgres"}
 ENTRY_POINTS = "digestif.stores"
+_SOUNDS_SECRET = re.compile("auth|cred|dsn|key|pass|pwd|secret|signature|token|url", re.IGNORECASE)
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -69,10 +70,20 @@ class Dsn:
 
 
 def redacted(text: str) -> str:
-    """A DSN without its password, whatever that consists of."""
-    if "://" not in text:
-        return re.sub(r".*@", "…@", text)
-    return re.sub(r"://([^:@]*):.*@", r"://\1:…@", text)
+    """A DSN without its password and without the values of options that sound secret, whatever they consist of."""
+    location, mark, query = text.partition("?")
+    shown = location + mark + "&".join(map(_without_secret, query.split("&")))
+    if "://" not in shown:  # then nobody knows what is secret in it
+        return re.sub(r"(?s):.*", ":…", re.sub(r"(?s).*@", "…@", shown))
+    return re.sub(r"(?s)://([^:@]*):.*@", r"://\1:…@", shown)
+
+
+def _without_secret(option: str) -> str:
+    name, sign, value = option.partition("=")
+    if not sign or not _SOUNDS_SECRET.search(unquote(name)):
+        return option
+    # With an @ it may be the end of a password that has a ? in it, whose beginning is to be hidden too.
+    return f"{name}=…@…" if "@" in value else f"{name}=…"
 
 
 def open_store(text: str, *, namespace: str = "d") -> Store:
