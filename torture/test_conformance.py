@@ -1,6 +1,7 @@
 """Every fact once more, on the products and modes that the tests leave out for the sake of time."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,16 @@ class TestPostgres(StoreConformance):
     @pytest.fixture
     def make_store(self, dsn: str) -> Iterator[Maker]:
         yield from in_namespaces(dsn)
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
+
+
+class TestSQLiteFile(StoreConformance):
+    @pytest.fixture
+    def make_store(self, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+        yield from several(lambda number: SQLiteStore(tmp_path / f"{number}.db", namespace="d"))
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

@@ -1,10 +1,20 @@
-"""The program that proves how long calls keep a server, with small numbers."""
+"""The program that proves how long calls keep a server, with small numbers, run as people run it."""
 
-from tests.bench.test_redis_programs import figures
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.servers import needed_server
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_the_proof_of_scale_goes_through_every_phase_and_leaves_nothing() -> None:
-    found = figures("bench.redis_scale", "--timelines", "400", "--records", "500", "--producers", "2")
+    needed_server()
+    command = [sys.executable, "-m", "bench.redis_scale", "--json"]
+    small = ["--timelines", "400", "--records", "500", "--producers", "2"]
+    found = json.loads(subprocess.run([*command, *small], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
 
     phases = {phase["phase"]: phase for phase in found["phases"]}
     assert phases["add 400 timelines"]["done"] == 400

@@ -1,31 +1,36 @@
-"""The programs that measure the Redis store, with small numbers, run as people run them."""
+"""The program that measures the Redis store, with small numbers."""
 
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
+import pytest
+
+from bench.redis import Scale, redis
 from tests.servers import needed_server
 
-ROOT = Path(__file__).parents[2]
+SMALL = Scale(singles=1, batches=1, deliveries=1, timelines=250, memory=50, growth=1, records=(10, 1_000))
 
 
-def run(*arguments: str) -> str:
-    """What a program of bench/ says."""
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> "Program":
     needed_server()
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    monkeypatch.setattr("bench.redis.QUICK", SMALL)
+    return Program(capsys)
 
 
-def figures(*arguments: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(run(*arguments, "--json"))
-    return answer
+class Program:
+    """Runs the program here, and gives what it says."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> str:
+        assert redis.main(["--quick", *arguments], standalone_mode=False) == 0
+        return self._capsys.readouterr().out
 
 
-def test_the_bench_of_the_redis_store_gives_its_figures_for_each_product_that_is_here() -> None:
-    found = figures("bench.redis", "--quick", "--only", "adds")
+def test_the_bench_of_the_redis_store_gives_its_figures_for_each_product_that_is_here(program: Program) -> None:
+    found = json.loads(program("--only", "adds", "--json"))
 
     products = found.keys() & {"redis", "valkey"}
     assert products
@@ -36,17 +41,13 @@ def test_the_bench_of_the_redis_store_gives_its_figures_for_each_product_that_is
         assert found[product]["asked"]["add, ready"]["words"].startswith(("met: ", "missed: "))
 
 
-def test_other_sections_are_tables_of_80_columns_with_verdicts_in_words() -> None:
+def test_other_sections_are_tables_of_80_columns_with_verdicts_in_words(program: Program) -> None:
     product = "redis" if "redis" in needed_server().name else "valkey"
 
-    told = run("bench.redis", "--quick", "--server", product, *only("delivery", "memory", "growth"))
+    told = program("--server", product, "--only", "delivery", "--only", "memory", "--only", "growth")
 
     assert "claim, take, close, 64 partitions" in told
     assert "40 in each timeline" in told
-    assert "10,000, at capacity" in told
+    assert "1,000, at capacity" in told
     assert re.search("(met|missed): memory of a record .* bytes, asked ≤ 450 bytes", told)
     assert max(map(len, told.splitlines())) <= 80
-
-
-def only(*sections: str) -> list[str]:
-    return [word for section in sections for word in ("--only", section)]

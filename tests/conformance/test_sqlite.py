@@ -1,4 +1,4 @@
-"""SQLite obeys in a file. In memory: torture/test_conformance.py, and tests/conformance/test_model.py."""
+"""SQLite obeys in a file. In memory, and awaited: torture/test_conformance.py, and tests/conformance/test_model.py."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -12,14 +12,15 @@ from digestif import Digests, Store
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, next_digest, numbered
+from tests.conformance.modes import OneMode
 
 KEPT = {"namespace", "sequence", "history"}  # counters, settings and history
 
 
-class TestSQLiteFile(StoreConformance):
+class TestSQLiteFile(OneMode, StoreConformance):
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-        yield from made(lambda number: SQLiteStore(tmp_path / f"{number}.db", namespace="d"))
+        yield from made(lambda number: SQLiteStore(tmp_path / f"{number}.db", namespace="d", synchronous="normal"))
 
     @pytest.fixture
     def store(self, make_store: Callable[[], Store]) -> Store:

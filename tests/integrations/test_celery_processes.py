@@ -16,7 +16,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mailroom]:
     """Two workers and a beat."""
     needed_server()
     directory = tmp_path_factory.mktemp("mailroom")
-    with RedisServer() as server, Mailroom(Setup.on(server, directory), directory) as room:
+    with RedisServer() as server, Mailroom(Setup.on(server, directory, minimum_delay=2.0), directory) as room:
         for process in [room.start_worker(), room.start_worker(), room.start_beat()]:
             process.wait_until_ready()
         yield room
@@ -29,15 +29,15 @@ def test_the_first_record_comes_by_notify_and_the_rest_by_beat(room: Mailroom) -
     """Each exactly once. The stores were opened before the pools forked."""
     for store in STORES:
         assert room.tasks[store].notify("burst", 1, key=f"{store}/first")
-    assert becomes_true(lambda: len(counts(room.setup)) == 2, timeout=10)
+    assert becomes_true(lambda: len(counts(room.setup)) == 2)
     for store in STORES:
         assert not any(room.tasks[store].notify("burst", 1, key=f"{store}/{number}") for number in range(20))
 
-    assert becomes_true(lambda: len(counts(room.setup)) == 42, timeout=10)
+    assert becomes_true(lambda: len(counts(room.setup)) == 42)
 
     assert set(counts(room.setup).values()) == {1}
     assert sorted(line["records"] for line in sent(room.setup)[:2]) == [["redis/first"], ["sqlite/first"]]
-    assert becomes_true(lambda: room.is_empty(), timeout=10)
+    assert becomes_true(lambda: room.is_empty())
 
 
 def test_a_handler_that_fails_is_called_again_by_a_tick(room: Mailroom) -> None:
@@ -45,7 +45,7 @@ def test_a_handler_that_fails_is_called_again_by_a_tick(room: Mailroom) -> None:
     for store, key in zip(STORES, keys, strict=True):
         room.tasks[store].notify("fails:", 1, key=key)
 
-    assert becomes_true(lambda: all(counts(room.setup)[key] == 1 for key in keys), timeout=10)
+    assert becomes_true(lambda: all(counts(room.setup)[key] == 1 for key in keys))
 
 
 def test_a_digest_whose_worker_is_killed_in_the_middle_comes_again_as_it_was(room: Mailroom) -> None:
@@ -53,7 +53,7 @@ def test_a_digest_whose_worker_is_killed_in_the_middle_comes_again_as_it_was(roo
     victims = {"stuck:sqlite": "sqlite", "stuck:redis": "redis", "stuck:child": "redis"}
     for timeline, store in victims.items():
         room.tasks[store].notify(timeline, 1, key=timeline)
-    assert becomes_true(lambda: all(begun(room, timeline) for timeline in victims), timeout=10)
+    assert becomes_true(lambda: all(begun(room, timeline) for timeline in victims))
 
     os.kill(begun(room, "stuck:child")[0], signal.SIGKILL)
     for worker in {worker_with(room, begun(room, f"stuck:{store}")[0]) for store in STORES}:
@@ -61,7 +61,7 @@ def test_a_digest_whose_worker_is_killed_in_the_middle_comes_again_as_it_was(roo
         room.start_worker()
     assert all(any(f"stuck:{store}" in task for task in room.unacknowledged()) for store in STORES)
 
-    assert becomes_true(lambda: all(counts(room.setup)[timeline] for timeline in victims), timeout=15)
+    assert becomes_true(lambda: all(counts(room.setup)[timeline] for timeline in victims))
     for timeline in victims:
         [line] = [line for line in sent(room.setup) if timeline in line["records"]]
         assert line["sent"].endswith(".1")  # the first revision
@@ -89,10 +89,10 @@ def test_nothing_of_a_burst_is_lost_when_workers_are_killed(room: Mailroom) -> N
             room.workers[0].kill()
             room.start_worker()
 
-    assert becomes_true(lambda: counts(room.setup).keys() >= keys, timeout=15), f"{keys - counts(room.setup).keys()}"
+    assert becomes_true(lambda: counts(room.setup).keys() >= keys), f"{keys - counts(room.setup).keys()}"
 
     check_identity(room.setup)
-    assert becomes_true(lambda: room.is_empty(), timeout=15)
+    assert becomes_true(lambda: room.is_empty())
     for tasks in room.tasks.values():
         assert tasks.digests.ledger().delivered == tasks.digests.ledger().accepted
         assert tasks.digests.verify()

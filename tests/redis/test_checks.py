@@ -189,7 +189,7 @@ def test_nobody_waits_longer_than_patience_for_a_server_that_is_not_there(scheme
         digests.add("t", 1)
 
     assert f"127.0.0.1:{port}" in str(caught.value)
-    assert monotonic() - began < 3
+    assert monotonic() - began < 5
 
 
 # What is said to be survived

@@ -31,9 +31,10 @@ def lifetime(digests: Digests, timeline: str) -> None:
     assert digests.delete(timeline)
 
 
-def took(act: Callable[[], object]) -> float:
+def took(*acts: Callable[[], object]) -> float:
     began = monotonic()
-    act()
+    for act in acts:
+        act()
     return monotonic() - began
 
 
@@ -46,9 +47,8 @@ def test_a_pause_that_is_shorter_than_the_timeout_is_only_noticed_by_the_time_it
 ) -> None:
     with Digests(server.url, policy=POLICY) as digests:
         digests.pause("first")
-        server.cli("CLIENT", "PAUSE", 300, kind)
 
-        assert 0.2 < took(lambda: lifetime(digests, "t")) < 3
+        assert 0.3 <= took(lambda: server.cli("CLIENT", "PAUSE", 310, kind), lambda: lifetime(digests, "t")) < 4.5
         assert digests.ledger() == Ledger(accepted=1, delivered=1)
         assert digests.verify()
 
@@ -59,9 +59,8 @@ def test_a_pause_that_is_longer_than_the_timeout_is_waited_for_and_nothing_count
 ) -> None:
     with Digests(f"{server.url}?timeout=0.1", policy=POLICY) as digests:
         digests.pause("first")
-        server.cli("CLIENT", "PAUSE", 500, kind)
 
-        assert 0.4 < took(lambda: lifetime(digests, "t")) < 5
+        assert 0.5 <= took(lambda: server.cli("CLIENT", "PAUSE", 510, kind), lambda: lifetime(digests, "t")) < 10
         assert digests.ledger() == Ledger(accepted=1, delivered=1)
         assert digests.verify()
 
@@ -70,7 +69,7 @@ def test_a_pause_that_is_longer_than_the_timeout_is_waited_for_and_nothing_count
 def test_a_pause_that_is_longer_than_patience_is_told_and_survived(server: RedisServer, kind: str) -> None:
     with Digests(f"{server.url}?timeout=0.1&patience=0.2", policy=POLICY) as digests:
         digests.add("t", Record("a", 0, 0.0))
-        server.cli("CLIENT", "PAUSE", 600, kind)
+        server.cli("CLIENT", "PAUSE", 1200, kind)
 
         with pytest.raises(StoreUnavailable, match=rf"127\.0\.0\.1:{server.port}: no answer within 0\.2 s"):
             digests.add("t", Record("b", 0, 0.0))
@@ -110,7 +109,7 @@ def test_a_lease_outlives_a_server_that_freezes_for_less_than_it(server: RedisSe
             other = thread.submit(digests.add, "t", Record("b", 0, 0.0))
             assert not becomes_true(other.done, timeout=1.1)  # a renewal is due meanwhile
             server.thaw()
-            assert other.result(10) is False
+            assert other.result(30) is False
 
         assert digests.ledger() == Ledger(accepted=2, pending=1, delivered=1)
 

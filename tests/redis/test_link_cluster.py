@@ -158,7 +158,7 @@ def test_keys_that_are_apart_for_a_moment_are_waited_for(link: Link, cluster: Cl
             answers.result(0.3)
         way.end()
 
-        assert answers.result(10) == [[b"here", b"there"]]
+        assert answers.result(30) == [[b"here", b"there"]]
 
 
 def test_a_primary_that_dies_is_replaced_and_the_others_answer_at_once(cluster: ClusterServers) -> None:
@@ -177,7 +177,7 @@ def test_a_primary_that_dies_is_replaced_and_the_others_answer_at_once(cluster: 
             for partition in others[:4]:
                 began = monotonic()
                 assert link.run([get("k", partition)]) == [b"%d" % partition]
-                assert monotonic() - began < 0.5
+                assert monotonic() - began < 1.5  # the node time-out
         assert answers.result() == [b"%d" % partition for partition in PARTITIONS]
         assert link.run([increment()]) == [1]
     for node in cluster.nodes:

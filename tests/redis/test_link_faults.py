@@ -84,7 +84,7 @@ def test_a_connection_that_is_closed_under_way_is_replaced(redis_server: RedisSe
         assert becomes_true(lambda: is_blocked(redis_server))
         redis_server.cli("RPUSH", key("queue"), "a", "a")
 
-        assert answers.result(10) == [[key("queue").encode(), b"a"]] * calls
+        assert answers.result(30) == [[key("queue").encode(), b"a"]] * calls
 
 
 @pytest.mark.parametrize("calls", [1, 2])
@@ -133,7 +133,7 @@ def test_a_server_that_is_killed_under_way_and_comes_back_answers() -> None:
             server.start()
             server.cli("RPUSH", key("queue"), "a")
 
-            assert answers.result(10) == [[key("queue").encode(), b"a"]]
+            assert answers.result(30) == [[key("queue").encode(), b"a"]]
         assert link.run([get("kept")]) == [b"v"]
 
 
@@ -146,7 +146,7 @@ def test_a_server_that_is_down_is_waited_for(server: RedisServer) -> None:
                 answers.result(0.3)
             server.start()
 
-            assert answers.result(10) == [b"b", b"c"]
+            assert answers.result(30) == [b"b", b"c"]
 
 
 @pytest.mark.parametrize("calls", [1, 2])
@@ -163,7 +163,7 @@ def test_patience_ends_with_the_name_of_the_server_and_the_last_error(calls: int
         assert f"127.0.0.1:{port}: no answer within 0.3 s" in str(answer)
         assert "refused" in str(answer)
         assert "s3cret" not in str(answer)
-    assert 0.3 <= took < 1
+    assert 0.3 <= took < 5
 
 
 def test_a_host_that_does_not_exist_is_told() -> None:
@@ -177,8 +177,8 @@ def test_a_host_that_does_not_exist_is_told() -> None:
 def test_a_pause_that_is_longer_than_the_timeout_is_waited_for(server: RedisServer) -> None:
     with linked(server.url, timeout=0.1) as link:
         link.run([increment()])
-        server.cli("CLIENT", "PAUSE", 500, "ALL")
         began = monotonic()
+        server.cli("CLIENT", "PAUSE", 500, "ALL")
 
         answers = link.run([echo("a"), echo("b")])
 
@@ -195,7 +195,7 @@ def test_late_replies_are_not_taken_for_those_of_later_calls(server: RedisServer
                 answers.result(0.5)
             server.thaw()
 
-            assert answers.result(10) == [b"slow"]
+            assert answers.result(30) == [b"slow"]
         for number in range(20):
             assert link.run([echo(str(number))]) == [str(number).encode()]
 
@@ -211,7 +211,7 @@ def test_a_frozen_server_exhausts_patience(server: RedisServer) -> None:
 
     assert isinstance(answer, StoreUnavailable)
     assert "Timeout reading from" in str(answer)
-    assert 0.4 <= took < 1.5
+    assert 0.4 <= took < 5
 
 
 def test_a_server_that_loads_its_data_is_waited_for() -> None:
@@ -265,7 +265,7 @@ def test_a_server_that_misses_its_replicas_is_waited_for(server: RedisServer) ->
             answers.result(0.2)
         server.cli("CONFIG", "SET", "min-replicas-to-write", 0)
 
-        assert answers.result(10) == [1]
+        assert answers.result(30) == [1]
 
 
 def test_a_server_that_misses_its_replicas_for_long_is_told(server: RedisServer) -> None:
@@ -297,7 +297,7 @@ def test_a_server_that_becomes_a_replica_and_a_primary_again_is_waited_for(serve
                 answers.result(0.2)
             server.cli("REPLICAOF", "NO", "ONE")
 
-            assert answers.result(10) == [2]
+            assert answers.result(30) == [2]
 
 
 def test_closing_ends_the_patience_of_calls_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_closing_ends_the_patience_of_calls_under_way(monkeypatch: pytest.Monkey
             answers.result(0.1)
         link.close()
 
-        [answer] = answers.result(10)
+        [answer] = answers.result(30)
 
     assert isinstance(answer, StoreUnavailable)
     assert "closed" in str(answer)
@@ -321,7 +321,7 @@ def test_a_call_that_outlives_its_link_gets_its_answer_and_leaves_no_connection(
             link.close()
             server.cli("RPUSH", key("queue"), "a")
 
-            assert answers.result(10) == [[key("queue").encode(), b"a"]]
+            assert answers.result(30) == [[key("queue").encode(), b"a"]]
         assert connections(server) == 0
 
 
@@ -335,7 +335,7 @@ def test_a_pool_that_is_used_up_is_waited_for(server: RedisServer) -> None:
                 answers.result(0.2)
             server.cli("RPUSH", "theirs", "b")
 
-            assert answers.result(10) == [b"a"]
+            assert answers.result(30) == [b"a"]
         assert list(theirs.result()) == [b"theirs", b"b"]
         link.close()
 

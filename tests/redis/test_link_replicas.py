@@ -53,7 +53,7 @@ def test_a_replica_that_hangs_is_told_and_nothing_is_repeated(pair: tuple[RedisS
         assert "written, but only 0 of 1 replicas confirmed it within 0.2 s" in str(answer)
         assert f"127.0.0.1:{primary.port}" in str(answer)
     assert isinstance(answers[1], Refused)
-    assert 0.2 <= took < 2
+    assert 0.2 <= took < 5
     assert reading == [b"1"]
     assert again == [2]
 

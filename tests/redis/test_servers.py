@@ -204,6 +204,8 @@ def test_a_server_goes_with_its_owner_even_if_that_is_killed() -> None:
         assert owner.stdout
         port, directory = owner.stdout.readline().split()
         with socket.create_connection((servers.HOST, int(port)), timeout=10) as connection:
+            connection.sendall(b"PING\r\n")
+            assert connection.recv(7) == b"+PONG\r\n"  # who was not let in yet would be turned away instead
             owner.kill()
 
             assert connection.recv(1) == b""  # its end closes our connection
@@ -284,7 +286,7 @@ def test_a_cluster_survives_the_death_of_a_primary(cluster: ClusterServers) -> N
 
 def test_without_full_coverage_the_rest_serves_when_a_primary_is_down() -> None:
     needed_server()
-    with ClusterServers(primaries=3, replicas=0, cluster_require_full_coverage=False) as cluster:
+    with ClusterServers(primaries=3, replicas=0, node_timeout=500, cluster_require_full_coverage=False) as cluster:
         victim = cluster.node_for_slot(16383)
         victim.kill()
         cluster.wait_until_ok(without=[victim])

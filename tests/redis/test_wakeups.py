@@ -206,7 +206,7 @@ def test_nothing_is_left_behind(redis_server: RedisServer, store: Store, while_w
         wakeups.close()
         wakeups.close()
 
-    assert becomes_true(lambda: listeners(redis_server, store) == 0, timeout=1)
+    assert becomes_true(lambda: listeners(redis_server, store) == 0)
 
 
 def test_a_store_without_hints_lets_wait_and_be_closed() -> None:

@@ -38,6 +38,16 @@ def server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
+def curious(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask soon, and be patient with a machine that does other things as well."""
+    monkeypatch.setattr("digestif.stores.redis.subscription.QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("digestif.stores.redis.subscription.ANSWER_SECONDS", 1.0)
+
+
+ANSWERED = 1.3  # seconds after which somebody curious has got an answer, or given up
+
+
+@pytest.fixture
 def reluctant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask at once, and be content with any answer, however late."""
     monkeypatch.setattr("digestif.stores.redis.subscription.QUIET_SECONDS", 0.0)
@@ -161,7 +171,7 @@ def test_close_does_not_wait_for_a_server_that_hangs(server: RedisServer) -> Non
         assert becomes_true(lambda: not subscribers(server))
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("curious")
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_a_server_that_is_only_quiet_keeps_its_connection(redis_server: RedisServer, protocol: int) -> None:
     with redis.Redis(port=redis_server.port, protocol=protocol) as client:
@@ -169,15 +179,15 @@ def test_a_server_that_is_only_quiet_keeps_its_connection(redis_server: RedisSer
         with closing(store.listen()) as wakeups:
             before = subscribers(redis_server)
 
-            assert not wakeups.wait(GIVEN_UP)
+            assert not wakeups.wait(ANSWERED)
             assert subscribers(redis_server) == before
         store.disconnect()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("curious")
 def test_also_through_tls(encrypted: Encrypted, namespace: str) -> None:
     with heard(f"{encrypted.url}?ca={encrypted.ca}", namespace) as (store, wakeups):
-        assert not wakeups.wait(GIVEN_UP)
+        assert not wakeups.wait(ANSWERED)
         assert is_heard(store, wakeups)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from digestif import Buried, Digest, Digests, Event, Policy, Worker, WorkerStarted
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 def main(kind: str, dsn: str, *options: str) -> None:
@@ -25,8 +25,14 @@ def main(kind: str, dsn: str, *options: str) -> None:
     with Digests(dsn, lease=lease, policy=Policy(minimum_delay=0)) as digests:
         digests.handler("*")(HANDLERS[kind])
         digests.subscribe(announce)
-        Worker(digests, poll=settings.get("poll", 1.0), grace=settings.get("grace", 25.0)).run()
+        Announced(digests, poll=settings.get("poll", 1.0), grace=settings.get("grace", 25.0)).run()
     say("ended")
+
+
+class Announced(Worker):
+    def stop(self) -> None:
+        super().stop()
+        os.write(sys.stdout.fileno(), b"stopping\n")  # inside a signal handler `say` might interrupt itself
 
 
 def announce(event: Event) -> None:

@@ -168,7 +168,7 @@ def test_large_digests_follow_each_other_without_a_pause(monkeypatch: pytest.Mon
     ear = Ear(digests)
 
     with working(digests, poll=30.0):
-        ear.wait_for(Delivered, 6, seconds=5)
+        ear.wait_for(Delivered, 6)
 
 
 def test_a_thousand_timelines_are_delivered_by_coroutines_on_the_callers_loop() -> None:

@@ -35,7 +35,7 @@ def test_an_idle_worker_stops_at_once(digests: Digests) -> None:
         ear.wait_for(WorkerStarted)
         began = monotonic()
 
-    assert monotonic() - began < 3
+    assert monotonic() - began < 10
     assert ear.of(WorkerStopped)
 
 
@@ -92,7 +92,7 @@ def test_a_worker_with_all_hands_full_stops_after_its_grace(digests: Digests) ->
         for _ in range(2):
             assert begun.acquire(timeout=PATIENCE)
         worker.stop()
-        ear.wait_for(WorkerStopped, seconds=5)
+        ear.wait_for(WorkerStopped, seconds=10)
         released.set()
 
     assert [event.begun for event in ear.of(Returned)] == [True, True]
@@ -123,7 +123,7 @@ def test_a_stop_is_not_missed_in_the_middle_of_maintenance(digests: Digests, mon
     digests.add("t1", 1)
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(10)
     is_running = thread.is_alive()
     released.set()
 
@@ -217,7 +217,7 @@ def test_a_cancelled_worker_gives_back_what_is_running_at_once(kind: str) -> Non
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await serving
-        assert monotonic() - began < 3
+        assert monotonic() - began < 10
 
     digests.add("t", 1, key="old")
     asyncio.run(serve())

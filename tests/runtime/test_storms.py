@@ -15,10 +15,15 @@ from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from tests.runtime.workers import becomes, working
 
-LEASE = 0.3
+LEASE = 0.6
 VERBS = ("claim", "take", "extend", "close", "release", "bury", "maintain", "sweep", "discard")
 POLICY = Policy(
-    minimum_delay=0, increment_delay=0, maximum_delay=0, lapses=10_000, retry=Retry(initial=0.01, maximum=0.05)
+    minimum_delay=0,
+    increment_delay=0,
+    maximum_delay=0,
+    attempts=10_000,  # nothing is given up, however slow the machine is
+    lapses=10_000,
+    retry=Retry(initial=0.01, maximum=0.05),
 )
 
 
@@ -89,7 +94,7 @@ def test_nothing_is_lost_or_held_for_ever_in_a_storm(monkeypatch: pytest.MonkeyP
             producer.add_many([(f"{kind}:{number % 7}", {"n": number}) for kind in "fcbo"])
             threading.Event().wait(0.01)
         store.strength = 0.0
-        is_done = becomes(lambda: producer.ledger().pending == producer.ledger().open == 0, seconds=10)
+        is_done = becomes(lambda: producer.ledger().pending == producer.ledger().open == 0, seconds=60)
 
     assert is_done, (producer.ledger(), producer.timelines(), store.failed)
     assert problems == []

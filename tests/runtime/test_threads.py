@@ -98,7 +98,7 @@ def test_an_idle_thread_keeps_nothing_alive() -> None:
 
     del argument, answer
 
-    assert becomes(lambda: gc.collect() >= 0 and seen() is None and made() is None, seconds=2)
+    assert becomes(lambda: gc.collect() >= 0 and seen() is None and made() is None)
     threads.shutdown()
 
 

@@ -70,7 +70,7 @@ class Times:
 
 
 def test_what_this_process_adds_is_delivered_at_once(digests: Digests) -> None:
-    """A worker that looks every 30 seconds is woken, again and again."""
+    """A worker that looks every minute is woken, again and again."""
     times, ear = Times(digests), Ear(digests)
     with working(digests, poll=LONG):
         ear.wait_for(WorkerStarted)

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from digestif import Digests, Event, Worker, run
 from digestif.clock import monotonic
 
-PATIENCE = 10.0  # seconds after which a test gives up
-AT_ONCE = 0.5  # seconds, generously: some milliseconds are usual
-LONG = 30.0  # seconds between two looks of a worker that is expected to be woken
+PATIENCE = 20.0  # seconds after which a test gives up
+AT_ONCE = 5.0  # seconds, on a machine that may do other things as well: some milliseconds are usual
+LONG = 60.0  # seconds between two looks of a worker that is expected to be woken
 
 Told = TypeVar("Told", bound=Event)
 

@@ -17,7 +17,7 @@ from tests.sqlite.children import Child, Gate, Report, killed_at_the_end
 from tests.sqlite.soundness import check_sound
 
 PROCESSES = 8
-SECONDS = 2.5
+SECONDS = 1.5
 LONGEST_WAIT = 1.0
 ATTEMPTS = 3  # a machine that does other things as well may hold everybody up
 
@@ -25,7 +25,7 @@ ATTEMPTS = 3  # a machine that does other things as well may hold everybody up
 def test_none_of_eight_processes_that_write_at_once_waits_longer_than_a_second(tmp_path: Path) -> None:
     for attempt in range(ATTEMPTS):
         told = alone(write_at_once, str(tmp_path / f"{attempt}.db"))
-        if told["longest wait"] <= LONGEST_WAIT:
+        if told["longest wait"] <= LONGEST_WAIT and told["fewest adds"] >= told["most adds"] / 4:
             break
 
     assert told["longest wait"] <= LONGEST_WAIT

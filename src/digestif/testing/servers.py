@@ -50,7 +50,8 @@ ORDERLY: dict[str, Option] = {
     "bind": HOST,
     "save": "",
     "enable-debug-command": "local",
-    "repl-diskless-sync-delay": 0,  # replicas need not wait for company
+    "repl-diskless-sync": False,  # replicas need not wait for company…
+    "repl-diskless-load": "swapdb",  # …nor until the next second for what has already arrived
     "shutdown-timeout": 0,  # nor a stop for replicas
 }
 

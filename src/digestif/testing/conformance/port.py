@@ -46,7 +46,8 @@ def arrive(
 
 def arrive_everywhere(store: Store, timelines: Iterable[str], *, now: int = NOW, **terms: Any) -> None:
     """Add one record to each timeline."""
-    arrivals = [Arrival(timeline, "a", b"a", 0.0, None, Terms(**terms)) for timeline in timelines]
+    same = Terms(**terms)
+    arrivals = [Arrival(timeline, "a", b"a", 0.0, None, same) for timeline in timelines]
     for page in range(0, len(arrivals), PAGE_RECORDS):
         store.add(arrivals[page : page + PAGE_RECORDS], now=now)
 
