@@ -20,6 +20,7 @@ import psycopg
 from bench._measure import console, start
 from bench._postgres_adding import TIMELINES, Bare, Grown, Ours
 from bench._postgres_delivering import Deliveries
+from bench._postgres_notifying import Crowd
 from bench._redis_asked import Asked, as_figures, show_asked
 from bench._redis_delivering import RECORDS
 from bench._redis_turns import Block, compared, in_turns, middle_ratio
@@ -44,6 +45,7 @@ QUICK = Scale(10, 6, 3, 1_000, 10, (10, 1_000, 10_000))
 
 CALLS = 50  # in a block of single adds
 THREADS = 8
+PROCESSES = 8
 SIZES = (100, 1_000)  # of batches
 BLOCK = 2_000  # records in a block of batches
 
@@ -152,11 +154,29 @@ def _growth_row(section: Section, name: str, seconds: list[float], base: list[fl
     section.asked.extend(asked)
 
 
+def notices(scale: Scale, url: str) -> Section:
+    """What NOTIFY costs those who add at once: it makes their commits wait for each other."""
+    report = Report(f"{PROCESSES} processes, single adds", ("adds/s", "without NOTIFY", "×", "best ×"))
+    _tell(f"notices: {PROCESSES} processes")
+    with closing(Crowd(url, processes=PROCESSES, adds=CALLS)) as crowd:
+        ready, waiting = crowd.block(first_delay=0), crowd.block(first_delay=3600)
+        found = compared(ready, waiting, blocks=scale.batches, weight=PROCESSES * CALLS)
+    rates = f"{found.per_second:,.0f}", f"{found.base_per_second:,.0f}"
+    report.rows.append(("to timelines that become ready", *rates, times(found.ratio), times(found.best)))
+    report.figures["notices"] = found._asdict()
+    return Section(report, [])
+
+
 def _tell(what: str) -> None:
     print(f"postgres: {what}…", file=sys.stderr)
 
 
-SECTIONS: dict[str, Callable[[Scale, str], Section]] = {"adds": adds, "delivery": delivery, "growth": growth}
+SECTIONS: dict[str, Callable[[Scale, str], Section]] = {
+    "adds": adds,
+    "delivery": delivery,
+    "growth": growth,
+    "notices": notices,
+}
 
 
 def surroundings(server: PostgresServer) -> dict[str, Any]:

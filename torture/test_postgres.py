@@ -15,7 +15,7 @@ from digestif.testing.postgres import PostgresServer
 from tests.postgres.servers import needed_postgres
 from tests.postgres.test_callers import IMPATIENT, PROMPT, TIMELINES, waits_from_commits, waits_of_others
 from tests.postgres.test_faults import FAULTS, tormented
-from tests.postgres.test_horizon import DEAD, claims_before_a_horizon
+from tests.postgres.test_horizon import DEAD, claims_before_a_horizon, claims_with_nothing_dead
 from tests.postgres.test_locks import check, meeting
 
 SECONDS = 30.0  # in which batches meet
@@ -44,6 +44,15 @@ def test_claims_are_quick_although_nothing_dead_is_cleared_away() -> None:
 
     assert waits.dead >= DEAD
     assert waits.worst < QUICK
+
+
+@pytest.mark.parametrize("page", [10, 50, 200])
+def test_claims_of_any_size_cost_no_more_than_where_nothing_is_dead(server: PostgresServer, page: int) -> None:
+    usual = claims_with_nothing_dead(server.url, claims=CLAIMS // 10, page=page)
+    waits = claims_before_a_horizon(server.new_database("held"), dead=DEAD, claims=CLAIMS // 10, page=page)
+
+    assert waits.dead >= DEAD
+    assert waits.median < 2 * usual.median
 
 
 def test_nothing_acknowledged_is_lost_in_many_faults(server: PostgresServer, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Somebody holds a transaction open, so that the server may clear nothing away: claims are quick nevertheless."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ DEAD = 100_000  # versions of their rows
 HOUR = 3_600_000  # milliseconds, over which they were due
 CLAIMS = 100
 PAGE = 10
+MOVE = "UPDATE digestif.timeline SET ready = ready + %s, version = version + 1"  # as the store does
 COUNT = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'timeline'"
 POLICY = Policy(minimum_delay=0, increment_delay=0)
 
@@ -55,15 +56,26 @@ def claims_before_a_horizon(url: str, *, dead: int, claims: int, page: int = PAG
         digests.add_many([(f"t{number}", 1) for number in range(TIMELINES)])
         with held_horizon(url), psycopg.connect(url, autocommit=True) as connection:
             rounds = dead // TIMELINES
-            connection.execute("UPDATE digestif.timeline SET ready = ready - %s", (HOUR,))
+            connection.execute(MOVE, (-HOUR,))
             for _ in range(rounds):
-                connection.execute("UPDATE digestif.timeline SET ready = ready + %s", (HOUR // rounds,))
+                connection.execute(MOVE, (HOUR // rounds,))
             seconds = sorted(claimed_in(digests, number, page) for number in range(claims))
             connection.execute("VACUUM digestif.timeline")
             found = connection.execute(COUNT).fetchone()
         assert found is not None
         assert digests.verify()
-    waits = Waits(seconds[claims // 2], seconds[-1 - claims // 100], found[0])
+    return waits_of(seconds, dead=found[0])
+
+
+def claims_with_nothing_dead(url: str, *, claims: int, page: int) -> Waits:
+    """The same claims where the server may clear away what it likes."""
+    with Digests(url, policy=POLICY, namespace="beside") as digests:
+        digests.add_many([(f"t{number}", 1) for number in range(TIMELINES)])
+        return waits_of(sorted(claimed_in(digests, number, page) for number in range(claims)), dead=0)
+
+
+def waits_of(seconds: Sequence[float], *, dead: int) -> Waits:
+    waits = Waits(seconds[len(seconds) // 2], seconds[-1 - len(seconds) // 100], dead)
     sys.stdout.write(f"{waits}\n")  # for those who want the figures: pytest -rP
     return waits
 

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from digestif import ConfigError, Digests, StoreError, StoreUnavailable
+from digestif import ConfigError, Digests, Policy, StoreError, StoreUnavailable
+from digestif.stores.base import Closing
 from digestif.stores.postgres import PostgresStore
 from digestif.stores.postgres.migrations import FOLDER, Upgrade
 from tests.postgres.releases import current_version, next_release, user_without_rights, written_by_a_newer_release
@@ -133,6 +134,47 @@ def test_of_many_who_find_an_empty_schema_one_makes_the_tables(url: str) -> None
 
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(add_with_others, range(6))).count(True) == 1
+
+
+# From an older release
+
+
+def test_a_store_of_version_2_goes_on_after_the_migration_with_all_that_it_had(url: str) -> None:
+    def seen(digests: Digests) -> list[Any]:
+        views = list(digests.timelines())
+        return [digests.ledger(), views, [[record.value for record in digests.peek(view.key)] for view in views]]
+
+    with Digests(url, policy=Policy(minimum_delay=0)) as digests, Digests(url, namespace="other") as other:
+        digests.add_many([("open", 1), ("ready", 2), ("ready", 3), ("waiting", 4)])
+        lease = digests.store.open("open", token="t", lease=60_000, now=None)
+        with digests.digest("waiting", 0):
+            pass
+        other.add("ready", "other's")
+        before, others = seen(digests), seen(other)
+    execute(url, TO_VERSION_2)
+
+    assert migrate(url).numbers == tuple(range(3, current_version() + 1))
+
+    with Digests(url, policy=Policy(minimum_delay=0)) as digests, Digests(url, namespace="other") as other:
+        assert seen(digests) == before
+        assert seen(other) == others
+        assert digests.verify()
+        digests.add("ready", 5)
+        digests.add_many([("ready", 6), ("fresh", 7)])
+        assert digests.store.close([Closing(lease, 0)], now=None) == [True]
+        with digests.digest("ready", 0) as digest:
+            assert sorted(record.value for record in digest) == [2, 3, 5, 6]
+        assert digests.delete("fresh")
+        assert digests.verify()
+        assert other.verify()
+
+
+TO_VERSION_2 = """
+    SET search_path TO digestif;
+    DROP TABLE timeline_name;
+    ALTER TABLE timeline DROP COLUMN version, ADD PRIMARY KEY (id), ADD UNIQUE (namespace, key);
+    DELETE FROM migration WHERE number > 2
+"""
 
 
 # Made anew under a running process

@@ -19,6 +19,7 @@ PASSING = (
 GONE = (errors.UndefinedTable, errors.InvalidSchemaName, errors.ForeignKeyViolation)  # somebody dropped the tables
 FULL = (errors.DiskFull, errors.OutOfMemory, errors.ProgramLimitExceeded)
 READ_ONLY = (errors.ReadOnlySqlTransaction,)
+MAY_ONLY_READ = (errors.InsufficientPrivilege, *READ_ONLY)
 FORBIDDEN = (errors.InsufficientPrivilege, errors.InvalidPassword, errors.InvalidAuthorizationSpecification)
 
 

@@ -11,7 +11,8 @@ from digestif.core.policy import Terms
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
 from digestif.stores.base import Arrival
-from digestif.stores.postgres.rows import SQL, PostgresRows
+from digestif.stores.postgres.rows import PostgresRows
+from digestif.stores.postgres.transaction import SQL
 from digestif.stores.rows.adding import add_all
 
 _encode = msgspec.json.Encoder().encode

@@ -13,17 +13,9 @@ from psycopg import Cursor as PgCursor
 
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival
-from digestif.stores.postgres.rows import (
-    SHARES,
-    SQL,
-    Loaded,
-    Namespace,
-    PostgresRows,
-    becomes_ready,
-    encoded,
-    read_slot,
-)
-from digestif.stores.rows import marks
+from digestif.stores.postgres.rows import SHARES, PostgresRows
+from digestif.stores.postgres.slots import Loaded, read_slot
+from digestif.stores.postgres.transaction import SQL, Namespace, encoded
 from digestif.stores.rows.adding import add
 
 
@@ -37,7 +29,7 @@ class SingleAdd(PostgresRows):
     def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, schema: str) -> None:
         super().__init__(cursor, namespace, writes=True)
         self._statements = _statements(schema)
-        self._version: str | None = None
+        self._written_by: str | None = None  # the transaction
 
     def _execute(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
         raise LongWay
@@ -47,12 +39,12 @@ class SingleAdd(PostgresRows):
         names = {"key": arrival.timeline.encode(), "record": arrival.key.encode()}
         row = self._cursor.execute(self._statements.look, {"namespace": self._namespace, **names}).fetchone()
         assert row is not None
-        row_id, self._version, body, batch, is_known, has_inbox, table, *numbers = row
+        version, self._written_by, body, batch, is_known, has_inbox, table, *numbers = row
         self.refuse_other_tables(table)
         slot = read_slot(arrival.timeline, body or b"")
         if slot.batch != batch or has_inbox:
             raise LongWay  # written in another way than ours; or others were before us
-        self._loaded[arrival.timeline] = Loaded(row_id, slot)
+        self._loaded[arrival.timeline] = Loaded(version, slot)
         self._numbers = sorted((number for number in numbers if number is not None), reverse=True)
         if batch is not None:
             self._known[batch, arrival.key] = is_known
@@ -62,7 +54,8 @@ class SingleAdd(PostgresRows):
         """Write it all if the timeline is still what it was; this is the commit."""
         ((timeline, loaded),) = self._loaded.items()
         ((batch, key, arrival, timestamp, deadline, expires, payload),) = self._new.values()
-        slot = {**marks(loaded.slot)._asdict(), "slot": encoded(loaded.slot)}
+        version, after = loaded.version, self.settle(loaded)
+        slot = {**after._asdict(), "slot": encoded(loaded.slot)}
         record = {"batch": batch, "record": key, "arrival": arrival, "timestamp": timestamp, "payload": payload}
         fate = {"pending_more": self.tally["pending"], "superseded": self.tally["superseded"]}
         arguments = {
@@ -72,13 +65,14 @@ class SingleAdd(PostgresRows):
             "deadline": deadline,
             "record_expires": expires,
             "namespace": self._namespace,
+            "key": timeline.encode(),
             "shares": SHARES,
-            "channel": channel if becomes_ready(loaded) else None,
+            "channel": channel if self.woken else None,
         }
-        if loaded.id is None:
-            statement, arguments["key"] = self._statements.begin, timeline.encode()
-        else:
-            statement, arguments["id"], arguments["version"] = self._statements.go_on, loaded.id, self._version
+        statement = self._statements.begin
+        if version is not None:
+            statement = self._statements.go_on
+            arguments |= {"version": version, "next": loaded.version, "written_by": self._written_by}
         return self._cursor.execute(statement, arguments).fetchone() is not None
 
 
@@ -87,7 +81,7 @@ def _statements(schema: str) -> SimpleNamespace:
     """The statements, with the name of the schema: they run outside a transaction that could have a search path."""
     texts = {
         "look": SQL.look,
-        "begin": f"WITH saved AS ({SQL.single_insert}){SQL.single_rest}",
-        "go_on": f"WITH saved AS ({SQL.single_update}){SQL.single_rest}",
+        "begin": f"WITH {SQL.single_insert}{SQL.single_rest}",
+        "go_on": f"WITH {SQL.single_update}{SQL.single_rest}",
     }
     return SimpleNamespace(**{name: text.replace("{schema}", f'"{schema}"') for name, text in texts.items()})

@@ -1,37 +1,52 @@
 -- The statements of the PostgreSQL store; a namespace is named by its number.
 
--- Rows for timelines that are to be, and a lock on those that are. In the order of their keys, as all locks are.
+-- Names for timelines that are to be, and a lock on those that are. In the order of their keys, as all locks are: first a name, then its timeline.
 -- name: reserve
-INSERT INTO timeline (namespace, key, slot) SELECT %s, key, ''::bytea FROM unnest(%s::bytea[]) WITH ORDINALITY AS t (key, place)
-ORDER BY place ON CONFLICT (namespace, key) DO UPDATE SET slot = timeline.slot WHERE false
+INSERT INTO timeline_name (namespace, key) SELECT %s, key FROM unnest(%s::bytea[]) WITH ORDINALITY AS t (key, place)
+ORDER BY place ON CONFLICT (namespace, key) DO UPDATE SET key = timeline_name.key WHERE false
 
+-- One after the other, whatever the planner knows of the tables. Who waited for a name gets the timeline as it is afterwards: a lock follows it
+-- from version to version.
 -- name: lock
-SELECT id, key, slot FROM timeline WHERE namespace = %s AND key = ANY (%s::bytea[]) ORDER BY key FOR UPDATE
+SELECT newest.* FROM unnest(%(keys)s::bytea[]) AS wanted (key), LATERAL (
+    SELECT key FROM timeline_name WHERE namespace = %(namespace)s AND key = wanted.key LIMIT 1 FOR UPDATE
+) AS named, LATERAL (
+    SELECT version, key, slot FROM timeline WHERE namespace = %(namespace)s AND key = named.key
+    ORDER BY version DESC LIMIT 1 FOR UPDATE
+) AS newest
 
 -- name: load
-SELECT id, key, slot FROM timeline WHERE namespace = %s AND key = ANY (%s::bytea[])
+SELECT newest.* FROM unnest(%(keys)s::bytea[]) AS wanted (key), LATERAL (
+    SELECT version, key, slot FROM timeline WHERE namespace = %(namespace)s AND key = wanted.key ORDER BY version DESC LIMIT 1
+) AS newest
 
 -- Of these the first that nobody else has locked. By their places, so that dead versions are not walked; one that was changed is not
 -- there any more, and another row may be.
 -- name: lock_some
-SELECT id, key, slot FROM timeline WHERE ctid = ANY (%s::tid[]) AND id = ANY (%s::bigint[])
+SELECT version, key, slot FROM timeline JOIN timeline_name USING (namespace, key)
+WHERE timeline.ctid = ANY (%s::tid[]) AND id = ANY (%s::bigint[])
 ORDER BY array_position(%s::bigint[], id) LIMIT %s FOR UPDATE SKIP LOCKED
 
 -- name: save_slots
-UPDATE timeline SET waiting = t.waiting, ready = t.ready, since = t.since, until = t.until,
+UPDATE timeline SET version = t.next, waiting = t.waiting, ready = t.ready, since = t.since, until = t.until,
     paused_until = t.paused_until, expires = t.expires, slot = t.slot
-FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
-    AS t (id, waiting, ready, since, until, paused_until, expires, slot)
-WHERE timeline.id = t.id
+FROM unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],
+    %s::bytea[]) AS t (key, version, next, waiting, ready, since, until, paused_until, expires, slot)
+WHERE timeline.namespace = %s AND timeline.key = t.key AND timeline.version = t.version
+
+-- name: insert_names
+INSERT INTO timeline_name (namespace, key) SELECT %s, unnest(%s::bytea[])
 
 -- name: insert_slots
 INSERT INTO timeline (namespace, key, waiting, ready, since, until, paused_until, expires, slot)
 SELECT %s, t.* FROM unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
     AS t (key, waiting, ready, since, until, paused_until, expires, slot)
-RETURNING id, key
+RETURNING version, key
 
 -- name: delete_slots
-DELETE FROM timeline WHERE id = ANY (%s::bigint[])
+WITH unnamed AS (DELETE FROM timeline_name WHERE namespace = %(namespace)s AND key = ANY (%(keys)s::bytea[]))
+DELETE FROM timeline USING unnest(%(keys)s::bytea[], %(versions)s::bigint[]) AS t (key, version)
+WHERE timeline.namespace = %(namespace)s AND timeline.key = t.key AND timeline.version = t.version
 
 -- name: waiting
 SELECT waiting, id, key FROM timeline
@@ -53,9 +68,10 @@ SELECT key FROM (
 -- name: expiring
 SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires, id LIMIT %s
 
--- Each branch reads a page from the head of its own order, so the cost does not grow with what is due.
+-- Each branch reads a page from the head of its own order, so the cost does not grow with what is due. The row of place 3 is about the inbox: its
+-- end, and the table by which namespaces are numbered.
 -- name: claimable
-SELECT place, at, id, tid FROM (
+(SELECT place, at, id, tid FROM (
     (SELECT 0 AS place, waiting AS at, id, ctid::text AS tid FROM timeline
         WHERE namespace = %(namespace)s AND waiting >= %(waiting)s AND waiting <= %(now)s ORDER BY waiting, id LIMIT %(limit)s)
     UNION ALL
@@ -64,24 +80,32 @@ SELECT place, at, id, tid FROM (
     UNION ALL
     (SELECT 2, until, id, ctid::text FROM timeline
         WHERE namespace = %(namespace)s AND until >= %(until)s AND until <= %(now)s ORDER BY until, id LIMIT %(limit)s)
-) AS found ORDER BY at, id LIMIT %(limit)s
+) AS found ORDER BY at, id LIMIT %(limit)s)
+UNION ALL
+SELECT 3, NULL, max(id), 'namespace'::regclass::oid::text FROM inbox WHERE namespace = %(namespace)s
 
 -- name: scan
-SELECT key, slot FROM timeline WHERE namespace = %s AND key > %s AND slot <> '' ORDER BY key LIMIT %s
+SELECT newest.* FROM timeline_name, LATERAL (
+    SELECT key, slot FROM timeline WHERE namespace = timeline_name.namespace AND key = timeline_name.key ORDER BY version DESC LIMIT 1
+) AS newest
+WHERE timeline_name.namespace = %s AND timeline_name.key > %s ORDER BY timeline_name.key LIMIT %s
 
 -- name: scan_from
-SELECT key, slot FROM timeline WHERE namespace = %s AND key >= %s AND slot <> '' ORDER BY key LIMIT %s
+SELECT newest.* FROM timeline_name, LATERAL (
+    SELECT key, slot FROM timeline WHERE namespace = timeline_name.namespace AND key = timeline_name.key ORDER BY version DESC LIMIT 1
+) AS newest
+WHERE timeline_name.namespace = %s AND timeline_name.key >= %s ORDER BY timeline_name.key LIMIT %s
 
 -- name: numbers
-SELECT nextval('number') FROM generate_series(1, %s)
+SELECT coalesce(array_agg(nextval('number')), '{}') FROM generate_series(1, %s)
 
 -- name: sequence
 SELECT last_value FROM number
 
--- Which of these records are there, and numbers for those that come.
+-- Which of these records are there, and in one more row numbers for those that come.
 -- name: known
-SELECT batch, key, NULL::bigint FROM record WHERE (batch, key) IN (SELECT * FROM unnest(%s::bigint[], %s::bytea[]))
-UNION ALL SELECT NULL, NULL, nextval('number') FROM generate_series(1, %s)
+SELECT batch, key, NULL::bigint[] FROM record WHERE (batch, key) IN (SELECT * FROM unnest(%s::bigint[], %s::bytea[]))
+UNION ALL SELECT NULL, NULL, coalesce(array_agg(nextval('number')), '{}') FROM generate_series(1, %s)
 
 -- name: put_records
 INSERT INTO record (batch, key, arrival, namespace, timestamp, deadline, expires, payload)
@@ -92,9 +116,9 @@ ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = E
     deadline = EXCLUDED.deadline, expires = EXCLUDED.expires, payload = EXCLUDED.payload
 
 -- A single add looks before it writes, outside a transaction. In which batch the key has to be looked for is said by the slot: its first
--- batch, before that of an unfinished digest. Escaped it is ASCII, whatever the encoding of the database is. OFFSET: reckoned once.
+-- batch, before that of an unfinished digest. Escaped it is ASCII, whatever the encoding of the database is. LIMIT: it is reckoned once, for the newest.
 -- name: look
-SELECT t.id, t.xmin::text, t.slot, t.batch,
+SELECT t.version, t.xmin::text, t.slot, t.batch,
     EXISTS (SELECT FROM {schema}.record WHERE batch = t.batch AND key = %(record)s),
     EXISTS (SELECT FROM {schema}.inbox WHERE namespace = %(namespace)s),
     '{schema}.namespace'::regclass::oid::bigint,
@@ -102,20 +126,28 @@ SELECT t.id, t.xmin::text, t.slot, t.batch,
     CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END,
     CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END
 FROM (SELECT) AS always LEFT JOIN (
-    SELECT id, xmin, slot, nullif(rtrim(split_part(split_part(split_part(
+    SELECT version, xmin, slot, nullif(rtrim(split_part(split_part(split_part(
         encode(slot, 'escape'), '"digest":', 1), '"batch":', 2), ',', 1), '}'), '')::bigint AS batch
-    FROM {schema}.timeline WHERE namespace = %(namespace)s AND key = %(key)s OFFSET 0
+    FROM {schema}.timeline WHERE namespace = %(namespace)s AND key = %(key)s ORDER BY version DESC LIMIT 1
 ) AS t ON true
 
 -- name: single_update
-UPDATE {schema}.timeline SET waiting = %(waiting)s, ready = %(ready)s, since = %(since)s, until = %(until)s,
-    paused_until = %(paused_until)s, expires = %(expires)s, slot = %(slot)s
-WHERE id = %(id)s AND xmin = %(version)s::xid RETURNING id
+saved AS (
+    UPDATE {schema}.timeline SET version = %(next)s, waiting = %(waiting)s, ready = %(ready)s, since = %(since)s, until = %(until)s,
+        paused_until = %(paused_until)s, expires = %(expires)s, slot = %(slot)s
+    WHERE namespace = %(namespace)s AND key = %(key)s AND version = %(version)s AND xmin = %(written_by)s::xid RETURNING id
+)
 
 -- name: single_insert
-INSERT INTO {schema}.timeline (namespace, key, waiting, ready, since, until, paused_until, expires, slot)
-VALUES (%(namespace)s, %(key)s, %(waiting)s, %(ready)s, %(since)s, %(until)s, %(paused_until)s, %(expires)s, %(slot)s)
-ON CONFLICT (namespace, key) DO NOTHING RETURNING id
+named AS (
+    INSERT INTO {schema}.timeline_name (namespace, key) VALUES (%(namespace)s, %(key)s) ON CONFLICT (namespace, key) DO NOTHING
+    RETURNING namespace, key
+), saved AS (
+    INSERT INTO {schema}.timeline (namespace, key, waiting, ready, since, until, paused_until, expires, slot)
+    SELECT namespace, key, %(waiting)s::bigint, %(ready)s::bigint, %(since)s::bigint, %(until)s::bigint,
+        %(paused_until)s::bigint, %(expires)s::bigint, %(slot)s::bytea FROM named
+    RETURNING id
+)
 
 -- The ledger is joined, not asked whether there is anything: it may have to be read again after waiting for another who counts.
 -- name: single_rest
@@ -246,10 +278,12 @@ DELETE FROM history WHERE namespace = %s AND timeline = %s
 INSERT INTO namespace (name) VALUES (%s) ON CONFLICT (name) DO NOTHING
 
 -- name: add_shares
-INSERT INTO ledger (namespace, share) SELECT %s, share FROM generate_series(0, %s - 1) AS share ON CONFLICT DO NOTHING
+INSERT INTO ledger (namespace, share) SELECT id, share FROM namespace, generate_series(0, %s - 1) AS share WHERE name = %s
+ON CONFLICT DO NOTHING
 
 -- name: namespace
-SELECT id, 'namespace'::regclass::oid::bigint FROM namespace WHERE name = %s
+SELECT id, 'namespace'::regclass::oid::bigint, (SELECT count(*) FROM ledger WHERE ledger.namespace = namespace.id)
+FROM namespace WHERE name = %s
 
 -- name: ledger
 SELECT sum(accepted)::bigint, sum(pending)::bigint, sum(open)::bigint, sum(delivered)::bigint, sum(superseded)::bigint,
@@ -265,7 +299,7 @@ WHERE namespace = %s AND share = pg_backend_pid() %% %s
 SELECT count(*) FROM record WHERE namespace = %s
 
 -- name: count_timelines
-SELECT count(*) FROM timeline WHERE namespace = %s AND slot <> ''
+SELECT count(*) FROM timeline_name WHERE namespace = %s
 
 -- name: count_letters
 SELECT count(*) FROM letter WHERE namespace = %s
@@ -279,7 +313,7 @@ SELECT count(*) FROM inbox WHERE namespace = %s
 -- Each count and each minimum is read from an index of its own.
 -- name: standing
 SELECT
-    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND slot <> ''),
+    (SELECT count(*) FROM timeline_name WHERE namespace = %(namespace)s),
     (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND waiting IS NOT NULL),
     (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL),
     (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND until IS NOT NULL)

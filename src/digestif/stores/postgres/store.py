@@ -30,12 +30,14 @@ from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
 from digestif.stores.postgres.arrays import COLUMNS
 from digestif.stores.postgres.connecting import Refused, connected
-from digestif.stores.postgres.faults import GONE, PASSING, translated
+from digestif.stores.postgres.faults import GONE, MAY_ONLY_READ, PASSING, translated
 from digestif.stores.postgres.floors import Search
 from digestif.stores.postgres.inbox import fold, put
-from digestif.stores.postgres.migrations import Upgrade, examine, migrate, prepare
-from digestif.stores.postgres.rows import SHARES, SQL, InboxFirst, Namespace, OtherTables, PostgresRows
+from digestif.stores.postgres.migrations import Upgrade, examine, explained, migrate, prepare
+from digestif.stores.postgres.rows import SHARES, PostgresRows
 from digestif.stores.postgres.single import LongWay, SingleAdd
+from digestif.stores.postgres.slots import InboxFirst
+from digestif.stores.postgres.transaction import SQL, Namespace, OtherTables
 from digestif.stores.postgres.wakeups import NotifyWakeups
 from digestif.stores.rows import Rows, RowStore, adding, leasing, reading
 
@@ -147,7 +149,11 @@ class PostgresStore(RowStore):
         try:
             return self._transact(unless_inbox, begin, writes=writes)
         except InboxFirst as first:
-            self._fold_all(first.end, now=None)
+            try:
+                self._fold_all(first.end, now=None)
+            except StoreUnavailable as error:
+                if writes or not isinstance(error.__cause__, MAY_ONLY_READ):
+                    raise
         return self._transact(unit, begin, writes=writes)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
@@ -165,7 +171,6 @@ class PostgresStore(RowStore):
         return super().maintain(partition, deadline, limit=limit, now=now)
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
-        self._fold_some(now=now)
         at = self._now(now)
 
         def unit(rows: PostgresRows) -> Claimed:
@@ -173,6 +178,14 @@ class PostgresStore(RowStore):
                 rows.search = self._search
             return leasing.claim(rows, limit, token=token, until=at + lease, now=at)
 
+        def unless_inbox(rows: PostgresRows) -> Claimed:
+            rows.claims_after_inbox = True
+            return unit(rows)
+
+        try:
+            return self._transact(unless_inbox, self._begin, writes=True)
+        except InboxFirst as first:
+            self._fold_page(first.end, now=now)
         return self._transact(unit, self._begin, writes=True)
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
@@ -226,12 +239,12 @@ class PostgresStore(RowStore):
             pass
 
     def _fold_some(self, *, now: Millis | None) -> None:
-        """A page, for those who come again; nothing while somebody else is at it."""
         end = self._inbox_end()
         if end is not None:
-            self._hints.tell(worth=self._transact(self._unless_others(end, now=now), self._begin, writes=True))
+            self._fold_page(end, now=now)
 
-    def _unless_others(self, end: int, *, now: Millis | None) -> Callable[[PostgresRows], bool]:
+    def _fold_page(self, end: int, *, now: Millis | None) -> None:
+        """For those who come again; nothing while somebody else is at it."""
         at = self._now(now)
 
         def page(rows: PostgresRows) -> bool:
@@ -239,7 +252,7 @@ class PostgresStore(RowStore):
             rows.woken |= more  # so that somebody comes for the next page
             return more
 
-        return page
+        self._hints.tell(worth=self._transact(page, self._begin, writes=True))
 
     # Transactions
 
@@ -331,13 +344,20 @@ class PostgresStore(RowStore):
 
     def _prepare(self, connection: "psycopg.Connection[Any]") -> Namespace:
         prepare(connection, self.schema)
-        with connection.transaction(), connection.cursor() as cursor:
+        with explained(connection, self.schema), connection.transaction(), connection.cursor() as cursor:
             cursor.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(self.schema)))
-            cursor.execute(SQL.add_namespace, (self.namespace,))
-            row = cursor.execute(SQL.namespace, (self.namespace,)).fetchone()
-            assert row is not None
-            cursor.execute(SQL.add_shares, (row[0], SHARES))
-            return Namespace(*row)
+            found = self._found_namespace(cursor)
+            if found is None:  # otherwise nothing is written: some may only read
+                cursor.execute(SQL.add_namespace, (self.namespace,))
+                cursor.execute(SQL.add_shares, (SHARES, self.namespace))
+                found = self._found_namespace(cursor)
+                assert found is not None
+            return found
+
+    def _found_namespace(self, cursor: "psycopg.Cursor[Any]") -> Namespace | None:
+        """If it is there, with all shares of its ledger."""
+        row = cursor.execute(SQL.namespace, (self.namespace,)).fetchone()
+        return Namespace(*row[:2]) if row is not None and row[2] >= SHARES else None
 
     def migrate(self, *, dry_run: bool = False) -> Upgrade:
         """Bring the tables up to date; the answer is what they lacked, or lack after a dry run."""

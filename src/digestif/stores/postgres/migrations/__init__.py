@@ -63,7 +63,7 @@ def migrate(connection: "Connection[Any]", schema: str) -> Upgrade:
     ConfigError if they were written by a newer release, or if others have tables of these names in the schema;
     StoreUnavailable with what to grant, if the user may not make or change them.
     """
-    with _explained(connection, schema), connection.transaction():
+    with explained(connection, schema), connection.transaction():
         connection.execute(LOCK)
         upgrade = _examine(connection, schema)
         if upgrade.numbers:
@@ -74,7 +74,7 @@ def migrate(connection: "Connection[Any]", schema: str) -> Upgrade:
 
 def examine(connection: "Connection[Any]", schema: str) -> Upgrade:
     """What `migrate` would do, and ConfigError if it would refuse."""
-    with _explained(connection, schema):
+    with explained(connection, schema):
         return _examine(connection, schema)
 
 
@@ -159,7 +159,7 @@ def _not_ours(schema: str, names: str) -> ConfigError:
 
 
 @contextmanager
-def _explained(connection: "Connection[Any]", schema: str) -> Iterator[None]:
+def explained(connection: "Connection[Any]", schema: str) -> Iterator[None]:
     """Errors that somebody has to act on, with what to do."""
     try:
         yield

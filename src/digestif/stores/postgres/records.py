@@ -1,0 +1,194 @@
+"""Records in their batches, and batches that nothing owns any more."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from psycopg import Cursor as PgCursor
+
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.times import Millis
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES
+from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles
+from digestif.stores.postgres.slots import Slots
+from digestif.stores.postgres.transaction import SQL, Namespace, in_columns
+from digestif.stores.rows import NEVER
+from digestif.stores.travel import Cargo
+
+RECORD = (Bigints, Byteas, Bigints, Doubles, Bigints, Bigints, Byteas)
+
+
+class _Page(NamedTuple):
+    """The first so many records of a batch."""
+
+    limit: int
+    records: list[Stored]
+
+
+class Records(Slots):
+    """New records are kept back, and written together; first pages are read ahead."""
+
+    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, *, writes: bool) -> None:
+        super().__init__(cursor, namespace, writes=writes)
+        self.budget = PAGE_RECORDS
+        self._known: dict[tuple[int, str], bool] = {}  # whether a record is there, as far as it was asked
+        self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records that are still to be written
+        self._erased: list[int] = []  # batches of this transaction, like the following: gone together in the end
+        self._trashed: list[int] = []
+        self._pages: dict[int, _Page] = {}  # read ahead
+
+    def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool:
+        key, payload, timestamp, arrival = record
+        place = (batch, key)
+        if place not in self._known:
+            self._known[place] = batch not in self._fresh and self.record(batch, key) is not None
+        superseded = self._known[place]
+        self._known[place] = True
+        self._new[place] = (batch, key.encode(), arrival, timestamp, deadline, expires, payload)
+        return superseded
+
+    def _write_records(self) -> None:
+        if self._new:
+            self._pages.clear()
+            self._execute(SQL.put_records, self._new_records())
+        if self._erased:
+            self._execute(SQL.erase, (Bigints(self._erased),))
+            self._erased = []
+
+    def _new_records(self) -> tuple[Any, ...]:
+        rows, self._new = list(self._new.values()), {}
+        return self._namespace, *in_columns(rows, RECORD)
+
+    def _records(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
+        """Run a statement about records, which have to be there by now; what was known about keys may change by it."""
+        self._write_records()
+        self._forget_what_was_read()
+        return self._execute(statement, arguments)
+
+    def _forget_what_was_read(self) -> None:
+        self._known.clear()
+        self._fresh.clear()
+        self._pages.clear()
+
+    def record(self, batch: int, key: str) -> Stored | None:
+        self._write_records()
+        row = self._execute(SQL.record, (batch, key.encode())).fetchone()
+        return None if row is None else _stored(row)
+
+    def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]:
+        if after is None:
+            return self._first_page(batch, limit)
+        return [_stored(row) for row in self._records(SQL.next_page, (batch, *after, limit))]
+
+    def _first_page(self, batch: int, limit: int) -> list[Stored]:
+        if self._new or batch in self._erased:
+            self._write_records()
+        page = self._pages.pop(batch, None)
+        if page is None or page.limit < limit:
+            self._read_ahead(batch, limit)
+            page = self._pages.pop(batch)
+        return page.records[:limit]
+
+    def _read_ahead(self, batch: int, limit: int) -> None:
+        """Read the first page of a batch, and those of the digests that come next, if it is not too much."""
+        batches, room = [batch], PAGE_RECORDS - min(limit, self._ahead.pop(batch, limit))
+        for other, records in list(self._ahead.items()):
+            room -= min(limit, records)
+            if room < 0:
+                break
+            batches.append(other)
+            del self._ahead[other]
+        self._pages.update({one: _Page(limit, []) for one in batches})
+        for one, *row in self._execute(SQL.first_pages, (Bigints(batches), limit)):
+            self._pages[one].records.append(_stored(row))
+
+    def remove_record(self, batch: int, key: str) -> bool:
+        return self._records(SQL.remove_record, (batch, key.encode())).rowcount > 0
+
+    def drop_oldest(self, batch: int, count: int) -> int:
+        return self._records(SQL.drop_oldest, {"batch": batch, "limit": count}).rowcount if count else 0
+
+    def expire(self, batch: int, now: Millis, *, limit: int) -> int:
+        return self._records(SQL.expire, {"batch": batch, "now": now, "limit": limit}).rowcount
+
+    def move_record(self, key: str, source: int, target: int) -> bool:
+        return self._records(SQL.move_record, (target, source, key.encode())).rowcount > 0
+
+    def merge(self, source: int, target: int, *, limit: int) -> tuple[int, int]:
+        keys = [key for (key,) in self._records(SQL.batch_page, (source, limit)).fetchall()]
+        if not keys:
+            return 0, 0
+        superseded = self._execute(SQL.supersede_page, (target, source, keys[-1])).rowcount
+        self._execute(SQL.merge_page, (target, source, keys[-1]))
+        return len(keys), superseded
+
+    def earliest_deadline(self, batch: int) -> Millis | None:
+        self._write_records()
+        deadline: Millis | None = self._value(SQL.earliest_deadline, batch)
+        return deadline
+
+    def earliest_expiry(self, batch: int) -> Millis:
+        self._write_records()
+        expiry: Millis | None = self._value(SQL.earliest_expiry, batch)
+        return NEVER if expiry is None else expiry
+
+    def latest_expiry(self, batch: int) -> Millis:
+        self._write_records()
+        expiry: Millis | None = self._value(SQL.latest_expiry, batch)
+        return 0 if expiry is None else expiry
+
+    def sizes(self, batches: Sequence[int]) -> dict[int, int]:
+        return dict(self._records(SQL.sizes, (Bigints(batches),)).fetchall())
+
+    def erase(self, batch: int) -> None:
+        self._pages.pop(batch, None)
+        self._known.clear()
+        self._erased.append(batch)
+
+    def trash(self, batch: int) -> None:
+        self._trashed.append(batch)
+
+    def _write_trash(self) -> None:
+        if self._trashed:
+            self._execute(SQL.trash, (self._namespace, Bigints(self._trashed)))
+            self._trashed = []
+
+    def sweep(self, limit: int) -> bool:
+        self._write_trash()
+        found = self._execute(SQL.some_trash, (self._namespace, PAGE_TIMELINES)).fetchall()
+        if not found:
+            return False
+        batches = Bigints([batch for (batch,) in found])
+        if self._records(SQL.erase_page, (batches, limit)).rowcount < limit:
+            self._execute(SQL.untrash, (self._namespace, batches))
+        return True
+
+    def trashed_records(self) -> int:
+        self._write_trash()
+        count: int = self._value(SQL.trashed_records, self._namespace)
+        return count
+
+    # on the way from and to other stores
+
+    def cargo(self, batch: int, *, after: Cursor | None, limit: int) -> list[Cargo]:
+        if after is None:
+            rows = self._execute(SQL.first_cargo, (batch, limit))
+        else:
+            rows = self._execute(SQL.next_cargo, (batch, *after, limit))
+        return [Cargo(_stored(row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
+
+    def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
+        self._fetch_numbers(len(cargo))
+        rows = [
+            (
+                *(batch, item.record.key.encode(), self.next_number(), item.record.timestamp),
+                *(item.deadline, NEVER if item.expires is None else item.expires, item.record.payload),
+            )
+            for item in cargo
+        ]
+        answers = self._records(SQL.load_records, (self._namespace, *in_columns(rows, RECORD))).fetchall()
+        return sum(fresh for (fresh,) in answers)
+
+
+def _stored(row: Sequence[Any]) -> Stored:
+    key, payload, timestamp, arrival = row
+    return Stored(bytes(key).decode(), None if payload is None else bytes(payload), timestamp, arrival)

@@ -1,0 +1,229 @@
+"""Timelines: their slots, where they stand in each order, and their locks, which are taken in the order of the keys."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from psycopg import Cursor as PgCursor
+
+from digestif.clock import monotonic
+from digestif.core.machine import IDLE, Slot
+from digestif.core.times import Millis
+from digestif.errors import StoreError
+from digestif.stores.postgres.arrays import Bigints, Byteas
+from digestif.stores.postgres.floors import Search
+from digestif.stores.postgres.transaction import SQL, Namespace, Transaction, encoded, in_columns
+from digestif.stores.rows import NEVER, Marks, Waiting, marks
+
+CHOICE = 4  # times as many candidates as a claim wants, if others are after the first ones
+INBOX = 3  # what a row of a search is about, if not about one of the three orders
+MARKS = (*(Bigints,) * len(Marks._fields), Byteas)  # and the slot
+
+_decode_slot = msgspec.json.Decoder(Slot).decode
+
+
+class InboxFirst(Exception):
+    """What is in the inbox up to `end` has to be folded in before."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+
+class UnreadableRow(StoreError):
+    """A row was damaged, or written by a release that knows more than this one."""
+
+
+class Loaded:
+    """A timeline's row as it was read, and the slot that it is to have."""
+
+    __slots__ = ("before", "is_named", "slot", "version")
+
+    def __init__(self, version: int | None, slot: Slot) -> None:
+        self.version = version  # None: there is no row…
+        self.is_named = version is not None  # …but perhaps a name for it already
+        self.slot = slot
+        self.before = marks(slot)  # as it is stored
+
+    @property
+    def is_kept(self) -> bool:
+        """Neither a new row nor one that goes."""
+        return self.version is not None and self.slot != IDLE
+
+    @property
+    def is_new(self) -> bool:
+        return self.version is None and self.slot != IDLE
+
+    @property
+    def is_gone(self) -> bool:
+        return self.is_named and self.slot == IDLE
+
+
+class Slots(Transaction):
+    """Slots are kept back, and written together."""
+
+    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, *, writes: bool) -> None:
+        super().__init__(cursor, namespace, writes=writes)
+        self.woken = False  # a timeline became ready
+        self.search = Search()  # which knows nothing yet
+        self.claims_after_inbox = False  # InboxFirst rather than a claim
+        self._loaded: dict[str, Loaded] = {}
+        self._dirty: dict[str, None] = {}
+        self._ahead: dict[int, int] = {}  # batches whose first page is likely to be asked for, and their records
+
+    def concern(self, timelines: Iterable[str]) -> None:
+        """These are to be changed, or read: get them at once."""
+        names = dict.fromkeys(timeline for timeline in timelines if timeline not in self._loaded)
+        if names:
+            keys = sorted(name.encode() for name in names)
+            self._fetch(SQL.lock if self._writes else SQL.load, keys)
+            digests = [self._loaded[name].slot.digest for name in names]
+            self._ahead.update({digest.batch: digest.records for digest in digests if digest is not None})
+
+    def _fetch(self, statement: str, keys: Sequence[bytes]) -> None:
+        self._loaded.update({key.decode(): Loaded(None, IDLE) for key in keys})
+        self._remember(self._execute(statement, {"namespace": self._namespace, "keys": Byteas(keys)}))
+
+    def _remember(self, rows: Iterable[tuple[int, bytes, bytes]]) -> None:
+        for version, key, body in rows:
+            name = bytes(key).decode()
+            self._loaded[name] = Loaded(version, read_slot(name, body))
+
+    def slot(self, timeline: str) -> Slot:
+        return self._load(timeline).slot
+
+    def _load(self, timeline: str) -> Loaded:
+        if timeline not in self._loaded:
+            self.concern([timeline])
+        return self._loaded[timeline]
+
+    def put_slot(self, timeline: str, slot: Slot) -> None:
+        self._load(timeline).slot = slot
+        self._dirty[timeline] = None
+
+    def _changed(self) -> dict[str, Loaded]:
+        """Timelines that are still to be written."""
+        return {name: self._loaded[name] for name in self._dirty}
+
+    def _write_slots(self) -> None:
+        """Bring the table up to date; needed before timelines are looked up by their times."""
+        changed = self._changed()
+        self._delete({name: loaded for name, loaded in changed.items() if loaded.is_gone})
+        if kept := {name: loaded for name, loaded in changed.items() if loaded.is_kept}:
+            self._execute(SQL.save_slots, self._slot_columns(kept))
+        self._insert({name: loaded for name, loaded in sorted(changed.items()) if loaded.is_new})
+        self._dirty = {}
+
+    def _slot_columns(self, kept: Mapping[str, Loaded]) -> list[Any]:
+        """What `save_slots` is told; they count as written."""
+        rows = []
+        for name, loaded in kept.items():
+            version, after = loaded.version, self.settle(loaded)
+            rows.append((name.encode(), version, loaded.version, *after, encoded(loaded.slot)))
+        return [*in_columns(rows, (Byteas, Bigints, Bigints, *MARKS)), self._namespace]
+
+    def settle(self, loaded: Loaded) -> Marks:
+        """Where it is to stand. Who moves gets another version: it is then found before those that are dead."""
+        after = marks(loaded.slot)
+        if after != loaded.before:
+            self.woken |= after.ready is not None and loaded.before.ready is None
+            loaded.before = after
+            if loaded.version is not None:
+                loaded.version += 1
+        return after
+
+    def _delete(self, gone: Mapping[str, Loaded]) -> None:
+        if gone:
+            keys = Byteas([name.encode() for name in gone])
+            versions = Bigints([loaded.version for loaded in gone.values()])
+            self._execute(SQL.delete_slots, {"namespace": self._namespace, "keys": keys, "versions": versions})
+            for name in gone:
+                self._loaded[name] = Loaded(None, IDLE)
+
+    def _insert(self, fresh: Mapping[str, Loaded]) -> None:
+        if unnamed := [name.encode() for name, loaded in fresh.items() if not loaded.is_named]:
+            self._execute(SQL.insert_names, (self._namespace, Byteas(unnamed)))
+        if fresh:
+            rows = [(name.encode(), *self.settle(loaded), encoded(loaded.slot)) for name, loaded in fresh.items()]
+            columns = in_columns(rows, (Byteas, *MARKS))
+            for version, key in self._execute(SQL.insert_slots, (self._namespace, *columns)):
+                loaded = fresh[bytes(key).decode()]
+                loaded.version, loaded.is_named = version, True
+
+    def waiting(self, deadline: Millis, *, after: tuple[int, int] | None, limit: int) -> list[Waiting]:
+        self._write_slots()
+        place = (-NEVER, 0) if after is None else after
+        rows = self._execute(SQL.waiting, (self._namespace, deadline, *place, limit)).fetchall()
+        found = [Waiting(at, number, bytes(key).decode()) for at, number, key in rows]
+        self.concern(waiting.timeline for waiting in found)
+        return found
+
+    def stale_ready(self, deadline: Millis, *, limit: int) -> list[str]:
+        return self._names(SQL.stale_ready, (self._namespace, deadline, limit))
+
+    def lapsed(self, now: Millis, *, limit: int) -> list[str]:
+        return self._names(SQL.lapsed, {"namespace": self._namespace, "now": now, "limit": limit})
+
+    def expiring(self, now: Millis, *, limit: int) -> list[str]:
+        return self._names(SQL.expiring, (self._namespace, now, limit))
+
+    def _names(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> list[str]:
+        """Not locked: who acts on them says so by `concern`, and looks again."""
+        self._write_slots()
+        return [bytes(key).decode() for (key,) in self._execute(statement, arguments).fetchall()]
+
+    def claimable(self, now: Millis, *, limit: int) -> list[str]:
+        """Those that nobody else has locked just now."""
+        self._write_slots()
+        found = self._search(now, limit=limit)
+        names = self._lock_some(found, limit)
+        if len(names) < limit == len(found):  # others are after the first ones
+            further = [one for one in self._search(now, limit=limit * CHOICE) if one not in found]
+            names += self._lock_some(further, limit - len(names))
+        return [name for name in names if _is_claimable(self._loaded[name].before, now)]
+
+    def _lock_some(self, found: Sequence[tuple[int, Millis, int, str]], limit: int) -> list[str]:
+        if not found:
+            return []
+        ids, places = Bigints([row_id for _, _, row_id, _ in found]), ",".join(f'"{place}"' for *_, place in found)
+        rows = self._execute(SQL.lock_some, (f"{{{places}}}", ids, ids, limit)).fetchall()
+        self._remember(rows)
+        return [bytes(key).decode() for _, key, _ in rows]
+
+    def _search(self, now: Millis, *, limit: int) -> list[tuple[int, Millis, int, str]]:
+        floors = self.search.floors()
+        arguments = {"namespace": self._namespace, "now": now, "limit": limit, **floors._asdict()}
+        began = monotonic()
+        rows = self._execute(SQL.claimable, arguments).fetchall()
+        found = [row for row in rows if row[0] != INBOX]
+        ((_, _, end, table),) = (row for row in rows if row[0] == INBOX)
+        times = [(order, at) for order, at, _, _ in found]
+        self.search.learn(floors, times, full=len(found) == limit, now=now, took=monotonic() - began)
+        self.refuse_other_tables(int(table))
+        if end is not None and self.claims_after_inbox:
+            raise InboxFirst(end)
+        return found
+
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        self._write_slots()
+        if after is not None and after >= prefix:
+            rows = self._execute(SQL.scan, (self._namespace, after.encode(), limit))
+        else:
+            rows = self._execute(SQL.scan_from, (self._namespace, prefix.encode(), limit))
+        found = [(bytes(key).decode(), slot) for key, slot in rows]
+        return [(key, read_slot(key, slot)) for key, slot in found if key.startswith(prefix)]
+
+
+def read_slot(timeline: str, body: bytes) -> Slot:
+    if not body:
+        return IDLE  # a row that somebody is about to fill
+    try:
+        return _decode_slot(body)
+    except msgspec.MsgspecError as error:
+        raise UnreadableRow(
+            f"the row of timeline {timeline!r} can't be read ({error}); it is damaged or of a newer release"
+        ) from error
+
+
+def _is_claimable(marks: Marks, now: Millis) -> bool:
+    due = marks.ready is not None or (marks.waiting is not None and marks.waiting <= now)
+    return due or (marks.until is not None and marks.until <= now)

@@ -1,0 +1,81 @@
+"""The rows of timelines: locked under their names, and found by their newest version."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from digestif import Digests, Policy
+from digestif.stores.base import Closing
+from digestif.testing.servers import becomes_true
+from tests.postgres.servers import empty_database
+from tests.postgres.test_callers import number_of, waiting_for_locks
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with empty_database() as url:
+        yield url
+
+
+@pytest.fixture
+def digests(url: str) -> Iterator[Digests]:
+    with Digests(url, policy=Policy(minimum_delay=0)) as digests:
+        yield digests
+
+
+def claimed(digests: Digests, limit: int) -> list[str]:
+    return [lease.timeline for lease in digests.store.claim(0, limit, token="w", lease=30_000, now=None).leases]
+
+
+@pytest.mark.parametrize("table", ["timeline", "timeline_name"])
+def test_a_claim_goes_past_what_others_are_about_to_change(digests: Digests, url: str, table: str) -> None:
+    for name in "abcd":
+        digests.add(name, 1)
+    with psycopg.connect(url) as holder:
+        holder.execute(f"SELECT FROM digestif.{table} WHERE key IN ('a', 'c') FOR UPDATE".encode())
+
+        assert claimed(digests, 2) == ["b", "d"]
+
+    assert claimed(digests, 2) == ["a", "c"]
+    assert digests.verify()
+
+
+def test_who_waited_for_a_timeline_changes_the_version_that_is_there_then(digests: Digests, url: str) -> None:
+    digests.add("t", 1)
+    lease = digests.store.open("t", token="w", lease=30_000, now=None)
+    with psycopg.connect(url) as holder, ThreadPoolExecutor(1) as threads:
+        holder.execute("UPDATE digestif.timeline SET version = version + 1")
+        closing = threads.submit(digests.store.close, [Closing(lease, 0)], now=None)
+        assert becomes_true(lambda: waiting_for_locks(url) == 1)
+        holder.commit()
+
+        assert closing.result() == [True]
+
+    assert digests.timeline("t").state == "waiting"
+    assert digests.verify()
+
+
+def test_a_name_is_gone_with_its_timeline(digests: Digests, url: str) -> None:
+    digests.add_many([("one", 1), ("other", 1)])
+
+    digests.delete("one")
+
+    assert [view.key for view in digests.timelines()] == ["other"]
+    assert number_of(url, "SELECT count(*) FROM digestif.timeline_name") == 1
+    assert number_of(url, "SELECT count(*) FROM digestif.timeline") == 1
+
+
+def test_a_timeline_keeps_its_version_while_it_stays_where_it_is(digests: Digests, url: str) -> None:
+    """Its row may then be replaced in place, without new entries in the indexes."""
+    version = "SELECT max(version) FROM digestif.timeline"
+    digests.add("t", 1)
+    first = number_of(url, version)
+
+    digests.add("t", 2)
+    digests.add_many([("t", 3), ("t", 4)])
+    assert number_of(url, version) == first
+
+    claimed(digests, 1)
+    assert number_of(url, version) > first
