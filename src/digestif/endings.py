@@ -100,7 +100,7 @@ def _release(desk: Desk, ending: Ending) -> Release:
     verdict = ending.verdict
     assert isinstance(verdict, TryAgain | PutOff)
     until = None if verdict.delay is None else time_of(desk, ending) + verdict.delay
-    freeze = ending.policy.redelivery == "same" or (isinstance(verdict, PutOff) and verdict.unknown)
+    freeze = verdict.unknown if isinstance(verdict, PutOff) else ending.policy.redelivery == "same"
     return Release(ending.lease, until, freeze=freeze, counted=isinstance(verdict, TryAgain))
 
 

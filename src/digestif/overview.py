@@ -112,7 +112,7 @@ class Overview:
         digest, policy = slot.digest, self._policies.of(key)
         if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
             carried = merged([], self._records(key, Part.PENDING), capacity=policy.capacity)
-        elif digest.frozen or slot.state is State.OPEN or policy.redelivery == "same":
+        elif digest.frozen or slot.state is State.OPEN:
             carried = self._records(key, Part.DIGEST)
         else:
             older, newer = self._records(key, Part.DIGEST), self._records(key, Part.PENDING)

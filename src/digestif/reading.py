@@ -31,7 +31,7 @@ class Whole:
     began: float = field(default_factory=monotonic)  # by the clock that never steps
 
     def request(self) -> Take:
-        return Take(self.lease, self.policy.capacity, self.policy.redelivery == "merge", self.after)
+        return Take(self.lease, self.policy.capacity, merge=True, after=self.after)  # unless it is frozen
 
 
 class Attempt(NamedTuple):

@@ -137,9 +137,11 @@ def running_mail_server(**options: Any) -> Iterator[MailServer]:
 
     with ThreadPoolExecutor(1) as thread, closing(loop):
         serving = thread.submit(loop.run_until_complete, serve())
-        yield started.get(timeout=10)
-        loop.call_soon_threadsafe(ended.set)
-        serving.result(timeout=10)
+        try:
+            yield started.get(timeout=10)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+            serving.result(timeout=10)
 
 
 @asynccontextmanager

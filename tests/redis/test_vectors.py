@@ -122,6 +122,7 @@ digests = st.builds(
     attempt=st.integers(1, 3),
     lapses=st.integers(0, 3),
     frozen=st.booleans(),
+    served=st.just(()) | st.just(("ada", "böb")),
 )
 slots = st.builds(
     Slot,

@@ -32,6 +32,11 @@ T = 1_700_000_000.0
 POLICY = Policy(minimum_delay=60, increment_delay=0, maximum_delay=600)
 
 
+class Plain(Recording):
+    def deliver(self, message: Message) -> Receipt:  # type: ignore[override]  # as somebody may write it
+        return Receipt(channel="plain")
+
+
 @pytest.fixture
 def channel() -> Recording:
     return Recording()
@@ -210,6 +215,22 @@ def test_a_retry_serves_only_those_who_were_not_served(digests: Digests, channel
     assert digests.ledger().delivered == 1
 
 
+def test_nobody_who_was_served_misses_what_comes_later(digests: Digests, channel: Recording) -> None:
+    """Although the route says that newer records may join: then they come with the next one."""
+    digests.route("room:*", channel=channel, split=by_reader, redelivery="merge")
+    channel.failures["bob"] = [DeliveryFailed("mailbox full", after=30)]
+    add(digests, "room:7", "x")
+    once(digests, now=T)
+    add(digests, "room:7", "later", now=T + 1)
+    for number in range(1, 200):
+        once(digests, now=T + 10 * number)
+
+    got = {name: set[str]() for name in ("ada", "bob", "eve")}
+    for place, message in enumerate(channel.messages):
+        got[message.recipient] |= set(channel.records(place))
+    assert got == {name: {"x", "later"} for name in got}
+
+
 def test_patience_with_one_does_not_serve_the_others_again(digests: Digests, channel: Recording) -> None:
     """What counts as no attempt is still known."""
     digests.route("room:*", channel=channel, split=by_reader)
@@ -362,6 +383,19 @@ def test_when_the_receiver_asks_for_patience_the_window_grows(digests: Digests, 
     assert digests.dead_letters() == []
 
 
+def test_the_window_grows_also_where_all_else_comes_again_as_it_was(digests: Digests, channel: Recording) -> None:
+    """Who asks for patience has not taken it, so newer ones may join; after any other failure they may not."""
+    digests.route("t", channel=channel, policy=Policy(minimum_delay=60), redelivery="same")
+    patience = DeliveryFailed("429", after=10, throttled=True)
+    channel.failures["t"] = [patience, patience, DeliveryFailed("500", after=10), patience]
+    for number in range(6):
+        add(digests, "t", str(number), now=T + 10 * number)
+        once(digests, now=T + 10 * number)
+
+    assert [sorted(channel.records(place)) for place in range(len(channel.messages))] == [["0", "1", "2"]]
+    assert [record.key for record in digests.peek("t")] == ["5", "4", "3"]
+
+
 def test_when_the_budget_is_spent_the_window_grows(digests: Digests, channel: Recording) -> None:
     quick = Policy.immediate()
     digests.route("t:*", channel=channel, policy=quick, budget=Budget(2, per=3600))
@@ -405,13 +439,40 @@ def test_a_budget_holds_for_any_stretch_of_time() -> None:
     account = Account(Budget(3, per=60), "*")
     sent = []
     with Digests("memory://", clock=clock) as digests:
-        for _ in range(600):
-            if account.spend(digests._desk(), "ada") == 0:
+        for number in range(600):
+            if account.spend(digests._desk(), "ada", str(number)) == 0:
                 sent.append(clock())
             clock.advance(1)
 
     assert all(sum(1 for other in sent if at <= other < at + 60) <= 3 for at in sent)
     assert len(sent) == 30
+
+
+def test_a_digest_that_comes_again_is_paid_for_once(digests: Digests) -> None:
+    """Whoever paid was killed: nobody knows whether it was sent, and it does not wait for that."""
+    account, desk = Account(Budget(1, per=3600), "*"), digests._desk(T)
+
+    assert account.spend(desk, "ada", "one") == 0
+    assert account.spend(desk, "ada", "one") == 0
+    assert account.spend(desk, "ada", "other") == 3600
+
+
+def test_only_what_was_paid_for_it_is_given_back(digests: Digests) -> None:
+    account = Account(Budget(1, per=10), "*")
+    account.spend(digests._desk(T), "ada", "slow")
+    account.spend(digests._desk(T + 11), "ada", "sent")
+
+    account.give_back(digests._desk(T + 15), "ada", "slow")
+
+    assert account.spend(digests._desk(T + 15), "ada", "another") == 6
+
+
+def test_a_clock_that_was_ahead_silences_nobody_for_longer_than_the_budget_says(digests: Digests) -> None:
+    account = Account(Budget(1, per=60), "*")
+    account.spend(digests._desk(T + 86400), "ada", "one")
+
+    assert account.spend(digests._desk(T), "ada", "other") == 60
+    assert account.spend(digests._desk(T + 60), "ada", "other") == 0
 
 
 def test_all_who_deliver_go_by_one_budget(tmp_path: Path, channel: Recording) -> None:
@@ -438,16 +499,22 @@ def test_spending_at_the_same_time_no_message_is_forgotten(digests: Digests) -> 
     desk = digests._desk(T)
 
     with ThreadPoolExecutor(8) as threads:
-        waits = list(threads.map(lambda _: account.spend(desk, "ada"), range(60)))
+        waits = list(threads.map(lambda number: account.spend(desk, "ada", str(number)), range(60)))
 
     assert waits.count(0) == 50
     assert set(waits) == {0, 3600}
 
 
+@pytest.mark.parametrize(("messages", "per"), [(0, 60), (1001, 60), (True, 60), (1, 0), (1, -1), (1, float("inf"))])
+def test_a_budget_that_is_none_is_refused(messages: int, per: float) -> None:
+    with pytest.raises(ConfigError, match="budget"):
+        Budget(messages, per=per)
+
+
 def test_books_hold_nothing_of_those_whose_messages_have_stopped_to_count(digests: Digests) -> None:
     account = Account(Budget(1, per=60), "*")
     for number in range(20 * BOOKS):
-        account.spend(digests._desk(T + number), f"recipient {number}")
+        account.spend(digests._desk(T + number), f"recipient {number}", "id")
 
     noted = [digests.store.note(0, f"budget-{number}") or b"" for number in range(BOOKS)]
     assert sum(book.count(b"recipient") for book in noted) < 60 + 2 * BOOKS
@@ -601,6 +668,7 @@ def test_receivers_that_deduplicate_get_the_same_again() -> None:
         ({"channel": Recording(), "policy": 7}, "policy"),
         ({"channel": Recording(), "keep": 7}, "keep"),
         ({"channel": Recording(), "budget": 7}, "budget"),
+        ({"channel": Plain()}, "deliver of Plain is not a coroutine"),
         ({"channel": Recording(), "group_by": "rule"}, "group_by"),
         ({"channel": Recording(), "group_by": ["a", "b", "c"]}, "group_by"),
         ({"channel": Recording(), "zone": "Mars/Base"}, "zone"),

@@ -113,6 +113,7 @@ def test_off_accepts_nothing_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
+        ("host=h password=hunter2 dbname=x", "host=…"),
         ("postgres://host/db?password=hunter2&sslmode=require", "postgres://host/db?password=…&sslmode=require"),
         ("postgres://host/db?sslmode=require&sslpassword=hunter2", "postgres://host/db?sslmode=require&sslpassword=…"),
         ("x://host?token=hunter2", "x://host?token=…"),

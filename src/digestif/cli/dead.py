@@ -85,6 +85,7 @@ def show(session: Session, digest_id: str, limit: int) -> int:
                 ("opened", clock(letter.opened, now=now)),
                 ("given up", f"{clock(letter.buried, now=now)} ({when(letter.buried, now=now)})"),
                 ("records", f"{letter.records:,}" + (f", {letter.dropped:,} dropped" if letter.dropped else "")),
+                *([("served", printable(", ".join(letter.served)))] if letter.served else []),
             ]
         )
     )

@@ -258,12 +258,15 @@ def after_release(slot: Slot, *, until: Millis, freeze: bool, counted: bool = Tr
 
 
 def _kept(digest: Unfinished | None, *, freeze: bool, counted: bool = True) -> Unfinished | None:
-    """What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten."""
+    """What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten.
+
+    Of which some recipients have got their part, it comes again exactly as it was: they would miss what joined it.
+    """
     if digest is None or digest.records == 0:
         return None
     if not counted:
         digest = replace(digest, attempt=digest.attempt - 1)
-    return replace(digest, frozen=True, deciding=False) if freeze else digest
+    return replace(digest, frozen=True, deciding=False) if freeze or digest.served else digest
 
 
 # On request

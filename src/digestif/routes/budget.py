@@ -13,7 +13,9 @@ from digestif.desk import Desk
 from digestif.errors import ConfigError
 
 BOOKS = 256
-Book = dict[str, list[Millis]]  # by account
+MOST_MESSAGES = 1000  # each is noted, and read again with the next
+Entries = dict[str, Millis]  # by digest: when it stops to count
+Book = dict[str, Entries]  # by account
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Book).decode
@@ -29,14 +31,19 @@ class Budget:
     def __post_init__(self) -> None:
         if type(self.messages) is not int or self.messages < 1:
             raise ConfigError(f"budget: {shortened(self.messages)} is not a whole number of messages ≥ 1")
+        if self.messages > MOST_MESSAGES:
+            raise ConfigError(f"budget: {self.messages:,} messages are more than {MOST_MESSAGES:,}; shorten the time")
         check_delay("budget", self.per)
+        if self.per == 0:
+            raise ConfigError("budget: 0 seconds are no time; leave the budget out for no limit")
 
 
 class Account:
     """What the recipients of a route have spent. Kept in the store, so that all who deliver go by one account.
 
-    A few notes, the books, hold the accounts of all recipients. An account is a list of ends: the times at which the
-    messages that were sent stop to count. Whoever writes in a book leaves out what has ended.
+    A few notes, the books, hold the accounts of all recipients. An account tells of each message that was sent when it
+    stops to count. A message that comes again, after a kill, is not paid for twice. Whoever writes in a book leaves out
+    what has ended.
     """
 
     def __init__(self, budget: Budget, pattern: str) -> None:
@@ -44,24 +51,27 @@ class Account:
         self._per = to_millis(budget.per)
         self._pattern = pattern
 
-    def spend(self, desk: Desk, recipient: str) -> float:
+    def spend(self, desk: Desk, recipient: str, digest: str) -> float:
         """Take one message out of the budget: 0, or the seconds after which there is room, with nothing taken."""
         wait: Millis = 0
 
-        def spent(ends: list[Millis], now: Millis) -> list[Millis]:
+        def spent(entries: Entries, now: Millis) -> Entries:
             nonlocal wait
+            latest = now + self._per
+            entries = {name: min(end, latest) for name, end in entries.items()}  # a clock may have been ahead
+            ends = sorted(end for name, end in entries.items() if name != digest)
             over = len(ends) - self._budget.messages
-            wait = 0 if over < 0 else max(1, min(ends[over] - now, self._per))
-            return ends if wait else sorted([*ends, now + self._per])
+            wait = 0 if over < 0 else ends[over] - now
+            return entries if wait else {**entries, digest: latest}
 
         self._turn(desk, recipient, spent)
         return to_seconds(wait)
 
-    def give_back(self, desk: Desk, recipient: str) -> None:
+    def give_back(self, desk: Desk, recipient: str, digest: str) -> None:
         """It was not sent after all."""
-        self._turn(desk, recipient, lambda ends, _: ends[:-1])
+        self._turn(desk, recipient, lambda entries, _: {name: end for name, end in entries.items() if name != digest})
 
-    def _turn(self, desk: Desk, recipient: str, change: Callable[[list[Millis], Millis], list[Millis]]) -> None:
+    def _turn(self, desk: Desk, recipient: str, change: Callable[[Entries, Millis], Entries]) -> None:
         """Write a change of one account into its book, again if somebody else has written there meanwhile."""
         account = f"{self._pattern}\0{recipient}"
         number = crc32(account.encode()) % BOOKS
@@ -71,16 +81,16 @@ class Account:
             noted, now = desk.store.note(partition, name), desk.now()
             now = desk.store.time(partition) if now is None else now
             book = _open_book(noted, now)
-            before = book.get(account, [])
+            before = book.get(account, {})
             book[account] = change(before, now)
             is_written = book[account] == before or desk.store.swap_note(partition, name, noted, _closed_book(book))
 
 
 def _open_book(noted: bytes | None, now: Millis) -> Book:
     book: Book = {} if noted is None else _decode(noted)
-    return {account: [end for end in ends if end > now] for account, ends in book.items()}
+    return {account: {key: end for key, end in entries.items() if end > now} for account, entries in book.items()}
 
 
 def _closed_book(book: Book) -> bytes | None:
-    used = {account: ends for account, ends in book.items() if ends}
+    used = {account: entries for account, entries in book.items() if entries}
     return _encode(used) if used else None

@@ -135,18 +135,21 @@ class Pipeline:
     @asynccontextmanager
     async def _paid(self, errand: Errand, recipient: str) -> AsyncIterator[None]:
         """Pay for a message out of the budget, unless it is not sent."""
-        account, desk = self._account, errand.desk
+        account, desk, digest = self._account, errand.desk, errand.digest.id
         if account is None or desk is None:
             yield
             return
-        wait = await self._room.store.run(lambda: account.spend(desk, recipient))
+        try:
+            wait = await self._room.store.run(lambda: account.spend(desk, recipient, digest))
+        except StoreError as error:  # of another partition, maybe: no reason to bury anything
+            raise DeliveryFailed(f"the budget of {recipient!r} can't be read: {error}", throttled=True) from error
         if wait:
             raise DeliveryFailed(f"the budget of {recipient!r} is spent", after=wait, throttled=True)
         try:
             yield
         except Exception:
             with suppress(StoreError):
-                await self._room.store.run(lambda: account.give_back(desk, recipient))
+                await self._room.store.run(lambda: account.give_back(desk, recipient, digest))
             raise
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -74,6 +75,10 @@ class Route:
                 callable in kinds and callable(value)
             ):
                 raise ConfigError(f"{name}: {shortened(value)} is not {what}")
+        if isinstance(self.channel, Channel) and not iscoroutinefunction(self.channel.deliver):
+            raise ConfigError(
+                f"channel: deliver of {type(self.channel).__name__} is not a coroutine: async def deliver"
+            )
         if isinstance(self.group_by, str):
             raise ConfigError(f'group_by: {shortened(self.group_by)} is not a list of at most two fields: ["rule"]')
         if isinstance(self.links, Mapping):

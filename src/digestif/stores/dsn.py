@@ -74,7 +74,7 @@ def redacted(text: str) -> str:
     location, mark, query = text.partition("?")
     shown = location + mark + "&".join(map(_without_secret, query.split("&")))
     if "://" not in shown:  # then nobody knows what is secret in it
-        return re.sub(r"(?s):.*", ":…", re.sub(r"(?s).*@", "…@", shown))
+        return re.sub(r"(?s)([:=]).*", r"\1…", re.sub(r"(?s).*@", "…@", shown))
     return re.sub(r"(?s)://([^:@]*):.*@", r"://\1:…@", shown)
 
 

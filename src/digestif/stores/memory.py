@@ -327,7 +327,7 @@ class Tables:
                 into.put(Entry(stored, deadline, NEVER if expires is None else expires))
         return len(into.entries) - before
 
-    def note_alone(self) -> None:
+    def note_alone(self, name: str) -> None:
         """One at a time writes."""
 
     def note(self, name: str) -> bytes | None:

@@ -1,6 +1,7 @@
 """Dead letters, digests that ended lately, and notes about what is on its way between stores."""
 
 from typing import Any
+from zlib import crc32
 
 import msgspec
 from psycopg import Cursor as PgCursor
@@ -77,8 +78,8 @@ class Letters(Slots):
 
     # notes
 
-    def note_alone(self) -> None:
-        self._execute(SQL.note_alone, (self._namespace,))
+    def note_alone(self, name: str) -> None:
+        self._execute(SQL.note_alone, (crc32(name.encode(), self._namespace) - 2**31,))
 
     def note(self, name: str) -> bytes | None:
         body = self._value(self._own(SQL.note), self._namespace, name.encode())

@@ -359,7 +359,7 @@ SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_
 -- name: count_notes
 SELECT count(*) FROM note WHERE namespace = %s
 
--- A lock on what may not be there yet; the number is "NOTE".
+-- A lock on what may not be there yet; the numbers are "NOTE", and one that is made of the name.
 -- name: note_alone
 SELECT pg_advisory_xact_lock(1313821765, %s)
 

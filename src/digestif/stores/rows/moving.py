@@ -107,7 +107,7 @@ def _stay(rows: Rows, timeline: str) -> bool:
 
 
 def past(rows: Rows, name: str) -> Mapping[str, int]:
-    rows.note_alone()
+    rows.note_alone(name)
     noted = rows.note(name)
     if noted is not None:
         return _counts(noted)
@@ -274,7 +274,7 @@ def _part_of(letter: DeadLetter, name: str, records: int) -> DeadLetter:
 
 
 def take_in(rows: Rows, name: str, counts: Mapping[str, int], *, fence: Fence | None) -> None:
-    rows.note_alone()
+    rows.note_alone(name)
     refuse_strangers(rows, fence)
     if rows.note(name) is None:
         rows.put_note(name, b"1")
@@ -287,7 +287,7 @@ def take_in(rows: Rows, name: str, counts: Mapping[str, int], *, fence: Fence | 
 
 
 def swap_note(rows: Rows, name: str, old: bytes | None, new: bytes | None) -> bool:
-    rows.note_alone()
+    rows.note_alone(name)
     if rows.note(name) != old:
         return False
     rows.put_note(name, new)

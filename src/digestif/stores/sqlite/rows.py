@@ -260,7 +260,7 @@ class SqliteRows:
                 self._execute(SQL.replace_record, row)
         return fresh
 
-    def note_alone(self) -> None:
+    def note_alone(self, name: str) -> None:
         """One at a time writes."""
 
     def note(self, name: str) -> bytes | None:

@@ -13,6 +13,7 @@ from digestif.testing.conformance.port import (
     record_keys,
     release,
     stored,
+    take_all,
 )
 
 
@@ -84,6 +85,19 @@ class Serving(Suite):
         assert close(store, again)
         arrive(store, "t", ["b"])
         assert store.inspect("t").digest is None
+
+    def test_what_some_have_got_is_joined_by_nothing(self, store: Store) -> None:
+        """Fact 46. Whoever has got a part would miss what joined it: it comes again as it was, whoever releases it."""
+        arrive(store, "t", ["a"])
+        lease = open_digest(store)
+        store.serve(lease, ["ada"], now=NOW)
+        arrive(store, "t", ["b"])
+
+        release(store, lease, freeze=False)
+        again = open_digest(store)
+
+        assert record_keys(take_all(store, again).records) == ["a"]
+        assert record_keys(stored(store, "t", Part.PENDING)) == ["b"]
 
     def test_a_digest_that_is_replayed_knows_who_has_got_it(self, store: Store) -> None:
         """Fact 46. Its dead letter names them, but not those who could not be reached: they are tried again."""

@@ -9,7 +9,8 @@ local function is_held(slot, token, now)
   return slot.token == token and is_live(slot, now)
 end
 
--- What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten.
+-- What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten. Of which some
+-- recipients have got their part, it comes again exactly as it was: they would miss what joined it.
 local function kept(digest, freeze, uncounted)
   if not digest or digest.records == 0 then
     return nil
@@ -17,7 +18,7 @@ local function kept(digest, freeze, uncounted)
   if uncounted then
     digest.attempt = digest.attempt - 1
   end
-  if freeze then
+  if freeze or (digest.served and #digest.served > 0) then
     digest.frozen, digest.deciding = true, nil
   end
   return digest
