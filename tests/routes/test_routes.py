@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from digestif.core.ledger import Ledger
 from digestif.routes.budget import BOOKS, Account
 from digestif.testing import FakeClock
 from tests.routes.recording import Recording
+from tests.runtime.test_kills import Kind, emptied
 from tests.runtime.workers import Ear, becomes, once, working
 
 T = 1_700_000_000.0
@@ -475,9 +477,14 @@ def test_a_clock_that_was_ahead_silences_nobody_for_longer_than_the_budget_says(
     assert account.spend(digests._desk(T + 60), "ada", "other") == 0
 
 
-def test_all_who_deliver_go_by_one_budget(tmp_path: Path, channel: Recording) -> None:
+@pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"])
+def test_all_who_deliver_go_by_one_budget(store: Kind, tmp_path: Path, channel: Recording) -> None:
     """As many as the budget says, however many engines there are, and although they take turns."""
-    dsn = f"sqlite:///{tmp_path}/d.db"
+    with contextmanager(emptied)(store, tmp_path) as dsn:
+        go_by_one_budget(dsn, channel)
+
+
+def go_by_one_budget(dsn: str, channel: Recording) -> None:
     budget = Budget(2, per=3600)
     with Digests(dsn, policy=Policy.immediate()) as one, Digests(dsn, policy=Policy.immediate()) as other:
         for engine in (one, other):
