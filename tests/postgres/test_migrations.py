@@ -15,6 +15,7 @@ from digestif import ConfigError, Digests, Policy, StoreError, StoreUnavailable
 from digestif.stores.base import Closing
 from digestif.stores.postgres import PostgresStore
 from digestif.stores.postgres.migrations import FOLDER, Upgrade
+from digestif.testing.servers import becomes_true
 from tests.postgres.releases import current_version, next_release, user_without_rights, written_by_a_newer_release
 from tests.postgres.servers import empty_database
 
@@ -167,6 +168,22 @@ def test_a_store_of_version_2_goes_on_after_the_migration_with_all_that_it_had(u
         assert digests.delete("fresh")
         assert digests.verify()
         assert other.verify()
+
+
+def test_what_is_just_being_added_is_there_after_the_migration(url: str) -> None:
+    add(url)
+    execute(url, TO_VERSION_2)
+    blocked = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(url) as older:
+        older.execute("INSERT INTO digestif.timeline (namespace, key, slot) VALUES (1, 'late', '{}')")
+        migrating = pool.submit(migrate, url)
+        assert becomes_true(lambda: bool(execute(url, blocked)))
+        older.commit()
+        migrating.result()
+
+    names = execute(url, "SELECT key FROM digestif.timeline_name ORDER BY key")
+    assert [bytes(name) for (name,) in names] == [b"late", b"t"]
 
 
 TO_VERSION_2 = """

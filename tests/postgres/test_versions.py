@@ -1,5 +1,6 @@
 """The rows of timelines: locked under their names, and found by their newest version."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -79,3 +80,33 @@ def test_a_timeline_keeps_its_version_while_it_stays_where_it_is(digests: Digest
 
     claimed(digests, 1)
     assert number_of(url, version) > first
+
+
+def test_a_publication_of_all_tables_forbids_nothing(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection, Digests(url, policy=Policy(minimum_delay=0)) as digests:
+        digests.add("t", 1)
+        connection.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+
+        digests.add("t", 2)
+        with digests.digest("t", 0) as digest:
+            assert len(digest) == 2
+        assert digests.delete("t")
+
+
+def test_who_pauses_what_comes_and_goes_is_told_of_no_quarrel(url: str) -> None:
+    """A timeline that is idle at one moment and there at the next, again and again."""
+    with Digests(url, policy=Policy(minimum_delay=0)) as digests, ThreadPoolExecutor(3) as threads:
+        over = threading.Event()
+
+        def come_and_go() -> None:
+            while not over.is_set():
+                digests.add_many([("t", 1), ("u", 1)])
+                digests.delete("t")
+
+        going = [threads.submit(come_and_go) for _ in range(2)]
+        for number in range(150):
+            digests.pause("t") if number % 2 else digests.resume("t")
+        over.set()
+        for each in going:
+            each.result()
+        assert digests.verify()

@@ -309,7 +309,7 @@ class Model:
         return Opened(key, token, digest.id, digest.revision, digest.attempt, digest.dropped, records)
 
     def _settle(self, line: Line, digest: Parcel, policy: Policy) -> None:
-        if digest.again and policy.redelivery == "merge":
+        if digest.again:
             self._move_pending(line, digest)
             digest.revision += 1
         kept = newest_first(digest.items)[: policy.capacity]
@@ -455,7 +455,7 @@ class Model:
         digest, pending = line.digest, line.pending.values()
         if digest is None or (line.state == "open" and not line.has_lapsed(now)):
             items = newest_first(pending)[: policy.capacity]
-        elif digest.frozen or policy.redelivery == "same" or line.state == "open":
+        elif digest.frozen or line.state == "open":
             items = newest_first(digest.items)
         else:
             items = newest_first(merged(digest.items, pending))[: policy.capacity]

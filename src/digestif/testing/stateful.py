@@ -311,7 +311,7 @@ class StoreMachine(RuleBasedStateMachine):
     def taken(self, held: Held) -> None:
         policy, lease = POLICIES[held.policy], leased(held)
         both = self.both(
-            lambda: self.pages(Take(lease, policy.capacity, policy.redelivery == "merge")),
+            lambda: self.pages(Take(lease, policy.capacity, merge=True)),
             lambda: self.model.take(held.timeline, held.token, policy, self.now),
         )
         if both is not None:

@@ -1,6 +1,6 @@
 """One PostgreSQL transaction's view of the tables. What changes is kept back, and written together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from psycopg import Cursor as PgCursor
@@ -53,13 +53,21 @@ class PostgresRows(Letters, Records):
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
         """These are to be added: lock their timelines, and see which of their keys are there already."""
-        keys = sorted({arrival.timeline.encode() for arrival in arrivals})
+        timelines = {arrival.timeline for arrival in arrivals}
+        self.reserve(timelines)
+        idle = sum(self._loaded[name].slot.batch is None for name in timelines)  # gets a batch, and may begin to wait
+        self._look_for(arrivals, numbers=len(arrivals) + 2 * idle)
+
+    def reserve(self, timelines: Iterable[str]) -> None:
+        """Lock these, also those that are not there yet; a name that stays unused goes again."""
+        keys = sorted(timeline.encode() for timeline in timelines)
         self._execute(SQL.reserve, (self._namespace, Byteas(keys)))
         self._fetch(SQL.lock, keys)
         for key in keys:
-            self._loaded[key.decode()].is_named = True
-        idle = sum(self._loaded[key.decode()].slot.batch is None for key in keys)  # gets a batch, and may begin to wait
-        self._look_for(arrivals, numbers=len(arrivals) + 2 * idle)
+            loaded = self._loaded[key.decode()]
+            loaded.is_named = True
+            if loaded.version is None:
+                self._dirty[key.decode()] = None
 
     def _look_for(self, arrivals: Sequence[Arrival], *, numbers: int) -> None:
         pairs = [(batch, a.key) for a in arrivals if (batch := self._loaded[a.timeline].slot.batch) is not None]

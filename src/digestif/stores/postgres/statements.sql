@@ -27,12 +27,14 @@ SELECT version, key, slot FROM timeline JOIN timeline_name USING (namespace, key
 WHERE timeline.ctid = ANY (%s::tid[]) AND id = ANY (%s::bigint[])
 ORDER BY array_position(%s::bigint[], id) LIMIT %s FOR UPDATE SKIP LOCKED
 
+-- Each by its own place, whatever the planner knows of the table: nobody else moves it, since it is locked.
 -- name: save_slots
 UPDATE timeline SET version = t.next, waiting = t.waiting, ready = t.ready, since = t.since, until = t.until,
     paused_until = t.paused_until, expires = t.expires, slot = t.slot
 FROM unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],
-    %s::bytea[]) AS t (key, version, next, waiting, ready, since, until, paused_until, expires, slot)
-WHERE timeline.namespace = %s AND timeline.key = t.key AND timeline.version = t.version
+    %s::bytea[]) AS t (key, version, next, waiting, ready, since, until, paused_until, expires, slot), LATERAL (
+    SELECT ctid FROM timeline WHERE namespace = %s AND key = t.key AND version = t.version LIMIT 1
+) AS place WHERE timeline.ctid = place.ctid
 
 -- name: insert_names
 INSERT INTO timeline_name (namespace, key) SELECT %s, unnest(%s::bytea[])
@@ -45,8 +47,9 @@ RETURNING version, key
 
 -- name: delete_slots
 WITH unnamed AS (DELETE FROM timeline_name WHERE namespace = %(namespace)s AND key = ANY (%(keys)s::bytea[]))
-DELETE FROM timeline USING unnest(%(keys)s::bytea[], %(versions)s::bigint[]) AS t (key, version)
-WHERE timeline.namespace = %(namespace)s AND timeline.key = t.key AND timeline.version = t.version
+DELETE FROM timeline USING unnest(%(keys)s::bytea[], %(versions)s::bigint[]) AS t (key, version), LATERAL (
+    SELECT ctid FROM timeline WHERE namespace = %(namespace)s AND key = t.key AND version = t.version LIMIT 1
+) AS place WHERE timeline.ctid = place.ctid
 
 -- name: waiting
 SELECT waiting, id, key FROM timeline

@@ -39,7 +39,8 @@ from digestif.stores.postgres.single import LongWay, SingleAdd
 from digestif.stores.postgres.slots import InboxFirst
 from digestif.stores.postgres.transaction import SQL, Namespace, OtherTables
 from digestif.stores.postgres.wakeups import NotifyWakeups
-from digestif.stores.rows import Rows, RowStore, adding, leasing, reading
+from digestif.stores.rows import Rows, RowStore, adding, leasing, moving, operating, reading
+from digestif.stores.travel import Fence, Mark, Page
 
 T = TypeVar("T")
 
@@ -212,6 +213,24 @@ class PostgresStore(RowStore):
     def flush(self, timeline: str, *, now: Millis | None) -> bool:
         self.fold(now=now)
         return super().flush(timeline, now=now)
+
+    def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
+        def unit(rows: PostgresRows) -> bool:
+            rows.reserve([timeline])  # others may be about to make it
+            return operating.pause(rows, timeline, paused)
+
+        return self._hinted(self._transact(unit, self._begin, writes=True))
+
+    def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
+        at = self._now(now)
+
+        def unit(rows: PostgresRows) -> list[Mark | None]:
+            rows.reserve({page.parcel.timeline for page in pages})
+            return moving.arrive_all(rows, pages, fence=fence, now=at)
+
+        answers = self._transact(unit, self._begin, writes=True)
+        self._hints.tell(worth=True)
+        return answers
 
     # The inbox
 
