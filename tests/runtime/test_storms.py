@@ -17,6 +17,7 @@ from tests.runtime.workers import becomes, working
 
 LEASE = 0.6
 VERBS = ("claim", "take", "extend", "close", "release", "bury", "maintain", "sweep", "discard")
+HIT = {"claim", "take", "close"}  # a storm lasts until it has
 POLICY = Policy(
     minimum_delay=0,
     increment_delay=0,
@@ -90,9 +91,11 @@ def test_nothing_is_lost_or_held_for_ever_in_a_storm(monkeypatch: pytest.MonkeyP
 
     store.strength = 0.15
     with working(digests, poll=0.02, concurrency=8, threads=4):
-        for number in range(60):
-            producer.add_many([(f"{kind}:{number % 7}", {"n": number}) for kind in "fcbo"])
+        rounds = 0
+        while rounds < 60 or (rounds < 6000 and not store.failed.keys() >= HIT):
+            producer.add_many([(f"{kind}:{rounds % 7}", {"n": rounds}) for kind in "fcbo"])
             threading.Event().wait(0.01)
+            rounds += 1
         store.strength = 0.0
         is_done = becomes(lambda: producer.ledger().pending == producer.ledger().open == 0, seconds=60)
 
@@ -101,6 +104,6 @@ def test_nothing_is_lost_or_held_for_ever_in_a_storm(monkeypatch: pytest.MonkeyP
     assert set(once.values()) <= {1}
     under = Counter(key for keys in carried.values() for key in keys)
     assert set(under.values()) == {1}
-    assert len(under) == 180
+    assert len(under) == 3 * rounds
     assert producer.verify()
-    assert {"claim", "take", "close"} <= store.failed.keys()
+    assert store.failed.keys() >= HIT
