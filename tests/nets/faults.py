@@ -127,8 +127,8 @@ OURS = [
     Fault(
         says="a record puts off the retry of a failed digest",
         file="core/machine.py",
-        old="if slot.state is not State.WAITING or slot.digest is not None:",
-        new="if slot.state is not State.WAITING:",
+        old="if slot.state is not State.WAITING or slot.digest is not None:\n        return slot\n    at, rule",
+        new="if slot.state is not State.WAITING:\n        return slot\n    at, rule",
         directed="test_a_retry_is_not_put_off_nor_pulled_forward",
         vectors=True,
     ),
