@@ -21,7 +21,6 @@ from digestif.stores.base import PAGE_RECORDS, Claimed, Closing
 from digestif.stores.postgres import inbox, store
 from digestif.testing.servers import becomes_true
 from tests.postgres.crowd import deadlocks
-from tests.postgres.servers import empty_database
 from tests.runtime.test_wakeups import Times
 from tests.runtime.workers import LONG, Ear, working
 
@@ -31,12 +30,6 @@ GREAT = 5 * PAGE_RECORDS  # records of one commit
 ADDING_SECONDS = 2
 PROMPT = 0.1  # seconds from a commit to the handler
 IMPATIENT = "-c lock_timeout=1s"  # of callers: who waits for a lock is told so
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with empty_database() as url:
-        yield url
 
 
 @pytest.fixture

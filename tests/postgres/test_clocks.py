@@ -3,7 +3,6 @@
 import json
 import random
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,12 +17,6 @@ from tests.sqlite.children import Child, killed_at_the_end, listen
 from tests.sqlite.test_clocks import APART, SECONDS, Told, check_lives, drain, judge, live, records
 
 TOLERANCE = 60.0  # seconds: far from an hour
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with empty_database() as url:
-        yield url
 
 
 def on_time(url: str) -> Any:  # the program that it is given to is annotated for SQLite

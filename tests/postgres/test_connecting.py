@@ -12,15 +12,9 @@ from digestif import Digests, StoreUnavailable
 from digestif.clock import monotonic
 from digestif.stores.postgres import PostgresStore
 from digestif.testing.postgres import PostgresServer
-from tests.postgres.servers import empty_database, needed_postgres
+from tests.postgres.servers import needed_postgres
 
 SOON = 2  # seconds
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with empty_database() as url:
-        yield url
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """How the schema of a PostgreSQL store comes about, and what becomes of that of another release."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -17,13 +17,6 @@ from digestif.stores.postgres import PostgresStore
 from digestif.stores.postgres.migrations import FOLDER, Upgrade
 from digestif.testing.servers import becomes_true
 from tests.postgres.releases import current_version, next_release, user_without_rights, written_by_a_newer_release
-from tests.postgres.servers import empty_database
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with empty_database() as url:
-        yield url
 
 
 def add(url: str, **options: Any) -> bool:

@@ -9,13 +9,6 @@ from psycopg.conninfo import conninfo_to_dict
 
 from digestif import Digests, StoreUnavailable
 from tests.postgres.releases import user_without_rights
-from tests.postgres.servers import empty_database
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with empty_database() as url:
-        yield url
 
 
 @pytest.fixture

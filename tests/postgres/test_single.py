@@ -1,27 +1,14 @@
 """The short way of a single add: whoever comes between its look and its save is noticed."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psycopg
 import pytest
 
-from digestif import Digests, Policy
+from digestif import Digests
 from digestif.stores.postgres.rows import PostgresRows
 from digestif.stores.postgres.single import SingleAdd
-from tests.postgres.servers import empty_database
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with empty_database() as url:
-        yield url
-
-
-@pytest.fixture
-def digests(url: str) -> Iterator[Digests]:
-    with Digests(url, policy=Policy(minimum_delay=0)) as digests:
-        yield digests
 
 
 def deliver(digests: Digests) -> None:

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -11,23 +10,10 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session
 
-from digestif import ConfigError, Digests, Policy, Record, Worker
+from digestif import ConfigError, Digests, Record, Worker
 from digestif.clock import monotonic
-from tests.postgres.servers import empty_database
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with empty_database() as url:
-        yield url
-
-
-@pytest.fixture
-def digests(url: str) -> Iterator[Digests]:
-    with Digests(url, policy=Policy(minimum_delay=0)) as digests:
-        yield digests
 
 
 def test_a_record_is_there_when_the_caller_has_committed(digests: Digests, url: str) -> None:

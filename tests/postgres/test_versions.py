@@ -1,7 +1,6 @@
 """The rows of timelines: locked under their names, and found by their newest version."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -10,20 +9,7 @@ import pytest
 from digestif import Digests, Policy
 from digestif.stores.base import Closing
 from digestif.testing.servers import becomes_true
-from tests.postgres.servers import empty_database
 from tests.postgres.test_callers import number_of, waiting_for_locks
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with empty_database() as url:
-        yield url
-
-
-@pytest.fixture
-def digests(url: str) -> Iterator[Digests]:
-    with Digests(url, policy=Policy(minimum_delay=0)) as digests:
-        yield digests
 
 
 def claimed(digests: Digests, limit: int) -> list[str]:
