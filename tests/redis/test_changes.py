@@ -112,7 +112,7 @@ def unentered(store: Store) -> None:
     layouts = store._dialogue._layouts  # type: ignore[attr-defined]
     for partition in range(1, store.partitions):
         layouts._known[partition] = b""
-        layouts._strange.add(partition)
+        layouts.strange.add(partition)
 
 
 def test_partitions_that_could_not_be_reached_at_the_start_are_entered_later(redis_server: RedisServer) -> None:

@@ -65,7 +65,8 @@ class Dialogue:
     def _run(
         self, script: Script, calls: Sequence[Call], callers: Sequence[Caller], *, now: Millis | None, **how: bool
     ) -> list[Any]:
-        if self._layouts.complete or not (shut := self._layouts.enter({call.partition for call in calls}, **how)):
+        shut = self._layouts.enter({call.partition for call in calls}, **how) if self._layouts.strange else {}
+        if not shut:
             return self._send(script, calls, callers, now=now, **how)
         rest = [place for place, call in enumerate(calls) if call.partition not in shut]
         answers = iter(self._send(script, [calls[n] for n in rest], [callers[n] for n in rest], now=now, **how))
@@ -82,21 +83,28 @@ class Dialogue:
         answers = self._link.run(commands, **how)
         for place, answer in enumerate(answers):
             if self._layouts.doubts or isinstance(answer, Exception):
-                self._layouts.after_answer(answer, layouts[place])
-            if isinstance(answer, Refused):
-                answers[place] = self._understood(answer, calls[place].partition)
+                answers[place] = self._understood(answer, calls[place].partition, layouts[place])
         return answers
 
-    def _understood(self, refused: Refused, partition: int) -> Exception:
-        """What a refusal means that every script may answer; the others are for the verbs."""
-        match refused.word:
-            case "DIGESTIF_OVERTAKEN":
+    def _send_one(self, script: Script, call: Call, caller: Caller, *, now: Millis | None, **how: bool) -> Any:
+        """The same for a single call, which most are; raises its error."""
+        layout = self._layouts.argument(call.partition, script)
+        [answer] = self._link.run([self._command(script, call, caller, now, layout)], **how)
+        if self._layouts.doubts or isinstance(answer, Exception):
+            return sole([self._understood(answer, call.partition, layout)])
+        return answer
+
+    def _understood(self, answer: Any, partition: int, layout: bytes) -> Any:
+        """The answer of a call, or what a refusal means that every script may give; the others are for the verbs."""
+        self._layouts.after_answer(answer, layout)
+        match answer:
+            case Refused(word="DIGESTIF_OVERTAKEN"):
                 return StoreError("a call came to the server after a later one of its caller; nothing was done")
-            case "DIGESTIF_LAYOUT":
-                return self._layouts.changed(partition, refused.rest.encode())
-            case "DIGESTIF_EVICTS":
-                return self._layouts.evicting(refused.rest)
-        return refused
+            case Refused(word="DIGESTIF_LAYOUT", rest=found):
+                return self._layouts.changed(partition, found.encode())
+            case Refused(word="DIGESTIF_EVICTS", rest=policy):
+                return self._layouts.evicting(policy)
+        return answer
 
     def _command(self, script: Script, call: Call, caller: Caller, now: Millis | None, layout: bytes) -> Command:
         partition, keys, arguments = call
@@ -119,7 +127,13 @@ class Dialogue:
 
     def write_one(self, name: str, call: Call, *, now: Millis | None) -> Any:
         """The answer of one partition; raises its error."""
-        return sole(self.write(name, [call], now=now))
+        if self._layouts.strange:
+            return sole(self.write(name, [call], now=now))
+        caller = self._next_caller()
+        try:
+            return self._send_one(load(name), call, caller, now=now)
+        finally:
+            self._callers.append(caller)
 
     def looks(self, name: str, calls: Sequence[Call], *, now: Millis | None = None) -> list[Any]:
         """Run a script that only reads and knows the partition, in each of these; an answer may be an error."""
@@ -127,7 +141,9 @@ class Dialogue:
 
     def glance(self, name: str, call: Call, *, now: Millis | None = None) -> Any:
         """The same to begin a visit of a partition, which has to go on with the next one if this one is down."""
-        return sole(self._run(load(name), [call], [_NOBODY], now=now, writes=False, hasty=True))
+        if self._layouts.strange:
+            return sole(self._run(load(name), [call], [_NOBODY], now=now, writes=False, hasty=True))
+        return self._send_one(load(name), call, _NOBODY, now=now, writes=False, hasty=True)
 
     def time(self, partition: int) -> tuple[bytes, bytes]:
         """The clock of a partition's server, likewise."""

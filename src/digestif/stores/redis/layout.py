@@ -84,7 +84,7 @@ class Layouts:
         self._link = link
         self._keys = keys
         self._known = [first, *[b""] * (keys.partitions - 1)]
-        self._strange = set(range(1, keys.partitions))  # partitions that have yet to be entered
+        self.strange = set(range(1, keys.partitions))  # partitions that have yet to be entered
         self._arguments = [pack_part(known) for known in self._known]
         self._look_at = [0.0] * keys.partitions
         self.doubts: set[bytes] = set()  # marks of looks that found something: all calls ask for them until it is well
@@ -113,11 +113,6 @@ class Layouts:
         elif mark == DRAINS and not isinstance(answer, Exception):
             self.doubts.discard(DRAINS)
 
-    @property
-    def complete(self) -> bool:
-        """Whether all partitions were entered."""
-        return not self._strange
-
     def question(self, partition: int) -> Command:
         """For calls without a script, to be sent along with them."""
         return Command(partition, ("HGET", self._keys.key(partition, "ledger"), b"layout"))
@@ -137,7 +132,7 @@ class Layouts:
         Somebody may have emptied the server since it was opened and divided it differently. So the first partition is
         looked at last: if that still knows this layout, nobody has.
         """
-        wanted = [each for each in partitions if each in self._strange]
+        wanted = [each for each in partitions if each in self.strange]
         if not wanted:
             return {}
         own = self._layout()
@@ -167,7 +162,7 @@ class Layouts:
     def _learn(self, partition: int, layout: bytes) -> None:
         self._known[partition] = layout
         self._arguments[partition] = pack_part(layout)
-        self._strange.discard(partition)
+        self.strange.discard(partition)
 
     # Refusing
 
