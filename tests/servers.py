@@ -26,18 +26,28 @@ def needed_server(kind: Kind | None = None) -> Path:
         pytest.skip(str(missing))
 
 
+def shared_server(kind: Kind | None = None) -> RedisServer:
+    """The shared server as it is, for stores with namespaces of their own."""
+    needed_server(kind)
+    return _server(kind).start()
+
+
 def empty_server(kind: Kind | None = None) -> RedisServer:
     """The shared server, emptied."""
-    needed_server(kind)
-    server = _server(kind).start()
+    server = shared_server(kind)
     server.cli("FLUSHALL")
     return server
 
 
+def shared_lone_cluster(kind: Kind | None = None) -> LoneCluster:
+    """The shared cluster of one server as it is."""
+    needed_server(kind)
+    return _lone_cluster(kind).start()
+
+
 def empty_lone_cluster(kind: Kind | None = None) -> LoneCluster:
     """The shared cluster of one server, emptied."""
-    needed_server(kind)
-    server = _lone_cluster(kind).start()
+    server = shared_lone_cluster(kind)
     server.cli("FLUSHALL")
     return server
 
