@@ -54,6 +54,7 @@ if _TYPE_CHECKING:
         LeaseNotRenewed,
         PartitionFailed,
         Returned,
+        StoreChanged,
         StoreFailed,
         Unhandled,
         WorkerStarted,
@@ -116,6 +117,7 @@ __all__ = [
     "StaleLease",
     "State",
     "Store",
+    "StoreChanged",
     "StoreError",
     "StoreFailed",
     "StoreUnavailable",
@@ -151,7 +153,7 @@ _HOMES = {
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
     "StoreUnavailable",
     "digestif.events": "Added Buried Claimed Delivered Discarded DispatchFailed Dispatched Event Expired Failed Lapsed "
-    "LeaseLost LeaseNotRenewed PartitionFailed Returned StoreFailed Unhandled WorkerStarted WorkerStopped",
+    "LeaseLost LeaseNotRenewed PartitionFailed Returned StoreChanged StoreFailed Unhandled WorkerStarted WorkerStopped",
     "digestif.routes.budget": "Budget",
     "digestif.runtime.running": "run",
     "digestif.runtime.worker": "Worker",

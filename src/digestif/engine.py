@@ -78,6 +78,7 @@ class Digests(Overview):
         self._routes: Routes | None = None  # loaded with the first: templates take a while to import
         self._owns_store = isinstance(store, str)
         self.store = _store(store, namespace)
+        self.store.report_to(self.events)
 
     @property
     def enabled(self) -> bool:

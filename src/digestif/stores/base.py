@@ -22,6 +22,7 @@ from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
+from digestif.events import Events
 from digestif.stores.notes import Notes
 
 PAGE_TIMELINES = 200
@@ -179,6 +180,9 @@ class Store(Notes):
     durability: Durability
     partitions: int = 1
     enabled: bool = True  # False: accepts nothing
+
+    def report_to(self, events: Events) -> None:
+        """Tell these of what befalls the store itself, from now on. The default is a store that has nothing to tell."""
 
     @abstractmethod
     def time(self, partition: int) -> Millis:

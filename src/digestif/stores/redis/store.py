@@ -6,6 +6,7 @@ looks up first and then names in the call that acts, which checks each again: so
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
@@ -17,6 +18,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import Busy, InvalidState, StoreError
+from digestif.events import Event, Events
 from digestif.ids import shuffled
 from digestif.stores.base import (
     HISTORY_LIMIT,
@@ -45,6 +47,7 @@ from digestif.stores.redis.checks import Findings, examine
 from digestif.stores.redis.commands import Refused
 from digestif.stores.redis.dialogue import Call, Dialogue, every
 from digestif.stores.redis.keys import Keys
+from digestif.stores.redis.layout import Layouts
 from digestif.stores.redis.link import Link
 from digestif.stores.redis.moving import RedisMoving
 from digestif.stores.redis.recount import footprint, recount
@@ -73,7 +76,15 @@ class RedisStore(Store, RedisMoving):
         self._clustered = clustered
         self._found: Findings | None = None
         self._dialogue_: Dialogue | None = None
+        self._listeners: WeakSet[Events] = WeakSet()
         watch(self)
+
+    def report_to(self, events: Events) -> None:
+        self._listeners.add(events)
+
+    def _tell(self, event: Event) -> None:
+        for events in list(self._listeners):
+            events.emit(event)
 
     @property
     def _dialogue(self) -> Dialogue:
@@ -87,9 +98,15 @@ class RedisStore(Store, RedisMoving):
         """Check that the server is fit; ConfigError says what is wrong, StoreUnavailable that it can't be reached."""
         wanted, clustered = self._wanted, self._clustered
         found = examine(self._link, namespace=self.namespace, partitions=wanted, clustered=clustered, patience=patience)
-        self._dialogue_ = self._dialogue_ or Dialogue(self._link, Keys(self.namespace, found.partitions))
+        self._dialogue_ = self._dialogue_ or self._begin(found)
         self._found = found
         return found
+
+    def _begin(self, found: Findings) -> Dialogue:
+        keys = Keys(self.namespace, found.partitions)
+        layouts = Layouts(self._link, keys, found.layout, tell=self._tell)
+        layouts.enter(range(keys.partitions), patience=0)  # those that can't be reached now, when they are first used
+        return Dialogue(self._link, keys, layouts)
 
     @property
     def partitions(self) -> int:  # type: ignore[override]  # known once the server was asked
@@ -147,7 +164,9 @@ class RedisStore(Store, RedisMoving):
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         limit = min(limit, ACTED_TIMELINES)
         request = wire.encode({"deadline": deadline, "limit": limit})
-        lists = self._dialogue.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
+        *lists, evicts = self._dialogue.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
+        if evicts:
+            self._dialogue.tell_of_eviction(evicts.decode())  # workers go on, the sooner the better
         stale, lapsed, expiring = ([name.decode() for name in names] for names in lists)
         timelines = [*stale, *lapsed, *expiring]
         if not timelines:

@@ -9,7 +9,10 @@
 -- include: measures.lua
 
 local TERMS = 56 -- bytes of a policy's numbers; what is not set is not a number, or for the capacity infinite
-local noted, accepted, pending = unpack(call('HMGET', KEYS[1], ARGV[2], 'accepted', 'pending'))
+local noted, accepted, pending, layout = unpack(call('HMGET', KEYS[1], ARGV[2], 'accepted', 'pending', 'layout'))
+if layout ~= ARGV[#ARGV] then
+  -- include: layout.lua
+end
 local arrival = tonumber(accepted or 0)
 pending = tonumber(pending or 0)
 local loaded = {} -- timelines that need more than a record put in
@@ -99,7 +102,8 @@ local any_ready = false
 local ready = {}
 local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
 local known, capacity, expires, expiry -- the policy of the record before, what it allows, and when its records expire
-for number = 1, (#arguments - 5) / 2 do
+local many = (#arguments - 6) / 2
+for number = 1, many do
   local timeline, policy, within = read('>HHd', arguments[5], number * 12 - 11)
   local key, rest = arguments[4 + number * 2], arguments[5 + number * 2]
   local place = 9 + timeline * 3
@@ -146,7 +150,7 @@ for number = 1, (#arguments - 5) / 2 do
   end
 end
 
-local reply = string.rep('0', (#arguments - 5) / 2)
+local reply = string.rep('0', many)
 if any_ready then
   local flags = {}
   for number = 1, #reply do
