@@ -27,7 +27,7 @@ from digestif.stores.redis.layout import CLUSTER_PARTITIONS, PARTITIONS
 from digestif.stores.redis.options import Options
 from digestif.testing import plugin, servers
 from digestif.testing.servers import HOST, ClusterServers, LoneCluster, RedisServer
-from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, code_names, links, run_page
+from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, closed_in_the_end, code_names, links, run_page
 
 pytest_plugins = ["pytester"]
 
@@ -271,13 +271,15 @@ def test_the_tutorial_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def pasted(texts: list[str]) -> str:
     """What a prompt prints that is given these lines. There a compound statement ends only with an empty line."""
     console = code.InteractiveConsole()
-    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as complaints:
+    with (
+        closed_in_the_end(console.locals) as look,
+        redirect_stdout(StringIO()) as printed,
+        redirect_stderr(StringIO()) as complaints,
+    ):
         for line in "".join(texts).splitlines():
             console.push(line)
+            look()
     assert complaints.getvalue() == ""
-    for value in console.locals.values():
-        if isinstance(value, Digests):
-            value.close()
     return printed.getvalue()
 
 
