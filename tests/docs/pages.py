@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from digestif import Digests
+from digestif import Digests, Store
 
 RunTests = Callable[[str, list[str]], None]  # of a file with this text, with these options of pytest
 StartServer = Callable[[], str]  # gives the address
@@ -125,10 +125,10 @@ def run_page(path: Path, run_tests: RunTests, start_server: StartServer) -> None
 @contextmanager
 def closed_in_the_end(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
     """Close what examples leave open. They give a name to one after the other: look after each statement."""
-    opened: dict[int, Digests | sqlite3.Connection] = {}
+    opened: dict[int, Any] = {}
 
     def look() -> None:
-        found = (value for value in namespace.values() if isinstance(value, (Digests, sqlite3.Connection)))
+        found = (value for value in namespace.values() if isinstance(value, (Digests, Store, sqlite3.Connection)))
         opened.update((id(value), value) for value in found)
 
     try:
@@ -136,7 +136,7 @@ def closed_in_the_end(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]
     finally:
         look()
         for value in opened.values():
-            value.close()
+            value.disconnect() if isinstance(value, Store) else value.close()
 
 
 def _examples(page: str, start_server: StartServer) -> list[Block]:
