@@ -9,7 +9,6 @@ from threading import Event
 from digestif import ConfigError, Digests, InvalidState, Policy, StaleLease, StoreError
 from digestif.clock import monotonic
 from digestif.testing.servers import RedisServer
-from tests.servers import needed_server
 
 SECONDS = 60.0
 SOON = Policy(minimum_delay=0, increment_delay=0)
@@ -46,7 +45,6 @@ def is_done(digests: Digests, seen: Counter[str]) -> bool:
 
 
 def test_a_timeline_never_has_two_homes() -> None:
-    needed_server()
     over, seen = Event(), Counter[str]()
     with RedisServer() as server, ThreadPoolExecutor(8) as pool:
         running = [pool.submit(live, server.url, over, seen) for _ in range(8)]

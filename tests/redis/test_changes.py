@@ -10,7 +10,6 @@ from digestif import Digests, Event, Policy, StoreChanged, StoreError, StoreUnav
 from digestif.stores.base import Store
 from digestif.stores.redis.cluster import slot_of
 from digestif.testing.servers import ClusterServers, RedisServer, free_port
-from tests.servers import needed_server
 
 SOON = Policy(minimum_delay=0, increment_delay=0)
 
@@ -256,7 +255,6 @@ def test_a_cluster_that_lost_its_settings_with_a_node_is_divided_as_before(clust
 @pytest.fixture
 def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServer]:
     """One whose settings a test may change; looked at with every call."""
-    needed_server()
     monkeypatch.setattr("digestif.stores.redis.layout.LOOK_SECONDS", 0.0)
     with RedisServer() as server:
         yield server
