@@ -106,6 +106,22 @@ def test_a_partition_that_was_never_used_before_is_no_way_around(redis_server: R
             assert len(told) == 1
 
 
+def test_a_partition_that_bears_the_layout_of_a_latecomer_is_none_either(redis_server: RedisServer) -> None:
+    """An engine notes the layout in a partition, then finds that the first is divided differently, and is refused."""
+    with Digests(f"{redis_server.url}?partitions=64", policy=SOON) as before:
+        redis_server.cli("FLUSHALL")
+        with Digests(redis_server.url, policy=SOON) as after:
+            after.add("t", 1)
+            for partition in range(1, 64):
+                redis_server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", f"1/64/late-{partition}")
+
+            for _ in range(3):
+                with pytest.raises(StoreError, match="anew with 1 partitions, this store was opened with 64"):
+                    before.add("t", 1)
+                with pytest.raises(StoreError, match="anew with 1 partitions"):
+                    before.ledger()
+
+
 def unentered(store: Store) -> None:
     """As if only the first partition had been reached when the store was opened."""
     layouts = store._dialogue._layouts  # type: ignore[attr-defined]

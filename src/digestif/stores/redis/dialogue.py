@@ -65,7 +65,9 @@ class Dialogue:
     def _run(
         self, script: Script, calls: Sequence[Call], callers: Sequence[Caller], *, now: Millis | None, **how: bool
     ) -> list[Any]:
-        shut = self._layouts.enter({call.partition for call in calls}, **how) if self._layouts.strange else {}
+        shut: dict[int, Exception] = {}
+        if self._layouts.strange:
+            shut = self._layouts.enter({call.partition for call in calls}, hasty=how.get("hasty", False))
         if not shut:
             return self._send(script, calls, callers, now=now, **how)
         rest = [place for place, call in enumerate(calls) if call.partition not in shut]

@@ -83,6 +83,7 @@ class Layouts:
     def __init__(self, link: Link, keys: Keys, first: bytes, *, tell: Callable[[Event], None]) -> None:
         self._link = link
         self._keys = keys
+        self._own = b"%d/%d/" % (SCHEMA, keys.partitions)  # how each of its layouts begins
         self._known = [first, *[b""] * (keys.partitions - 1)]
         self.strange = set(range(1, keys.partitions))  # partitions that have yet to be entered
         self._arguments = [pack_part(known) for known in self._known]
@@ -117,7 +118,7 @@ class Layouts:
         """For calls without a script, to be sent along with them."""
         return Command(partition, ("HGET", self._keys.key(partition, "ledger"), b"layout"))
 
-    def check(self, partition: int, answer: bytes | Exception | None) -> StoreError | None:
+    def check(self, partition: int, answer: bytes | Exception | None) -> Exception | None:
         """An error if the answer to the question is that the layout is gone or changed."""
         known = self._known[partition]
         if answer == known or not known or isinstance(answer, Exception):
@@ -126,7 +127,9 @@ class Layouts:
 
     # Entering
 
-    def enter(self, partitions: Iterable[int], *, patience: float | None = None, **how: bool) -> dict[int, Exception]:
+    def enter(
+        self, partitions: Iterable[int], *, patience: float | None = None, hasty: bool = False
+    ) -> dict[int, Exception]:
         """Note the layout in those of these partitions that were not entered yet. The answer is where that failed.
 
         Somebody may have emptied the server since it was opened and divided it differently. So the first partition is
@@ -135,14 +138,13 @@ class Layouts:
         wanted = [each for each in partitions if each in self.strange]
         if not wanted:
             return {}
-        own = self._layout()
-        ids = [own + fresh_id().encode() for _ in wanted]
+        keys = [self._keys.key(each, "ledger") for each in wanted]
         commands = [
-            Command(each, (1, self._keys.key(each, "ledger"), name), load("enter"))
-            for each, name in zip(wanted, ids, strict=True)
+            Command(each, (1, key, self._own + fresh_id().encode()), load("enter"))
+            for each, key in zip(wanted, keys, strict=True)
         ]
-        answers = dict(zip(wanted, self._link.run(commands, patience=patience, **how), strict=True))
-        [first] = self._link.run([self.question(0)], writes=False)
+        answers = dict(zip(wanted, self._link.run(commands, patience=patience, hasty=hasty), strict=True))
+        [first] = self._link.run([self.question(0)], writes=False, patience=patience, hasty=hasty)
         problem = first if isinstance(first, Exception) else self.check(0, first)
         failures: dict[int, Exception] = {}
         for partition, answer in answers.items():
@@ -150,14 +152,11 @@ class Layouts:
                 failures[partition] = answer
             elif problem is not None:
                 failures[partition] = problem
-            elif not answer.startswith(own):
+            elif not answer.startswith(self._own):
                 failures[partition] = self.changed(partition, answer)
             else:
                 self._learn(partition, answer)
         return failures
-
-    def _layout(self) -> bytes:
-        return b"%d/%d/" % (SCHEMA, self._keys.partitions)
 
     def _learn(self, partition: int, layout: bytes) -> None:
         self._known[partition] = layout
@@ -166,42 +165,55 @@ class Layouts:
 
     # Refusing
 
-    def changed(self, partition: int, found: bytes) -> StoreError:
+    def changed(self, partition: int, found: bytes) -> Exception:
         """The error of a call that found another layout than the one that it knew, or none."""
-        where = f"namespace {self._keys.namespace!r}, partition {partition}"
+        if found.startswith(self._own):
+            first = self._first_after(found, partition)
+            if isinstance(first, Exception):
+                return first
+            if first.startswith(self._own):
+                return self._refused(
+                    "anew",
+                    f"{self._named(partition)}: it lost its data and was set up anew since this store was opened. "
+                    "Nothing was done; calls from now on go on with what is there",
+                )
+            partition, found = 0, first
         if not found:
             return self._refused(
                 "gone",
-                f"{where}: its settings are gone. Somebody emptied the server (FLUSHALL), or it came back without its "
-                "data (a restart without append-only file, a failover to an empty replica); what was stored there is "
-                "lost. Nothing was done. To go on, restart a process that uses this namespace: opening a store "
-                "writes the settings anew",
-            )
-        if found.startswith(self._layout()):
-            self._learn_anew(partition, found)
-            return self._refused(
-                "anew",
-                f"{where}: it lost its data and was set up anew since this store was opened. Nothing was done; "
-                "calls from now on go on with what is there",
+                f"{self._named(partition)}: its settings are gone. Somebody emptied the server (FLUSHALL), or it came "
+                "back without its data (a restart without append-only file, a failover to an empty replica); what was "
+                "stored there is lost. Nothing was done. To go on, restart a process that uses this namespace: opening "
+                "a store writes the settings anew",
             )
         match = _FORM.fullmatch(found)
         other = match[2].decode() if match else "another number of"
         return self._refused(
             "other",
-            f"{where}: the server was emptied and the namespace set up anew with {other} partitions, this store was "
-            f"opened with {self._keys.partitions}. Nothing was done. Restart this process, with the right ?partitions=",
+            f"{self._named(partition)}: the server was emptied and the namespace set up anew with {other} partitions, "
+            f"this store was opened with {self._keys.partitions}. Nothing was done. Restart this process, with the "
+            "right ?partitions=",
         )
 
-    def _learn_anew(self, partition: int, found: bytes) -> None:
-        """Go on with another layout of the same division. What befell one partition may have befallen all of them."""
-        if found == self._known[partition]:
-            return  # another thread did it
-        self._learn(partition, found)
-        others = [each for each in range(self._keys.partitions) if self._known[each]]
-        questions = [self.question(each) for each in others]
-        for each, answer in zip(others, self._link.run(questions, writes=False, patience=0), strict=True):
-            if isinstance(answer, bytes) and answer.startswith(self._layout()):
-                self._learn(each, answer)
+    def _first_after(self, found: bytes, partition: int) -> bytes | Exception:
+        """The layout of the first partition, and if that is divided as it was, learn all layouts anew.
+
+        What befell one partition may have befallen all. The first is looked at last, as by those who enter: a partition
+        may bear the layout of somebody who came too late, and was refused.
+        """
+        others = [each for each in range(1, self._keys.partitions) if self._known[each] and each != partition]
+        answers = self._link.run([self.question(each) for each in others], writes=False, patience=0)
+        [answer] = self._link.run([self.question(0)], writes=False, patience=0)
+        first: bytes | Exception = answer or b""
+        if isinstance(first, Exception) or not first.startswith(self._own):
+            return first
+        for each, layout in [*zip(others, answers, strict=True), (partition, found), (0, first)]:
+            if isinstance(layout, bytes) and layout.startswith(self._own):
+                self._learn(each, layout)
+        return first
+
+    def _named(self, partition: int) -> str:
+        return f"namespace {self._keys.namespace!r}, partition {partition}"
 
     def evicting(self, policy: str) -> StoreError:
         """The error of a call that brings records, on a server that would evict them."""
