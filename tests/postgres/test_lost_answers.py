@@ -104,18 +104,21 @@ def test_a_server_that_crashed_meanwhile_gives_the_same_id_to_others_who_are_not
 
 def test_a_server_that_does_not_come_back_leaves_it_unknown() -> None:
     needed_postgres()
-    with PostgresServer(fsync=False) as server, Proxy(server.url) as proxy:
-        with Digests(f"{proxy.url}?timeout=1") as digests:
-            digests.add("before", 1)
-            ask = digests.store._has_committed  # type: ignore[attr-defined]
+    with (
+        PostgresServer(fsync=False) as server,
+        Proxy(server.url) as proxy,
+        Digests(f"{proxy.url}?timeout=1") as digests,
+    ):
+        digests.add("before", 1)
+        ask = digests.store._has_committed  # type: ignore[attr-defined]
 
-            def ask_nobody(transaction: Any) -> bool:
-                server.kill()
-                answer: bool = ask(transaction)
-                return answer
+        def ask_nobody(transaction: Any) -> bool:
+            server.kill()
+            answer: bool = ask(transaction)
+            return answer
 
-            digests.store._has_committed = ask_nobody  # type: ignore[attr-defined]
-            proxy.lose = Loss.ANSWER
+        digests.store._has_committed = ask_nobody  # type: ignore[attr-defined]
+        proxy.lose = Loss.ANSWER
 
-            with pytest.raises(StoreUnavailable, match="nobody knows"):
-                digests.add("t", 1)
+        with pytest.raises(StoreUnavailable, match="nobody knows"):
+            digests.add("t", 1)

@@ -51,6 +51,7 @@ T = TypeVar("T")
 
 TRIES = 8  # at a transaction that others were in the way of
 SHORT_TRIES = 2  # at adding without a lock: others may have been quicker
+REACH_SECONDS = 2.0  # to tell whether there is a server
 LISTEN_SECONDS = 3.0  # to get a connection for hints, which are no reason to wait for long
 CLOCK_SECONDS = 30.0  # after which the server is asked again what time it is
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -437,6 +438,10 @@ class PostgresStore(RowStore):
             row = connection.execute(SQL.settings).fetchone()
         assert row is not None
         return Durability.PROCESS_KILL if "off" in row else Durability.POWER_LOSS
+
+    def reach(self) -> None:
+        with translated(self.name):
+            self._shield.run(lambda: self._own_connection(until=monotonic() + REACH_SECONDS).close())
 
     # Time
 
