@@ -43,6 +43,11 @@ class Proxy:
         place = f"{self._parts.username}@{HOST}:{self._listener.getsockname()[1]}"
         return self._parts._replace(netloc=place).geturl()
 
+    def lose_from_now_on(self, loss: Loss, *, first: bool) -> None:
+        """Every other commit, beginning with the next, or with the one after it."""
+        self._lost_last = not first
+        self.lose = loss
+
     def __enter__(self) -> Self:
         self._threads[0].start()
         return self

@@ -34,8 +34,7 @@ def undisturbed() -> tuple[str, ...]:
 def test_a_call_that_is_lost_at_its_commit_answers_truly_and_counts_once(url: str, loss: Loss, first: bool) -> None:
     with Proxy(url) as proxy, Digests(proxy.url, policy=POLICY) as digests:
         digests.ledger()
-        proxy._lost_last = not first
-        proxy.lose = loss
+        proxy.lose_from_now_on(loss, first=first)
         account = told(digests)
         proxy.lose = None
 

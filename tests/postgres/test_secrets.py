@@ -10,8 +10,10 @@ import pytest
 
 from digestif import ConfigError, Digests, StoreUnavailable
 from digestif.core.secret import Secret
+from digestif.stores.dsn import open_store
 from digestif.stores.postgres import PostgresStore
 from digestif.testing.postgres import PostgresServer
+from digestif.testing.servers import free_port
 from tests.postgres.servers import needed_postgres
 
 PASSWORD = "correct-horse"
@@ -22,7 +24,7 @@ def server() -> Iterator[PostgresServer]:
     """One that wants a password."""
     needed_postgres()
     with PostgresServer(fsync=False) as server:
-        server.sql(f"ALTER ROLE digestif PASSWORD '{PASSWORD}'")  # type: ignore[arg-type]
+        server.sql(f"ALTER ROLE digestif PASSWORD '{PASSWORD}'")
         [(rules,)] = server.sql("SHOW hba_file")
         Path(rules).write_text("host all all 127.0.0.1/32 scram-sha-256\n", "utf-8")
         server.sql("SELECT pg_reload_conf()")
@@ -35,7 +37,7 @@ def with_password(server: PostgresServer, password: str = PASSWORD) -> str:
 
 def everything_about(error: BaseException) -> str:
     """What a traceback with all local variables says, as the tools of operators print it, from our frames on."""
-    told, links = [], [error]
+    told, links = list[str](), [error]
     for link in links:
         links += [other for other in (link.__cause__, link.__context__) if other and other not in links]
         told += traceback.TracebackException.from_exception(link, capture_locals=True).format()
@@ -80,10 +82,12 @@ ACTS: dict[str, Any] = {
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("problem", ["wrong password", "missing database", "no server"])
 def test_a_failure_shows_no_password_whatever_is_printed(server: PostgresServer, act: str, problem: str) -> None:
-    parts = {"user": "digestif", "host": "127.0.0.1", "port": str(server.port), "dbname": "digestif"}
-    wrong = {"wrong password": {}, "missing database": {"dbname": "nowhere"}, "no server": {"port": "1"}}[problem]
-    password = PASSWORD if problem == "missing database" else f"{PASSWORD}-not"
-    store = PostgresStore({**parts, **wrong, "password": Secret(password)}, timeout=1)
+    addresses = {
+        "wrong password": with_password(server, f"{PASSWORD}-not"),
+        "missing database": f"{with_password(server)}_nowhere",
+        "no server": with_password(server).replace(f":{server.port}/", f":{free_port()}/"),
+    }
+    store: Any = open_store(f"{addresses[problem]}?timeout=1")
 
     with pytest.raises(StoreUnavailable) as failure:
         ACTS[act](store)

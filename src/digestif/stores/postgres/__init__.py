@@ -34,7 +34,7 @@ def _address(location: str) -> dict[str, str | Secret]:
     user, _, password = login.partition(":")
     hosts, _, database = place.partition("/")
     names = [host.rpartition(":") if _has_port(host) else (host, "", "") for host in hosts.split(",")]
-    parts = {
+    parts: dict[str, str | Secret] = {
         "user": user,
         "password": Secret(password),
         "host": ",".join(host for host, _, _ in names),

@@ -67,7 +67,7 @@ class Address:
 class Pooled(psycopg.Connection[Any]):
     """A connection of the pool, which is told the address as an object that shows no password."""
 
-    life: str  # of the server, when this was made
+    life: str | None = None  # of the server, when this was made
 
     @classmethod
     def connect(cls, conninfo: str = "", *, address: Address, **options: Any) -> Self:  # type: ignore[override]  # noqa: ARG003  # as the pool calls it

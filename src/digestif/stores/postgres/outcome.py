@@ -23,7 +23,7 @@ class TransactionId(NamedTuple):
     """Which transaction of which server."""
 
     number: str
-    life: str  # that the server led when the connection was made
+    life: str | None  # that the server led when the connection was made
 
 
 class Unanswered(Exception):
@@ -34,11 +34,13 @@ class Unanswered(Exception):
         self.result = result  # what the caller is answered if it took place
 
 
-def life_of(connection: "psycopg.Connection[Any]") -> str:
-    """A mark that another server has otherwise, and the same server after a crash."""
-    row = connection.execute(SQL.life).fetchone()
-    assert row is not None
-    return str(row[0])
+def life_of(connection: "psycopg.Connection[Any]") -> str | None:
+    """A mark that another server has otherwise, and the same server after a crash. None: we may not see it."""
+    try:
+        row = connection.execute(SQL.life).fetchone()
+    except errors.InsufficientPrivilege:
+        return None
+    return row[0] if row else None
 
 
 def has_committed(
@@ -48,10 +50,10 @@ def has_committed(
     while True:
         try:
             with connect() as connection:
-                if life_of(connection) == transaction.life:
+                if transaction.life is not None and transaction.life == life_of(connection):
                     return _settled_fate(connection, transaction.number, until=until, closed=closed)
-                # Had it been committed, nobody else could have its id: whose is still under way is not it.
-                return None if _fate(connection, transaction.number) == COMMITTED else False
+                # It may be another's. But had ours been committed, nobody else would have its id.
+                return False if _fate(connection, transaction.number) == ABORTED else None
         except psycopg.OperationalError:
             if monotonic() >= until or closed.wait(LOOK_AGAIN_SECONDS):
                 return None
