@@ -387,10 +387,20 @@ class Digests(Overview):
         threads: int = 16,
         poll: float = 1.0,
         grace: float = 25.0,
+        start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
         """Be a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
-        Worker(self, concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name).run()
+        worker = Worker(
+            self,
+            concurrency=concurrency,
+            threads=threads,
+            poll=poll,
+            grace=grace,
+            start_timeout=start_timeout,
+            name=name,
+        )
+        worker.run()
 
     async def serve(
         self,
@@ -399,10 +409,20 @@ class Digests(Overview):
         threads: int = 16,
         poll: float = 1.0,
         grace: float = 25.0,
+        start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
         """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
-        await Worker(self, concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name).serve()
+        worker = Worker(
+            self,
+            concurrency=concurrency,
+            threads=threads,
+            poll=poll,
+            grace=grace,
+            start_timeout=start_timeout,
+            name=name,
+        )
+        await worker.serve()
 
 
 def _sync(handler: Handler) -> Handler:

@@ -188,6 +188,13 @@ class Store(Notes):
     def time(self, partition: int) -> Millis:
         """The clock of a partition, which counts wherever `now` is None."""
 
+    def reach(self) -> None:
+        """Try once, in a few seconds, whether the store answers. StoreError says why it does not.
+
+        Other calls are patient. Whoever waits for them at the start of a program wants to know the reason before.
+        """
+        self.time(0)
+
     # Producing
 
     @abstractmethod

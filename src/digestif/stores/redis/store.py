@@ -125,6 +125,11 @@ class RedisStore(Store, RedisMoving):
         seconds, micros = self._dialogue.time(partition)
         return int(seconds) * 1000 + int(micros) // 1000
 
+    def reach(self) -> None:
+        answers = list(self._link.ask_all("PING", patience=0.0).values())
+        if all(isinstance(answer, Exception) for answer in answers):
+            raise answers[0]
+
     # Producing
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
