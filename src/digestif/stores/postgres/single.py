@@ -4,13 +4,15 @@ Two messages to the server instead of seven. The row's `xmin` tells whether the 
 whatever changes its records writes its row. What takes more, or comes too late, goes the long way, under a lock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 from psycopg import Cursor as PgCursor
 
+from digestif.core.damage import Damage
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival
 from digestif.stores.postgres.rows import SHARES, PostgresRows
@@ -26,8 +28,10 @@ class LongWay(Exception):
 class SingleAdd(PostgresRows):
     """A view of one timeline as a look showed it, without a transaction."""
 
-    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, schema: str) -> None:
-        super().__init__(cursor, namespace, writes=True)
+    def __init__(
+        self, cursor: "PgCursor[Any]", namespace: Namespace, schema: str, note_damage: Callable[[Damage], None]
+    ) -> None:
+        super().__init__(cursor, namespace, note_damage, writes=True)
         self._statements = _statements(schema)
         self._written_by: str | None = None  # the transaction
 
@@ -37,7 +41,10 @@ class SingleAdd(PostgresRows):
     def decide(self, arrival: Arrival, *, now: Millis) -> bool:
         """Look, and make up one's mind; the answer is that of `add`."""
         names = {"key": arrival.timeline.encode(), "record": arrival.key.encode()}
-        row = self._cursor.execute(self._statements.look, {"namespace": self._namespace, **names}).fetchone()
+        try:
+            row = self._cursor.execute(self._statements.look, {"namespace": self._namespace, **names}).fetchone()
+        except psycopg.DataError as error:  # what stands where a batch should is not a number
+            raise LongWay from error
         assert row is not None
         version, self._written_by, body, batch, is_known, has_inbox, table, *numbers = row
         self.refuse_other_tables(table)

@@ -120,7 +120,7 @@ class PostgresStore(RowStore):
         """The short way; None if it has to be the long one."""
         with self._open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
             for _ in range(SHORT_TRIES):
-                view = SingleAdd(cursor, namespace, self.schema)
+                view = SingleAdd(cursor, namespace, self.schema, self.damages.note)
                 try:
                     answer = view.decide(arrival, now=now)
                 except LongWay:
@@ -277,7 +277,10 @@ class PostgresStore(RowStore):
 
     def _transact(self, unit: Callable[[PostgresRows], T], begin: str, *, writes: bool) -> T:
         """Run a unit in one transaction."""
-        return self._retrying(lambda namespace: self._once(unit, begin, namespace, writes=writes))
+        try:
+            return self._retrying(lambda namespace: self._once(unit, begin, namespace, writes=writes))
+        finally:
+            self.damages.tell()
 
     def _retrying(self, attempt: Callable[[Namespace], T]) -> T:
         """Try; and again if others were in the way, or the connection was lost before the commit."""
@@ -308,7 +311,7 @@ class PostgresStore(RowStore):
         with self._open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
             try:
                 connection.execute(begin, prepare=False)  # two statements in one message
-                rows = PostgresRows(cursor, namespace, writes=writes)
+                rows = PostgresRows(cursor, namespace, self.damages.note, writes=writes)
                 result = unit(rows)
                 if writes:
                     rows.flush()
