@@ -4,10 +4,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from digestif import Digests, Policy, Store, StoreError
+from digestif import Damage, Digests, Policy, Store, StoreError
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing.conformance.actions import T, deliver, fail, keys, scheduled
 from digestif.testing.conformance.port import arrive_everywhere, claim_all
@@ -185,15 +186,15 @@ def test_two_who_repair_at_once_correct_the_ledger_once(path: Path, store: SQLit
     digests, other = Digests(store), Digests(SQLiteStore(path))
     digests.add("t", 1, now=T)
     change(path, "UPDATE namespace SET pending = 7")
-    read, surveyed = store._read, []
+    read, surveyed = store._read, list[list[Damage]]()
 
-    def read_slowly(unit: object) -> object:
-        found = read(unit)  # type: ignore[arg-type]
+    def read_slowly(unit: Any) -> Any:
+        found: Any = read(unit)
         if not surveyed:
             surveyed.append(other.repair(now=T))
         return found
 
-    store._read = read_slowly  # type: ignore[method-assign, assignment]
+    store._read = read_slowly  # type: ignore[method-assign]
 
     assert digests.repair(now=T) == []
 

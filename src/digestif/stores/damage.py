@@ -45,6 +45,11 @@ class Damages:
         """Keep it to be told: in a transaction nobody may be called."""
         self._noted.append(damage)
 
+    def report(self, damage: Damage) -> None:
+        """Tell it, and what was noted before."""
+        self.note(damage)
+        self.tell()
+
     def tell(self) -> None:
         """Tell what was noted, each damage once."""
         while self._noted:

@@ -8,13 +8,15 @@ import msgspec
 
 from digestif.core import machine
 from digestif.core.capacity import Cursor, age_order
+from digestif.core.damage import Damage
 from digestif.core.machine import LEAVING, Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis, to_millis
 from digestif.errors import Busy
+from digestif.stores.damage import Unreadable
 from digestif.stores.redis import wire
 from digestif.stores.redis.commands import Command, Refused
-from digestif.stores.redis.dialogue import Call, Dialogue, every
+from digestif.stores.redis.dialogue import DAMAGED, Call, Dialogue, every
 from digestif.stores.redis.resp import Packed, joined, pack
 from digestif.stores.travel import PAST, Cargo, Fence, Mark, Movable, Page, Parcel
 
@@ -201,7 +203,10 @@ def _told_fence(fence: Fence | None) -> tuple[str, str] | bool:
 def _fenced() -> Iterator[None]:
     try:
         yield
-    except Refused:
+    except Refused as error:
+        if error.word == DAMAGED:
+            problem = "a timeline that something is to be moved into can't be read"
+            raise Unreadable(Damage(timeline=None, part="slot", problem=problem)) from None
         raise Busy("move: this process was away for too long, and another one went on with the move") from None
 
 

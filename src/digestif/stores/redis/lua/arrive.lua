@@ -154,6 +154,12 @@ local function arrive(timeline, page)
   return { done, whole }
 end
 
+for number in ipairs(request.pages) do
+  local timeline = timeline_number(number, APART)
+  if damage_of(timeline) then
+    return redis.error_reply('DIGESTIF_DAMAGED ' .. number)
+  end
+end
 local marks_of = {}
 for number, told in ipairs(request.pages) do
   local id, freight, records, done, after, slot, letter, times = unpack(told)
