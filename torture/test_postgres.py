@@ -12,7 +12,6 @@ import pytest
 from digestif import Digests, Policy
 from digestif.clock import monotonic
 from digestif.testing.postgres import PostgresServer
-from tests.postgres.servers import needed_postgres
 from tests.postgres.test_callers import IMPATIENT, PROMPT, TIMELINES, waits_from_commits, waits_of_others
 from tests.postgres.test_faults import FAULTS, tormented
 from tests.postgres.test_horizon import DEAD, claims_before_a_horizon, claims_with_nothing_dead
@@ -27,7 +26,6 @@ QUICK = 0.02  # seconds, for 99 of 100 claims
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    needed_postgres()
     with PostgresServer() as server:  # with fsync
         yield server
 
@@ -38,7 +36,6 @@ def test_batches_in_any_order_deliveries_and_maintenance_never_deadlock(server: 
 
 def test_claims_are_quick_although_nothing_dead_is_cleared_away() -> None:
     """Without fsync: what dead versions cost is shown here, not how slow the disk is."""
-    needed_postgres()
     with PostgresServer(fsync=False) as server:
         waits = claims_before_a_horizon(server.url, dead=DEAD, claims=CLAIMS)
 

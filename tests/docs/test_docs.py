@@ -26,9 +26,8 @@ from digestif.stores.redis import keys
 from digestif.stores.redis.checks import CLUSTER_PARTITIONS, PARTITIONS
 from digestif.stores.redis.options import Options
 from digestif.testing import plugin, servers
-from digestif.testing.servers import HOST, ClusterServers, Kind, LoneCluster, RedisServer
+from digestif.testing.servers import HOST, ClusterServers, LoneCluster, RedisServer
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, code_names, links, run_page
-from tests.servers import needed_server
 
 pytest_plugins = ["pytester"]
 
@@ -210,7 +209,6 @@ def start_server() -> Iterator[Callable[[], str]]:
     with ExitStack() as started:
 
         def start() -> str:
-            needed_server()
             server = started.enter_context(RedisServer(appendonly=True, appendfsync="always"))
             return f"{HOST}:{server.port}"
 
@@ -282,16 +280,12 @@ def pasted(texts: list[str]) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("kind", "server_class"), [("redis", RedisServer), ("valkey", RedisServer), (None, LoneCluster)]
-)
-def test_the_rights_that_the_page_gives_are_enough(kind: Kind | None, server_class: type[RedisServer]) -> None:
+@pytest.mark.parametrize("server_class", [RedisServer, LoneCluster])
+def test_the_rights_that_the_page_gives_are_enough(server_class: type[RedisServer]) -> None:
     """For a whole life: the server finds nothing to refuse."""
     page = (DOCS / "how-to" / "redis-in-production.md").read_text("utf-8")
     command = next(block.text for block in blocks(page) if "ACL SETUSER" in block.text)
-    needed_server(kind)
-
-    with server_class(kind=kind) as server:
+    with server_class() as server:
         server.cli(*shlex.split(command.replace("\\\n", ""))[1:])
         with Digests(server.url.replace("://", "://digestif:secret@"), policy=Policy(attempts=1)) as digests:
             live(digests)

@@ -9,9 +9,8 @@ from redis.sentinel import Sentinel
 
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.redis.opening import link_over
-from digestif.testing.servers import Kind, RedisServer, becomes_true, free_port
+from digestif.testing.servers import RedisServer, becomes_true, free_port
 from tests.redis.links import echo, get, increment, key, linked, put
-from tests.servers import needed_server
 
 
 class Watched(NamedTuple):
@@ -37,11 +36,9 @@ class Watched(NamedTuple):
         return [replica["master-link-status"] for replica in replicas] == ["ok"]
 
 
-@pytest.fixture(params=["redis", "valkey"])
-def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
-    kind: Kind = request.param
-    needed_server(kind)
-    with RedisServer(kind=kind) as primary, RedisServer(kind=kind, replicaof=f"127.0.0.1 {primary.port}") as replica:
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    with RedisServer() as primary, RedisServer(replicaof=f"127.0.0.1 {primary.port}") as replica:
         assert becomes_true(lambda: replica.cli("INFO", "replication")["master_link_status"] == "up")
         with watching(primary, tmp_path) as sentinel:
             servers = Watched(primary, replica, sentinel)

@@ -22,9 +22,7 @@ from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.servers import RedisServer
-from tests.postgres.servers import needed_postgres
 from tests.runtime.workers import PATIENCE, Ear, working
-from tests.servers import needed_server
 
 POLICY = Policy(minimum_delay=60)
 
@@ -161,11 +159,9 @@ def test_a_part_that_does_not_answer_does_not_hold_up_the_ends_of_others(store: 
 @pytest.fixture(params=["redis", "postgres"])
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
     if request.param == "redis":
-        needed_server()
         with RedisServer(appendonly=True) as redis:
             yield redis
     else:
-        needed_postgres()
         with PostgresServer() as postgres:
             yield postgres
 
