@@ -68,7 +68,11 @@ def _read_slot(timeline: str, stored: bytes | WrongType | None, size: int) -> Sl
 def damage_of(dialogue: Dialogue, timeline: str) -> Unreadable:
     """What is wrong with a timeline that a script took for damaged."""
     [found] = read_slots(dialogue, [timeline])
-    return found if isinstance(found, Unreadable) else wire.unreadable_slot(timeline, "its keys are of the wrong type")
+    return (
+        found
+        if isinstance(found, Unreadable)
+        else wire.unreadable_slot(timeline, "scripts can't read it, or a key of its records")
+    )
 
 
 def scan(dialogue: Dialogue, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:

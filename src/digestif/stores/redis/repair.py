@@ -7,7 +7,6 @@ from digestif.core.damage import LOST_AND_FOUND, Damage, legible
 from digestif.core.texts import LONGEST_TEXT
 from digestif.core.times import Millis
 from digestif.errors import StoreUnavailable
-from digestif.ids import fresh_id
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import wire
 from digestif.stores.redis.commands import Command
@@ -23,12 +22,13 @@ BATCHES = 3  # of a timeline
 class Repair:
     """One repair of one partition."""
 
-    def __init__(self, dialogue: Dialogue, partition: int, *, ring: int, now: Millis | None) -> None:
+    def __init__(self, dialogue: Dialogue, partition: int, *, ring: int, token: str, now: Millis | None) -> None:
         self._dialogue = dialogue
         self._keys = dialogue.keys
         self._partition = partition
         self._ring = ring
         self._now = now
+        self._ids = (f"{token}-{number}" for number in count())  # of dead letters
 
     def run(self, *, dry_run: bool) -> list[Damage]:
         """Mend what there is, and look again, until nothing is found. The answer is what was found first."""
@@ -67,7 +67,7 @@ class Repair:
         self._dialogue.write_one(script, call, now=self._now)
 
     def _quarantine(self, flaw: Flaw) -> None:
-        ids = [fresh_id() for _ in range(BATCHES)]
+        ids = [next(self._ids) for _ in range(BATCHES)]
         reason = flaw.damage.problem
         letters = [
             (ids[0], f"these records were pending: {reason}"[:LONGEST_TEXT], 0),
@@ -95,7 +95,8 @@ class Repair:
             short = short_keys(self._dialogue, self._partition, key)
             for start in range(0, len(short), SET_ASIDE):
                 records = [
-                    (wire.text(name), fresh_id(), "the stored value is missing") for name in short[start:][:SET_ASIDE]
+                    (wire.text(name), next(self._ids), "the stored value is missing")
+                    for name in short[start:][:SET_ASIDE]
                 ]
                 letters = self._keys.letters(self._partition, [letter_id for _, letter_id, _ in records])
                 whole = self._keys.home_in(self._partition, flaw.name)
@@ -103,7 +104,7 @@ class Repair:
 
     def _mend_letter(self, flaw: Flaw) -> None:
         number, old_id = flaw.name[:16], flaw.name[16:]
-        letter_id = old_id if legible(old_id) == old_id else fresh_id()
+        letter_id = old_id if legible(old_id) == old_id else next(self._ids)
         owner = self._owner(flaw.damage.timeline)
         at = self._time() if self._now is None else self._now
         unknown = {

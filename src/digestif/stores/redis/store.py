@@ -19,7 +19,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import Busy, InvalidState, StoreError
-from digestif.ids import shuffled
+from digestif.ids import fresh_id, shuffled
 from digestif.stores.base import (
     HISTORY_LIMIT,
     PAGE_RECORDS,
@@ -424,7 +424,7 @@ class RedisStore(Store, RedisMoving):
         return recount(self._dialogue, ring=self._ring)
 
     def repair(self, partition: int, *, dry_run: bool, now: Millis | None) -> list[Damage]:
-        return Repair(self._dialogue, partition, ring=self._ring, now=now).run(dry_run=dry_run)
+        return Repair(self._dialogue, partition, ring=self._ring, token=fresh_id(), now=now).run(dry_run=dry_run)
 
     def footprint(self) -> Mapping[str, int]:
         return footprint(self._dialogue)

@@ -50,7 +50,7 @@ local function read_slot(stored)
     and (is_open or not slot.token)
   if sound and digest then
     sound = type(digest.id) == 'string'
-      and digest.records < FAR
+      and digest.records >= 0
       and digest.opened < FAR
       and digest.dropped < FAR
       and digest.revision < FAR
