@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,12 +16,13 @@ from digestif.stores.redis import looking, wire
 from digestif.stores.redis.commands import Command
 from digestif.stores.redis.dialogue import Call, Dialogue, every
 from digestif.stores.redis.keys import SCHEDULE, as_text
-from digestif.stores.redis.resp import Packed
+from digestif.stores.redis.resp import Packed, joined
 from digestif.stores.redis.scripts import load
 from digestif.stores.travel import Mark
 
 TRIES = 3  # at finding a partition at rest
 NOTHING = Packed(0, b"")
+SURVEYED = 20  # timelines that a call looks at: about 1 ms of the server, more if their batches are large
 RAW_COUNTERS = (b"moved", *looking.COUNTED)
 
 
@@ -145,8 +147,10 @@ def _look_at_timelines(dialogue: Dialogue, partition: int, found: Survey) -> Non
     for order in ("names", *SCHEDULE):  # in the others are only those that are somewhere by mistake
         for page in pages(dialogue, partition, order, seen):
             names = [as_text(name) for name in page]
-            calls = [Call(partition, dialogue.keys.home_in(partition, name), NOTHING) for name in names]
-            for name, told in zip(names, every(dialogue.looks("survey", calls)), strict=True):
+            keys = [dialogue.keys.home_in(partition, name) for name in names]
+            groups = [joined(keys[start : start + SURVEYED]) for start in range(0, len(keys), SURVEYED)]
+            answers = every(dialogue.looks("survey", [Call(partition, group, NOTHING) for group in groups]))
+            for name, told in zip(names, chain.from_iterable(answers), strict=True):
                 _look_at_timeline(dialogue, partition, name, Sight.of(told), found)
 
 

@@ -125,7 +125,7 @@ for number = 1, (#arguments - 5) / 2 do
   -- The short way, and the usual one: the timeline is on its way to a delivery and a record more changes nothing else.
   if within ~= within and not loaded[place] then
     local hash = keys[place]
-    local slot = redis.pcall('HGET', hash, '') -- an error, which is a table, if the key is no hash
+    local slot = try('HGET', hash, '') -- an error, which is a table, if the key is no hash
     local kind = type(slot) == 'string' and #slot > 8 and byte(slot)
     if kind == JOINS or kind == JOINS_LARGE then
       if policy ~= known then
@@ -139,8 +139,8 @@ for number = 1, (#arguments - 5) / 2 do
       if kind == JOINS then
         joins = joins and size < SMALL and #rest <= LIGHT
       elseif joins and call('HEXISTS', hash, key) == 0 then
-        local noted_age = redis.pcall('ZADD', keys[place + 1], read('>d', rest), write('>I8', arrival + 1) .. key)
-        local noted_expiry = expires < NEVER and redis.pcall('ZADD', keys[place + 2], expires + SHIFT, 'x' .. key)
+        local noted_age = try('ZADD', keys[place + 1], read('>d', rest), write('>I8', arrival + 1) .. key)
+        local noted_expiry = expires < NEVER and try('ZADD', keys[place + 2], expires + SHIFT, 'x' .. key)
         joins = type(noted_age) ~= 'table' and type(noted_expiry) ~= 'table'
       else
         joins = false

@@ -15,7 +15,7 @@ end
 local request = cmsgpack.unpack(ARGV[4])
 local BATCH = 3 -- keys
 local key, owner, letter = KEYS[TIMELINES + BATCH], KEYS[TIMELINES + 2 * BATCH], request.letter
-local stored = redis.pcall('HGET', KEYS[TIMELINES], '')
+local stored = try('HGET', KEYS[TIMELINES], '')
 if (type(stored) == 'string' and stored or '') ~= request.stored then
   return answer('0')
 end

@@ -14,7 +14,7 @@ end
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
-local stored = redis.pcall('HGET', timeline.key, '')
+local stored = try('HGET', timeline.key, '')
 local found = type(stored) == 'string' and stored or ''
 if string.sub(found, 2) ~= string.sub(request.stored, 2) then -- its first byte says only whether records may join it
   return answer('0')

@@ -10,7 +10,7 @@ local woken = false -- a timeline may be taken at once
 
 -- Add to a number of the ledger. One that is damaged starts again: a recount tells, and a repair sets it right.
 local function add_to(field, by)
-  local sum = redis.pcall('HINCRBY', LEDGER, field, by)
+  local sum = try('HINCRBY', LEDGER, field, by)
   if type(sum) == 'table' then
     sum = field == 'number' and clock or by -- moves have to be numbered above all earlier ones
     call('HSET', LEDGER, field, sum)
@@ -61,7 +61,7 @@ end
 -- Note the answer and the counters; `...` are names and new values of those that the caller of this has read itself.
 local function answer(reply, ...)
   if woken then
-    redis.pcall('SPUBLISH', WAKE, '') -- a hint: a user who may not publish must not stop a call half-way
+    try('SPUBLISH', WAKE, '') -- a hint: a user who may not publish must not stop a call half-way
   end
   local moved = 0
   for counter, by in pairs(tally) do

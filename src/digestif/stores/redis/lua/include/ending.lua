@@ -76,7 +76,7 @@ end
 
 -- The dead letter whose keys are at `place`, if it is one of this timeline's and not damaged.
 local function read_letter(place, name)
-  local is_read, letter = pcall(sound_letter, redis.pcall('HGET', KEYS[place], ''), name)
+  local is_read, letter = pcall(sound_letter, try('HGET', KEYS[place], ''), name)
   return is_read and letter or nil
 end
 

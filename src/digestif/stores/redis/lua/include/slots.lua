@@ -72,11 +72,10 @@ end
 -- never due, and it must not be saved.
 local function load_timeline(place)
   local key = KEYS[place]
-  local stored = redis.pcall('HGET', key, '') -- an error, which is a table, if the key is no hash
-  local slot = { state = 'idle', at = 0, since = 0, iteration = 0 }
-  if stored then
-    local is_read, found = pcall(read_slot, stored)
-    slot = is_read and found or { state = 'damaged' }
+  local stored = try('HGET', key, '') -- an error, which is a table, if the key is no hash
+  local is_read, slot = pcall(read_slot, stored)
+  if not is_read or not slot then
+    slot = stored and { state = 'damaged' } or { state = 'idle', at = 0, since = 0, iteration = 0 }
   end
   return {
     place = place,
@@ -142,7 +141,7 @@ local function put_in_place(timeline)
     reorder(order, name, score and tonumber(score), after[kind])
   end
   if timeline.state == 'damaged' then
-    local stored = redis.pcall('HGET', timeline.key, '')
+    local stored = try('HGET', timeline.key, '')
     if type(stored) == 'string' and stored ~= '' then
       call('HSET', timeline.key, '', ' ' .. string.sub(stored, 2))
     end
