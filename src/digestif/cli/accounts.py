@@ -58,9 +58,9 @@ def verify(session: Session) -> int:
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @with_session
 def repair(session: Session, dry_run: bool) -> int:
-    """Set aside what is damaged in the store: its records become dead letters, and the ledger agrees again.
+    """Set aside what is damaged in the store.
 
-    With --dry-run, exit code 1 if anything is damaged.
+    Its records become dead letters, and the ledger agrees again. With --dry-run, exit code 1 if anything is damaged.
     """
     with session.digests() as digests:
         damages = digests.repair(dry_run=dry_run)

@@ -21,6 +21,11 @@ class Unreadable(StoreError):
         return f"{self.damage}; it is damaged, or of a newer release: `digestif repair` sets it aside"
 
 
+def unreadable_note(name: str, error: Exception) -> Unreadable:
+    """What is to be raised about a note of a move."""
+    return Unreadable(Damage(timeline=None, part="note", problem=f"the note {name!r} can't be read ({error})"))
+
+
 class Damages:
     """What a store has met, and who wants to hear of it. Safe to use from many threads."""
 

@@ -277,8 +277,8 @@ def _flaw_of_note(name: str, body: bytes) -> str | None:
     try:
         if name == "move":
             msgspec.json.decode(body, type=dict[str, object])
-        elif name.startswith(LEAVING) and not name.endswith("-target"):
-            msgspec.msgpack.decode(body, type=dict[str, int] if "-past-" in name else Mark)
+        elif name.startswith(LEAVING) and not name.endswith("-target") and "-past-" not in name:
+            msgspec.msgpack.decode(body, type=Mark)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return f"the note {legible(name)!r} can't be read ({error})"
     return None

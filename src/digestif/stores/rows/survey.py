@@ -192,21 +192,19 @@ def _look_at_history(rows: Rows, found: Survey) -> None:
 
 def _look_at_notes(rows: Rows, found: Survey) -> None:
     for name, body in rows.notes().items():
-        problem = flaw_of_note(name, body)
+        problem = _look_at_note(name, body)
         if problem is not None:
             damage = Damage(timeline=None, part="note", problem=problem)
             found.flaws.append(Flaw(damage, partial(mending.remove_note, name=name)))
 
 
-def flaw_of_note(name: str, body: bytes) -> str | None:
+def _look_at_note(name: str, body: bytes) -> str | None:
     """What is wrong with a note of a move, whose form is known; None if nothing is."""
-    if name != "move" and not name.startswith(LEAVING):
+    is_mark = name.startswith(LEAVING) and not name.endswith("-target") and "-past-" not in name
+    if name != "move" and not is_mark:
         return None
-    if name.endswith("-target"):
-        return None  # a name of somebody's own
-    kind = dict[str, int] if "-past-" in name else dict[str, object] if name == "move" else Mark
     try:
-        msgspec.json.decode(body, type=kind)
+        msgspec.json.decode(body, type=Mark if is_mark else dict[str, object])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return f"the note {legible(name)!r} can't be read ({error})"
     return None
