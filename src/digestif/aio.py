@@ -293,6 +293,7 @@ class AsyncDigests:
     backlog = _awaitable(Digests.backlog)
     ledger = _awaitable(Digests.ledger)
     verify = _awaitable(Digests.verify)
+    repair = _awaitable(Digests.repair)
     dead_letters = _awaitable(Digests.dead_letters)
     dead_records = _awaitable(Digests.dead_records)
     history = _awaitable(Digests.history)

@@ -6,6 +6,7 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from digestif.core.damage import Damage
 from digestif.core.policy import Policy, check_delay
 from digestif.core.records import (
     Digest,
@@ -19,7 +20,7 @@ from digestif.core.times import Millis, is_duration, to_millis, to_seconds
 from digestif.core.verdicts import Discard
 from digestif.desk import Desk
 from digestif.errors import ConfigError, InvalidState
-from digestif.events import Added, Events, Listener
+from digestif.events import Added, Damaged, Events, Listener
 from digestif.handlers import Handler, Handlers
 from digestif.ids import fresh_id
 from digestif.intake import Intake, check_limit, check_time
@@ -79,6 +80,7 @@ class Digests(Overview):
         self._owns_store = isinstance(store, str)
         self.store = _store(store, namespace)
         self.store.report_to(self.events)
+        self._unsubscribe = self.store.damages.subscribe(self._tell_of_damage)
 
     @property
     def enabled(self) -> bool:
@@ -89,8 +91,12 @@ class Digests(Overview):
         """Call the listener with every event from now on; the answer ends that."""
         return self.events.subscribe(listener)
 
+    def _tell_of_damage(self, damage: Damage) -> None:
+        self.events.emit(Damaged(timeline=damage.timeline, part=damage.part, problem=damage.problem))
+
     def close(self) -> None:
         """Let go of the store's files and connections, if it was made from a DSN, and of those of routes."""
+        self._unsubscribe()
         if self._routes is not None:
             self._routes.close_background()
         if self._owns_store:

@@ -182,6 +182,16 @@ class StoreChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged(Event):
+    """Something stored can't be read. It is passed over, and the rest goes on; `digestif repair` sets it aside."""
+
+    level: ClassVar[int] = logging.ERROR
+    timeline: str | None  # None: it belongs to no timeline, or that can't be told
+    part: str  # slot, letter, history, inbox…
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStarted(Event):
     """A worker claims digests from now on."""
 

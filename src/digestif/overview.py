@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from digestif.core.backlog import Backlog, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged
+from digestif.core.damage import Damage
 from digestif.core.explain import Explanation, explain
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot, is_live
@@ -21,7 +22,9 @@ from digestif.core.records import (
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.errors import ConfigError
+from digestif.events import Events
 from digestif.intake import Intake, check_limit, check_text
+from digestif.partitions import visit
 from digestif.policies import Policies
 from digestif.reading import decode
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Part, Store
@@ -34,6 +37,7 @@ class Overview:
     """The timelines of a store: looked at, held back, let go on, deleted."""
 
     store: Store
+    events: Events
     _intake: Intake
     _policies: Policies
     _sealer: Sealer
@@ -169,8 +173,20 @@ class Overview:
         return self.store.ledger()
 
     def verify(self, *, now: float | None = None) -> Verification:
-        """Recount the records in the store and compare with the ledger; true if they agree."""
+        """Recount the records in the store and compare with the ledger; true if they agree and nothing is damaged."""
         return self.store.verify()
+
+    def repair(self, *, dry_run: bool = False, now: float | None = None) -> list[Damage]:
+        """Set aside what is damaged in the store; the answer is what was found, or would be set aside by a dry run.
+
+        Records of damaged timelines become dead letters, which can be looked at, replayed and discarded.
+        """
+        at = self._intake.millis(now)
+
+        def damages(partition: int) -> Iterator[Damage]:
+            yield from self.store.repair(partition, dry_run=dry_run, now=at)
+
+        return list(visit(self.store, "repair", damages, self.events))
 
     def dead_letters(
         self,

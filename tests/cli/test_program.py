@@ -34,6 +34,7 @@ READING = [
     ["dead", "discard", "id"],
     ["ledger"],
     ["verify"],
+    ["repair"],
     ["status"],
     ["top", "--once"],
 ]

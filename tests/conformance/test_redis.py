@@ -4,6 +4,7 @@ The awaited face: torture/test_conformance.py. Another product: DIGESTIF_REDIS_S
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from digestif import Store
 from digestif.stores.dsn import open_store
 from digestif.testing import StoreConformance
+from digestif.testing.conformance.base import Damager
 from tests.conformance.modes import OneMode
+from tests.redis.harm import harm_in
 from tests.servers import empty_lone_cluster, empty_server
 
 Maker = Callable[[], Store]
@@ -29,6 +32,10 @@ class TestRedisServer(OneMode, StoreConformance):
     def store(self, make_store: Maker) -> Store:
         return make_store()
 
+    @pytest.fixture
+    def damage(self, store: Store) -> Damager:
+        return partial(harm_in, store)
+
 
 class TestRedisCluster(OneMode, StoreConformance):
     # The same scripts show it above, on one partition; and torture/test_conformance.py here.
@@ -42,6 +49,10 @@ class TestRedisCluster(OneMode, StoreConformance):
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
         return make_store()
+
+    @pytest.fixture
+    def damage(self, store: Store) -> Damager:
+        return partial(harm_in, store)
 
 
 def made(dsn: str) -> Iterator[Maker]:

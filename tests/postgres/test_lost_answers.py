@@ -10,14 +10,14 @@ from digestif import Digests, StoreUnavailable
 from digestif.testing.postgres import PostgresServer
 from tests.postgres.proxy import Loss, Proxy
 from tests.postgres.servers import empty_database
-from tests.redis.test_repetition import LIFE, POLICY, lived
+from tests.redis.test_repetition import EVERYDAY, POLICY, lived
 
 NUMBERS = re.compile(r"(batch|arrival|placed)=\d+")  # which a repetition draws anew
 
 
 def told(digests: Digests) -> tuple[str, ...]:
     """What a life in which every verb runs tells, and what it leaves behind."""
-    return tuple(NUMBERS.sub(r"\1", repr(part)) for part in lived(digests))
+    return tuple(NUMBERS.sub(r"\1", repr(part)) for part in lived(digests, EVERYDAY))
 
 
 @cache
@@ -39,7 +39,7 @@ def test_a_call_that_is_lost_at_its_commit_answers_truly_and_counts_once(url: st
         proxy.lose = None
 
         assert account == undisturbed()
-        assert proxy.lost > len(LIFE) / 3
+        assert proxy.lost > len(EVERYDAY) / 3
         assert digests.verify()
 
 

@@ -13,7 +13,7 @@ from tests.redis.proxy import Proxy
 
 POLICY = Policy(minimum_delay=10, increment_delay=0)
 TIMELINES = [f"t{number}" for number in range(50)]
-VALUE = "v" * 20_000
+VALUE = "v" * 40_000
 
 
 @pytest.fixture

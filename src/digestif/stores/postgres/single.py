@@ -4,13 +4,14 @@ Three messages to the server instead of seven. The row's `xmin` tells whether th
 whatever changes its records writes its row. What takes more, or comes too late, goes the long way, under a lock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 from psycopg import Cursor as PgCursor
 
+from digestif.core.damage import Damage
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival
 from digestif.stores.postgres.rows import SHARES, PostgresRows
@@ -26,8 +27,10 @@ class LongWay(Exception):
 class SingleAdd(PostgresRows):
     """A view of one timeline as a look showed it, without a lock."""
 
-    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, schema: str) -> None:
-        super().__init__(cursor, namespace, writes=True)
+    def __init__(
+        self, cursor: "PgCursor[Any]", namespace: Namespace, schema: str, note_damage: Callable[[Damage], None]
+    ) -> None:
+        super().__init__(cursor, namespace, note_damage, writes=True)
         self._statements = _statements(schema)
         self._written_by: str | None = None  # the transaction
 

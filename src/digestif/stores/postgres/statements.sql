@@ -101,6 +101,47 @@ SELECT newest.* FROM timeline_name, LATERAL (
 ) AS newest
 WHERE timeline_name.namespace = %s AND timeline_name.key >= %s ORDER BY timeline_name.key LIMIT %s
 
+-- A damaged timeline leaves all orders, whatever its slot says; whoever calls this has locked it.
+-- name: shelve
+UPDATE timeline SET waiting = NULL, ready = NULL, since = NULL, until = NULL, paused_until = NULL, expires = NULL
+WHERE namespace = %s AND key = %s
+
+-- name: remove_timeline
+WITH unnamed AS (DELETE FROM timeline_name WHERE namespace = %(namespace)s AND key = %(key)s)
+DELETE FROM timeline WHERE namespace = %(namespace)s AND key = %(key)s
+
+-- name: timeline_rows
+SELECT newest.* FROM timeline_name, LATERAL (
+    SELECT key, slot, waiting, ready, since, until, paused_until, expires FROM timeline
+    WHERE namespace = timeline_name.namespace AND key = timeline_name.key ORDER BY version DESC LIMIT 1
+) AS newest
+WHERE timeline_name.namespace = %s AND timeline_name.key > %s ORDER BY timeline_name.key LIMIT %s
+
+-- name: letter_rows
+SELECT number, id, timeline, batch, body FROM letter WHERE namespace = %s AND number > %s ORDER BY number LIMIT %s
+
+-- name: replace_letter
+UPDATE letter SET id = %s, timeline = %s, body = %s WHERE number = %s
+
+-- name: remove_letter_row
+DELETE FROM letter WHERE number = %s
+
+-- name: history_rows
+SELECT place, timeline, body FROM history WHERE namespace = %s ORDER BY number
+
+-- name: remove_entry
+DELETE FROM history WHERE namespace = %s AND place = %s
+
+-- name: notes
+SELECT name, body FROM note WHERE namespace = %s
+
+-- name: batches
+SELECT batch, count(*) FROM record WHERE namespace = %(namespace)s
+    AND batch NOT IN (SELECT batch FROM trash WHERE namespace = %(namespace)s) GROUP BY batch
+
+-- name: lost_keys
+SELECT key FROM record WHERE batch = %s AND payload IS NULL ORDER BY arrival LIMIT %s
+
 -- name: numbers
 SELECT coalesce(array_agg(nextval('number')), '{}') FROM generate_series(1, %s)
 
@@ -216,7 +257,7 @@ SELECT min(expires) FROM record WHERE batch = %s
 SELECT max(expires) FROM record WHERE batch = %s
 
 -- name: sizes
-SELECT batch, count(*) FROM record WHERE batch = ANY (%s::bigint[]) GROUP BY batch
+SELECT batch, count(*), count(*) - count(payload) FROM record WHERE batch = ANY (%s::bigint[]) GROUP BY batch
 
 -- name: erase
 DELETE FROM record WHERE batch = ANY (%s::bigint[])
@@ -237,7 +278,7 @@ DELETE FROM trash WHERE namespace = %s AND batch = ANY (%s::bigint[])
 SELECT count(*) FROM record WHERE batch IN (SELECT batch FROM trash WHERE namespace = %s)
 
 -- name: letter
-SELECT body FROM letter WHERE namespace = %s AND id = %s
+SELECT timeline, body FROM letter WHERE namespace = %s AND id = %s
 
 -- name: letter_batch
 SELECT batch FROM letter WHERE namespace = %s AND id = %s
@@ -252,14 +293,14 @@ DELETE FROM letter WHERE namespace = %s AND id = %s
 SELECT number FROM letter WHERE namespace = %s AND id = %s
 
 -- name: letters
-SELECT body FROM letter WHERE namespace = %s AND number > %s ORDER BY number LIMIT %s
+SELECT id, timeline, body FROM letter WHERE namespace = %s AND number > %s ORDER BY number LIMIT %s
 
 -- name: letters_of
-SELECT body FROM letter WHERE namespace = %s AND timeline = %s AND number > %s ORDER BY number LIMIT %s
+SELECT id, timeline, body FROM letter WHERE namespace = %s AND timeline = %s AND number > %s ORDER BY number LIMIT %s
 
 -- name: letter_with
-SELECT letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = %s
-WHERE letter.namespace = %s AND letter.timeline = %s ORDER BY letter.number DESC LIMIT 1
+SELECT letter.id, letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = %s
+WHERE letter.namespace = %s AND letter.timeline = %s ORDER BY letter.number DESC
 
 -- Those who draw numbers at the same time may leave two of one page in the same place: the later one stays.
 -- name: remember
@@ -271,10 +312,10 @@ ON CONFLICT (namespace, place) DO UPDATE
 SET number = EXCLUDED.number, timeline = EXCLUDED.timeline, body = EXCLUDED.body
 
 -- name: history
-SELECT body FROM history WHERE namespace = %s ORDER BY number DESC LIMIT %s
+SELECT timeline, body FROM history WHERE namespace = %s ORDER BY number DESC LIMIT %s
 
 -- name: history_of
-SELECT body FROM history WHERE namespace = %s AND timeline = %s ORDER BY number DESC LIMIT %s
+SELECT timeline, body FROM history WHERE namespace = %s AND timeline = %s ORDER BY number DESC LIMIT %s
 
 -- name: forget
 DELETE FROM history WHERE namespace = %s AND timeline = %s

@@ -135,14 +135,14 @@ class PostgresStore(RowStore):
     ) -> tuple[str | None, bool] | None:
         """The id of the transaction, which is not committed yet, and the answer of the add."""
         for attempt in range(SHORT_TRIES):
-            view = SingleAdd(cursor, namespace, self.schema)
-            with in_one_message(cursor.connection):
-                if attempt == 0:
-                    cursor.execute("BEGIN")
-                view.look(arrival, patience=self._timeout)
+            view = SingleAdd(cursor, namespace, self.schema, self.damages.note)
             try:
+                with in_one_message(cursor.connection):
+                    if attempt == 0:
+                        cursor.execute("BEGIN")
+                    view.look(arrival, patience=self._timeout)
                 answer = view.decide(arrival, now=now)
-            except LongWay:
+            except (LongWay, psycopg.DataError):  # or what stands where a batch should is not a number
                 return None
             if view.save(self._channel):
                 return view.id(), answer
@@ -292,7 +292,10 @@ class PostgresStore(RowStore):
 
     def _transact(self, unit: Callable[[PostgresRows], T], begin: str, *, writes: bool) -> T:
         """Run a unit in one transaction."""
-        return self._retrying(lambda namespace: self._once(unit, begin, namespace, writes=writes))
+        try:
+            return self._retrying(lambda namespace: self._once(unit, begin, namespace, writes=writes))
+        finally:
+            self.damages.tell()
 
     def _retrying(self, attempt: Callable[[Namespace], T]) -> T:
         """Try; and again if others were in the way, or the connection was lost and nothing took place."""
@@ -338,7 +341,7 @@ class PostgresStore(RowStore):
             transaction = None
             try:
                 connection.execute(begin, prepare=False)  # two statements in one message
-                rows = PostgresRows(cursor, namespace, writes=writes)
+                rows = PostgresRows(cursor, namespace, self.damages.note, writes=writes)
                 result = unit(rows)
                 if writes:
                     rows.flush()

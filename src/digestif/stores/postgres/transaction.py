@@ -1,11 +1,12 @@
 """One transaction: its cursor, whose rows it is about, and the numbers that it draws."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from psycopg import Cursor as PgCursor
 
+from digestif.core.damage import Damage
 from digestif.errors import StoreError
 from digestif.stores.postgres.arrays import Column
 from digestif.stores.sqlfile import load_statements
@@ -31,7 +32,10 @@ class OtherTables(StoreError):
 class Transaction:
     """What all parts of the view share."""
 
-    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, *, writes: bool) -> None:
+    def __init__(
+        self, cursor: "PgCursor[Any]", namespace: Namespace, note_damage: Callable[[Damage], None], *, writes: bool
+    ) -> None:
+        self.note_damage = note_damage
         self._cursor = cursor
         self._namespace, self._table = namespace
         self._writes = writes
@@ -81,6 +85,15 @@ class Transaction:
     def _own(self, statement: str) -> str:
         """What is about to be replayed, discarded, deleted or noted anew is nobody else's."""
         return f"{statement} FOR UPDATE" if self._writes else statement
+
+
+def as_text(name: bytes) -> str:
+    """A name; bytes that are not UTF-8 become lone surrogates."""
+    return bytes(name).decode("utf-8", "surrogateescape")
+
+
+def as_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
 
 
 def in_columns(rows: Sequence[tuple[Any, ...]], kinds: Sequence[type[Column]]) -> list[Column]:

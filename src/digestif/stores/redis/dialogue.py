@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from digestif.core.damage import Damage
 from digestif.core.times import Millis
 from digestif.errors import StoreError
 from digestif.ids import fresh_id
+from digestif.stores.damage import Damages, Unreadable
 from digestif.stores.redis.commands import Command, Refused
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.layout import Layouts
@@ -32,14 +34,17 @@ class Caller:
         self.calls = 0
 
 
+DAMAGED = "DIGESTIF_DAMAGED"  # what a script says of a timeline that it can't read
+
 _NOBODY = Caller()  # what only reads needs no number
 
 
 class Dialogue:
     """Asks the scripts of a namespace's partitions. Safe to use from many threads."""
 
-    def __init__(self, link: Link, keys: Keys, layouts: Layouts) -> None:
+    def __init__(self, link: Link, keys: Keys, layouts: Layouts, damages: Damages) -> None:
         self.keys = keys
+        self.damages = damages
         self._link = link
         self._layouts = layouts
         self._callers: list[Caller] = []  # those who make no call just now
@@ -102,6 +107,10 @@ class Dialogue:
         match answer:
             case Refused(word="DIGESTIF_OVERTAKEN"):
                 return StoreError("a call came to the server after a later one of its caller; nothing was done")
+            case Refused(word="DIGESTIF_LEDGER"):
+                return Unreadable(
+                    Damage(timeline=None, part="ledger", problem="a counter of the ledger is not a number")
+                )
             case Refused(word="DIGESTIF_LAYOUT", rest=found):
                 return self._layouts.changed(partition, found.encode())
             case Refused(word="DIGESTIF_EVICTS", rest=policy):

@@ -11,13 +11,14 @@ from digestif.clock import wall_clock
 from digestif.core.policy import check_delay
 from digestif.errors import ConfigError, DigestifError, StoreError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
+from digestif.stores.damage import Unreadable
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
 from digestif.stores.gate import Gate, Turnstile
 from digestif.stores.group import GroupCommit, Job
 from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connection import Connection, Database, translated
-from digestif.stores.sqlite.rows import SQL, SqliteRows, UnreadableRow
+from digestif.stores.sqlite.rows import SQL, SqliteRows
 from digestif.stores.sqlite.turns import Turns
 from digestif.stores.sqlite.wakeups import FileWakeups
 
@@ -79,7 +80,10 @@ class SQLiteStore(RowStore):
     # Writing
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
-        return self._turnstile.through(lambda: self._group.submit(unit, weight=weight))
+        try:
+            return self._turnstile.through(lambda: self._group.submit(unit, weight=weight))
+        finally:
+            self.damages.tell()
 
     def _commit(self, jobs: Sequence[Job[Rows]]) -> None:
         """Run the jobs in one transaction, the leader's first."""
@@ -97,7 +101,7 @@ class SQLiteStore(RowStore):
 
     def _transact(self, jobs: Sequence[Job[Rows]]) -> None:
         writer = self._connect()
-        rows = SqliteRows(writer, self._number)
+        rows = SqliteRows(writer, self._number, self.damages.note)
         with writer.transaction("BEGIN IMMEDIATE"):
             for job in jobs:
                 rows.budget = PAGE_RECORDS
@@ -138,11 +142,14 @@ class SQLiteStore(RowStore):
     def _read(self, unit: Callable[[Rows], T]) -> T:
         if self._turns is None:
             return self._write(unit)  # in memory there is one connection, for one thread at a time
-        return self._turnstile.through(lambda: self._read_one_state(unit))
+        try:
+            return self._turnstile.through(lambda: self._read_one_state(unit))
+        finally:
+            self.damages.tell()
 
     def _read_one_state(self, unit: Callable[[Rows], T]) -> T:
         with translated(self._database.name), self._gate.inside(), self._reading() as reader:
-            return unit(SqliteRows(reader, self._number))
+            return unit(SqliteRows(reader, self._number, self.damages.note))
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -219,7 +226,7 @@ def _run(job: Job[Rows], rows: Rows) -> None:
     job.error = None
     try:
         job.result = job.unit(rows)
-    except UnreadableRow as error:  # met in the middle of things
+    except Unreadable as error:  # met in the middle of things
         raise _Spoiled(job, error) from error
     except DigestifError as error:  # raised before anything was changed
         job.fail(error)
