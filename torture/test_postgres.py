@@ -23,7 +23,7 @@ from tests.postgres.test_interruptions import check as check_interrupted
 from tests.postgres.test_interruptions import interrupt
 from tests.postgres.test_locks import check, meeting
 from tests.postgres.test_lost_answers import told
-from tests.redis.test_repetition import LIFE, POLICY
+from tests.redis.test_repetition import EVERYDAY, POLICY
 from tests.sqlite.alone import alone
 
 SECONDS = 30.0  # in which batches meet
@@ -113,7 +113,7 @@ def test_no_call_that_is_lost_at_its_commit_is_told_wrongly_or_counted_twice(los
                 proxy.lose = None
                 assert digests.verify()
             losses += proxy.lost
-    say(f"{LIVES} lives of {len(LIFE)} calls, {losses} commits lost: {loss.name.lower()}")
+    say(f"{LIVES} lives of {len(EVERYDAY)} calls, {losses} commits lost: {loss.name.lower()}")
 
 
 def test_thousands_of_interruptions_trouble_nobody_else(server: PostgresServer) -> None:
