@@ -30,14 +30,14 @@ class Group:
         self._go.wait(30)
 
     def submit(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> "Future[Any]":
-        queued = len(self._store._group._queue)
+        queued = self._store._group.waiting
         answer = self._threads.submit(call, *arguments, **options)
         self.wait_until_queued(queued + 1)
         return answer
 
     def wait_until_queued(self, count: int) -> None:
         ends = monotonic() + 30
-        while len(self._store._group._queue) < count:
+        while self._store._group.waiting < count:
             assert monotonic() < ends, "a call does not reach the queue"
             os.sched_yield()
 

@@ -1,12 +1,16 @@
-"""Group commit: whoever comes first commits for those who wait; one caller alone pays nothing for it."""
+"""Group commit: jobs that wait while another page is committed are committed together. One caller alone pays nothing.
+
+A page is led by whichever of its threads holds the page's lock. The others queue at that lock: if the leader is
+interrupted before the commit, the next one finds the page unfinished and leads it; after the commit it finds its answer.
+So there is nothing that an interrupted leader would have to hand over, and nobody who could wait for it in vain.
+"""
 
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from digestif.errors import DigestifError, StoreUnavailable
+from digestif.errors import DigestifError
+from digestif.stores.gate import holding
 
 C = TypeVar("C")  # what a unit of work runs on
 T = TypeVar("T")
@@ -15,17 +19,14 @@ T = TypeVar("T")
 class Job(Generic[C]):
     """A unit of work, its weight, and in the end its result or error."""
 
-    __slots__ = ("_wake", "error", "page", "ran", "result", "unit", "weight")
+    __slots__ = ("error", "is_withdrawn", "result", "unit", "weight")
 
     def __init__(self, unit: Callable[[C], Any], weight: int) -> None:
         self.unit = unit
         self.weight = weight
         self.result: Any = None
         self.error: BaseException | None = None
-        self.page: list[Job[C]] = []  # what it leads, itself first
-        self.ran = False  # the page has been committed, or told why not
-        self._wake = threading.Lock()
-        self._wake.acquire()
+        self.is_withdrawn = False  # its thread was interrupted and does not wait for it any more
 
     def fail(self, error: BaseException) -> None:
         """Note the error; one of ours anew, since several threads may be given the same."""
@@ -35,82 +36,65 @@ class Job(Generic[C]):
             error = again
         self.error = error
 
-    def wait(self) -> None:
-        self._wake.acquire()
 
-    def wake(self) -> None:
-        """Let it go on; to say so twice does no harm."""
-        with suppress(RuntimeError):
-            self._wake.release()
+class Page(Generic[C]):
+    """Jobs that are committed together."""
+
+    __slots__ = ("is_over", "is_sealed", "jobs", "lock", "weight")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # held by its leader
+        self.jobs: list[Job[C]] = []
+        self.weight = 0
+        self.is_sealed = False  # no further job may join
+        self.is_over = False  # committed, or each job has its error
 
 
 class GroupCommit(Generic[C]):
-    """Gathers jobs of many threads and runs them together.
+    """Gathers jobs of many threads in pages and runs one page at a time.
 
-    `run` gets the jobs of one commit, the leader's first, and sets result or error on each; if it raises instead, that
-    is the leader's error and the others are told that nobody knows. The sum of the weights is at most `limit`, unless
-    one job alone weighs more.
+    `run` sets result or error on each job of a page that was not withdrawn. It sets `is_over` in the moment of the commit
+    or when all have failed: an interrupted page is run again unless it says so. The sum of the weights is at most `limit`,
+    unless one job alone weighs more.
     """
 
-    def __init__(self, run: Callable[[Sequence[Job[C]]], None], *, limit: int) -> None:
+    def __init__(self, run: Callable[[Page[C]], None], *, limit: int) -> None:
         self._run = run
         self._limit = limit
-        self._mutex = threading.Lock()
-        self._queue: deque[Job[C]] = deque()
-        self._leader: Job[C] | None = None  # who commits, or is about to
+        self._joining = threading.RLock()
+        self._running = threading.RLock()
+        self._page: Page[C] = Page()  # which jobs may join
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for the next commit."""
+        return 0 if self._page.is_sealed else len(self._page.jobs)
 
     def submit(self, unit: Callable[[C], T], *, weight: int = 1) -> T:
         """Run a unit of work in the next commit; returns after it."""
         job: Job[C] = Job(unit, weight)
         try:
-            with self._mutex:
-                self._queue.append(job)
-                if self._leader is None:
-                    self._leader = job
-            if self._leader is not job:
-                job.wait()
-            if self._leader is job:
-                self._lead(job)
-        except BaseException:  # a signal handler may raise at any moment: the others must not be left waiting
-            self._withdraw(job)
+            page = holding(self._joining, lambda: self._join(job))
+            holding(page.lock, lambda: page.is_over or holding(self._running, lambda: self._lead(page)))
+        except BaseException:
+            job.is_withdrawn = True
             raise
         if job.error is not None:
             raise job.error
         result: T = job.result
         return result
 
-    def _lead(self, job: Job[C]) -> None:
-        """Commit a page of the queue, and make the next in line the leader."""
-        with self._mutex:
-            self._fill_page(job.page)
-        self._run(job.page)
-        job.ran = True
-        self._hand_over(job)
+    def _join(self, job: Job[C]) -> Page[C]:
+        page = self._page
+        if page.is_sealed or (page.jobs and page.weight + job.weight > self._limit):
+            page = self._page = Page()
+        page.jobs.append(job)
+        page.weight += job.weight
+        return page
 
-    def _hand_over(self, job: Job[C]) -> None:
-        """Tell the page of a leader, and the next leader. May be done again after an interruption."""
-        with self._mutex:
-            if self._leader in (job, None):
-                self._leader = self._queue[0] if self._queue else None
-            leader = self._leader
-        for other in job.page[1:]:
-            other.wake()
-        if leader is not None:
-            leader.wake()
+    def _lead(self, page: Page[C]) -> None:
+        holding(self._joining, lambda: self._seal(page))
+        self._run(page)
 
-    def _withdraw(self, job: Job[C]) -> None:
-        with self._mutex:
-            for gone in (job, *job.page):
-                if gone in self._queue:
-                    self._queue.remove(gone)
-        if not job.ran:
-            for other in job.page[1:]:
-                other.fail(StoreUnavailable("the commit was interrupted: it may or may not have been accepted"))
-        self._hand_over(job)
-
-    def _fill_page(self, page: list[Job[C]]) -> None:
-        weight = 0
-        while self._queue and (not page or weight + self._queue[0].weight <= self._limit):
-            weight += self._queue[0].weight
-            page.append(self._queue[0])  # first in one, then out of the other: an interruption must lose nobody
-            self._queue.popleft()
+    def _seal(self, page: Page[C]) -> None:
+        page.is_sealed = True
