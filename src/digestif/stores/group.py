@@ -1,11 +1,12 @@
 """Group commit: jobs that wait while another page is committed are committed together. One caller alone pays nothing.
 
-A page is led by whichever of its threads holds the page's lock. The others queue at that lock: if the leader is
-interrupted before the commit, the next one finds the page unfinished and leads it; after the commit it finds its answer.
-So there is nothing that an interrupted leader would have to hand over, and nobody who could wait for it in vain.
+The first thread of a page leads it: it runs the jobs of all. Should a signal handler's exception end that, the others go
+on all the same, because their leader wakes them by one call of C (see gate.py): they find their answers if the page was
+committed, and otherwise one of them leads it again.
 """
 
 import threading
+from _thread import LockType
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 class Job(Generic[C]):
     """A unit of work, its weight, and in the end its result or error."""
 
-    __slots__ = ("error", "is_withdrawn", "result", "unit", "weight")
+    __slots__ = ("error", "is_withdrawn", "page", "result", "unit", "wake", "weight")
 
     def __init__(self, unit: Callable[[C], Any], weight: int) -> None:
         self.unit = unit
@@ -27,6 +28,8 @@ class Job(Generic[C]):
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_withdrawn = False  # its thread was interrupted and does not wait for it any more
+        self.page: Page[C] | None = None
+        self.wake: LockType | None = None  # released when its leader has run the page, or was interrupted
 
     def fail(self, error: BaseException) -> None:
         """Note the error; one of ours anew, since several threads may be given the same."""
@@ -40,12 +43,16 @@ class Job(Generic[C]):
 class Page(Generic[C]):
     """Jobs that are committed together."""
 
-    __slots__ = ("is_over", "is_sealed", "jobs", "lock", "weight")
+    __slots__ = ("is_awake", "is_over", "is_sealed", "jobs", "leader", "lock", "wakes", "waking", "weight")
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()  # held by its leader
+    def __init__(self, leader: Job[C]) -> None:
+        self.leader = leader  # unless it is interrupted
+        self.lock = threading.RLock()  # held by the thread that leads
         self.jobs: list[Job[C]] = []
         self.weight = 0
+        self.wakes: list[LockType] = []
+        self.waking = map(LockType.release, self.wakes)  # wakes all that have joined, as it is read to its end
+        self.is_awake = False  # no thread waits to be woken any more
         self.is_sealed = False  # no further job may join
         self.is_over = False  # committed, or each job has its error
 
@@ -63,22 +70,29 @@ class GroupCommit(Generic[C]):
         self._limit = limit
         self._joining = threading.RLock()
         self._running = threading.RLock()
-        self._page: Page[C] = Page()  # which jobs may join
+        self._page: Page[C] | None = None  # which jobs may join
 
     @property
     def waiting(self) -> int:
         """How many jobs wait for the next commit."""
-        return 0 if self._page.is_sealed else len(self._page.jobs)
+        return 0 if self._page is None or self._page.is_sealed else len(self._page.jobs)
 
     def submit(self, unit: Callable[[C], T], *, weight: int = 1) -> T:
         """Run a unit of work in the next commit; returns after it."""
         job: Job[C] = Job(unit, weight)
         try:
             page = holding(self._joining, lambda: self._join(job))
-            holding(page.lock, lambda: page.is_over or holding(self._running, lambda: self._lead(page)))
+            if job.wake is not None and not page.is_awake:
+                job.wake.acquire()
+            if not page.is_over:
+                holding(page.lock, lambda: page.is_over or holding(self._running, lambda: self._lead(page)))
         except BaseException:
             job.is_withdrawn = True
             raise
+        finally:
+            if job.page is not None and job.page.leader is job:
+                job.page.is_awake = True  # first: a thread that joins too late to be woken must not wait
+                any(job.page.waking)
         if job.error is not None:
             raise job.error
         result: T = job.result
@@ -86,8 +100,13 @@ class GroupCommit(Generic[C]):
 
     def _join(self, job: Job[C]) -> Page[C]:
         page = self._page
-        if page.is_sealed or (page.jobs and page.weight + job.weight > self._limit):
-            page = self._page = Page()
+        if page is None or page.is_sealed or page.weight + job.weight > self._limit:
+            page = Page(job)
+            job.page = self._page = page
+        else:
+            job.wake = threading.Lock()
+            job.wake.acquire()
+            page.wakes.append(job.wake)
         page.jobs.append(job)
         page.weight += job.weight
         return page

@@ -33,7 +33,9 @@ class LocalWakeups(Wakeups):
 
     def __init__(self) -> None:
         super().__init__()
-        self._hint = threading.Lock()  # free while there is a hint. An Event may stay locked if a signal interrupts `set`
+        self._hint = (
+            threading.Lock()
+        )  # free while there is a hint. An Event may stay locked if a signal interrupts `set`
         self._hint.acquire()
 
     def has_changed(self) -> bool:

@@ -254,8 +254,8 @@ class Tables:
     def put_slot(self, timeline: str, slot: Slot) -> None:
         before = self._slots.get(timeline)
         self._note(self._slots, timeline)
-        self._note(self._numbers, timeline)
         if before is None and slot != IDLE:
+            self._note(self._numbers, timeline)
             self._numbers[timeline] = self.next_number()
             self._names.add(timeline)
         if before is not None or slot != IDLE:
@@ -263,6 +263,7 @@ class Tables:
         if slot != IDLE:
             self._slots[timeline] = slot
         elif before is not None:
+            self._note(self._numbers, timeline)
             del self._slots[timeline], self._numbers[timeline]
             self._names.remove(timeline)
 

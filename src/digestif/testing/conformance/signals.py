@@ -71,7 +71,9 @@ def steps_of(call: Callable[[], object]) -> int:
 
 
 def _is_step(frame: FrameType, event: str) -> bool:
-    """Generators are left out when they go on: that may be their end, whose errors nobody gets."""
+    """Leaves out finalizers, whose errors nobody gets: callbacks of weak references, and generators that end."""
+    if frame.f_globals.get("__name__") in ("weakref", "_weakrefset"):
+        return False
     return event == "c_return" or (event == "call" and not frame.f_code.co_flags & CO_GENERATOR)
 
 
