@@ -29,15 +29,19 @@ class Group:
         self._inside.set()
         self._go.wait(30)
 
+    @property
+    def waiting(self) -> int:
+        return self._store._group.waiting
+
     def submit(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> "Future[Any]":
-        queued = len(self._store._group._queue)
+        queued = self.waiting
         answer = self._threads.submit(call, *arguments, **options)
         self.wait_until_queued(queued + 1)
         return answer
 
     def wait_until_queued(self, count: int) -> None:
         ends = monotonic() + 30
-        while len(self._store._group._queue) < count:
+        while self.waiting < count:
             assert monotonic() < ends, "a call does not reach the queue"
             os.sched_yield()
 

@@ -1,12 +1,17 @@
-"""Group commit: whoever comes first commits for those who wait; one caller alone pays nothing for it."""
+"""Group commit: jobs that wait while another page is committed are committed together. One caller alone pays nothing.
+
+The first thread of a page leads it: it runs the jobs of all. Should a signal handler's exception end that, the others
+go on all the same, because their leader wakes them by one call of C (see gate.py): they find their answers if the page
+was committed, and otherwise one of them leads it again.
+"""
 
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from _thread import LockType
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from digestif.errors import DigestifError, StoreUnavailable
+from digestif.errors import DigestifError
+from digestif.stores.gate import holding
 
 C = TypeVar("C")  # what a unit of work runs on
 T = TypeVar("T")
@@ -15,17 +20,16 @@ T = TypeVar("T")
 class Job(Generic[C]):
     """A unit of work, its weight, and in the end its result or error."""
 
-    __slots__ = ("_wake", "error", "page", "ran", "result", "unit", "weight")
+    __slots__ = ("error", "is_withdrawn", "page", "result", "unit", "wake", "weight")
 
     def __init__(self, unit: Callable[[C], Any], weight: int) -> None:
         self.unit = unit
         self.weight = weight
         self.result: Any = None
         self.error: BaseException | None = None
-        self.page: list[Job[C]] = []  # what it leads, itself first
-        self.ran = False  # the page has been committed, or told why not
-        self._wake = threading.Lock()
-        self._wake.acquire()
+        self.is_withdrawn = False  # its thread was interrupted and does not wait for it any more
+        self.page: Page[C] | None = None
+        self.wake: LockType | None = None  # released when its leader has run the page, or was interrupted
 
     def fail(self, error: BaseException) -> None:
         """Note the error; one of ours anew, since several threads may be given the same."""
@@ -35,82 +39,81 @@ class Job(Generic[C]):
             error = again
         self.error = error
 
-    def wait(self) -> None:
-        self._wake.acquire()
 
-    def wake(self) -> None:
-        """Let it go on; to say so twice does no harm."""
-        with suppress(RuntimeError):
-            self._wake.release()
+class Page(Generic[C]):
+    """Jobs that are committed together."""
+
+    __slots__ = ("is_awake", "is_over", "is_sealed", "jobs", "leader", "lock", "wakes", "waking", "weight")
+
+    def __init__(self, leader: Job[C]) -> None:
+        self.leader = leader  # unless it is interrupted
+        self.lock = threading.RLock()  # held by the thread that leads
+        self.jobs: list[Job[C]] = []
+        self.weight = 0
+        self.wakes: list[LockType] = []
+        self.waking = map(LockType.release, self.wakes)  # wakes all that have joined, as it is read to its end
+        self.is_awake = False  # no thread waits to be woken any more
+        self.is_sealed = False  # no further job may join
+        self.is_over = False  # committed, or each job has its error
 
 
 class GroupCommit(Generic[C]):
-    """Gathers jobs of many threads and runs them together.
+    """Gathers jobs of many threads in pages and runs one page at a time.
 
-    `run` gets the jobs of one commit, the leader's first, and sets result or error on each; if it raises instead, that
-    is the leader's error and the others are told that nobody knows. The sum of the weights is at most `limit`, unless
-    one job alone weighs more.
+    `run` sets result or error on each job of a page that was not withdrawn. It sets `is_over` in the moment of the
+    commit or when all have failed: an interrupted page is run again unless it says so. The sum of the weights is at
+    most `limit`, unless one job alone weighs more.
     """
 
-    def __init__(self, run: Callable[[Sequence[Job[C]]], None], *, limit: int) -> None:
+    def __init__(self, run: Callable[[Page[C]], None], *, limit: int) -> None:
         self._run = run
         self._limit = limit
-        self._mutex = threading.Lock()
-        self._queue: deque[Job[C]] = deque()
-        self._leader: Job[C] | None = None  # who commits, or is about to
+        self._joining = threading.RLock()
+        self._running = threading.RLock()
+        self._page: Page[C] | None = None  # which jobs may join
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for the next commit."""
+        return 0 if self._page is None or self._page.is_sealed else len(self._page.jobs)
 
     def submit(self, unit: Callable[[C], T], *, weight: int = 1) -> T:
         """Run a unit of work in the next commit; returns after it."""
         job: Job[C] = Job(unit, weight)
         try:
-            with self._mutex:
-                self._queue.append(job)
-                if self._leader is None:
-                    self._leader = job
-            if self._leader is not job:
-                job.wait()
-            if self._leader is job:
-                self._lead(job)
-        except BaseException:  # a signal handler may raise at any moment: the others must not be left waiting
-            self._withdraw(job)
+            page = holding(self._joining, lambda: self._join(job))
+            if job.wake is not None and not page.is_awake:
+                job.wake.acquire()
+            if not page.is_over:
+                holding(page.lock, lambda: page.is_over or holding(self._running, lambda: self._lead(page)))
+        except BaseException:
+            job.is_withdrawn = True
             raise
+        finally:
+            if job.page is not None and job.page.leader is job:
+                job.page.is_awake = True  # first: a thread that joins too late to be woken must not wait
+                any(job.page.waking)
         if job.error is not None:
             raise job.error
         result: T = job.result
         return result
 
-    def _lead(self, job: Job[C]) -> None:
-        """Commit a page of the queue, and make the next in line the leader."""
-        with self._mutex:
-            self._fill_page(job.page)
-        self._run(job.page)
-        job.ran = True
-        self._hand_over(job)
+    def _join(self, job: Job[C]) -> Page[C]:
+        page = self._page
+        if page is None or page.is_sealed or page.weight + job.weight > self._limit:
+            page = Page(job)
+            job.page = self._page = page
+        else:
+            job.wake = threading.Lock()
+            job.wake.acquire()
+            page.wakes.append(job.wake)
+        page.jobs.append(job)
+        page.weight += job.weight
+        return page
 
-    def _hand_over(self, job: Job[C]) -> None:
-        """Tell the page of a leader, and the next leader. May be done again after an interruption."""
-        with self._mutex:
-            if self._leader in (job, None):
-                self._leader = self._queue[0] if self._queue else None
-            leader = self._leader
-        for other in job.page[1:]:
-            other.wake()
-        if leader is not None:
-            leader.wake()
+    def _lead(self, page: Page[C]) -> None:
+        holding(self._joining, lambda: self._seal(page))
+        self._run(page)
 
-    def _withdraw(self, job: Job[C]) -> None:
-        with self._mutex:
-            for gone in (job, *job.page):
-                if gone in self._queue:
-                    self._queue.remove(gone)
-        if not job.ran:
-            for other in job.page[1:]:
-                other.fail(StoreUnavailable("the commit was interrupted: it may or may not have been accepted"))
-        self._hand_over(job)
-
-    def _fill_page(self, page: list[Job[C]]) -> None:
-        weight = 0
-        while self._queue and (not page or weight + self._queue[0].weight <= self._limit):
-            weight += self._queue[0].weight
-            page.append(self._queue[0])  # first in one, then out of the other: an interruption must lose nobody
-            self._queue.popleft()
+    def _seal(self, page: Page[C]) -> None:
+        page.is_sealed = True

@@ -33,21 +33,26 @@ class LocalWakeups(Wakeups):
 
     def __init__(self) -> None:
         super().__init__()
-        self._hinted = threading.Event()
+        self._hint = (
+            threading.Lock()
+        )  # free while there is a hint. An Event may stay locked if a signal interrupts `set`
+        self._hint.acquire()
 
     def has_changed(self) -> bool:
         """True if somebody else may have changed something since this was asked last."""
         return False
 
     def hint(self) -> None:
-        self._hinted.set()
+        try:  # noqa: SIM105  # a signal may come in the middle of contextlib.suppress
+            self._hint.release()
+        except RuntimeError:  # there is one already
+            pass
 
     def wait(self, timeout: float) -> bool:
         end = monotonic() + timeout
         while not self._closed.is_set():
             left = end - monotonic()
-            if self._hinted.wait(max(0.0, min(left, self.glance))) or self.has_changed():
-                self._hinted.clear()
+            if self._hint.acquire(timeout=max(0.0, min(left, self.glance))) or self.has_changed():
                 return not self._closed.is_set()
             if left <= self.glance:
                 return False
@@ -55,4 +60,4 @@ class LocalWakeups(Wakeups):
 
     def close(self) -> None:
         super().close()
-        self._hinted.set()
+        self.hint()

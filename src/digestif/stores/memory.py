@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from digestif.clock import wall_clock
 from digestif.core.backlog import Standing
@@ -20,7 +20,7 @@ from digestif.errors import StoreUnavailable
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival, Durability
 from digestif.stores.dsn import Dsn
 from digestif.stores.forking import watch
-from digestif.stores.gate import Turnstile
+from digestif.stores.gate import Turnstile, holding
 from digestif.stores.ordered import Ordered
 from digestif.stores.rows import NEVER, LetterRow, Marks, Rows, RowStore, Size, TimelineRow, Waiting, marks
 from digestif.stores.travel import Cargo
@@ -44,50 +44,50 @@ class MemoryStore(RowStore):
         self.namespace = namespace
         self.clock = clock
         self._turnstile = Turnstile()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._tables = Tables()
         self._closed = False
-        self._is_still = False  # for a fork
         watch(self)
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
-        return self._turnstile.through(lambda: self._run(unit))
+        return self._turnstile.through(lambda: holding(self._lock, lambda: self._change(unit)))
 
     def _read(self, unit: Callable[[Rows], T]) -> T:
-        return self._turnstile.through(lambda: self._run(unit))
+        return self._turnstile.through(lambda: holding(self._lock, lambda: unit(self._open_tables())))
 
-    def _run(self, unit: Callable[[Rows], T]) -> T:
-        with self._lock:
-            tables = self._open_tables()
-            tables.budget = PAGE_RECORDS
-            return unit(tables)
+    def _change(self, unit: Callable[[Rows], T]) -> T:
+        tables = self._open_tables()
+        tables.begin()
+        answer = unit(tables)
+        tables.commit()
+        return answer
 
     def _open_tables(self) -> "Tables":
         if self._closed:
             raise StoreUnavailable("memory: this store is closed")
+        self._tables.roll_back()  # what an interrupted call has left half done
+        self._tables.budget = PAGE_RECORDS
         return self._tables
 
     def disconnect(self) -> None:
         """Forget everything."""
-        self._turnstile.through(self._forget)
+        self._turnstile.through(lambda: holding(self._lock, self._forget))
 
     def _forget(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._tables = Tables()
+        self._closed = True
+        self._tables = Tables()
 
     def before_fork(self) -> None:
         """Let nobody change anything while the memory is copied."""
-        self._is_still = not self._turnstile.has_me()
-        if self._is_still:
+        if not self._turnstile.has_me():
             self._lock.acquire()
 
     def after_fork(self, *, in_child: bool) -> None:
         """Go on; the child with a copy of its own, and a lock that no vanished thread can hold."""
         if in_child:
             self._turnstile = Turnstile()
-            self._lock = threading.Lock()
-        elif self._is_still:
+            self._lock = threading.RLock()
+        elif not self._turnstile.has_me():
             self._lock.release()
 
 
@@ -131,16 +131,22 @@ class Batch:
         self._oldest_first = None
         return entry
 
-    def drop_oldest(self) -> None:
+    def oldest(self) -> str:
+        """The key of the oldest record."""
         if self._heap is None:
             self._heap = [(age_order(entry.stored), key) for key, entry in self.entries.items()]
             heapq.heapify(self._heap)
         while True:
-            age, key = heapq.heappop(self._heap)
+            age, key = self._heap[0]
             entry = self.entries.get(key)
             if entry is not None and age_order(entry.stored) == age:
-                self.remove(key)
-                return
+                return key
+            heapq.heappop(self._heap)
+
+    def restore(self) -> None:
+        """Bring into line with its entries whatever follows from them."""
+        self.urgent = {key: entry.deadline for key, entry in self.entries.items() if entry.deadline is not None}
+        self._heap = self._oldest_first = None
 
     def newest_first(self, after: Cursor | None) -> Iterator[Stored]:
         if self._oldest_first is None:
@@ -148,6 +154,16 @@ class Batch:
         ordered = self._oldest_first
         end = len(ordered) if after is None else bisect_right(ordered, after, key=age_order) - 1
         return (ordered[index] for index in range(end - 1, -1, -1))
+
+
+class _Journal(NamedTuple):
+    """What it takes to undo a unit of work."""
+
+    tally: dict[str, int]
+    items: list[tuple[dict[Any, Any], Any, Any]]  # a dictionary, a key, and its value before
+
+
+_MISSING = object()
 
 
 class NeverDamaged:
@@ -175,7 +191,11 @@ class NeverDamaged:
 
 
 class Tables(NeverDamaged):
-    """All rows of a namespace; also the view that a unit of work gets, since the lock makes it alone."""
+    """All rows of a namespace; also the view that a unit of work gets, since the lock makes it alone.
+
+    A signal may interrupt a unit anywhere. What it has changed is then undone by the next one from the journal, in
+    which every change of a dictionary is noted first; whatever follows from these dictionaries is then made anew.
+    """
 
     def __init__(self) -> None:
         self.tally = dict.fromkeys(COUNTERS, 0)
@@ -186,9 +206,57 @@ class Tables(NeverDamaged):
         self._names: Ordered[str] = Ordered()
         self._orders: list[Ordered[tuple[Millis, int, str]]] = [Ordered() for _ in Marks._fields]
         self._batches: dict[int, Batch] = {}
-        self._letters: OrderedDict[str, tuple[DeadLetter, int]] = OrderedDict()
+        self._letters: OrderedDict[str, tuple[DeadLetter, int, int]] = OrderedDict()  # with batch and number
         self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
         self._notes: dict[str, bytes] = {}
+        self._journal: _Journal | None = None  # of the unit under way, or of one that was interrupted
+
+    def begin(self) -> None:
+        self._journal = _Journal(dict(self.tally), [])
+
+    def commit(self) -> None:
+        self._journal = None
+
+    def roll_back(self) -> None:
+        """Undo a unit that has not been committed. May be interrupted and done again."""
+        if self._journal is None:
+            return
+        for table, key, value in reversed(self._journal.items):
+            if value is _MISSING:
+                table.pop(key, None)
+            else:
+                table[key] = value
+        self.tally.update(self._journal.tally)
+        self._letters = OrderedDict(sorted(self._letters.items(), key=lambda item: item[1][2]))
+        self._history = OrderedDict(sorted(self._history.items()))
+        self._restore_orders()
+        for batch in self._batches.values():
+            batch.restore()
+        self._journal = None
+
+    def _restore_orders(self) -> None:
+        self._names = Ordered()
+        self._orders = [Ordered() for _ in Marks._fields]
+        for timeline, slot in self._slots.items():
+            self._names.add(timeline)
+            self._reorder(timeline, marks(IDLE), marks(slot))
+
+    def _note(self, table: dict[Any, Any], key: Any) -> None:
+        """Note what a dictionary holds before it is changed."""
+        if self._journal is not None:
+            self._journal.items.append((table, key, table.get(key, _MISSING)))
+
+    def _batch(self, batch: int) -> Batch:
+        found = self._batches.get(batch)
+        if found is None:
+            self._note(self._batches, batch)
+            found = self._batches[batch] = Batch()
+        return found
+
+    def _put(self, batch: int, entry: Entry) -> bool:
+        into = self._batch(batch)
+        self._note(into.entries, entry.stored.key)
+        return into.put(entry)
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
         """Nothing has to be asked for ahead."""
@@ -210,7 +278,9 @@ class Tables(NeverDamaged):
 
     def put_slot(self, timeline: str, slot: Slot) -> None:
         before = self._slots.get(timeline)
+        self._note(self._slots, timeline)
         if before is None and slot != IDLE:
+            self._note(self._numbers, timeline)
             self._numbers[timeline] = self.next_number()
             self._names.add(timeline)
         if before is not None or slot != IDLE:
@@ -218,6 +288,7 @@ class Tables(NeverDamaged):
         if slot != IDLE:
             self._slots[timeline] = slot
         elif before is not None:
+            self._note(self._numbers, timeline)
             del self._slots[timeline], self._numbers[timeline]
             self._names.remove(timeline)
 
@@ -267,7 +338,7 @@ class Tables(NeverDamaged):
     # records
 
     def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool:
-        return self._batches.setdefault(batch, Batch()).put(Entry(record, deadline, expires))
+        return self._put(batch, Entry(record, deadline, expires))
 
     def record(self, batch: int, key: str) -> Stored | None:
         entry = self._entries(batch).get(key)
@@ -286,14 +357,20 @@ class Tables(NeverDamaged):
 
     def _pop(self, batch: int, key: str) -> Entry | None:
         found = self._batches.get(batch)
-        entry = None if found is None else found.remove(key)
-        if found is not None and not found.entries:
-            del self._batches[batch]
+        if found is None:
+            return None
+        self._note(found.entries, key)
+        entry = found.remove(key)
+        if not found.entries:
+            self.erase(batch)
         return entry
 
     def drop_oldest(self, batch: int, count: int) -> int:
+        found = self._batches[batch]
         for _ in range(count):
-            self._batches[batch].drop_oldest()
+            oldest = found.oldest()
+            self._note(found.entries, oldest)
+            found.remove(oldest)
         return count
 
     def expire(self, batch: int, now: Millis, *, limit: int) -> int:
@@ -305,17 +382,17 @@ class Tables(NeverDamaged):
     def move_record(self, key: str, source: int, target: int) -> bool:
         entry = self._pop(source, key)
         if entry is not None:
-            self._batches.setdefault(target, Batch()).put(entry)
+            self._put(target, entry)
         return entry is not None
 
     def merge(self, source: int, target: int, *, limit: int) -> tuple[int, int]:
-        into = self._batches.setdefault(target, Batch())
+        self._batch(target)
         keys = list(islice(self._entries(source), limit))
         superseded = 0
         for key in keys:
             entry = self._pop(source, key)
             assert entry is not None  # its key was just read
-            superseded += into.put(entry)
+            superseded += self._put(target, entry)
         return len(keys), superseded
 
     def earliest_deadline(self, batch: int) -> Millis | None:
@@ -335,6 +412,7 @@ class Tables(NeverDamaged):
         return {number: len(batch.entries) for number, batch in self._batches.items()}
 
     def erase(self, batch: int) -> None:
+        self._note(self._batches, batch)
         self._batches.pop(batch, None)
 
     trash = erase  # letting go of a batch costs nothing here
@@ -350,13 +428,13 @@ class Tables(NeverDamaged):
         return [_cargo(entry) for entry in islice(rest, limit)]
 
     def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
-        into = self._batches.setdefault(batch, Batch())
+        into = self._batch(batch)
         before = len(into.entries)
         for record, deadline, expires in cargo:
             known = into.entries.get(record.key)
             if known is None or known.stored.timestamp <= record.timestamp:
                 stored = record._replace(arrival=self.next_number())
-                into.put(Entry(stored, deadline, NEVER if expires is None else expires))
+                self._put(batch, Entry(stored, deadline, NEVER if expires is None else expires))
         return len(into.entries) - before
 
     def note_alone(self, name: str) -> None:
@@ -366,6 +444,7 @@ class Tables(NeverDamaged):
         return self._notes.get(name)
 
     def put_note(self, name: str, body: bytes | None) -> None:
+        self._note(self._notes, name)
         self._notes.pop(name, None)
         if body is not None:
             self._notes[name] = body
@@ -374,7 +453,8 @@ class Tables(NeverDamaged):
         return self._notes
 
     def remove_notes(self, prefix: str) -> None:
-        self._notes = {name: body for name, body in self._notes.items() if not name.startswith(prefix)}
+        for name in [name for name in self._notes if name.startswith(prefix)]:
+            self.put_note(name, None)
 
     # dead letters and history
 
@@ -386,13 +466,15 @@ class Tables(NeverDamaged):
         return self._letters[letter_id][1]
 
     def put_letter(self, letter: DeadLetter, batch: int) -> None:
-        self._letters[letter.id] = (letter, batch)
+        self._note(self._letters, letter.id)
+        self._letters[letter.id] = (letter, batch, self.next_number())
 
     def remove_letter(self, letter_id: str) -> None:
+        self._note(self._letters, letter_id)
         del self._letters[letter_id]
 
     def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[tuple[str, DeadLetter | None]]:
-        letters = iter([letter for letter, _ in self._letters.values()])
+        letters = iter([letter for letter, *_ in self._letters.values()])
         if after is not None:
             for letter in letters:
                 if letter.id == after:
@@ -400,20 +482,25 @@ class Tables(NeverDamaged):
         return list(islice(((each.id, each) for each in letters if timeline in (None, each.timeline)), limit))
 
     def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]:
-        numbered = enumerate(self._letters.values(), start=1)
-        rows = (LetterRow(n, letter.id, letter.timeline, batch, letter) for n, (letter, batch) in numbered)
+        rows = (LetterRow(n, letter.id, letter.timeline, batch, letter) for letter, batch, n in self._letters.values())
         return list(islice((row for row in rows if row.number > after), limit))
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
-        for letter, batch in reversed(self._letters.values()):
+        for letter, batch, _ in reversed(self._letters.values()):
             if letter.timeline == timeline and key in self._entries(batch):
                 return letter
         return None
 
     def remember(self, ended: HistoryEntry) -> None:
-        self._history[self.next_number()] = ended
+        number = self.next_number()
+        self._note(self._history, number)
+        self._history[number] = ended
         if len(self._history) > HISTORY_LIMIT:
-            self._history.popitem(last=False)
+            self._forget(next(iter(self._history)))
+
+    def _forget(self, number: int) -> None:
+        self._note(self._history, number)
+        del self._history[number]
 
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         latest_first = reversed(self._history.values())
@@ -421,7 +508,7 @@ class Tables(NeverDamaged):
 
     def forget(self, timeline: str) -> None:
         for number in [number for number, ended in self._history.items() if ended.timeline == timeline]:
-            del self._history[number]
+            self._forget(number)
 
     # counts
 

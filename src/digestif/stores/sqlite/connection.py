@@ -2,8 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,18 +16,13 @@ _OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 
 
 class Connection(sqlite3.Connection):
-    """A connection that begins its transactions itself, and whose failures leave none behind."""
+    """A connection, and which file it has open.
 
-    @contextmanager
-    def transaction(self, begin: str) -> Iterator[None]:
-        try:
-            self.execute(begin)
-            yield
-            self.execute("COMMIT")
-        except BaseException:
-            if self.in_transaction:  # some errors have rolled back already
-                self.execute("ROLLBACK")
-            raise
+    A transaction is `with connection:` around a BEGIN. Its end is then written in C: it is committed or rolled back in
+    one step, which no signal handler can interrupt, and no generator keeps it open that a traceback still refers to.
+    """
+
+    file: tuple[int, int] | None = None
 
 
 class Database:
@@ -85,18 +79,21 @@ class Database:
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             prepare(connection)
+            connection.file = self.identity()
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _prepare(self, connection: Connection) -> None:
-        with connection.transaction("BEGIN"):
+        with connection:
+            connection.execute("BEGIN")
             version = self._version(connection)
         if version is None and self.path is not None:
             connection.execute("PRAGMA journal_mode = WAL")
         if version is None or 0 < version < SCHEMA:
-            with connection.transaction("BEGIN IMMEDIATE"):
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
                 self._upgrade(connection, self._version(connection) or 0)  # somebody may have been quicker
                 version = self._version(connection)
         if version != SCHEMA:
@@ -132,18 +129,10 @@ def _refuse_read_only(path: Path) -> None:
         raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
 
 
-@contextmanager
-def translated(name: str) -> Iterator[None]:
-    """Tell SQLite's errors in our words: what is wrong, with which file, and what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _translation(error, name) from error
-    except OSError as error:
-        raise StoreUnavailable(f"{name}: {error.strerror or error}; check the folder and its permissions") from error
-
-
-def _translation(error: sqlite3.Error, name: str) -> DigestifError:
+def translated(error: sqlite3.Error | OSError, name: str) -> DigestifError:
+    """Tell an error in our words: what is wrong, with which file, and what to do."""
+    if isinstance(error, OSError):
+        return StoreUnavailable(f"{name}: {error.strerror or error}; check the folder and its permissions")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
     if code == sqlite3.SQLITE_FULL:
         return Overloaded(f"{name}: the disk is full; nothing was changed, free some space and try again")

@@ -67,7 +67,8 @@ class SqliteRows:
         self._connection = connection
         self.tally = dict.fromkeys(COUNTERS, 0)
         self.budget = PAGE_RECORDS
-        self._execute = connection.cursor().execute  # one cursor: each result is read before the next statement
+        self.cursor = connection.cursor()  # one: each result is read before the next statement
+        self._execute = self.cursor.execute
         self._namespace = namespace
         self._loaded: dict[str, _Loaded] = {}
         self._dirty: list[str] = []

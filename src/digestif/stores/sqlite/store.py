@@ -2,8 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,9 +14,10 @@ from digestif.stores.damage import Unreadable
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
 from digestif.stores.gate import Gate, Turnstile
-from digestif.stores.group import GroupCommit, Job
+from digestif.stores.group import GroupCommit, Job, Page
 from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connection import Connection, Database, translated
+from digestif.stores.sqlite.readers import Readers
 from digestif.stores.sqlite.rows import SQL, SqliteRows
 from digestif.stores.sqlite.turns import Turns
 from digestif.stores.sqlite.wakeups import FileWakeups
@@ -52,11 +52,8 @@ class SQLiteStore(RowStore):
         self._database = Database(file, synchronous=synchronous, timeout=timeout)
         self._turns = None if file is None else Turns(file, timeout=timeout)
         self._closed = False
-        self._is_still = False  # for a fork
         self._number = 0  # of the namespace
         self._writer: Connection | None = None
-        self._file: tuple[int, int] | None = None  # which the writer has open
-        self._readers: list[Connection] = []
         self._renew()
         self._open_first()
         watch(self)
@@ -65,8 +62,7 @@ class SQLiteStore(RowStore):
         """Look at the file; one that is refused is left as it was, without a lock beside it."""
         is_new = self._turns is not None and not self._turns.exists()
         try:
-            with translated(self._database.name), self._turn():
-                self._connect()
+            self._told(lambda: self._turn(self._connect))
         except (ConfigError, StoreError):
             if is_new and self._turns is not None:
                 self._turns.remove()
@@ -75,6 +71,7 @@ class SQLiteStore(RowStore):
     def _renew(self) -> None:
         self._turnstile = Turnstile()
         self._gate = Gate()
+        self._readers = Readers(self._database.connect_reader)
         self._group: GroupCommit[Rows] = GroupCommit(self._commit, limit=PAGE_RECORDS)
 
     # Writing
@@ -85,32 +82,53 @@ class SQLiteStore(RowStore):
         finally:
             self.damages.tell()
 
-    def _commit(self, jobs: Sequence[Job[Rows]]) -> None:
-        """Run the jobs in one transaction, the leader's first."""
+    def _commit(self, page: Page[Rows]) -> None:
+        """Run the jobs of a page in one transaction. An interrupted page is run again, by another thread."""
+        jobs = [job for job in page.jobs if not job.is_withdrawn]
         try:
-            with translated(self._database.name), self._gate.inside(), self._turn():
-                self._transact(jobs)
-        except _Spoiled as fault:
-            fault.job.fail(fault.error)
-            others = [job for job in jobs if job is not fault.job]
-            if others:
-                self._commit(others)
+            while jobs and not page.is_over:
+                self._try_to_commit(page, jobs)
         except DigestifError as error:
             for job in jobs:
                 job.fail(error)
+        page.is_over = True
 
-    def _transact(self, jobs: Sequence[Job[Rows]]) -> None:
+    def _try_to_commit(self, page: Page[Rows], jobs: list[Job[Rows]]) -> None:
+        try:
+            self._told(lambda: self._gate.through(lambda: self._turn(lambda: self._transact(page, jobs))))
+        except _Spoiled as fault:
+            fault.job.fail(fault.error)
+            jobs.remove(fault.job)
+
+    def _transact(self, page: Page[Rows], jobs: Sequence[Job[Rows]]) -> None:
         writer = self._connect()
         rows = SqliteRows(writer, self._number, self.damages.note)
-        with writer.transaction("BEGIN IMMEDIATE"):
-            for job in jobs:
-                rows.budget = PAGE_RECORDS
-                _run(job, rows)
-            rows.flush()
+        try:
+            with writer:
+                try:
+                    writer.execute("BEGIN IMMEDIATE")
+                    for job in jobs:
+                        rows.budget = PAGE_RECORDS
+                        _run(job, rows)
+                    rows.flush()
+                    page.is_over = True  # no signal handler runs between this and the end of the COMMIT
+                except BaseException:
+                    rows.cursor.close()  # half a result would keep the writer at an old state of the data
+                    raise
+        except sqlite3.Error:
+            page.is_over = False  # there was no COMMIT, or it has failed
+            raise
 
-    def _turn(self) -> AbstractContextManager[None]:
+    def _turn(self, call: Callable[[], T]) -> T:
         self._refuse_if_closed()
-        return nullcontext() if self._turns is None else self._turns.turn()
+        return call() if self._turns is None else self._turns.through(call)
+
+    def _told(self, call: Callable[[], T]) -> T:
+        """Run the call; errors of SQLite and of the system are told in our words."""
+        try:
+            return call()
+        except (sqlite3.Error, OSError) as error:
+            raise translated(error, self._database.name) from error
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -120,20 +138,23 @@ class SQLiteStore(RowStore):
         self._refuse_if_closed()
         if self._writer is None:
             self._writer = self._database.connect(self._find_namespace)
-            self._file = self._database.identity()
-        elif self._database.identity() != self._file:
+        elif self._database.identity() != self._writer.file:
             self._lose_file()
+        if self._writer.in_transaction:  # left behind by a ROLLBACK that failed
+            self._writer.rollback()
         return self._writer
 
     def _lose_file(self) -> None:
         """What is written to a file that is no longer there would be lost: start anew with the next call."""
-        self._close_connections()
+        self._readers.renew()
+        self._close_writer()
         if self._turns is not None:
             self._turns.renew()
         raise StoreUnavailable(f"{self._database.name}: was removed or replaced; nothing was changed, try again")
 
     def _find_namespace(self, writer: Connection) -> None:
-        with writer.transaction("BEGIN IMMEDIATE"):
+        with writer:
+            writer.execute("BEGIN IMMEDIATE")
             writer.execute(SQL.add_namespace, (self.namespace,))
             self._number = writer.execute(SQL.namespace, (self.namespace,)).fetchone()[0]
 
@@ -148,24 +169,21 @@ class SQLiteStore(RowStore):
             self.damages.tell()
 
     def _read_one_state(self, unit: Callable[[Rows], T]) -> T:
-        with translated(self._database.name), self._gate.inside(), self._reading() as reader:
-            return unit(SqliteRows(reader, self._number, self.damages.note))
+        return self._told(lambda: self._gate.through(lambda: self._reading(unit)))
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        """A connection that sees one state of the data; one that failed is not used again."""
+    def _reading(self, unit: Callable[[Rows], T]) -> T:
         self._refuse_if_closed()
-        try:
-            reader = self._readers.pop()
-        except IndexError:
-            reader = self._database.connect_reader()
-        try:
-            with reader.transaction("BEGIN"):
-                yield reader
-        except BaseException:
-            reader.close()
-            raise
-        self._readers.append(reader)
+        return self._readers.through(lambda reader: self._run_reading(reader, unit))
+
+    def _run_reading(self, reader: Connection, unit: Callable[[Rows], T]) -> T:
+        rows = SqliteRows(reader, self._number, self.damages.note)
+        with reader:
+            try:
+                reader.execute("BEGIN")
+                return unit(rows)
+            except BaseException:
+                rows.cursor.close()  # half a result would keep the reader at this state of the data
+                raise
 
     def listen(self) -> Wakeups:
         path = self._database.path
@@ -178,29 +196,26 @@ class SQLiteStore(RowStore):
         self._turnstile.through(self._shut_down)
 
     def _shut_down(self) -> None:
-        self._gate.shut()
-        try:
-            self._closed = True
-            self._close_everything()
-        finally:
-            self._gate.open()
+        self._gate.alone(self._close_for_good)
 
-    def _close_connections(self) -> None:
+    def _close_for_good(self) -> None:
+        self._closed = True
+        self._close_everything()
+
+    def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
-        readers, self._readers = self._readers, []
-        for connection in [*readers, writer]:
-            if connection is not None:
-                connection.close()
+        if writer is not None:
+            writer.close()
 
     def _close_everything(self) -> None:
-        self._close_connections()
+        self._readers.close()
+        self._close_writer()
         if self._turns is not None:
             self._turns.close()
 
     def before_fork(self) -> None:
         """Close the file: SQLite's notes about locks would be copied into the child, and be wrong there."""
-        self._is_still = not self._turnstile.has_me()
-        if self._is_still:
+        if not self._turnstile.has_me():
             self._gate.shut()
             if self._turns is not None:
                 self._close_everything()
@@ -209,7 +224,7 @@ class SQLiteStore(RowStore):
         """Go on; connections are opened again when needed. The child's other threads, and their locks, are gone."""
         if in_child:
             self._renew()
-        elif self._is_still:
+        else:
             self._gate.open()
 
 

@@ -6,17 +6,20 @@ whoever waits as soon as the lock is free.
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TypeVar
 
 from digestif.errors import StoreUnavailable
+from digestif.stores.gate import holding
 
 try:
     import fcntl
 except ImportError:  # not a POSIX system: SQLite's own locking has to do
     fcntl = None  # type: ignore[assignment]
+
+T = TypeVar("T")
 
 
 class Turns:
@@ -27,6 +30,7 @@ class Turns:
         self._timeout = timeout
         self._file: int | None = None
         self._helper: _Helper | None = None
+        self._wait: _Wait | None = None  # under way, or given up
         self._is_stale = False
 
     def exists(self) -> bool:
@@ -37,16 +41,14 @@ class Turns:
         self.close()
         self._path.unlink(missing_ok=True)
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Hold the lock. StoreUnavailable if it can't be had in time."""
+    def through(self, call: Callable[[], T]) -> T:
+        """Run the call while no other process does. StoreUnavailable if the lock can't be had in time."""
         if fcntl is None:
-            yield
-            return
+            return call()
         try:
             self._take()
-            yield
-        finally:
+            return call()
+        finally:  # whatever interrupts: one call of C, see gate.py
             if self._file is not None:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
@@ -54,35 +56,40 @@ class Turns:
         if self._is_stale:
             self.close()
             self._is_stale = False
+        self._leave_wait()
         if self._file is None:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-        file = self._file
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            wait = _Wait(file)
-            taken = False
-            try:
-                taken = self._help().takes(wait, timeout=self._timeout)
-            finally:  # a signal handler may raise: then, too, nobody must be left with the lock
-                if not taken and wait.give_up():
-                    self._file = self._helper = None  # left to each other
-            if not taken:
-                raise StoreUnavailable(
-                    f"{self._path}: another process has been writing for {self._timeout:g} s; is it stopped?"
-                ) from None
+            wait = self._wait = _Wait(self._file)
+            holding(wait.present, lambda: self._have(wait))
+
+    def _have(self, wait: "_Wait") -> None:
+        if self._helper is None:
+            self._helper = _Helper()
+        self._helper.serve(wait)
+        if not wait.had.acquire(timeout=self._timeout):
+            raise StoreUnavailable(
+                f"{self._path}: another process has been writing for {self._timeout:g} s; is it stopped?"
+            )
+        wait.is_taken = True
+        self._wait = None
+
+    def _leave_wait(self) -> None:
+        """Leave file and helper of a wait that was given up to each other: it may get the lock at any time."""
+        if self._wait is not None and self._helper is not None:
+            self._helper.serve(self._wait)  # in case that it was not asked yet
+            self._file = self._helper = None
+        self._wait = None
 
     def renew(self) -> None:
         """Open the side file anew at the next turn: the one that is open may have been removed."""
         self._is_stale = True
 
-    def _help(self) -> "_Helper":
-        if self._helper is None:
-            self._helper = _Helper()
-        return self._helper
-
     def close(self) -> None:
         """Let go of the file; it is opened again when needed. Not during a turn."""
+        self._leave_wait()
         helper, self._helper = self._helper, None
         if helper is not None:
             helper.stop()
@@ -91,51 +98,42 @@ class Turns:
             os.close(file)
 
 
+class _Wait:
+    """One wait for the lock, which its thread may give up."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self.present = threading.RLock()  # held by its thread while it waits
+        self.had = threading.Lock()  # released when the lock is had
+        self.had.acquire()
+        self.is_taken = False  # by its thread, which gives the lock back
+
+
 class _Helper:
     """A thread that blocks in `flock` for others, because `flock` knows no time limit."""
 
     def __init__(self) -> None:
         self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
-        threading.Thread(target=self._serve, name="digestif-turns", daemon=True).start()
+        threading.Thread(target=self._run, name="digestif-turns", daemon=True).start()
 
-    def takes(self, wait: "_Wait", *, timeout: float) -> bool:
-        """True if the lock was had in time."""
+    def serve(self, wait: _Wait) -> None:
         self._waits.put(wait)
-        return wait.ends_within(timeout)
 
     def stop(self) -> None:
         self._waits.put(None)
 
-    def _serve(self) -> None:
+    def _run(self) -> None:
         while (wait := self._waits.get()) is not None:
-            if not wait.block():
+            if not self._hand_over(wait):
                 return
 
+    def _hand_over(self, wait: _Wait) -> bool:
+        """Wait for the lock, and give it back if the thread that wanted it has gone. False ends the helper."""
+        fcntl.flock(wait.file, fcntl.LOCK_EX)
+        wait.had.release()
+        return holding(wait.present, lambda: wait.is_taken) or self._give_back(wait)
 
-class _Wait:
-    """One wait for the lock, which its caller may give up."""
-
-    def __init__(self, file: int) -> None:
-        self._file = file
-        self._taken = threading.Event()
-        self._decision = threading.Lock()
-        self._given_up = False
-
-    def ends_within(self, timeout: float) -> bool:
-        return self._taken.wait(timeout)
-
-    def give_up(self) -> bool:
-        """True if the helper keeps the file, to let go of the lock once it has it; False if it has it already."""
-        with self._decision:
-            self._given_up = not self._taken.is_set()
-            return self._given_up
-
-    def block(self) -> bool:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        with self._decision:
-            if self._given_up:
-                fcntl.flock(self._file, fcntl.LOCK_UN)  # a fork may have copied the file: closing alone would not do
-                os.close(self._file)
-                return False
-            self._taken.set()
-            return True
+    def _give_back(self, wait: _Wait) -> bool:
+        fcntl.flock(wait.file, fcntl.LOCK_UN)  # a fork may have copied the file: closing alone would not do
+        os.close(wait.file)
+        return False

@@ -21,6 +21,7 @@ from digestif.testing.conformance.partitions import Partitions
 from digestif.testing.conformance.recovery import Recovery
 from digestif.testing.conformance.scheduling import Scheduling
 from digestif.testing.conformance.serving import Noting, Serving, Withdrawing
+from digestif.testing.conformance.signals import Signals
 from digestif.testing.conformance.standing import Standing, Uncounted
 from digestif.testing.conformance.steering import Flushing, Pausing, Retracting
 from digestif.testing.conformance.taking import Merging, SettingAside, Taking
@@ -75,6 +76,7 @@ class StoreConformance(
     SchedulingInPages,
     Serving,
     SettingAside,
+    Signals,
     StaleTokens,
     Standing,
     Taking,

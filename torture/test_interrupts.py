@@ -1,0 +1,25 @@
+"""Twenty thousand signals that raise in one thread of a process that writes to SQLite, beside another that does."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.sqlite.alone import alone
+from tests.sqlite.interrupts import storm
+from tests.sqlite.soundness import check_sound
+
+INTERRUPTS = 20_000
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_interruptions_of_one_thread_trouble_no_other_and_no_books(seed: int, tmp_path: Path) -> None:
+    path = str(tmp_path / "d.db")
+
+    told = alone(storm, path, INTERRUPTS, seed, timeout=1800)
+
+    assert told["interrupts"] >= INTERRUPTS
+    assert told["told others"] == []
+    assert told["missing"] == []
+    assert told["stuck"] == 0
+    assert told["verified"]
+    check_sound(path)
