@@ -12,16 +12,26 @@ from digestif.testing.servers import ClusterServers, LoneCluster, RedisServer
 Servers = TypeVar("Servers", RedisServer, LoneCluster, ClusterServers)
 
 
+def shared_server() -> RedisServer:
+    """The shared server as it is, for stores with namespaces of their own."""
+    return _server().start()
+
+
 def empty_server() -> RedisServer:
     """The shared server, emptied."""
-    server = _server().start()
+    server = shared_server()
     server.cli("FLUSHALL")
     return server
 
 
+def shared_lone_cluster() -> LoneCluster:
+    """The shared cluster of one server as it is."""
+    return _lone_cluster().start()
+
+
 def empty_lone_cluster() -> LoneCluster:
     """The shared cluster of one server, emptied."""
-    server = _lone_cluster().start()
+    server = shared_lone_cluster()
     server.cli("FLUSHALL")
     return server
 

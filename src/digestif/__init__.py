@@ -56,6 +56,7 @@ if _TYPE_CHECKING:
         LeaseNotRenewed,
         PartitionFailed,
         Returned,
+        StoreChanged,
         StoreFailed,
         Unhandled,
         WorkerStarted,
@@ -120,6 +121,7 @@ __all__ = [
     "StaleLease",
     "State",
     "Store",
+    "StoreChanged",
     "StoreError",
     "StoreFailed",
     "StoreUnavailable",
@@ -156,7 +158,7 @@ _HOMES = {
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
     "StoreUnavailable",
     "digestif.events": "Added Buried Claimed Damaged Delivered Discarded DispatchFailed Dispatched Event Expired "
-    "Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed Returned StoreFailed Unhandled WorkerStarted "
+    "Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed Returned StoreChanged StoreFailed Unhandled WorkerStarted "
     "WorkerStopped",
     "digestif.routes.budget": "Budget",
     "digestif.runtime.running": "run",

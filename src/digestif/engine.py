@@ -79,6 +79,7 @@ class Digests(Overview):
         self._routes: Routes | None = None  # loaded with the first: templates take a while to import
         self._owns_store = isinstance(store, str)
         self.store = _store(store, namespace)
+        self.store.report_to(self.events)
         self._unsubscribe = self.store.damages.subscribe(self._tell_of_damage)
 
     @property
@@ -392,10 +393,20 @@ class Digests(Overview):
         threads: int = 16,
         poll: float = 1.0,
         grace: float = 25.0,
+        start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
         """Be a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
-        Worker(self, concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name).run()
+        worker = Worker(
+            self,
+            concurrency=concurrency,
+            threads=threads,
+            poll=poll,
+            grace=grace,
+            start_timeout=start_timeout,
+            name=name,
+        )
+        worker.run()
 
     async def serve(
         self,
@@ -404,10 +415,20 @@ class Digests(Overview):
         threads: int = 16,
         poll: float = 1.0,
         grace: float = 25.0,
+        start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
         """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
-        await Worker(self, concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name).serve()
+        worker = Worker(
+            self,
+            concurrency=concurrency,
+            threads=threads,
+            poll=poll,
+            grace=grace,
+            start_timeout=start_timeout,
+            name=name,
+        )
+        await worker.serve()
 
 
 def _sync(handler: Handler) -> Handler:

@@ -174,6 +174,14 @@ class StoreFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreChanged(Event):
+    """The server changed under a running engine: it was emptied, set up anew, or evicts records. Calls are refused."""
+
+    level: ClassVar[int] = logging.ERROR
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged(Event):
     """Something stored can't be read. It is passed over, and the rest goes on; `digestif repair` sets it aside."""
 

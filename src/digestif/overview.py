@@ -30,6 +30,8 @@ from digestif.reading import decode
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Part, Store
 from digestif.stores.codec import Sealer
 
+SWEPT_PAGES = 1000  # at most by one call: what deliveries leave behind meanwhile is the affair of maintenance
+
 
 class Overview:
     """The timelines of a store: looked at, held back, let go on, deleted."""
@@ -47,13 +49,26 @@ class Overview:
     # Operating
 
     def delete(self, timeline: str, *, now: float | None = None) -> bool:
-        """Remove a timeline with its records, dead letters and history. False if there was nothing."""
+        """Remove a timeline with its records, dead letters and history. False if there was nothing.
+
+        That is what was there when it began: it ends, however busy producers are.
+        """
         key, at = check_timeline(timeline), self._intake.millis(now)
+        pages = self._letter_pages(key)
         found = self.store.delete(key, now=at)
-        while found and self.store.delete(key, now=at):
-            pass
+        for _ in range(1, pages):
+            self.store.delete(key, now=at)
         self._sweep(found)
         return found
+
+    def _letter_pages(self, key: str) -> int:
+        """How many calls it takes to delete the dead letters of a timeline."""
+        pages, after = 0, None
+        while page := self.store.letters(key, after=after, limit=PAGE_TIMELINES):
+            pages, after = pages + 1, page[-1].id
+            if len(page) < PAGE_TIMELINES:
+                break
+        return pages
 
     def flush(self, timeline: str, *, now: float | None = None) -> bool:
         """Deliver a waiting timeline now. False if it is not waiting."""
@@ -78,8 +93,9 @@ class Overview:
         return found
 
     def _sweep(self, wanted: bool) -> None:
-        while wanted and self.store.sweep():
-            pass
+        pages = SWEPT_PAGES if wanted else 0
+        while pages and self.store.sweep():
+            pages -= 1
 
     # Looking
 

@@ -199,7 +199,7 @@ def test_nothing_is_said_about_the_age_of_records_that_never_expire(registry: Co
 
 def test_a_store_that_is_gone_is_down_and_does_not_break_the_scrape(registry: CollectorRegistry) -> None:
     """Others are shown as ever, and it is up when it is back."""
-    with RedisServer() as server, Digests(f"{server.url}?patience=0.2") as digests:
+    with RedisServer(appendonly=True) as server, Digests(f"{server.url}?patience=0.2") as digests:
         instrument(digests, registry=registry)
         instrument(Digests("memory://", namespace="other"), registry=registry)
         assert scrape(registry)["digestif_up"] == {(): 1}

@@ -59,6 +59,6 @@ def _new(server: PostgresServer) -> str:
 # Not by a fixture of the session: each conftest that imports one would have a server of its own.
 @cache
 def _server() -> PostgresServer:
-    server = PostgresServer(fsync=False)
+    server = PostgresServer(fsync=False, max_prepared_transactions=2)
     atexit.register(server.close)
     return server

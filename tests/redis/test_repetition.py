@@ -1,6 +1,6 @@
 """Calls that are repeated because their reply got lost, and calls that arrive long after their client gave up."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,7 +22,8 @@ from tests.redis.proxy import SCRIPTS, WRITING, Proxy
 from tests.servers import empty_server
 
 POLICY = Policy(minimum_delay=10, increment_delay=1, maximum_delay=60, ttl=120)
-VERBS = [name for name in WRITING if name not in ("confirm", "settings")]  # those are no calls, and safe to repeat
+# Those left out are no calls, and safe to repeat.
+VERBS = [name for name in WRITING if name not in ("confirm", "enter", "settings")]
 
 
 # A life in which every script that writes runs. Tokens and times are given, so it always goes the same way.
@@ -70,7 +71,7 @@ class Step(NamedTuple):
 
 
 BATCH = [("t", record("a", 2)), ("t", record("b")), ("u", record("x")), ("v", record("y")), ("w", record("z"))]
-LIFE = [
+EVERYDAY = [  # of any store
     Step("add", lambda digests: digests.add("t", record("a", 1), now=0)),
     Step("add", lambda digests: digests.add_many(BATCH, now=1)),
     Step("retract", lambda digests: digests.retract("t", "b", now=2)),
@@ -128,6 +129,9 @@ LIFE = [
     Step("swap_note", lambda digests: travelling(digests).swap_note(0, "note", None, b"noted")),
     # Damage, of each kind, and its repair
     Step("add", lambda digests: digests.add_many([("x", record("k")), ("x", record("l"))], now=300)),
+]
+LIFE = [
+    *EVERYDAY,
     Step("agree", lambda digests: repaired(digests, Harm.MISPLACED, "x")),
     Step("set_short_aside", lambda digests: repaired(digests, Harm.VALUE, "x")),
     Step("mend_letter", lambda digests: repaired(digests, Harm.LETTER, "x")),
@@ -149,8 +153,8 @@ class Account(NamedTuple):
     footprint: dict[str, int]
 
 
-def lived(digests: Digests) -> Account:
-    answers = [step.act(digests) for step in LIFE]
+def lived(digests: Digests, life: Sequence[Step] = LIFE) -> Account:
+    answers = [step.act(digests) for step in life]
     return Account(
         answers,
         digests.ledger(),

@@ -66,6 +66,8 @@ def test_workers_of_two_stores_run_side_by_side() -> None:
         worker.stop()
     thread.join(PATIENCE)
     assert not thread.is_alive()
+    for each in engines:
+        each.close()
 
 
 def test_a_worker_that_fails_ends_its_neighbours_in_order() -> None:

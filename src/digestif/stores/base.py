@@ -24,6 +24,7 @@ from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
+from digestif.events import Events
 from digestif.stores.damage import Damages
 from digestif.stores.notes import Notes
 
@@ -188,6 +189,9 @@ class Store(Notes):
     partitions: int = 1
     enabled: bool = True  # False: accepts nothing
 
+    def report_to(self, events: Events) -> None:
+        """Tell these of what befalls the store itself, from now on. The default is a store that has nothing to tell."""
+
     @cached_property
     def damages(self) -> Damages:
         """What this store has met that can't be read."""
@@ -196,6 +200,13 @@ class Store(Notes):
     @abstractmethod
     def time(self, partition: int) -> Millis:
         """The clock of a partition, which counts wherever `now` is None."""
+
+    def reach(self) -> None:
+        """Try once, in a few seconds, whether the store answers. StoreError says why it does not.
+
+        Other calls are patient. Whoever waits for them at the start of a program wants to know the reason before.
+        """
+        self.time(0)
 
     # Producing
 

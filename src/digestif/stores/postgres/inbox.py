@@ -19,11 +19,14 @@ from digestif.errors import ConfigError, InvalidRecord
 from digestif.ids import fresh_id
 from digestif.stores.base import Arrival
 from digestif.stores.damage import Unreadable
+from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, register_columns
 from digestif.stores.postgres.rows import PostgresRows
-from digestif.stores.postgres.transaction import SQL
+from digestif.stores.postgres.transaction import SQL, in_columns
 from digestif.stores.rows import NEVER
 from digestif.stores.rows.adding import add
 from digestif.stores.rows.ending import letter_of
+
+COLUMNS = (Byteas, Byteas, Doubles, Byteas, Bigints, Byteas)
 
 _encode = msgspec.json.Encoder().encode
 _terms = msgspec.json.Decoder(Terms).decode
@@ -32,13 +35,15 @@ UNREADABLE = (InvalidRecord, msgspec.MsgspecError, UnicodeError, RecursionError)
 LONGEST_WAIT = to_millis(LONGEST)
 
 
-def put(connection: Any, schema: str, namespace: int, channel: str, batch: Sequence[Arrival]) -> None:
-    """Append records on the caller's connection; they exist, and others hear of them, once the caller commits."""
+def put(connection: Any, schema: str, namespace: int, channel: str | None, batch: Sequence[Arrival]) -> None:
+    """Append records on the caller's connection; they exist once the caller commits, and the channel is told."""
     rows = [(a.timeline.encode(), a.key.encode(), a.timestamp, a.payload, a.within, _encode(a.terms)) for a in batch]
     statement = SQL.put_into_inbox.replace("INTO inbox", f'INTO "{schema}".inbox')
     with psycopg.Cursor(driver_connection(connection)) as cursor:  # its own kind may take other placeholders
-        cursor.execute(statement, (namespace, *([*column] for column in zip(*rows, strict=True))))
-        cursor.execute(SQL.wake, (channel,))
+        register_columns(cursor.adapters)  # in text, settings of the connection decide what the server reads
+        cursor.execute(statement, (namespace, *in_columns(rows, COLUMNS)))
+        if channel is not None:
+            cursor.execute(SQL.wake, (channel,))
 
 
 def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool = False) -> bool:

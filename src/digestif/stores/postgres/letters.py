@@ -122,9 +122,9 @@ class Letters(Slots):
 
     def put_note(self, name: str, body: bytes | None) -> None:
         if body is None:
-            self._execute(SQL.remove_note, (self._namespace, name.encode()))
+            self._save(SQL.remove_note, (self._namespace, name.encode()))
         else:
-            self._execute(SQL.put_note, (self._namespace, name.encode(), body))
+            self._save(SQL.put_note, (self._namespace, name.encode(), body))
 
     def remove_notes(self, prefix: str) -> None:
         self._execute(SQL.remove_notes, (self._namespace, prefix.encode(), f"{prefix}\U0010ffff".encode()))

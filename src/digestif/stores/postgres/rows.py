@@ -33,11 +33,11 @@ class PostgresRows(Letters, Records):
             self._write_records()
             self._write_slots()
             if any(self.tally.values()):
-                self._execute(SQL.save_counters, self._counters())
+                self._save(SQL.save_counters, self._counters())
         elif self._new:
-            self._execute(SAVE_ADDED, (*self._new_records(), *self._slot_columns(self._changed()), *self._counters()))
+            self._save(SAVE_ADDED, (*self._new_records(), *self._slot_columns(self._changed()), *self._counters()))
         else:
-            self._execute(SAVE_KEPT, (*self._slot_columns(self._changed()), *self._counters()))
+            self._save(SAVE_KEPT, (*self._slot_columns(self._changed()), *self._counters()))
 
     def _is_all_kept(self) -> bool:
         """There is something to save, and neither a new row nor one that goes."""

@@ -108,7 +108,7 @@ class Slots(Transaction):
         changed = self._changed()
         self._delete({name: loaded for name, loaded in changed.items() if loaded.is_gone})
         if kept := {name: loaded for name, loaded in changed.items() if loaded.is_kept}:
-            self._execute(SQL.save_slots, self._slot_columns(kept))
+            self._save(SQL.save_slots, self._slot_columns(kept))
         self._insert({name: loaded for name, loaded in sorted(changed.items()) if loaded.is_new})
         self._dirty = {}
 
@@ -134,7 +134,7 @@ class Slots(Transaction):
         if gone:
             keys = Byteas([as_bytes(name) for name in gone])
             versions = Bigints([loaded.version for loaded in gone.values()])
-            self._execute(SQL.delete_slots, {"namespace": self._namespace, "keys": keys, "versions": versions})
+            self._save(SQL.delete_slots, {"namespace": self._namespace, "keys": keys, "versions": versions})
             for name in gone:
                 self._loaded[name] = Loaded(None, IDLE)
 
@@ -144,7 +144,8 @@ class Slots(Transaction):
         if fresh:
             rows = [(as_bytes(name), *self.settle(loaded), encoded(loaded.slot)) for name, loaded in fresh.items()]
             columns = in_columns(rows, (Byteas, *MARKS))
-            for version, key in self._execute(SQL.insert_slots, (self._namespace, *columns)):
+            for version, key, transaction in self._execute(SQL.insert_slots, (self._namespace, *columns)):
+                self._id = transaction
                 loaded = fresh[as_text(key)]
                 loaded.version, loaded.is_named = version, True
 

@@ -13,6 +13,7 @@ from digestif.stores.sqlfile import load_statements
 
 SQL = load_statements("digestif.stores.postgres", "statements.sql")
 ENOUGH = 8  # numbers that are fetched with the first
+READING = ("SELECT", "(SELECT")  # how statements begin that write nothing
 
 encoded = msgspec.json.Encoder().encode
 
@@ -40,9 +41,24 @@ class Transaction:
         self._writes = writes
         self._numbers: list[int] = []
         self._fresh: set[int] = set()  # numbers of this transaction: batches in which nobody has looked for anything
+        self._has_written = False
+        self._id: str | None = None  # by which the server knows it, once a statement has told
 
     def _execute(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
+        self._has_written = self._has_written or not statement.startswith(READING)
         return self._cursor.execute(statement, arguments)
+
+    def _save(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> None:
+        """Run a statement that returns the id of the transaction, if it finds what it is to change."""
+        row = self._execute(statement, arguments).fetchone()
+        if row is not None:
+            self._id = row[0]
+
+    def id(self) -> str | None:
+        """What the server can be asked about, should the commit get no answer; None if nothing was written."""
+        if self._id is None and self._has_written:
+            self._id = self._value(SQL.transaction_id)
+        return self._id
 
     def _value(self, statement: str, *arguments: Any) -> Any:
         row = self._execute(statement, arguments).fetchone()

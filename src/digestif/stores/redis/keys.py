@@ -92,6 +92,11 @@ class Keys:
         return pack(self.key(partition, kind) for kind in PARTITION_KINDS)
 
 
+def ledger_key(namespace: str, partition: int) -> bytes:
+    """The ledger of a partition, likewise known before their number is."""
+    return f"{{{namespace}:{partition}}}:ledger".encode()
+
+
 def settings_key(namespace: str) -> bytes:
     """Where a namespace notes its schema and its number of partitions: known before the latter is."""
     return f"{{{namespace}:0}}:meta".encode()

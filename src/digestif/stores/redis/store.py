@@ -7,6 +7,7 @@ looks up first and then names in the call that acts, which checks each again: so
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
@@ -19,6 +20,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import Busy, InvalidState, StoreError
+from digestif.events import Event, Events
 from digestif.ids import fresh_id, shuffled
 from digestif.stores.base import (
     HISTORY_LIMIT,
@@ -48,6 +50,7 @@ from digestif.stores.redis.checks import Findings, examine
 from digestif.stores.redis.commands import Command, Refused
 from digestif.stores.redis.dialogue import DAMAGED, Call, Dialogue, every
 from digestif.stores.redis.keys import SCHEDULE, Keys, as_bytes, as_text
+from digestif.stores.redis.layout import Layouts
 from digestif.stores.redis.link import Link
 from digestif.stores.redis.moving import RedisMoving
 from digestif.stores.redis.recount import footprint, recount
@@ -78,7 +81,15 @@ class RedisStore(Store, RedisMoving):
         self._clustered = clustered
         self._found: Findings | None = None
         self._dialogue_: Dialogue | None = None
+        self._listeners: WeakSet[Events] = WeakSet()
         watch(self)
+
+    def report_to(self, events: Events) -> None:
+        self._listeners.add(events)
+
+    def _tell(self, event: Event) -> None:
+        for events in list(self._listeners):
+            events.emit(event)
 
     @property
     def _dialogue(self) -> Dialogue:
@@ -92,9 +103,15 @@ class RedisStore(Store, RedisMoving):
         """Check that the server is fit; ConfigError says what is wrong, StoreUnavailable that it can't be reached."""
         wanted, clustered = self._wanted, self._clustered
         found = examine(self._link, namespace=self.namespace, partitions=wanted, clustered=clustered, patience=patience)
-        self._dialogue_ = self._dialogue_ or Dialogue(self._link, Keys(self.namespace, found.partitions), self.damages)
+        self._dialogue_ = self._dialogue_ or self._begin(found)
         self._found = found
         return found
+
+    def _begin(self, found: Findings) -> Dialogue:
+        keys = Keys(self.namespace, found.partitions)
+        layouts = Layouts(self._link, keys, found.layout, tell=self._tell)
+        layouts.enter(range(keys.partitions), patience=0)  # those that can't be reached now, when they are first used
+        return Dialogue(self._link, keys, layouts, self.damages)
 
     @property
     def partitions(self) -> int:  # type: ignore[override]  # known once the server was asked
@@ -112,6 +129,11 @@ class RedisStore(Store, RedisMoving):
     def time(self, partition: int) -> Millis:
         seconds, micros = self._dialogue.time(partition)
         return int(seconds) * 1000 + int(micros) // 1000
+
+    def reach(self) -> None:
+        answers = list(self._link.ask_all("PING", patience=0.0).values())
+        if all(isinstance(answer, Exception) for answer in answers):
+            raise answers[0]
 
     # Producing
 
@@ -171,7 +193,9 @@ class RedisStore(Store, RedisMoving):
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         limit = min(limit, ACTED_TIMELINES)
         request = wire.encode({"deadline": deadline, "limit": limit})
-        lists = self._dialogue.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
+        *lists, evicts = self._dialogue.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
+        if evicts:
+            self._dialogue.tell_of_eviction(evicts.decode())  # workers go on, the sooner the better
         full = limit in map(len, lists)
         stale, lapsed, expiring = (self._own(partition, list(map(as_text, names))) for names in lists)
         timelines = [*stale, *lapsed, *expiring]

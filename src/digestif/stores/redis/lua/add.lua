@@ -10,7 +10,10 @@
 -- include: measures.lua
 
 local TERMS = 56 -- bytes of a policy's numbers; what is not set is not a number, or for the capacity infinite
-local noted, accepted, pending = unpack(call('HMGET', KEYS[1], ARGV[2], 'accepted', 'pending'))
+local noted, accepted, pending, layout = unpack(call('HMGET', KEYS[1], ARGV[2], 'accepted', 'pending', 'layout'))
+if layout ~= ARGV[#ARGV] then
+  -- include: layout.lua
+end
 local arrival = tonumber(accepted or 0)
 pending = tonumber(pending or 0)
 if not arrival or not pending then
@@ -116,7 +119,8 @@ local superseded = 0
 local flags = {} -- by record, where it is not '0'
 local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
 local known, capacity, expires, expiry -- the policy of the record before, what it allows, and when its records expire
-for number = 1, (#arguments - 5) / 2 do
+local many = (#arguments - 6) / 2
+for number = 1, many do
   local timeline, policy, within = read('>HHd', arguments[5], number * 12 - 11)
   local key, rest = arguments[4 + number * 2], arguments[5 + number * 2]
   local place = 9 + timeline * 3
@@ -162,7 +166,7 @@ for number = 1, (#arguments - 5) / 2 do
   end
 end
 
-local reply = string.rep('0', (#arguments - 5) / 2)
+local reply = string.rep('0', many)
 if next(flags) then
   for number = 1, #reply do
     flags[number] = flags[number] or '0'

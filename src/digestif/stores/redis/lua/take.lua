@@ -8,6 +8,11 @@
 -- include: leasing.lua
 -- include: paging.lua
 
+local layout = call('HGET', LEDGER, 'layout')
+local refused = layout ~= ARGV[#ARGV] and refusal(layout)
+if refused then
+  return refused
+end
 local request = cmsgpack.unpack(ARGV[4])
 local allowed = request.limit -- records
 local weight = 0 -- bytes

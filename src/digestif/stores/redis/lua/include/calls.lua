@@ -54,8 +54,15 @@ local function answered(noted)
   return redis.error_reply('DIGESTIF_OVERTAKEN a later call of the same caller was here before')
 end
 
+-- The error of a call whose layout is not the partition's, or for which the server is not fit any more.
+local function refusal(layout)
+  -- include: layout.lua
+end
+
 local function earlier_answer()
-  return answered(call('HGET', LEDGER, CALL))
+  local noted, layout = unpack(call('HMGET', LEDGER, CALL, 'layout'))
+  local refused = layout ~= ARGV[#ARGV] and refusal(layout)
+  return refused or answered(noted)
 end
 
 -- Note the answer and the counters; `...` are names and new values of those that the caller of this has read itself.
