@@ -127,7 +127,7 @@ UPDATE letter SET id = %s, timeline = %s, body = %s WHERE number = %s
 DELETE FROM letter WHERE number = %s
 
 -- name: history_rows
-SELECT place, timeline, body FROM history WHERE namespace = %s ORDER BY number
+SELECT place, timeline, body FROM history WHERE namespace = %s ORDER BY place
 
 -- name: remove_entry
 DELETE FROM history WHERE namespace = %s AND place = %s
@@ -140,7 +140,7 @@ SELECT batch, count(*) FROM record WHERE namespace = %(namespace)s
     AND batch NOT IN (SELECT batch FROM trash WHERE namespace = %(namespace)s) GROUP BY batch
 
 -- name: lost_keys
-SELECT key FROM record WHERE batch = %s AND payload IS NULL ORDER BY arrival LIMIT %s
+SELECT key FROM record WHERE batch = %s AND payload IS NULL ORDER BY key LIMIT %s
 
 -- name: numbers
 SELECT coalesce(array_agg(nextval('number')), '{}') FROM generate_series(1, %s)

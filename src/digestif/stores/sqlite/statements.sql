@@ -26,7 +26,7 @@ UPDATE letter SET id = ?, timeline = ?, body = ? WHERE number = ?
 DELETE FROM letter WHERE number = ?
 
 -- name: history_rows
-SELECT place, CAST(timeline AS BLOB), CAST(body AS BLOB) FROM history WHERE namespace = ? ORDER BY number
+SELECT place, CAST(timeline AS BLOB), CAST(body AS BLOB) FROM history WHERE namespace = ? ORDER BY place
 
 -- name: remove_entry
 DELETE FROM history WHERE namespace = ? AND place = ?
@@ -39,7 +39,7 @@ SELECT batch, count(*) FROM record
 WHERE namespace = ?1 AND batch NOT IN (SELECT batch FROM trash WHERE namespace = ?1) GROUP BY batch
 
 -- name: lost_keys
-SELECT key FROM record WHERE batch = ? AND payload IS NULL ORDER BY arrival LIMIT ?
+SELECT key FROM record WHERE batch = ? AND payload IS NULL ORDER BY key LIMIT ?
 
 -- name: insert_slot
 INSERT INTO timeline (id, namespace, key, waiting, ready, since, until, paused_until, expires, slot)
