@@ -310,7 +310,7 @@ class PostgresStore(RowStore):
                 if lost.transaction is not None and self._has_committed(lost.transaction):
                     result: T = lost.result
                     return result
-                if monotonic() >= end or self._closed:
+                if self._closed or (monotonic() >= end and failures > 1):  # who was frozen gets another chance
                     raise StoreUnavailable(
                         f"{self.name}: the connection was lost at each commit; nothing took place"
                     ) from lost
