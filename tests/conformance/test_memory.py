@@ -20,9 +20,6 @@ Undamaged = type("Undamaged", (StoreConformance,), dict.fromkeys(ABOUT_DAMAGE))
 
 
 class TestMemory(Undamaged):  # type: ignore[misc, valid-type]  # a class that mypy does not see
-    # SQLite shows it here, and every store in torture/test_conformance.py.
-    test_a_hundred_thousand_due_timelines_are_scheduled = None
-
     @pytest.fixture
     def make_store(self) -> Callable[[], Store]:
         return lambda: MemoryStore(namespace="d")
