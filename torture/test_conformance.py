@@ -10,16 +10,15 @@ from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from tests.conformance.test_memory import Undamaged
-from tests.conformance.test_postgres import in_namespaces
+from tests.conformance.test_postgres import in_namespaces, warm_database
 from tests.conformance.test_redis import Maker, made
 from tests.conformance.test_sqlite import made as several
-from tests.postgres.servers import empty_database
 from tests.servers import empty_lone_cluster, empty_server
 
 
 @pytest.fixture(scope="module")
 def dsn() -> Iterator[str]:
-    with empty_database() as url:
+    with warm_database() as url:
         yield url
 
 

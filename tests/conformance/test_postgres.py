@@ -1,13 +1,16 @@
 """PostgreSQL obeys: each test in a namespace of its own."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
+from psycopg_pool import ConnectionPool
 
 from digestif import Store
 from digestif.ids import fresh_id
-from digestif.stores.dsn import open_store
+from digestif.stores.postgres import PostgresStore
+from digestif.stores.postgres.connecting import Pooled
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager, Harm
 from tests.conformance.modes import OneMode
@@ -18,7 +21,7 @@ Maker = Callable[[], Store]
 
 @pytest.fixture(scope="module")
 def dsn() -> Iterator[str]:
-    with empty_database() as url:
+    with warm_database() as url:
         yield url
 
 
@@ -62,12 +65,37 @@ DAMAGE = {
 }
 
 
+_pools: "dict[str, ConnectionPool[Pooled]]" = {}  # by the name of the database
+
+
+@contextmanager
+def warm_database() -> Iterator[str]:
+    """An empty database with connections that many stores use, one after the other."""
+    with empty_database() as url:
+        yield url
+        while _pools:
+            _pools.popitem()[1].close()
+
+
+class Warm(PostgresStore):
+    """Has the connections of the test before: to make one, and to plan its statements, takes longer than most tests."""
+
+    def _new_pool(self) -> "ConnectionPool[Pooled]":
+        if self.name not in _pools:
+            _pools[self.name] = super()._new_pool()
+        return _pools[self.name]
+
+    def disconnect(self) -> None:
+        self._pool = super()._new_pool()  # to be closed instead
+        super().disconnect()
+
+
 def in_namespaces(dsn: str) -> Iterator[Maker]:
     """A maker of stores in namespaces of their own, disconnected in the end."""
     stores: list[Store] = []
 
     def make_another() -> Store:
-        stores.append(open_store(dsn, namespace=f"d-{fresh_id()}"))
+        stores.append(Warm(dsn, namespace=f"d-{fresh_id()}"))
         return stores[-1]
 
     yield make_another
