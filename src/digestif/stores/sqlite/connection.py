@@ -78,6 +78,7 @@ class Database:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+            connection.execute("PRAGMA temp_store = MEMORY")  # nothing is written elsewhere, where a disk may be full
             prepare(connection)
             connection.file = self.identity()
         except BaseException:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from digestif.clock import wall_clock
 from digestif.core.policy import check_delay
-from digestif.errors import ConfigError, DigestifError, StoreError, StoreUnavailable
+from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
@@ -17,6 +17,7 @@ from digestif.stores.group import GroupCommit, Job, Page
 from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connection import Connection, Database, translated
 from digestif.stores.sqlite.readers import Readers
+from digestif.stores.sqlite.reserve import MEBIBYTE, NoRoom, Reserve, is_full
 from digestif.stores.sqlite.rows import SQL, SqliteRows, UnreadableRow
 from digestif.stores.sqlite.turns import Turns
 from digestif.stores.sqlite.wakeups import FileWakeups
@@ -24,6 +25,7 @@ from digestif.stores.sqlite.wakeups import FileWakeups
 T = TypeVar("T")
 
 _DURABILITY = {"full": Durability.POWER_LOSS, "normal": Durability.PROCESS_KILL}
+_ADDING, _CLAIMING = 1.0, 0.5  # shares of the reserve that they must leave
 
 
 class SQLiteStore(RowStore):
@@ -36,12 +38,14 @@ class SQLiteStore(RowStore):
         namespace: str = "d",
         synchronous: str = "full",
         timeout: float = 30,
+        reserve: float = 16,
         clock: Callable[[], float] = wall_clock,
     ) -> None:
         check_namespace(namespace)
         if synchronous not in _DURABILITY:
             raise ConfigError(f'synchronous: {synchronous!r} is neither "full" nor "normal"')
         check_delay("timeout", timeout)
+        check_delay("reserve", reserve)
         if path is not None and "\0" in os.fspath(path):
             raise ConfigError("store: the path has a NUL character")
         file = None if path is None else Path(path).absolute()  # the folder may change, the file must not
@@ -50,6 +54,7 @@ class SQLiteStore(RowStore):
         self.durability = Durability.NOTHING if file is None else _DURABILITY[synchronous]
         self._database = Database(file, synchronous=synchronous, timeout=timeout)
         self._turns = None if file is None else Turns(file, timeout=timeout)
+        self._reserve = None if file is None else Reserve(file, most=int(reserve * MEBIBYTE))
         self._closed = False
         self._number = 0  # of the namespace
         self._writer: Connection | None = None
@@ -76,7 +81,16 @@ class SQLiteStore(RowStore):
     # Writing
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
-        return self._turnstile.through(lambda: self._group.submit(unit, weight=weight))
+        return self._submit(unit, weight=weight)
+
+    def _accept(self, unit: Callable[[Rows], T], *, weight: int) -> T:
+        return self._submit(unit, weight=weight, share=_ADDING)
+
+    def _begin(self, unit: Callable[[Rows], T]) -> T:
+        return self._submit(unit, weight=1, share=_CLAIMING)
+
+    def _submit(self, unit: Callable[[Rows], T], *, weight: int, share: float = 0.0) -> T:
+        return self._turnstile.through(lambda: self._group.submit(unit, weight=weight, share=share))
 
     def _commit(self, page: Page[Rows]) -> None:
         """Run the jobs of a page in one transaction. An interrupted page is run again, by another thread."""
@@ -95,9 +109,37 @@ class SQLiteStore(RowStore):
         except _Spoiled as fault:
             fault.job.fail(fault.error)
             jobs.remove(fault.job)
+        except _Full as full:
+            error = Overloaded(f"{self._database.name}: the disk is full; nothing was changed, free some space and try again")
+            for job in full.jobs:
+                job.fail(error)
+                jobs.remove(job)
 
     def _transact(self, page: Page[Rows], jobs: Sequence[Job[Rows]]) -> None:
+        """Run the jobs. Those that must leave the most of the reserve are refused if there is no space for all."""
         writer = self._connect()
+        share = max(job.share for job in jobs)
+        try:
+            self._transact_with(writer, page, jobs, share)
+        except (sqlite3.Error, OSError, NoRoom) as error:
+            if not is_full(error):
+                raise
+            if share:
+                raise _Full([job for job in jobs if job.share == share]) from error
+            raise
+
+    def _transact_with(self, writer: Connection, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
+        if self._reserve is not None:
+            self._reserve.refuse_near_the_end_of_the_log(share=share)
+        try:
+            self._transact_once(writer, page, jobs, share)
+        except sqlite3.Error as error:
+            if self._reserve is None or not is_full(error):
+                raise
+            self._reserve.restart_log()  # it may be the log that was full
+            self._transact_once(writer, page, jobs, share)
+
+    def _transact_once(self, writer: Connection, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
         rows = SqliteRows(writer, self._number)
         try:
             with writer:
@@ -107,6 +149,8 @@ class SQLiteStore(RowStore):
                         rows.budget = PAGE_RECORDS
                         _run(job, rows)
                     rows.flush()
+                    if self._reserve is not None:
+                        self._reserve.keep(writer, share=share)
                     page.is_over = True  # no signal handler runs between this and the end of the COMMIT
                 except BaseException:
                     rows.cursor.close()  # half a result would keep the writer at an old state of the data
@@ -133,12 +177,25 @@ class SQLiteStore(RowStore):
     def _connect(self) -> Connection:
         self._refuse_if_closed()
         if self._writer is None:
-            self._writer = self._database.connect(self._find_namespace)
+            self._writer = self._open_writer()
         elif self._database.identity() != self._writer.file:
             self._lose_file()
         if self._writer.in_transaction:  # left behind by a ROLLBACK that failed
             self._writer.rollback()
         return self._writer
+
+    def _open_writer(self) -> Connection:
+        if self._reserve is None:
+            return self._database.connect(self._find_namespace)
+        self._reserve.before_opening()
+        try:
+            writer = self._database.connect(self._find_namespace)
+        except sqlite3.Error as error:
+            if not is_full(error) or not self._reserve.give_way():
+                raise
+            writer = self._database.connect(self._find_namespace)
+        self._reserve.after_opening(writer)
+        return writer
 
     def _lose_file(self) -> None:
         """What is written to a file that is no longer there would be lost: start anew with the next call."""
@@ -219,6 +276,14 @@ class SQLiteStore(RowStore):
             self._renew()
         else:
             self._gate.open()
+
+
+class _Full(Exception):
+    """There is no space for these jobs."""
+
+    def __init__(self, jobs: Sequence[Job[Rows]]) -> None:
+        super().__init__(jobs)
+        self.jobs = jobs
 
 
 class _Spoiled(Exception):

@@ -62,7 +62,8 @@ class Turns:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            wait = self._wait = _Wait(self._file)
+            wait = _Wait(self._file)
+            self._wait, self._file = wait, None  # the file is the helper's until the lock is had
             holding(wait.present, lambda: self._have(wait))
 
     def _have(self, wait: "_Wait") -> None:
@@ -73,15 +74,16 @@ class Turns:
             raise StoreUnavailable(
                 f"{self._path}: another process has been writing for {self._timeout:g} s; is it stopped?"
             )
-        wait.is_taken = True
-        self._wait = None
+        wait.is_taken, self._file, self._wait = True, wait.file, None
 
     def _leave_wait(self) -> None:
-        """Leave file and helper of a wait that was given up to each other: it may get the lock at any time."""
-        if self._wait is not None and self._helper is not None:
-            self._helper.serve(self._wait)  # in case that it was not asked yet
-            self._file = self._helper = None
-        self._wait = None
+        """Leave the helper alone with a wait that was given up: it may get the lock at any time, and gives it back."""
+        if self._wait is None:
+            return
+        if self._helper is None:
+            self._helper = _Helper()
+        self._helper.serve(self._wait)  # again, if it was interrupted before that
+        self._helper = self._wait = None
 
     def renew(self) -> None:
         """Open the side file anew at the next turn: the one that is open may have been removed."""
