@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -56,7 +57,14 @@ class Database:
             self._prepare(connection)
             first(connection)
 
-        return self._open(prepare, mode="rwc")
+        self._create()
+        return self._open(prepare, mode="rw")
+
+    def _create(self) -> None:
+        """Make a file that no other user may read. SQLite gives its side files the mode of the file."""
+        if self.path is not None and not self.path.exists():
+            with suppress(FileExistsError):  # another process was quicker
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     def connect_reader(self) -> Connection:
         """Open the file, which exists, for reading only."""

@@ -7,7 +7,7 @@ Other programs may take the last byte of a disk at any time, so what is kept mus
 - a log (`-wal`) of some length. When it is full, a checkpoint lets it begin anew. SQLite removes it with the last
   connection; a second name (`-reserve`) keeps its blocks until the file is opened again.
 
-Kept are an eighth of the file as free pages, and a log as long as the file, since a transaction can't change more pages
+Kept are a quarter of the file as free pages, and a log as long as the file, since a transaction can't change more pages
 than there are; each within bounds.
 """
 
@@ -21,15 +21,17 @@ from digestif.clock import monotonic
 from digestif.stores.sqlite.connection import Connection
 
 MEBIBYTE = 1 << 20
-LEAST_PAGES = 32
+LEAST_PAGES = 256  # enough for a full history and some dead letters
 LOG_HEADER = 32  # bytes
 FRAME_HEADER = 24  # bytes before each page in the log
-AHEAD_PAGES = 256  # for which blocks are had at once, at least
+AHEAD_PAGES = 64  # for which blocks are had at once, beyond what is needed
 INDEX_BYTES = 16 * 4096  # more than SQLite needs for an index of the log (`-shm`) when it opens a file
 LOOK_SECONDS = 0.25  # between two looks at what the disk has left
 
-_GROW = "INSERT INTO note (namespace, name, body) VALUES (-1, 'room', zeroblob(?))"
-_FREE = "DELETE FROM note WHERE namespace = -1"
+_FILL = """
+INSERT INTO record (arrival, batch, namespace, key, timestamp, expires, payload) VALUES (-1, -1, -1, '', 0, 0, zeroblob(?))
+"""
+_EMPTY = "DELETE FROM record WHERE arrival = -1"
 
 
 class NoRoom(Exception):
@@ -107,7 +109,7 @@ class Reserve:
     def _make_room(self, writer: Connection, free: int, share: float) -> None:
         pages = self._count(writer)
         if free < self._wanted * share:
-            _grow(writer, (self._wanted - free + self._wanted // 4) * self._page)
+            _free(writer, (self._wanted + self._wanted // 4) * self._page)
             pages = self._count(writer)
             self._lengthen_log(pages, share)
         try:
@@ -118,7 +120,7 @@ class Reserve:
 
     def _count(self, writer: Connection) -> int:
         pages = _value(writer, "PRAGMA page_count")
-        self._wanted = min(max(LEAST_PAGES, pages // 8), self._most // self._page)
+        self._wanted = min(max(LEAST_PAGES, pages // 4), self._most // 2 // self._page)
         return pages
 
     def _get_blocks(self, pages: int) -> None:
@@ -182,13 +184,16 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, NoRoom) or code in full
 
 
-def _grow(writer: Connection, size: int) -> None:
-    """Add free pages to the file. Nothing in them has to be wiped, even where SQLite was built to wipe."""
+def _free(writer: Connection, size: int) -> None:
+    """See that so many bytes are free in the file, by taking and freeing them; it grows by what it does not have.
+
+    Their pages are not written. Nothing in them has to be wiped, even where SQLite was built to wipe.
+    """
     wipes = _value(writer, "PRAGMA secure_delete")
     try:
         writer.execute("PRAGMA secure_delete = FAST")
-        writer.execute(_GROW, (size,))
-        writer.execute(_FREE)
+        writer.execute(_FILL, (size,))
+        writer.execute(_EMPTY)
     finally:
         writer.execute(f"PRAGMA secure_delete = {wipes}")
 

@@ -20,6 +20,8 @@ from digestif.stores.travel import Cargo
 
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 
+SLOT_LENGTH = 288
+
 _encode = msgspec.json.Encoder().encode
 _decode_slot = msgspec.json.Decoder(Slot).decode
 _letter = msgspec.json.Decoder(DeadLetter).decode
@@ -28,6 +30,11 @@ _ended = msgspec.json.Decoder(HistoryEntry).decode
 
 class UnreadableRow(StoreError):
     """A row was damaged, or written by a release that knows more than this one."""
+
+
+def _slot_text(slot: Slot) -> str:
+    """A slot in JSON, as long as it will be when its digest is open: on a full disk it could not grow then."""
+    return _encode(slot).decode().ljust(SLOT_LENGTH)
 
 
 def _slot(timeline: str, text: str) -> Slot:
@@ -129,13 +136,13 @@ class SqliteRows:
             loaded.id = None
         elif row_id is None:
             loaded.id = self.next_number()
-            self._execute(SQL.insert_slot, (loaded.id, self._namespace, timeline, *after, _encode(slot).decode()))
+            self._execute(SQL.insert_slot, (loaded.id, self._namespace, timeline, *after, _slot_text(slot)))
         elif after == loaded.before:
-            self._execute(SQL.update_slot, (_encode(slot).decode(), row_id))
+            self._execute(SQL.update_slot, (_slot_text(slot), row_id))
         elif after[1:] == loaded.before[1:]:
-            self._execute(SQL.put_off_slot, (after.waiting, _encode(slot).decode(), row_id))
+            self._execute(SQL.put_off_slot, (after.waiting, _slot_text(slot), row_id))
         else:
-            self._execute(SQL.move_slot, (*after, _encode(slot).decode(), row_id))
+            self._execute(SQL.move_slot, (*after, _slot_text(slot), row_id))
         loaded.before = after
 
     def _timelines(self, statement: str, *arguments: Any) -> list[str]:

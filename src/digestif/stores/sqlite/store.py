@@ -25,7 +25,7 @@ from digestif.stores.sqlite.wakeups import FileWakeups
 T = TypeVar("T")
 
 _DURABILITY = {"full": Durability.POWER_LOSS, "normal": Durability.PROCESS_KILL}
-_ADDING, _CLAIMING = 1.0, 0.5  # shares of the reserve that they must leave
+_ADDING, _CLAIMING = 1.0, 0.25  # shares of the reserve that they must leave
 
 
 class SQLiteStore(RowStore):

@@ -5,8 +5,10 @@ whoever waits as soon as the lock is free.
 """
 
 import os
+import stat
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
@@ -26,6 +28,7 @@ class Turns:
     """The lock beside a database file. One thread at a time may use it."""
 
     def __init__(self, path: Path, *, timeout: float) -> None:
+        self._database = path
         self._path = path.with_name(path.name + "-lock")
         self._timeout = timeout
         self._file: int | None = None
@@ -58,13 +61,26 @@ class Turns:
             self._is_stale = False
         self._leave_wait()
         if self._file is None:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._shut_out_readers(self._file)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             wait = _Wait(self._file)
             self._wait, self._file = wait, None  # the file is the helper's until the lock is had
             holding(wait.present, lambda: self._have(wait))
+
+    def _shut_out_readers(self, file: int) -> None:
+        """Let those open the side file who may write the database: any other could hold the lock for ever."""
+        with suppress(OSError):  # not there yet, or another user's affair
+            database, lock = self._database.stat(), os.fstat(file)
+            mode = stat.S_IRUSR | stat.S_IWUSR
+            mode |= stat.S_IRGRP | stat.S_IWGRP if database.st_mode & stat.S_IWGRP else 0
+            mode |= stat.S_IROTH | stat.S_IWOTH if database.st_mode & stat.S_IWOTH else 0
+            if stat.S_IMODE(lock.st_mode) != mode:
+                os.fchmod(file, mode)
+            if (lock.st_uid, lock.st_gid) != (database.st_uid, database.st_gid):
+                os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
 
     def _have(self, wait: "_Wait") -> None:
         if self._helper is None:
