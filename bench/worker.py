@@ -15,9 +15,9 @@ from bench._redis_asked import Asked, as_figures, show_asked
 from bench._table import Report, show
 from bench._worker_drain import RECORDS, Load, drain, fill
 from digestif.ids import fresh_id
-from digestif.testing.servers import RedisServer, available_servers
+from digestif.testing.servers import RedisServer
 
-AIM = {"sqlite": 2_000, "redis": 5_000, "valkey": 5_000}  # digests a second, by one process or by two
+AIM = {"sqlite": 2_000, "redis": 5_000}  # digests a second, by one process or by two
 
 
 class Scale(NamedTuple):
@@ -39,7 +39,7 @@ def store(kind: str) -> Iterator[str]:
         with TemporaryDirectory(prefix="digestif-") as folder:
             yield f"sqlite:///{Path(folder) / 'worker.db'}"
     else:
-        with RedisServer(kind=kind) as server:  # type: ignore[arg-type]  # it is one of those
+        with RedisServer() as server:
             yield server.url
 
 
@@ -74,17 +74,20 @@ def _seconds(kind: str, timelines: int, processes: int, is_async: bool) -> float
 
 
 @click.command("worker", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--store", "kinds", multiple=True, type=click.Choice(["sqlite", "redis", "valkey"]), help="Only these.")
+@click.option("--store", "kinds", multiple=True, type=click.Choice(list(AIM)), help="Only these.")
 @click.option("--quick", is_flag=True, help="Less of everything, for a first look.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
 def worker(kinds: tuple[str, ...], quick: bool, as_json: bool) -> int:
-    """Measure how many digests workers deliver in a second, on each store that is here."""
+    """Measure how many digests workers deliver in a second, on each store.
+
+    On Valkey, or the product that DIGESTIF_REDIS_SERVER=/path/to/the/server names.
+    """
     scale = QUICK if quick else FULL
     screen = console()
     say: Callable[[str], None] = (lambda _: None) if as_json else (lambda text: screen.print(f"[dim]{text}[/]"))
     figures: dict[str, object] = {}
     asked: list[Asked] = []
-    for kind in kinds or ("sqlite", *available_servers()):
+    for kind in kinds or AIM:
         report, wanted = rates(kind, scale, say)
         figures[kind] = report.figures
         asked += wanted

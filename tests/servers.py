@@ -4,48 +4,41 @@ A test that kills, freezes or configures a server starts its own, except on the 
 """
 
 import atexit
-import os
 from functools import cache
-from pathlib import Path
 from typing import TypeVar
 
-import pytest
-
-from digestif.testing.servers import ClusterServers, Kind, LoneCluster, RedisServer, ServerMissing, find_server
+from digestif.testing.servers import ClusterServers, LoneCluster, RedisServer
 
 Servers = TypeVar("Servers", RedisServer, LoneCluster, ClusterServers)
 
 
-def needed_server(kind: Kind | None = None) -> Path:
-    """The server to use. Where there is none, the test is skipped on a laptop and fails in CI."""
-    try:
-        return find_server(kind)
-    except ServerMissing as missing:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+def shared_server() -> RedisServer:
+    """The shared server as it is, for stores with namespaces of their own."""
+    return _server().start()
 
 
-def empty_server(kind: Kind | None = None) -> RedisServer:
+def empty_server() -> RedisServer:
     """The shared server, emptied."""
-    needed_server(kind)
-    server = _server(kind).start()
+    server = shared_server()
     server.cli("FLUSHALL")
     return server
 
 
-def empty_lone_cluster(kind: Kind | None = None) -> LoneCluster:
+def shared_lone_cluster() -> LoneCluster:
+    """The shared cluster of one server as it is."""
+    return _lone_cluster().start()
+
+
+def empty_lone_cluster() -> LoneCluster:
     """The shared cluster of one server, emptied."""
-    needed_server(kind)
-    server = _lone_cluster(kind).start()
+    server = shared_lone_cluster()
     server.cli("FLUSHALL")
     return server
 
 
-def empty_cluster(kind: Kind | None = None) -> ClusterServers:
+def empty_cluster() -> ClusterServers:
     """The shared cluster of three primaries and three replicas, healed and emptied."""
-    needed_server(kind)
-    cluster = _cluster(kind)
+    cluster = _cluster()
     cluster.heal()
     for primary in cluster.primaries():
         primary.cli("FLUSHALL")
@@ -53,18 +46,18 @@ def empty_cluster(kind: Kind | None = None) -> ClusterServers:
 
 
 @cache
-def _server(kind: Kind | None) -> RedisServer:
-    return _closed_at_exit(RedisServer(kind=kind))
+def _server() -> RedisServer:
+    return _closed_at_exit(RedisServer())
 
 
 @cache
-def _lone_cluster(kind: Kind | None) -> LoneCluster:
-    return _closed_at_exit(LoneCluster(kind=kind))
+def _lone_cluster() -> LoneCluster:
+    return _closed_at_exit(LoneCluster())
 
 
 @cache
-def _cluster(kind: Kind | None) -> ClusterServers:
-    return _closed_at_exit(ClusterServers(kind=kind)).start()
+def _cluster() -> ClusterServers:
+    return _closed_at_exit(ClusterServers()).start()
 
 
 # Not by fixtures of the session: each conftest that imports one would have a server of its own.

@@ -14,7 +14,6 @@ from digestif.clock import monotonic
 from digestif.testing.servers import RedisServer, becomes_true
 from tests.integrations.mailroom import Mailroom, Process, Setup, check_identity, counts
 from tests.postgres.servers import empty_database
-from tests.servers import needed_server
 
 SECONDS = 60
 TIMELINES = 100
@@ -26,7 +25,6 @@ SETTLES = 60  # seconds: longer than a lease, a lost dispatch and the cool-down 
 @pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"])
 def test_nothing_is_lost_while_workers_are_killed(store: str, redelivered_after: int, tmp_path: Path) -> None:
     """Whether the broker gives the tasks of the dead to others, or the ticks alone find what they left."""
-    needed_server()
     with RedisServer() as server, other_stores(store) as others:
         setup = Setup.on(server, tmp_path, store, redelivered_after=redelivered_after)
         setup = replace(setup, stores=setup.stores | others)

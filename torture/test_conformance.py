@@ -1,4 +1,4 @@
-"""Every fact once more, on the products and modes that the tests leave out for the sake of time."""
+"""Every fact once more, in the modes that the tests leave out for the sake of time."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Store
+from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from tests.conformance.test_postgres import in_namespaces
@@ -19,6 +20,16 @@ from tests.servers import empty_lone_cluster, empty_server
 def dsn() -> Iterator[str]:
     with empty_database() as url:
         yield url
+
+
+class TestMemory(StoreConformance):
+    @pytest.fixture
+    def make_store(self) -> Callable[[], Store]:
+        return lambda: MemoryStore(namespace="d")
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
 
 
 class TestPostgres(StoreConformance):
@@ -51,30 +62,10 @@ class TestSQLiteInMemory(StoreConformance):
         return make_store()
 
 
-class TestValkeyCluster(StoreConformance):
-    @pytest.fixture
-    def make_store(self) -> Iterator[Maker]:
-        yield from made(f"{empty_lone_cluster('valkey').url}?partitions=3")
-
-    @pytest.fixture
-    def store(self, make_store: Maker) -> Store:
-        return make_store()
-
-
-class TestValkey(StoreConformance):
-    @pytest.fixture
-    def make_store(self) -> Iterator[Maker]:
-        yield from made(empty_server("valkey").url.replace("redis://", "valkey://"))
-
-    @pytest.fixture
-    def store(self, make_store: Maker) -> Store:
-        return make_store()
-
-
 class TestRedis(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(empty_server("redis").url)
+        yield from made(empty_server().url)
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -84,7 +75,7 @@ class TestRedis(StoreConformance):
 class TestRedisCluster(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(f"{empty_lone_cluster('redis').url}?partitions=3")
+        yield from made(f"{empty_lone_cluster().url}?partitions=3")
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

@@ -60,11 +60,7 @@ def test_sqlite_lives_as_the_model_says(one_at_a_time: Makers, tmp_path: Path) -
 
 
 def test_redis_lives_as_the_model_says(one_at_a_time: Makers) -> None:
-    run_state_machine_as_test(store_machine(one_at_a_time(empty_server("redis").url)), settings=LONG)
-
-
-def test_valkey_lives_as_the_model_says(one_at_a_time: Makers) -> None:
-    run_state_machine_as_test(store_machine(one_at_a_time(empty_server("valkey").url)), settings=LONG)
+    run_state_machine_as_test(store_machine(one_at_a_time(empty_server().url)), settings=LONG)
 
 
 def test_a_redis_cluster_lives_as_the_model_says(one_at_a_time: Makers) -> None:

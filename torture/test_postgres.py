@@ -1,33 +1,43 @@
 """PostgreSQL under load and faults, for longer: no deadlock, no record lost, nobody kept waiting."""
 
+import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
 import psycopg
 import pytest
 
-from digestif import Digests, Policy
+from digestif import Digests, Policy, StoreUnavailable
 from digestif.clock import monotonic
 from digestif.testing.postgres import PostgresServer
-from tests.postgres.servers import needed_postgres
+from tests.postgres.proxy import Loss, Proxy
 from tests.postgres.test_callers import IMPATIENT, PROMPT, TIMELINES, waits_from_commits, waits_of_others
 from tests.postgres.test_faults import FAULTS, tormented
 from tests.postgres.test_horizon import DEAD, claims_before_a_horizon, claims_with_nothing_dead
+from tests.postgres.test_interruptions import check as check_interrupted
+from tests.postgres.test_interruptions import interrupt
 from tests.postgres.test_locks import check, meeting
+from tests.postgres.test_lost_answers import told
+from tests.redis.test_repetition import EVERYDAY, POLICY
+from tests.sqlite.alone import alone
 
 SECONDS = 30.0  # in which batches meet
 HELD = 10.0  # seconds that a caller's transaction stays open
 ROUNDS = 5  # of all faults
 CLAIMS = 1000
+LIVES = 200  # with each kind of loss
+INTERRUPTED_SECONDS = 120.0
+CALLERS = 20
 QUICK = 0.02  # seconds, for 99 of 100 claims
 
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    needed_postgres()
     with PostgresServer() as server:  # with fsync
         yield server
 
@@ -38,7 +48,6 @@ def test_batches_in_any_order_deliveries_and_maintenance_never_deadlock(server: 
 
 def test_claims_are_quick_although_nothing_dead_is_cleared_away() -> None:
     """Without fsync: what dead versions cost is shown here, not how slow the disk is."""
-    needed_postgres()
     with PostgresServer(fsync=False) as server:
         waits = claims_before_a_horizon(server.url, dead=DEAD, claims=CLAIMS)
 
@@ -88,6 +97,51 @@ def test_commits_are_delivered_at_once(server: PostgresServer) -> None:
         waits = waits_from_commits(digests, server.url, commits=200)
 
     assert median(waits) < PROMPT
+
+
+@pytest.mark.parametrize("loss", Loss)
+def test_no_call_that_is_lost_at_its_commit_is_told_wrongly_or_counted_twice(loss: Loss) -> None:
+    """Each step of a life loses its commit in every other life."""
+    losses = 0
+    with PostgresServer(fsync=False) as server, Digests(server.url, policy=POLICY, namespace="undisturbed") as quiet:
+        expected = told(quiet)
+        for number in range(LIVES):
+            with Proxy(server.url) as proxy, Digests(proxy.url, policy=POLICY, namespace=f"n{number}") as digests:
+                digests.ledger()
+                proxy.lose_from_now_on(loss, first=number % 2 == 0)
+                assert told(digests) == expected
+                proxy.lose = None
+                assert digests.verify()
+            losses += proxy.lost
+    say(f"{LIVES} lives of {len(EVERYDAY)} calls, {losses} commits lost: {loss.name.lower()}")
+
+
+def test_thousands_of_interruptions_trouble_nobody_else(server: PostgresServer) -> None:
+    account = alone(interrupt, server.url, INTERRUPTED_SECONDS, timeout=INTERRUPTED_SECONDS * 3)
+
+    say(f"{account['interruptions']} interruptions")
+    check_interrupted(account)
+
+
+def test_a_frozen_server_keeps_nobody_waiting_for_long() -> None:
+    """It takes connections and says nothing. Whoever comes first must not make the others wait in a row."""
+    with PostgresServer(fsync=False) as server, Digests(f"{server.url}?timeout=1") as digests:
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            with ThreadPoolExecutor(CALLERS) as threads:
+                waits = list(threads.map(lambda _: wait_in_vain(digests), range(CALLERS)))
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert digests.ledger().accepted == 0
+    say(f"{CALLERS} callers gave up after {min(waits):.1f} to {max(waits):.1f} s")
+    assert max(waits) < 10
+
+
+def wait_in_vain(digests: Digests) -> float:
+    began = monotonic()
+    with pytest.raises(StoreUnavailable):
+        digests.ledger()
+    return monotonic() - began
 
 
 def say(words: str) -> None:

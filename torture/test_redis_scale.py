@@ -5,13 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.servers import needed_server
-
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_proof_of_scale_goes_through_every_phase_and_leaves_nothing() -> None:
-    needed_server()
     command = [sys.executable, "-m", "bench.redis_scale", "--json"]
     small = ["--timelines", "400", "--records", "500", "--producers", "2"]
     found = json.loads(subprocess.run([*command, *small], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)

@@ -12,7 +12,7 @@ STOPS = 5
 LEASE = 2.0
 
 
-@pytest.fixture(params=["sqlite", "redis", "valkey", "postgres"])
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
 def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     yield from emptied(request.param, tmp_path)
 

@@ -8,6 +8,7 @@ if _TYPE_CHECKING:
     from digestif.compose.summary import Summary
     from digestif.core.backlog import Backlog
     from digestif.core.backoff import Exponential, Intervals, Retry
+    from digestif.core.damage import Damage
     from digestif.core.explain import Explanation
     from digestif.core.ledger import Ledger, Verification
     from digestif.core.policy import Policy
@@ -42,6 +43,7 @@ if _TYPE_CHECKING:
         Added,
         Buried,
         Claimed,
+        Damaged,
         Delivered,
         Discarded,
         Dispatched,
@@ -54,6 +56,7 @@ if _TYPE_CHECKING:
         LeaseNotRenewed,
         PartitionFailed,
         Returned,
+        StoreChanged,
         StoreFailed,
         Unhandled,
         WorkerStarted,
@@ -74,6 +77,8 @@ __all__ = [
     "Channel",
     "Claimed",
     "ConfigError",
+    "Damage",
+    "Damaged",
     "DeadLetter",
     "Delivered",
     "DeliveryFailed",
@@ -116,6 +121,7 @@ __all__ = [
     "StaleLease",
     "State",
     "Store",
+    "StoreChanged",
     "StoreError",
     "StoreFailed",
     "StoreUnavailable",
@@ -140,6 +146,7 @@ _HOMES = {
     "digestif.compose.summary": "Summary",
     "digestif.core.backlog": "Backlog",
     "digestif.core.backoff": "Exponential Intervals Retry",
+    "digestif.core.damage": "Damage",
     "digestif.core.explain": "Explanation",
     "digestif.core.ledger": "Ledger Verification",
     "digestif.core.policy": "Policy",
@@ -150,8 +157,9 @@ _HOMES = {
     "digestif.engine": "Digests",
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
     "StoreUnavailable",
-    "digestif.events": "Added Buried Claimed Delivered Discarded DispatchFailed Dispatched Event Expired Failed Lapsed "
-    "LeaseLost LeaseNotRenewed PartitionFailed Returned StoreFailed Unhandled WorkerStarted WorkerStopped",
+    "digestif.events": "Added Buried Claimed Damaged Delivered Discarded DispatchFailed Dispatched Event Expired "
+    "Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed Returned StoreChanged StoreFailed Unhandled WorkerStarted "
+    "WorkerStopped",
     "digestif.routes.budget": "Budget",
     "digestif.runtime.running": "run",
     "digestif.runtime.worker": "Worker",

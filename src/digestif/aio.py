@@ -217,11 +217,13 @@ class AsyncDigests:
         threads: int = 16,
         poll: float = 1.0,
         grace: float = 25.0,
+        start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
         """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
-        digests = self._digests
-        await digests.serve(concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name)
+        await self._digests.serve(
+            concurrency=concurrency, threads=threads, poll=poll, grace=grace, start_timeout=start_timeout, name=name
+        )
 
     @property
     def _handlers(self) -> Handlers:
@@ -291,6 +293,7 @@ class AsyncDigests:
     backlog = _awaitable(Digests.backlog)
     ledger = _awaitable(Digests.ledger)
     verify = _awaitable(Digests.verify)
+    repair = _awaitable(Digests.repair)
     dead_letters = _awaitable(Digests.dead_letters)
     dead_records = _awaitable(Digests.dead_records)
     history = _awaitable(Digests.history)

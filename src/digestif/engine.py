@@ -6,6 +6,7 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from digestif.core.damage import Damage
 from digestif.core.policy import Policy, check_delay
 from digestif.core.records import (
     Digest,
@@ -19,7 +20,7 @@ from digestif.core.times import Millis, is_duration, to_millis, to_seconds
 from digestif.core.verdicts import Discard
 from digestif.desk import Desk
 from digestif.errors import ConfigError, InvalidState
-from digestif.events import Added, Events, Listener
+from digestif.events import Added, Damaged, Events, Listener
 from digestif.handlers import Handler, Handlers
 from digestif.ids import fresh_id
 from digestif.intake import Intake, check_limit, check_time
@@ -78,6 +79,8 @@ class Digests(Overview):
         self._routes: Routes | None = None  # loaded with the first: templates take a while to import
         self._owns_store = isinstance(store, str)
         self.store = _store(store, namespace)
+        self.store.report_to(self.events)
+        self._unsubscribe = self.store.damages.subscribe(self._tell_of_damage)
 
     @property
     def enabled(self) -> bool:
@@ -88,8 +91,12 @@ class Digests(Overview):
         """Call the listener with every event from now on; the answer ends that."""
         return self.events.subscribe(listener)
 
+    def _tell_of_damage(self, damage: Damage) -> None:
+        self.events.emit(Damaged(timeline=damage.timeline, part=damage.part, problem=damage.problem))
+
     def close(self) -> None:
         """Let go of the store's files and connections, if it was made from a DSN, and of those of routes."""
+        self._unsubscribe()
         if self._routes is not None:
             self._routes.close_background()
         if self._owns_store:
@@ -386,10 +393,20 @@ class Digests(Overview):
         threads: int = 16,
         poll: float = 1.0,
         grace: float = 25.0,
+        start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
         """Be a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
-        Worker(self, concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name).run()
+        worker = Worker(
+            self,
+            concurrency=concurrency,
+            threads=threads,
+            poll=poll,
+            grace=grace,
+            start_timeout=start_timeout,
+            name=name,
+        )
+        worker.run()
 
     async def serve(
         self,
@@ -398,10 +415,20 @@ class Digests(Overview):
         threads: int = 16,
         poll: float = 1.0,
         grace: float = 25.0,
+        start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
         """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
-        await Worker(self, concurrency=concurrency, threads=threads, poll=poll, grace=grace, name=name).serve()
+        worker = Worker(
+            self,
+            concurrency=concurrency,
+            threads=threads,
+            poll=poll,
+            grace=grace,
+            start_timeout=start_timeout,
+            name=name,
+        )
+        await worker.serve()
 
 
 def _sync(handler: Handler) -> Handler:

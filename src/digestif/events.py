@@ -174,6 +174,24 @@ class StoreFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreChanged(Event):
+    """The server changed under a running engine: it was emptied, set up anew, or evicts records. Calls are refused."""
+
+    level: ClassVar[int] = logging.ERROR
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged(Event):
+    """Something stored can't be read. It is passed over, and the rest goes on; `digestif repair` sets it aside."""
+
+    level: ClassVar[int] = logging.ERROR
+    timeline: str | None  # None: it belongs to no timeline, or that can't be told
+    part: str  # slot, letter, history, inbox…
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStarted(Event):
     """A worker claims digests from now on."""
 

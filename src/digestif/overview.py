@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from digestif.core.backlog import Backlog, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged
+from digestif.core.damage import Damage
 from digestif.core.explain import Explanation, explain
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot, is_live
@@ -21,17 +22,22 @@ from digestif.core.records import (
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.errors import ConfigError
+from digestif.events import Events
 from digestif.intake import Intake, check_limit, check_text
+from digestif.partitions import visit
 from digestif.policies import Policies
 from digestif.reading import decode
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Part, Store
 from digestif.stores.codec import Sealer
+
+SWEPT_PAGES = 1000  # at most by one call: what deliveries leave behind meanwhile is the affair of maintenance
 
 
 class Overview:
     """The timelines of a store: looked at, held back, let go on, deleted."""
 
     store: Store
+    events: Events
     _intake: Intake
     _policies: Policies
     _sealer: Sealer
@@ -43,13 +49,26 @@ class Overview:
     # Operating
 
     def delete(self, timeline: str, *, now: float | None = None) -> bool:
-        """Remove a timeline with its records, dead letters and history. False if there was nothing."""
+        """Remove a timeline with its records, dead letters and history. False if there was nothing.
+
+        That is what was there when it began: it ends, however busy producers are.
+        """
         key, at = check_timeline(timeline), self._intake.millis(now)
+        pages = self._letter_pages(key)
         found = self.store.delete(key, now=at)
-        while found and self.store.delete(key, now=at):
-            pass
+        for _ in range(1, pages):
+            self.store.delete(key, now=at)
         self._sweep(found)
         return found
+
+    def _letter_pages(self, key: str) -> int:
+        """How many calls it takes to delete the dead letters of a timeline."""
+        pages, after = 0, None
+        while page := self.store.letters(key, after=after, limit=PAGE_TIMELINES):
+            pages, after = pages + 1, page[-1].id
+            if len(page) < PAGE_TIMELINES:
+                break
+        return pages
 
     def flush(self, timeline: str, *, now: float | None = None) -> bool:
         """Deliver a waiting timeline now. False if it is not waiting."""
@@ -74,8 +93,9 @@ class Overview:
         return found
 
     def _sweep(self, wanted: bool) -> None:
-        while wanted and self.store.sweep():
-            pass
+        pages = SWEPT_PAGES if wanted else 0
+        while pages and self.store.sweep():
+            pages -= 1
 
     # Looking
 
@@ -153,8 +173,20 @@ class Overview:
         return self.store.ledger()
 
     def verify(self, *, now: float | None = None) -> Verification:
-        """Recount the records in the store and compare with the ledger; true if they agree."""
+        """Recount the records in the store and compare with the ledger; true if they agree and nothing is damaged."""
         return self.store.verify()
+
+    def repair(self, *, dry_run: bool = False, now: float | None = None) -> list[Damage]:
+        """Set aside what is damaged in the store; the answer is what was found, or would be set aside by a dry run.
+
+        Records of damaged timelines become dead letters, which can be looked at, replayed and discarded.
+        """
+        at = self._intake.millis(now)
+
+        def damages(partition: int) -> Iterator[Damage]:
+            yield from self.store.repair(partition, dry_run=dry_run, now=at)
+
+        return list(visit(self.store, "repair", damages, self.events))
 
     def dead_letters(
         self,

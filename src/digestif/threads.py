@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -63,6 +64,23 @@ class DaemonThreads(Executor):
         if error is not None:
             raise error
         return value  # type: ignore[return-value]  # there was no error
+
+
+def on_fresh_stack(call: Callable[[A], T], argument: A) -> Future[T]:
+    """Make a call in a thread of its own, where nothing has been called yet, and wait for its outcome."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result = call(argument)
+        except BaseException as error:  # noqa: BLE001  # the caller gets it
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)
+
+    threading.Thread(target=run, name="digestif-fresh-stack", daemon=True).start()
+    outcome.exception()
+    return outcome
 
 
 def _outcome(call: Callable[[], T]) -> tuple[T | None, Exception | None]:

@@ -6,14 +6,12 @@ import re
 import pytest
 
 from bench.postgres import Scale, postgres
-from tests.postgres.servers import needed_postgres
 
 SMALL = Scale(singles=1, batches=1, deliveries=1, timelines=250, growth=1, records=(10, 100))
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> "Program":
-    needed_postgres()
     monkeypatch.setattr("bench.postgres.QUICK", SMALL)
     monkeypatch.setattr("bench.postgres.BLOCK", 1_000)
     return Program(capsys)

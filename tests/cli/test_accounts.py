@@ -1,4 +1,4 @@
-"""`digestif ledger`, `verify` and `status`."""
+"""`digestif ledger`, `verify`, `repair` and `status`."""
 
 import sqlite3
 from contextlib import closing
@@ -43,6 +43,60 @@ def test_verify_says_no_if_a_record_has_gone(run: Run, digests: Digests) -> None
     assert code == 1
     assert "problem: " in out
     assert run("verify", "--json").json["agrees"] is False
+
+
+def damage(*timelines: str) -> None:
+    with closing(sqlite3.connect(DEFAULT_FILE, isolation_level=None)) as file:
+        for timeline in timelines:
+            file.execute("UPDATE timeline SET slot = substr(slot, 2) WHERE key = ?", (timeline,))
+
+
+def test_repair_finds_nothing_where_nothing_is_damaged(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+
+    assert run("repair") == (0, "nothing is damaged\n", "")
+    assert run("repair", "--dry-run", "--json").json == {"dry_run": True, "damages": []}
+
+
+def test_repair_tells_what_is_damaged_and_sets_it_aside(run: Run, digests: Digests) -> None:
+    digests.add_many([("bad", 1), ("bad", 2), ("good", 1)])
+    damage("bad")
+
+    code, out, _ = run("repair", "--dry-run")
+    assert code == 1
+    assert "damaged: 'bad': its row can't be read" in out
+    assert "(2 records)\n" in out
+    assert out.endswith("nothing was changed; without --dry-run it is set aside\n")
+    assert run("verify").code == 1
+
+    code, out, _ = run("repair")
+    assert code == 0
+    assert "set aside: 'bad': its row can't be read" in out
+    assert out.endswith("see digestif dead list\n")
+    assert run("verify").code == 0
+    assert run("dead", "list").out.count("bad") == 1
+
+
+def test_repair_answers_programs(run: Run, digests: Digests) -> None:
+    digests.add("bad", 1)
+    damage("bad")
+
+    known = run("repair", "--json").json
+
+    assert known["dry_run"] is False
+    assert [(found["timeline"], found["part"], found["records"]) for found in known["damages"]] == [("bad", "slot", 1)]
+
+
+def test_a_dead_letter_shows_what_is_stored_where_that_cannot_be_decoded(run: Run, digests: Digests) -> None:
+    digests.add("t", 1, key="k")
+    damage("t")
+    digests.repair()
+    with closing(sqlite3.connect(DEFAULT_FILE, isolation_level=None)) as file:
+        file.execute("UPDATE record SET payload = x'00ff41'")
+    [letter] = digests.dead_letters()
+
+    assert "k can't be read: b'\\x00\\xffA'" in run("dead", "show", letter.id).out
+    assert run("dead", "show", letter.id, "--json").json["unreadable"] == {"k": "b'\\x00\\xffA'"}
 
 
 def test_status_tells_of_store_versions_backlog_and_ledger(run: Run, digests: Digests) -> None:

@@ -5,7 +5,10 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from digestif.cli.incident import EVENTS, incident
+from digestif.cli.story import program
 from tests.cli.calling import Run, start
 
 
@@ -25,6 +28,25 @@ def test_an_incident_becomes_a_few_messages_and_the_ledger_balances(run: Run, fo
     assert ": balanced\n" in out
     assert "digestif status" in lines[-2]
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("started", "path", "typed"),
+    [
+        (".venv/bin/digestif", "", ".venv/bin/digestif"),
+        (".venv/bin/digestif", ".venv/bin", "digestif"),
+        ("pytest", "", "digestif"),
+    ],
+)
+def test_it_says_what_to_type_from_here(
+    started: str, path: str, typed: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / started).parent.mkdir(parents=True, exist_ok=True)
+    (folder / started).touch(0o755)
+    monkeypatch.setattr("sys.argv", [str(folder / started)])
+    monkeypatch.setenv("PATH", str(folder / path) if path else "")
+
+    assert program() == typed
 
 
 def test_the_figures_are_there_as_json(run: Run) -> None:

@@ -34,6 +34,7 @@ READING = [
     ["dead", "discard", "id"],
     ["ledger"],
     ["verify"],
+    ["repair"],
     ["status"],
     ["top", "--once"],
 ]
@@ -256,14 +257,14 @@ def test_ctrl_c_ends_a_stream_and_keeps_what_was_accepted(digests: Digests) -> N
     assert (code, said.strip()) == (130, b"digestif: stopped; 2 lines were accepted")
 
 
-def test_a_hundred_thousand_lines_take_seconds(digests: Digests) -> None:
-    lines = b"".join(b'{"title": "event %d"}\n' % number for number in range(100_000))
+def test_more_lines_than_a_timeline_keeps_are_all_accounted_for(digests: Digests) -> None:
+    lines = b"".join(b'{"title": "event %d"}\n' % number for number in range(20_000))
 
     with start("add", "t", "--json", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         out, _ = program.communicate(lines, 60)
 
-    assert json.loads(out) == {"accepted": 100_000, "ready": 1, "dropped": 90_000}
-    assert digests.ledger().accepted == 100_000
+    assert json.loads(out) == {"accepted": 20_000, "ready": 1, "dropped": 10_000}
+    assert digests.ledger().accepted == 20_000
 
 
 # Completion and start

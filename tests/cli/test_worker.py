@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from digestif.cli import working
+from digestif.runtime import duty
+from digestif.testing.servers import free_port
 from tests.cli.calling import Run, is_one_line, start
 
 APP = """
@@ -101,6 +104,22 @@ def test_an_app_that_cannot_be_served_says_why(
 @pytest.mark.parametrize("option", ["--concurrency", "--threads", "--poll"])
 def test_a_wrong_option_is_refused(run: Run, option: str) -> None:
     assert run("worker", "shop_app", option, "0").code == 2
+
+
+def test_a_store_that_was_never_reached_ends_it_with_a_code(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(working, "START_SECONDS", 0.3)
+    monkeypatch.setattr(duty, "LAST_WORDS_SECONDS", 0.1)
+    app = f"from digestif import Digests\ndigests = Digests('redis://127.0.0.1:{free_port()}')\ndigests.handler('*')(print)\n"
+    (folder / "astray_app.py").write_text(app)
+
+    code, _, err = run("worker", "astray_app")
+
+    assert code == 3
+    assert err.endswith("check its address and password, or let the worker wait for it (--wait, start_timeout=None)\n")
+    assert "refused" in caplog.text
 
 
 def test_an_app_must_be_named(run: Run) -> None:

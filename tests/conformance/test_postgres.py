@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 
 from digestif import Store
 from digestif.ids import fresh_id
 from digestif.stores.dsn import open_store
 from digestif.testing import StoreConformance
+from digestif.testing.conformance.base import Damager, Harm
 from tests.conformance.modes import OneMode
 from tests.postgres.servers import empty_database
 
@@ -31,6 +33,33 @@ class TestPostgres(OneMode, StoreConformance):
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
         return make_store()
+
+    @pytest.fixture
+    def damage(self, store: Store, dsn: str) -> Damager:
+        def harm(how: Harm, timeline: str) -> None:
+            given = {"namespace": store.namespace, "key": timeline.encode()}
+            with psycopg.connect(dsn, autocommit=True, options="-c search_path=digestif") as connection:
+                assert connection.execute(DAMAGE[how], given).rowcount > 0
+
+        return harm
+
+
+_OWN = "namespace = (SELECT id FROM namespace WHERE name = %(namespace)s)"
+_SLOT = f"UPDATE timeline SET slot = %s WHERE key = %(key)s AND {_OWN}"
+_BATCH = f"SELECT (convert_from(slot, 'UTF8')::jsonb->>'batch')::bigint FROM timeline WHERE key = %(key)s AND {_OWN}"
+_PENDING = f"(SELECT key FROM record WHERE batch = ({_BATCH}) ORDER BY arrival DESC LIMIT 1) AND {_OWN}"
+DAMAGE = {
+    Harm.GARBLED: _SLOT.replace("%s", "substr(slot, 1, length(slot) - 1)"),
+    Harm.IMPOSSIBLE: _SLOT.replace(
+        "%s", """convert_to((convert_from(slot, 'UTF8')::jsonb - 'token' || '{"state": "open"}')::text, 'UTF8')"""
+    ),
+    Harm.MISPLACED: f"""UPDATE timeline SET waiting = NULL, ready = NULL, until = NULL, expires = NULL
+        WHERE key = %(key)s AND {_OWN}""",
+    Harm.VALUE: f"UPDATE record SET payload = NULL WHERE key = {_PENDING}",
+    Harm.RECORD: f"DELETE FROM record WHERE key = {_PENDING}",
+    Harm.LETTER: f"UPDATE letter SET body = 'null' WHERE timeline = %(key)s AND {_OWN}",
+    Harm.HISTORY: f"UPDATE history SET body = '{{' WHERE timeline = %(key)s AND {_OWN}",
+}
 
 
 def in_namespaces(dsn: str) -> Iterator[Maker]:

@@ -1,9 +1,10 @@
-"""Redis obeys as a single server, Valkey as a cluster-enabled one, which refuses keys of other slots in a call.
+"""Redis and Valkey obey, as a single server and as a cluster-enabled one, which refuses keys of other slots in a call.
 
-The other way round, and the awaited face: torture/test_conformance.py.
+The awaited face: torture/test_conformance.py. Another product: DIGESTIF_REDIS_SERVER=/path/to/the/server.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 
 import pytest
@@ -11,33 +12,47 @@ import pytest
 from digestif import Store
 from digestif.stores.dsn import open_store
 from digestif.testing import StoreConformance
+from digestif.testing.conformance.base import Damager
 from tests.conformance.modes import OneMode
+from tests.redis.harm import harm_in
 from tests.servers import empty_lone_cluster, empty_server
 
 Maker = Callable[[], Store]
 
 
-class TestRedis(OneMode, StoreConformance):
-    @pytest.fixture
-    def make_store(self) -> Iterator[Maker]:
-        yield from made(empty_server("redis").url)
-
-    @pytest.fixture
-    def store(self, make_store: Maker) -> Store:
-        return make_store()
-
-
-class TestValkeyCluster(OneMode, StoreConformance):
-    # The same scripts show it above, on one partition.
+class TestRedisServer(OneMode, StoreConformance):
+    # SQLite shows it here, and every store in torture/test_conformance.py.
     test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
 
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(f"{empty_lone_cluster('valkey').url}?partitions=3")
+        yield from made(empty_server().url)
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
         return make_store()
+
+    @pytest.fixture
+    def damage(self, store: Store) -> Damager:
+        return partial(harm_in, store)
+
+
+class TestRedisCluster(OneMode, StoreConformance):
+    # The same scripts show it above, on one partition; and torture/test_conformance.py here.
+    test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
+    test_fifty_thousand_records_can_be_digested_in_bounded_calls = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_store(self) -> Iterator[Maker]:
+        yield from made(f"{empty_lone_cluster().url}?partitions=3")
+
+    @pytest.fixture
+    def store(self, make_store: Maker) -> Store:
+        return make_store()
+
+    @pytest.fixture
+    def damage(self, store: Store) -> Damager:
+        return partial(harm_in, store)
 
 
 def made(dsn: str) -> Iterator[Maker]:

@@ -12,9 +12,22 @@ from digestif import Digests, Store
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, next_digest, numbered
+from digestif.testing.conformance.base import Damager, Harm
 from tests.conformance.modes import OneMode
 
 KEPT = {"namespace", "sequence", "history"}  # counters, settings and history
+
+
+_PENDING = "batch = (SELECT json_extract(slot, '$.batch') FROM timeline WHERE key = ?)"
+DAMAGE = {
+    Harm.GARBLED: "UPDATE timeline SET slot = substr(slot, 1, length(slot) - 1) WHERE key = ?",
+    Harm.IMPOSSIBLE: """UPDATE timeline SET slot = json_set(slot, '$.state', 'open', '$.token', NULL) WHERE key = ?""",
+    Harm.MISPLACED: "UPDATE timeline SET waiting = NULL, ready = NULL, until = NULL, expires = NULL WHERE key = ?",
+    Harm.VALUE: f"UPDATE record SET payload = NULL WHERE arrival = (SELECT max(arrival) FROM record WHERE {_PENDING})",
+    Harm.RECORD: f"DELETE FROM record WHERE arrival = (SELECT max(arrival) FROM record WHERE {_PENDING})",
+    Harm.LETTER: "UPDATE letter SET body = 'null' WHERE timeline = ?",
+    Harm.HISTORY: "UPDATE history SET body = '{' WHERE timeline = ?",
+}
 
 
 class TestSQLiteFile(OneMode, StoreConformance):
@@ -25,6 +38,14 @@ class TestSQLiteFile(OneMode, StoreConformance):
     @pytest.fixture
     def store(self, make_store: Callable[[], Store]) -> Store:
         return make_store()
+
+    @pytest.fixture
+    def damage(self, store: Store, tmp_path: Path) -> Damager:  # the file has to be there
+        def harm(how: Harm, timeline: str) -> None:
+            with closing(sqlite3.connect(tmp_path / "0.db", isolation_level=None)) as file:
+                assert file.execute(DAMAGE[how], (timeline,)).rowcount > 0
+
+        return harm
 
     def test_the_file_holds_nothing_but_counters_and_history(self, digests: Digests, tmp_path: Path) -> None:
         """Fact 30. Everything delivered and retired: no row remains, as the file itself says."""

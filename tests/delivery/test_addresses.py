@@ -9,8 +9,8 @@ from aiohttp.abc import ResolveResult
 
 from digestif import ConfigError
 from digestif.core.verdicts import DeliveryFailed
-from digestif.delivery.addresses import AddressRefused, PublicResolver, is_public, public_socket
-from digestif.delivery.http import Answer, Poster
+from digestif.delivery.addresses import AddressRefused, is_public, public_socket
+from digestif.delivery.http import Answer, Poster, PublicResolver
 from tests.delivery.receiver import Receiver, running
 
 PUBLIC = [

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -121,3 +122,62 @@ def test_others_who_use_apprise_keep_their_lines_for_debugging(caplog: pytest.Lo
     logging.getLogger("apprise").debug("a line of theirs")
 
     assert caplog.messages == ["a line of theirs"]
+
+
+# Where it may connect to
+
+
+GUARDED = ["json://{host}:{port}/hook", "mailto://ada:secret@mail.example:{port}?smtp={host}&mode=insecure"]
+
+
+@pytest.mark.parametrize("url", GUARDED)
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_guarded_it_does_not_connect_to_private_addresses(receiver: Receiver, url: str, host: str) -> None:
+    """Whichever library a service is reached with, by name or by address."""
+    channel = AppriseChannel(url.format(host=host, port=receiver.port), allow_private=False)
+
+    with pytest.raises(DeliveryFailed, match="is not a public address; allow_private=true allows it") as failed:
+        deliver(channel)
+
+    assert failed.value.retry
+    assert not receiver.requests
+    assert not receiver.arrived.is_set()
+
+
+def test_guarded_by_its_dsn(receiver: Receiver) -> None:
+    url = f"json%3A%2F%2F127.0.0.1%3A{receiver.port}"
+
+    with pytest.raises(DeliveryFailed, match="not a public address"):
+        deliver(from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=false")))
+    with pytest.raises(ConfigError, match="allow_private: 'no' is neither true nor false"):
+        from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=no"))
+    assert not receiver.requests
+
+    deliver(from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=true")))
+    assert len(receiver.requests) == 1
+
+
+@pytest.mark.parametrize(("allow_private", "followed"), [(True, 1), (False, 0)])
+def test_redirects_are_followed_unless_it_is_guarded(
+    receiver: Receiver, allow_private: bool, followed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digestif.delivery.addresses.is_public", lambda address: True)
+    with running() as elsewhere:
+        receiver.answer(307, Location=elsewhere.url)
+
+        with suppress(DeliveryFailed):
+            deliver(AppriseChannel(f"json://127.0.0.1:{receiver.port}", allow_private=allow_private))
+
+        assert len(receiver.requests) == 1
+        assert len(elsewhere.requests) == followed
+
+
+def test_the_guard_of_one_delivery_does_not_keep_others_from_private_addresses(receiver: Receiver) -> None:
+    url = f"json://127.0.0.1:{receiver.port}"
+
+    async def both() -> list[object]:
+        channels = [AppriseChannel(url, allow_private=allowed) for allowed in (False, True, False, True)]
+        return await asyncio.gather(*(channel.deliver(a_message()) for channel in channels), return_exceptions=True)
+
+    assert [isinstance(each, Receipt) for each in asyncio.run(both())] == [False, True, False, True]
+    assert len(receiver.requests) == 2

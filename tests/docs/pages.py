@@ -13,14 +13,15 @@ Where a page says `localhost:6379`, a server of the test's own is meant.
 import ast
 import io
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from digestif import Digests
+from digestif import Digests, Store
 
 RunTests = Callable[[str, list[str]], None]  # of a file with this text, with these options of pytest
 StartServer = Callable[[], str]  # gives the address
@@ -113,16 +114,29 @@ def anchors(page: str) -> set[str]:
 def run_page(path: Path, run_tests: RunTests, start_server: StartServer) -> None:
     """Run the examples of a page; fails where one does not do what the page says."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    try:
+    with closed_in_the_end(namespace) as look:
         for block in _examples(path.read_text("utf-8"), start_server):
             if block.mark.startswith("pytest"):
                 run_tests(block.text, block.mark.split()[1:])
             else:
-                _run(block, namespace, path)
+                _run(block, namespace, path, look)
+
+
+@contextmanager
+def closed_in_the_end(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
+    """Close what examples leave open. They give a name to one after the other: look after each statement."""
+    opened: dict[int, Any] = {}
+
+    def look() -> None:
+        found = (value for value in namespace.values() if isinstance(value, (Digests, Store, sqlite3.Connection)))
+        opened.update((id(value), value) for value in found)
+
+    try:
+        yield look
     finally:
-        for value in namespace.values():
-            if isinstance(value, Digests):
-                value.close()
+        look()
+        for value in opened.values():
+            value.disconnect() if isinstance(value, Store) else value.close()
 
 
 def _examples(page: str, start_server: StartServer) -> list[Block]:
@@ -134,8 +148,11 @@ def _examples(page: str, start_server: StartServer) -> list[Block]:
     return [block.with_server_at(address) for block in examples]
 
 
-def _run(block: Block, namespace: dict[str, Any], path: Path) -> None:
-    printed = "".join(_run_statement(statement, namespace) for statement in _statements(block, path))
+def _run(block: Block, namespace: dict[str, Any], path: Path, look: Callable[[], None]) -> None:
+    printed = ""
+    for statement in _statements(block, path):
+        printed += _run_statement(statement, namespace)
+        look()
     if block.output is not None:
         assert settled(printed) == settled(block.output), f"{path.name}:{block.line} prints\n{printed}"
 

@@ -23,12 +23,11 @@ from digestif.core import records
 from digestif.core.machine import Rule
 from digestif.stores import base, dsn
 from digestif.stores.redis import keys
-from digestif.stores.redis.checks import CLUSTER_PARTITIONS, PARTITIONS
+from digestif.stores.redis.layout import CLUSTER_PARTITIONS, PARTITIONS
 from digestif.stores.redis.options import Options
 from digestif.testing import plugin, servers
-from digestif.testing.servers import HOST, ClusterServers, Kind, LoneCluster, RedisServer
-from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, code_names, links, run_page
-from tests.servers import needed_server
+from digestif.testing.servers import HOST, ClusterServers, LoneCluster, RedisServer
+from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, closed_in_the_end, code_names, links, run_page
 
 pytest_plugins = ["pytester"]
 
@@ -188,10 +187,11 @@ def test_the_defaults_of_the_policy_are_the_real_ones() -> None:
 def test_the_defaults_of_the_options_of_redis_are_the_real_ones() -> None:
     section = reference("dsn").partition("## Redis and Valkey")[2].partition("## PostgreSQL")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE))
-    expected = {name: f"{value:g}" for name, value in Options._field_defaults.items() if name not in ("ca", "verify")}
+    words = {"ca": "those of the system", "verify": "`yes`", "sentinel_user": "none", "sentinel_password": "none"}
+    expected = {name: f"{value:g}" for name, value in Options._field_defaults.items() if name not in words}
 
     assert rows.pop("partitions") == f"{PARTITIONS}, on a cluster {CLUSTER_PARTITIONS}"
-    assert rows == expected | {"ca": "those of the system", "verify": "`yes`"}
+    assert rows == expected | words
 
 
 def test_the_limits_are_the_real_ones() -> None:
@@ -210,7 +210,6 @@ def start_server() -> Iterator[Callable[[], str]]:
     with ExitStack() as started:
 
         def start() -> str:
-            needed_server()
             server = started.enter_context(RedisServer(appendonly=True, appendfsync="always"))
             return f"{HOST}:{server.port}"
 
@@ -272,26 +271,24 @@ def test_the_tutorial_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def pasted(texts: list[str]) -> str:
     """What a prompt prints that is given these lines. There a compound statement ends only with an empty line."""
     console = code.InteractiveConsole()
-    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as complaints:
+    with (
+        closed_in_the_end(console.locals) as look,
+        redirect_stdout(StringIO()) as printed,
+        redirect_stderr(StringIO()) as complaints,
+    ):
         for line in "".join(texts).splitlines():
             console.push(line)
+            look()
     assert complaints.getvalue() == ""
-    for value in console.locals.values():
-        if isinstance(value, Digests):
-            value.close()
     return printed.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("kind", "server_class"), [("redis", RedisServer), ("valkey", RedisServer), (None, LoneCluster)]
-)
-def test_the_rights_that_the_page_gives_are_enough(kind: Kind | None, server_class: type[RedisServer]) -> None:
+@pytest.mark.parametrize("server_class", [RedisServer, LoneCluster])
+def test_the_rights_that_the_page_gives_are_enough(server_class: type[RedisServer]) -> None:
     """For a whole life: the server finds nothing to refuse."""
     page = (DOCS / "how-to" / "redis-in-production.md").read_text("utf-8")
     command = next(block.text for block in blocks(page) if "ACL SETUSER" in block.text)
-    needed_server(kind)
-
-    with server_class(kind=kind) as server:
+    with server_class() as server:
         server.cli(*shlex.split(command.replace("\\\n", ""))[1:])
         with Digests(server.url.replace("://", "://digestif:secret@"), policy=Policy(attempts=1)) as digests:
             live(digests)

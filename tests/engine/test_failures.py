@@ -1,11 +1,12 @@
 """What handlers raise, and how deep they stand, harms neither the timeline nor the error."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from digestif import ConfigError, Digests, Policy, Record, State
+from digestif import ConfigError, Digests, Policy, Record
 
 
 class Unspeakable(Exception):
@@ -34,18 +35,18 @@ def test_the_last_attempt_buries_whatever_was_raised(dsn: str, error: Exception)
 
 
 class Shallow:
-    """A codec that can't decode while the stack is deep, as it seems to it."""
+    """A codec that can't decode in a thread whose stack is deep, as it seems to it."""
 
     name = "shallow"
 
     def __init__(self) -> None:
-        self.deep = False
+        self.deep: threading.Thread | None = None
 
     def encode(self, value: Any) -> bytes:
         return str(value).encode()
 
     def decode(self, payload: bytes) -> Any:
-        if self.deep:
+        if threading.current_thread() is self.deep:
             raise RecursionError
         return payload.decode()
 
@@ -54,15 +55,11 @@ def test_a_deep_value_is_not_lost_because_its_reader_stands_deep(dsn: str) -> No
     codec = Shallow()
     with Digests(dsn, codec=codec) as digests:
         digests.add("t", "value", now=0)
-        codec.deep = True
+        codec.deep = threading.current_thread()
 
-        with pytest.raises(RecursionError), digests.digest("t", now=0):
-            raise AssertionError("the block must not run")
-
-        assert digests.timeline("t").state is State.READY
-        codec.deep = False
         with digests.digest("t", now=0) as digest:
             assert len(digest) == 1
+
         assert digests.ledger().dead == 0
 
 

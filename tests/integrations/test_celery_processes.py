@@ -8,13 +8,11 @@ import pytest
 
 from digestif.testing.servers import RedisServer, becomes_true
 from tests.integrations.mailroom import Mailroom, Process, Setup, check_identity, counts, lines, sent
-from tests.servers import needed_server
 
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mailroom]:
     """Two workers and a beat."""
-    needed_server()
     directory = tmp_path_factory.mktemp("mailroom")
     with RedisServer() as server, Mailroom(Setup.on(server, directory, minimum_delay=2.0), directory) as room:
         for process in [room.start_worker(), room.start_worker(), room.start_beat()]:

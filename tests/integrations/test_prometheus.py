@@ -40,7 +40,6 @@ from digestif.integrations.prometheus import instrument, watch_events, watch_sto
 from digestif.testing import FakeClock
 from digestif.testing.servers import RedisServer, becomes_true
 from tests.docs.pages import DOCS, code_names
-from tests.servers import needed_server
 
 Metrics = dict[str, dict[tuple[str, ...], float]]  # by name of the sample and values of the labels but the namespace
 
@@ -113,7 +112,6 @@ def digests(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) ->
 
 @pytest.fixture(scope="module")
 def shared_server() -> Iterator[RedisServer]:
-    needed_server()
     with RedisServer() as server:
         yield server
 
@@ -201,8 +199,7 @@ def test_nothing_is_said_about_the_age_of_records_that_never_expire(registry: Co
 
 def test_a_store_that_is_gone_is_down_and_does_not_break_the_scrape(registry: CollectorRegistry) -> None:
     """Others are shown as ever, and it is up when it is back."""
-    needed_server()
-    with RedisServer() as server, Digests(f"{server.url}?patience=0.2") as digests:
+    with RedisServer(appendonly=True) as server, Digests(f"{server.url}?patience=0.2") as digests:
         instrument(digests, registry=registry)
         instrument(Digests("memory://", namespace="other"), registry=registry)
         assert scrape(registry)["digestif_up"] == {(): 1}
@@ -219,7 +216,6 @@ def test_a_store_that_is_gone_is_down_and_does_not_break_the_scrape(registry: Co
 
 
 def test_a_store_that_hangs_does_not_hang_the_scrape_nor_gather_threads(registry: CollectorRegistry) -> None:
-    needed_server()
     with RedisServer() as server, Digests(f"{server.url}?timeout=60&patience=60") as digests:
         watch_store(digests, registry=registry, timeout=0.2)
         assert scrape(registry)["digestif_up"] == {(): 1}

@@ -60,7 +60,7 @@ def moved(target: Any, decoder: Any = json.loads) -> dict[str, str]:
 def empty_url() -> str:
     from tests.servers import _server
 
-    return _server(None).url
+    return _server().url
 
 
 def test_waiting_and_ready_timelines_come_with_their_records_and_times(client: Any, target: Any) -> None:

@@ -4,18 +4,14 @@ A test that kills or configures a server starts its own.
 """
 
 import atexit
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
-from pathlib import Path
 
 import psycopg
-import pytest
 
-from digestif.testing.postgres import PostgresServer, find_postgres
-from digestif.testing.servers import ServerMissing
+from digestif.testing.postgres import PostgresServer
 
 # Emptying takes 10 ms, where a new database takes 40 and its end 20. It ends whoever is still connected;
 # no need to wait for that: who holds a lock is waited for, and the function would look every 100 ms only.
@@ -37,19 +33,8 @@ _numbers = count(1)
 _spare: list[str] = []  # names of databases that are empty
 
 
-def needed_postgres() -> Path:
-    """The programs to use. Where there are none, the test is skipped on a laptop and fails in CI."""
-    try:
-        return find_postgres()
-    except ServerMissing as missing:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-
-
 def shared_server() -> PostgresServer:
     """The server of this process, without fsync. Leave it as it is."""
-    needed_postgres()
     return _server().start()
 
 
@@ -74,6 +59,6 @@ def _new(server: PostgresServer) -> str:
 # Not by a fixture of the session: each conftest that imports one would have a server of its own.
 @cache
 def _server() -> PostgresServer:
-    server = PostgresServer(fsync=False)
+    server = PostgresServer(fsync=False, max_prepared_transactions=2)
     atexit.register(server.close)
     return server

@@ -12,7 +12,6 @@ from digestif import Digests, StoreUnavailable
 from digestif.clock import monotonic
 from digestif.stores.postgres import PostgresStore
 from digestif.testing.postgres import PostgresServer
-from tests.postgres.servers import needed_postgres
 
 SOON = 2  # seconds
 
@@ -50,7 +49,6 @@ def test_an_unknown_user_is_told_at_once(url: str) -> None:
 
 
 def test_a_wrong_password_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    needed_postgres()
     with PostgresServer(fsync=False) as server:
         server.sql("ALTER ROLE digestif PASSWORD 'right'")
         [(rules,)] = server.sql("SHOW hba_file")
@@ -90,7 +88,6 @@ def test_whatever_is_asked_first_tells_the_reason(url: str, act: object) -> None
 
 def test_a_database_that_goes_away_later_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "psycopg.pool")
-    needed_postgres()
     with PostgresServer(fsync=False) as server, Digests(server.new_database("fleeting")) as digests:
         digests.add("t", 1)
         server.drop_database("fleeting")
@@ -99,7 +96,6 @@ def test_a_database_that_goes_away_later_is_told(caplog: pytest.LogCaptureFixtur
 
 
 def test_a_server_without_a_free_connection_is_waited_for() -> None:
-    needed_postgres()
     with PostgresServer(fsync=False, max_connections=4, superuser_reserved_connections=0) as server:
         others = [psycopg.connect(server.url) for _ in range(4)]
         store = PostgresStore(server.url, timeout=1)

@@ -14,7 +14,7 @@ import pytest
 from digestif import Digests
 from digestif.stores.rows import Rows
 from digestif.testing.postgres import PostgresServer
-from tests.postgres.servers import empty_database, needed_postgres
+from tests.postgres.servers import empty_database
 from tests.redis.load import PATIENCE, Account, Load
 
 OTHERS = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
@@ -22,7 +22,6 @@ OTHERS = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type =
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    needed_postgres()
     with PostgresServer() as server:  # with fsync
         yield server
 

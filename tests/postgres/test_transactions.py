@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from digestif import ConfigError, Digests, Record, Worker
 from digestif.clock import monotonic
+from tests.runtime.workers import working
 
 ROOT = Path(__file__).parents[2]
 
@@ -165,6 +166,64 @@ def test_a_connection_of_sqlalchemy_that_has_begun_nothing_commits_the_add(diges
     engine.dispose()
 
     assert {record.value for record in digests.peek("t")} == {"alone", "last"}
+
+
+HOSTILE = "\\ \\\\ \" ' \\x41 \\047 { } , ü \U0001f600"
+
+
+@pytest.mark.parametrize("where", ["the caller's connection", "the database"])
+def test_settings_of_a_connection_do_not_change_what_is_stored(url: str, where: str) -> None:
+    """Where strings have escapes, what is sent as text may be read as something else."""
+    if where == "the database":
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {connection.info.dbname} SET standard_conforming_strings TO off")
+    options = "-c standard_conforming_strings=off -c bytea_output=escape -c client_encoding=latin1"
+    with Digests(url) as digests, psycopg.connect(url, options=options) as connection:
+        digests.add(HOSTILE, HOSTILE, key=f"1{HOSTILE}")
+        digests.add(HOSTILE, HOSTILE, key=f"2{HOSTILE}", timestamp=0.1, within=60, connection=connection)
+        digests.add_many([(HOSTILE, Record(f"3{HOSTILE}", HOSTILE, -1.5))] * 2, connection=connection)
+        connection.commit()
+
+        assert {record.key: record.value for record in digests.peek(HOSTILE)} == {
+            f"{number}{HOSTILE}": HOSTILE for number in (1, 2, 3)
+        }
+        assert digests.verify()
+
+
+def test_a_transaction_that_tells_nobody_may_be_prepared(url: str) -> None:
+    """PostgreSQL prepares no transaction that has sent a NOTIFY."""
+    with Digests(f"{url}?notify=no") as digests, psycopg.connect(url) as connection:
+        connection.tpc_begin("one")
+        digests.add("t", 1, connection=connection)
+        connection.tpc_prepare()
+        assert digests.ledger().accepted == 0
+        connection.tpc_commit()
+
+        assert [record.value for record in digests.peek("t")] == [1]
+        assert digests.verify()
+
+
+def test_a_transaction_that_is_prepared_and_rolled_back_leaves_no_trace(url: str) -> None:
+    with Digests(f"{url}?notify=no") as digests, psycopg.connect(url) as connection:
+        connection.tpc_begin("two")
+        digests.add("t", 1, connection=connection)
+        connection.tpc_prepare()
+        connection.tpc_rollback()
+
+        assert digests.ledger().accepted == 0
+
+
+def test_a_worker_finds_what_nobody_was_told_of(url: str) -> None:
+    delivered = threading.Event()
+    with Digests(f"{url}?notify=no") as digests, psycopg.connect(url) as connection:
+        digests.handler("*")(lambda digest: delivered.set())
+        with working(digests, poll=0.05):
+            connection.tpc_begin("three")
+            digests.add("t", 1, connection=connection)
+            connection.tpc_prepare()
+            connection.tpc_commit()
+
+            assert delivered.wait(5)
 
 
 def test_another_kind_of_connection_is_refused(digests: Digests) -> None:

@@ -11,7 +11,6 @@ from digestif.stores.base import Durability
 from digestif.stores.redis import from_client
 from digestif.stores.redis.checks import _check, _facts
 from digestif.testing.servers import LoneCluster, RedisServer, free_port
-from tests.servers import needed_server
 
 PASSWORD = "s3cret/@:word"
 IN_URL = "s3cret%2F%40%3Aword"
@@ -111,7 +110,6 @@ def test_a_single_server_is_no_cluster(redis_server: RedisServer) -> None:
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[RedisServer]:
     """One with a password, and users who may do less than all."""
-    needed_server()
     with RedisServer(requirepass=PASSWORD, appendonly=True, appendfsync="always") as server:
         everything = ("on", f">{PASSWORD}", "~*", "&*", "+@all")
         server.cli("ACL", "SETUSER", "unconfigured", *everything, "-config")

@@ -2,19 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from digestif.clock import monotonic
 from digestif.testing.servers import RedisServer
 from tests.redis.load import Load
-from tests.servers import needed_server
 
 POSTPONED = 2.5  # seconds that a server with everysec may keep what it acknowledged to itself while its disk is slow
-
-
-@pytest.fixture(autouse=True)
-def a_server() -> None:
-    needed_server()
 
 
 def test_a_server_that_is_killed_again_and_again_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:

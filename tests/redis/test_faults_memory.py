@@ -10,17 +10,15 @@ from digestif.partitions import claim
 from digestif.stores.base import Burial, Closing, Release, SetAside, Take
 from digestif.testing.servers import RedisServer
 from tests.redis.proxy import Proxy
-from tests.servers import needed_server
 
 POLICY = Policy(minimum_delay=10, increment_delay=0)
 TIMELINES = [f"t{number}" for number in range(50)]
-VALUE = "v" * 20_000
+VALUE = "v" * 40_000
 
 
 @pytest.fixture
 def full() -> Iterator[RedisServer]:
     """A server with a store in it, that has just run out of memory."""
-    needed_server()
     with RedisServer() as server:
         with Digests(server.url, policy=POLICY) as digests:
             digests.add_many([(timeline, Record("early", VALUE, 0.0)) for timeline in TIMELINES], now=0)

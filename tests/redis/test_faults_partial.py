@@ -13,7 +13,6 @@ from digestif.stores.base import Burial, Closing, Durability
 from digestif.stores.redis.cluster import SLOTS, slot_of
 from digestif.stores.redis.keys import Keys
 from digestif.testing.servers import ClusterServers, RedisServer
-from tests.servers import needed_server
 
 PARTITIONS = 12
 POLICY = Policy(minimum_delay=10, increment_delay=0)
@@ -49,7 +48,6 @@ class Scene(NamedTuple):
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Scene]:
     """Of every namespace, all timelines have delivered one record and wait with another, until 11."""
-    needed_server()
     settings: dict[str, Any] = {"cluster_require_full_coverage": False, "appendonly": True, "appendfsync": "always"}
     with ClusterServers(primaries=3, replicas=0, node_timeout=500, **settings) as cluster:
         for namespace in NAMESPACES:

@@ -9,14 +9,12 @@ from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 from digestif import Digests, Ledger, Policy, Record, StoreUnavailable
 from digestif.clock import monotonic
 from digestif.testing.servers import RedisServer, becomes_true
-from tests.servers import needed_server
 
 POLICY = Policy(minimum_delay=0, increment_delay=0, maximum_delay=0)
 
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    needed_server()
     with RedisServer() as server:
         yield server
 
@@ -128,7 +126,6 @@ repeat until time() > till
 
 
 def test_a_server_that_is_busy_with_a_script_is_waited_for() -> None:
-    needed_server()
     with (
         RedisServer(busy_reply_threshold=50) as server,
         Digests(server.url, policy=POLICY) as digests,
@@ -146,7 +143,6 @@ def test_a_server_that_is_busy_with_a_script_is_waited_for() -> None:
 
 
 def test_a_server_that_loads_a_big_file_is_waited_for() -> None:
-    needed_server()
     with (
         RedisServer(appendonly=True, rdbcompression=False) as server,
         Digests(server.url, policy=POLICY) as digests,

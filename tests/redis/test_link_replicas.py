@@ -9,17 +9,14 @@ from digestif.clock import monotonic
 from digestif.errors import StoreUnavailable
 from digestif.stores.redis.commands import Command, Refused
 from digestif.stores.redis.scripts import Script
-from digestif.testing.servers import Kind, RedisServer, becomes_true
+from digestif.testing.servers import RedisServer, becomes_true
 from tests.redis.links import echo, get, increment, key, linked, put, refuse
-from tests.servers import needed_server
 
 
-@pytest.fixture(params=["redis", "valkey"])
-def pair(request: pytest.FixtureRequest) -> Iterator[tuple[RedisServer, RedisServer]]:
+@pytest.fixture
+def pair() -> Iterator[tuple[RedisServer, RedisServer]]:
     """A primary and its replica, which has caught up."""
-    kind: Kind = request.param
-    needed_server(kind)
-    with RedisServer(kind=kind) as primary, RedisServer(kind=kind, replicaof=f"127.0.0.1 {primary.port}") as replica:
+    with RedisServer() as primary, RedisServer(replicaof=f"127.0.0.1 {primary.port}") as replica:
         with primary.client() as client:
             assert becomes_true(lambda: bool(client.set("first", 1) and client.wait(1, 1000)))
             client.delete("first")

@@ -9,9 +9,9 @@ from redis.sentinel import Sentinel
 
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.redis.opening import link_over
-from digestif.testing.servers import Kind, RedisServer, becomes_true, free_port
+from digestif.stores.redis.options import Options
+from digestif.testing.servers import RedisServer, becomes_true, free_port
 from tests.redis.links import echo, get, increment, key, linked, put
-from tests.servers import needed_server
 
 
 class Watched(NamedTuple):
@@ -37,11 +37,9 @@ class Watched(NamedTuple):
         return [replica["master-link-status"] for replica in replicas] == ["ok"]
 
 
-@pytest.fixture(params=["redis", "valkey"])
-def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
-    kind: Kind = request.param
-    needed_server(kind)
-    with RedisServer(kind=kind) as primary, RedisServer(kind=kind, replicaof=f"127.0.0.1 {primary.port}") as replica:
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    with RedisServer() as primary, RedisServer(replicaof=f"127.0.0.1 {primary.port}") as replica:
         assert becomes_true(lambda: replica.cli("INFO", "replication")["master_link_status"] == "up")
         with watching(primary, tmp_path) as sentinel:
             servers = Watched(primary, replica, sentinel)
@@ -49,7 +47,7 @@ def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]
             yield servers
 
 
-def watching(primary: RedisServer, directory: Path) -> RedisServer:
+def watching(primary: RedisServer, directory: Path, **options: str) -> RedisServer:
     """A sentinel: the same program by another name."""
     sentinel = RedisServer()
     program = directory / "redis-sentinel"
@@ -60,6 +58,7 @@ def watching(primary: RedisServer, directory: Path) -> RedisServer:
         "sentinel monitor main 127.0.0.1": f"{primary.port} 1",
         "sentinel down-after-milliseconds main": 300,
         "sentinel failover-timeout main": 2000,
+        **options,
     }
     return sentinel
 
@@ -157,3 +156,50 @@ def test_sentinels_of_ones_own_serve_for_the_primary_only(watched: Watched) -> N
         assert primary.ping()
     for each in sentinel.sentinels:
         each.close()
+
+
+# Sentinels with a password of their own
+
+
+PASSWORD = "s3cret/@:?word"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[str]:
+    """The DSN, as far as the service, of a server whose sentinel wants a password, and which has another one."""
+    with (
+        RedisServer(requirepass="the-servers") as primary,
+        watching(primary, tmp_path, **{"sentinel auth-pass main": "the-servers", "requirepass": PASSWORD}) as sentinel,
+    ):
+        yield f"redis+sentinel://:the-servers@127.0.0.1:{sentinel.port}/main"
+
+
+def test_sentinels_with_a_password_are_asked_with_it(guarded: str) -> None:
+    with linked(guarded, sentinel_password=PASSWORD) as link:
+        assert link.run([put("k", "v"), get("k")]) == [b"OK", b"v"]
+    with linked(guarded, sentinel_user="default", sentinel_password=PASSWORD) as link:
+        assert link.run([get("k")]) == [b"v"]
+
+
+@pytest.mark.parametrize("options", [{}, {"sentinel_password": "wrong"}, {"sentinel_user": "ada"}])
+def test_a_wrong_password_of_the_sentinels_is_told_at_once_and_without_it(
+    guarded: str, options: dict[str, str]
+) -> None:
+    with linked(guarded, **options) as link:
+        [answer] = link.run([echo("a")])
+
+    assert isinstance(answer, ConfigError)
+    assert "the sentinels refuse the login" in str(answer)
+    assert "sentinel_password" in str(answer)
+    for secret in ("wrong", "the-servers", PASSWORD):
+        assert secret not in str(answer)
+
+
+def test_a_login_of_sentinels_is_for_sentinels_and_is_not_shown() -> None:
+    with (
+        pytest.raises(ConfigError, match=r"sentinel_password: only for sentinels"),
+        linked("redis://h", sentinel_password="hidden"),
+    ):
+        pass
+
+    assert "hidden" not in repr(Options.of({"sentinel_password": "hidden"}, tls=False, sentinels=True))

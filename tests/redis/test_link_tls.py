@@ -1,18 +1,22 @@
 """A link through TLS: the server has to prove who it is."""
 
-import shutil
-import subprocess
-from collections.abc import Iterator
+import asyncio
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import pytest
+import trustme
 
 from digestif.clock import monotonic
 from digestif.errors import ConfigError
-from digestif.testing.servers import RedisServer, ServerFailed, free_port
+from digestif.testing.servers import HOST, RedisServer
 from tests.redis.links import echo, linked
-from tests.servers import needed_server
 
 
 class Encrypted(NamedTuple):
@@ -22,34 +26,45 @@ class Encrypted(NamedTuple):
 
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
-    needed_server("redis")
-    if not shutil.which("openssl"):
-        pytest.skip("needs openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    certify(folder, "127.0.0.1")
-    port = free_port()
-    server = RedisServer(kind="redis", tls_port=port, tls_auth_clients=False)
-    server.options |= {f"tls-{what}-file": str(folder / f"{what}.pem") for what in ("cert", "key", "ca-cert")}
-    try:
-        server.start()
-    except ServerFailed:
-        pytest.skip("needs a server that was built with TLS")
-    yield Encrypted(f"rediss://127.0.0.1:{port}", folder / "ca-cert.pem")
-    server.close()
+    authority, ca = trustme.CA(), tmp_path_factory.mktemp("tls") / "ca.pem"
+    authority.cert_pem.write_to_path(ca)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(HOST).configure_cert(context)
+    with RedisServer() as server, terminated(context, server.port) as port:
+        yield Encrypted(f"rediss://{HOST}:{port}", ca)
 
 
-def certify(folder: Path, name: str) -> None:
-    """A certificate for an address, signed by an authority that nobody else knows."""
+@contextmanager
+def terminated(context: ssl.SSLContext, server: int) -> Iterator[int]:
+    """A port that speaks TLS, in front of a server that does not: not every build does."""
 
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, questions = await asyncio.open_connection(HOST, server)
+        await asyncio.gather(pass_on(reader, questions), pass_on(answers, writer))
 
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    openssl("req", "-x509", *curve, "-keyout", "ca-key.pem", "-out", "ca-cert.pem", "-subj", "/CN=authority")
-    openssl("req", *curve, "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=server")
-    (folder / "names").write_text(f"subjectAltName=IP:{name}")
-    signing = ["-CA", "ca-cert.pem", "-CAkey", "ca-key.pem", "-CAcreateserial", "-extfile", "names"]
-    openssl("x509", "-req", "-in", "request.pem", *signing, "-out", "cert.pem")
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):  # either side may leave first
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def run() -> None:
+        # Of clients who trust nobody, which is what they are here for.
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        over = asyncio.Event()
+        async with await asyncio.start_server(serve, HOST, ssl=context) as listening:
+            end = partial(asyncio.get_running_loop().call_soon_threadsafe, over.set)
+            started.put((listening.sockets[0].getsockname()[1], end))
+            await over.wait()
+
+    started: SimpleQueue[tuple[int, Callable[[], object]]] = SimpleQueue()
+    thread = threading.Thread(target=asyncio.run, args=[run()])
+    thread.start()
+    port, end = started.get()
+    yield port
+    end()
+    thread.join()
 
 
 def test_a_server_with_a_certificate_of_a_known_authority_is_trusted(encrypted: Encrypted) -> None:

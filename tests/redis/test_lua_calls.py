@@ -33,7 +33,8 @@ def send(store: RedisStore, caller: Caller, number: int, key: str) -> Any:
     """The answer to a call of this number, which adds a record."""
     caller.calls = number
     call = call_alone(store._dialogue.keys, Arrival("t", key, b"1", 0.0, None, Terms()))
-    [answer] = store._link.run([store._dialogue._command(load("add"), call, caller, NOW)])
+    layout = store._dialogue._layouts.argument(0, load("add"))
+    [answer] = store._link.run([store._dialogue._command(load("add"), call, caller, NOW, layout)])
     return answer
 
 

@@ -19,7 +19,7 @@ from digestif.testing.servers import RedisServer
 from digestif.testing.stateful import StoreMachine
 from tests.redis.hints import opened
 from tests.redis.layout import flaws
-from tests.servers import empty_server, needed_server
+from tests.servers import empty_server
 
 QUICKLY = settings(max_examples=4, stateful_step_count=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 _numbers = count()
@@ -78,7 +78,6 @@ BACKWARD = "LC_COLLATE\norder_start forward\n" + "\n".join(f"<U{ord(c):04X}>" fo
 @contextmanager
 def backward_server(folder: Path) -> Iterator[RedisServer]:
     """A server in whose language b comes before a."""
-    needed_server()
     if shutil.which("localedef") is None:
         pytest.skip("this system can't make a locale")
     source = folder / "backward"

@@ -33,7 +33,7 @@ watched = test_link_sentinel.watched
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    with RedisServer() as server:
+    with RedisServer(appendonly=True) as server:  # it comes back with its data
         yield server
 
 

@@ -14,7 +14,7 @@ from tests.runtime.programs import ROOT
 from tests.servers import empty_server
 
 LEASE = 0.5
-Kind = Literal["sqlite", "postgres", "redis", "valkey"]
+Kind = Literal["sqlite", "postgres", "redis"]
 
 
 @pytest.fixture(params=["sqlite", "redis", "postgres"])
@@ -29,8 +29,8 @@ def emptied(store: Kind, folder: Path) -> Iterator[str]:
         case "postgres":
             with empty_database() as url:
                 yield url
-        case _:
-            yield empty_server(store).url
+        case "redis":
+            yield empty_server().url
 
 
 def test_workers_that_are_killed_lose_nothing_and_send_nothing_under_two_keys(dsn: str) -> None:

@@ -17,16 +17,16 @@ from digestif import (
     StoreUnavailable,
     WorkerStarted,
 )
-from digestif.runtime import duty
+from digestif.clock import monotonic
+from digestif.runtime import duty, worker
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from digestif.testing.postgres import PostgresServer
-from digestif.testing.servers import RedisServer
-from tests.postgres.servers import needed_postgres
+from digestif.testing.servers import RedisServer, free_port
 from tests.runtime.workers import PATIENCE, Ear, working
-from tests.servers import needed_server
 
 POLICY = Policy(minimum_delay=60)
+TOLD_SECONDS = 5.0  # in which a reason is told
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +84,106 @@ def test_a_store_that_is_away_when_the_worker_starts_and_stops(store: Partitione
     with working(digests, poll=0.01):
         ear.wait_for(WorkerStarted)
         ear.wait_for(StoreFailed)
+
+
+def test_a_store_that_was_never_reached_ends_the_worker(store: Partitioned, digests: Digests) -> None:
+    digests.handler("*")(lambda _: None)
+    store.failing = {0, 1, 2}
+
+    with pytest.raises(StoreUnavailable, match=r"not answered once in 0.1 s; check its address.*--wait"):
+        digests.run(poll=0.01, start_timeout=0.1)
+
+
+def test_a_worker_may_be_told_to_wait_for_its_store(store: Partitioned, digests: Digests) -> None:
+    digests.handler("*")(lambda _: None)
+    digests.add("t", 1)
+    ear = Ear(digests)
+    store.failing = {0, 1, 2}
+    with working(digests, poll=0.01, start_timeout=None):
+        ear.wait_for(StoreFailed, 3)
+        store.failing = set()
+        ear.wait_for(Delivered)
+
+
+def test_a_store_that_was_reached_once_is_waited_for(store: Partitioned, digests: Digests) -> None:
+    digests.handler("*")(lambda _: None)
+    digests.add("before", 1)
+    ear = Ear(digests)
+    with working(digests, poll=0.01, start_timeout=0.2):
+        ear.wait_for(Delivered)
+        store.failing = {0, 1, 2}
+        failures = len(ear.wait_for(StoreFailed, 10))  # for longer than that
+        ear.wait_for(StoreFailed, failures + 5)
+        store.failing = set()
+        digests.add("after", 1)
+        ear.wait_for(Delivered, 2)
+
+
+class Speechless(MemoryStore):
+    """A store whose calls neither answer nor fail."""
+
+    released = threading.Event()
+
+    def time(self, partition: int) -> int:
+        self.released.wait(PATIENCE)
+        return super().time(partition)
+
+
+def test_a_store_that_says_nothing_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "REACH_SECONDS", 0.1)
+    store = Speechless(namespace="d")
+    digests = Digests(store)
+    digests.handler("*")(lambda _: None)
+    ear = Ear(digests)
+    with working(digests, poll=0.01):
+        try:
+            [failed] = ear.wait_for(StoreFailed)
+        finally:
+            store.released.set()
+
+    assert failed.operation == "connect"
+    assert "has not answered for 0.1 s" in str(failed.error)
+
+
+WRONG = {  # a server that is not there, and a name of none; {} is a port where nobody listens
+    "postgresql://nobody:secret@127.0.0.1:{}/none": "refused",
+    "redis://:secret@127.0.0.1:{}": "refused",
+    "postgresql://nobody:secret@nowhere.invalid/none": "nowhere.invalid",
+    "redis://:secret@nowhere.invalid": "nowhere.invalid",
+}
+
+
+@pytest.mark.parametrize("dsn", WRONG)
+def test_a_worker_with_a_wrong_address_says_so_in_seconds_and_ends(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store itself would try for longer."""
+    monkeypatch.setattr(duty, "LAST_WORDS_SECONDS", 0.1)
+    digests = Digests(dsn.format(free_port()))
+    digests.handler("*")(lambda _: None)
+    ear = Ear(digests)
+    began = monotonic()
+
+    with pytest.raises(StoreUnavailable, match="not answered once"):
+        digests.run(start_timeout=0.5)
+
+    [failed] = [event for event in ear.of(StoreFailed) if event.operation == "connect"]
+    assert WRONG[dsn] in str(failed.error)
+    assert "secret" not in str(failed)
+    assert monotonic() - began < TOLD_SECONDS
+    digests.close()
+
+
+def test_a_worker_may_be_started_before_its_server() -> None:
+    """It neither dies of it nor has to be started again."""
+    with PostgresServer(fsync=False) as server, Digests(f"{server.url}?timeout=1", policy=POLICY) as digests:
+        digests.handler("*")(lambda _: None)
+        ear = Ear(digests)
+        server.stop()
+        with working(digests, poll=0.05):
+            ear.wait_for(WorkerStarted)
+            ear.wait_for(StoreFailed)
+            server.start()
+            digests.add("t", 1)
+            ear.wait_for(Delivered)
 
 
 def test_one_partition_that_fails_does_not_stop_the_others(store: Partitioned, digests: Digests) -> None:
@@ -161,11 +261,9 @@ def test_a_part_that_does_not_answer_does_not_hold_up_the_ends_of_others(store: 
 @pytest.fixture(params=["redis", "postgres"])
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
     if request.param == "redis":
-        needed_server()
         with RedisServer(appendonly=True) as redis:
             yield redis
     else:
-        needed_postgres()
         with PostgresServer() as postgres:
             yield postgres
 

@@ -1,6 +1,5 @@
 """A storm of signals that raise in the main thread, beside threads and a process that write to the same file."""
 
-import os
 import random
 import signal
 import sqlite3
@@ -72,15 +71,15 @@ def add_until_stopped(path: str, report: Report) -> None:
     errors = []
     number = 0
     with Digests(f"sqlite:///{path}", policy=Policy(capacity=None)) as digests:
-        while not os.path.exists(f"{path}.stop"):
+        while not Path(f"{path}.stop").exists():
             try:
                 digests.add(f"c{number % 5}", number, key=f"child-{number}")
             except Exception as error:  # noqa: BLE001 -- to be judged by the caller
                 errors.append(repr(error))
             number += 1
     report(str(number))
-    for error in errors:
-        report(error)
+    for each in errors:
+        report(each)
 
 
 class Storm:

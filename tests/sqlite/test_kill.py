@@ -13,27 +13,35 @@ from tests.sqlite.alone import alone
 from tests.sqlite.children import Child, Report, killed_at_the_end, listen
 from tests.sqlite.soundness import check_sound, pending_keys
 
-ROUNDS = 50
-FILES = 5  # a new one every ten rounds, so that its making is disturbed too
+ROUNDS = 20  # 200 in torture/test_sqlite.py
+FILES = 4  # a new one now and then, so that its making is disturbed too
 PROCESSES = 4
 TIMELINES = ("t0", "t1", "t2")
 LONGEST_ROUND = 0.08  # seconds
 
 
-def test_every_acknowledged_record_is_there_after_writers_were_killed_in_fifty_rounds(tmp_path: Path) -> None:
-    told = alone(kill_writers, str(tmp_path), a_seed())
+def test_every_acknowledged_record_is_there_after_writers_were_killed(tmp_path: Path) -> None:
+    writers_are_killed(tmp_path, rounds=ROUNDS)
 
-    assert told["killed"] >= ROUNDS
-    assert told["acknowledged"] > ROUNDS  # they did write
+
+def test_nothing_is_lost_when_those_who_deliver_are_killed(tmp_path: Path) -> None:
+    deliverers_are_killed(tmp_path, rounds=ROUNDS)
+
+
+def writers_are_killed(folder: Path, *, rounds: int) -> None:
+    told = alone(kill_writers, str(folder), a_seed(), rounds)
+
+    assert told["killed"] >= rounds
+    assert told["acknowledged"] > rounds  # they did write
     assert told["missing"] == 0
     assert told["unacknowledged"] <= told["killed"]  # at most the one add during which it died
 
 
-def test_nothing_is_lost_when_those_who_deliver_are_killed_in_fifty_rounds(tmp_path: Path) -> None:
-    told = alone(kill_deliverers, str(tmp_path), a_seed())
+def deliverers_are_killed(folder: Path, *, rounds: int) -> None:
+    told = alone(kill_deliverers, str(folder), a_seed(), rounds)
 
-    assert told["killed"] >= ROUNDS
-    assert told["sent"] > ROUNDS  # they did deliver
+    assert told["killed"] >= rounds
+    assert told["sent"] > rounds  # they did deliver
     assert told["missing"] == 0
     assert told["digests that changed under their key"] == 0
     assert told["records under two keys"] == 0
@@ -76,17 +84,17 @@ def write(path: str, name: str, chance: random.Random, report: Report) -> None:
         number += 1
 
 
-def kill_writers(folder: str, seed: int) -> dict[str, int]:
+def kill_writers(folder: str, seed: int, rounds: int) -> dict[str, int]:
     say(seed=seed)
     chance = random.Random(seed)
     told: Counter[str] = Counter()
     for file in range(FILES):
-        told.update(kill_writers_of(f"{folder}/{file}.db", chance))
+        told.update(kill_writers_of(f"{folder}/{file}.db", chance, rounds // FILES))
     say(**told)
     return dict(told)
 
 
-def kill_writers_of(path: str, chance: random.Random) -> Counter[str]:
+def kill_writers_of(path: str, chance: random.Random, rounds: int) -> Counter[str]:
     writers: list[Writer] = []
 
     def start() -> Writer:
@@ -96,7 +104,7 @@ def kill_writers_of(path: str, chance: random.Random) -> Counter[str]:
 
     alive = [start() for _ in range(PROCESSES)]
     with killed_at_the_end(alive):
-        for _ in range(ROUNDS // FILES):
+        for _ in range(rounds):
             listen(alive, seconds=chance.uniform(0, LONGEST_ROUND))
             place = chance.randrange(PROCESSES)
             alive[place].kill()
@@ -150,7 +158,7 @@ def patient() -> Policy:
     return Policy(minimum_delay=0, increment_delay=0, capacity=None, lapses=1_000_000, attempts=1_000_000)
 
 
-def kill_deliverers(folder: str, seed: int) -> dict[str, int]:
+def kill_deliverers(folder: str, seed: int, rounds: int) -> dict[str, int]:
     say(seed=seed)
     chance = random.Random(seed)
     path = f"{folder}/delivered.db"
@@ -158,7 +166,7 @@ def kill_deliverers(folder: str, seed: int) -> dict[str, int]:
     workers = [Child(deliver, path) for _ in range(PROCESSES - 1)]
     sent: list[str] = []
     with killed_at_the_end([writer]), killed_at_the_end(workers):
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             listen([writer, *workers], seconds=chance.uniform(0, LONGEST_ROUND))
             victim = workers.pop(chance.randrange(len(workers)))
             victim.kill()
@@ -172,7 +180,7 @@ def kill_deliverers(folder: str, seed: int) -> dict[str, int]:
     assert ledger.delivered == ledger.accepted, ledger
     told = judge(acknowledged=set(writer.lines), sent=[json.loads(line) for line in sent])
     say(**told)
-    return {"killed": ROUNDS + PROCESSES} | told
+    return {"killed": rounds + PROCESSES} | told
 
 
 def write_singly(path: str, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Files that vanish, rows that are damaged, disks that are full: told plainly, and nothing is acknowledged in vain."""
+"""Files that vanish, disks that are full: told plainly, and nothing is acknowledged in vain."""
 
 from pathlib import Path
 
@@ -25,37 +25,6 @@ def test_a_file_that_was_removed_acknowledges_nothing_and_is_made_anew(path: Pat
         assert digests.add("t", 1, key="kept") is True
         with Digests(f"sqlite:///{path}") as other:
             assert [record.key for record in other.peek("t")] == ["kept"]
-
-
-def test_a_damaged_row_is_named_and_spares_the_others(path: Path) -> None:
-    store = SQLiteStore(path)
-    digests = Digests(store)
-    for name in ("good", "bad"):
-        digests.add(name, 1, now=0)
-    store._connect().execute("""UPDATE timeline SET slot = '{"state":"sleeping"}' WHERE key = 'bad'""")
-
-    for call in (lambda: digests.add("bad", 1), lambda: digests.timeline("bad"), digests.verify):
-        with pytest.raises(StoreError, match="timeline 'bad' can't be read"):
-            call()
-
-    assert digests.add("good", 2, now=0) is False
-    with digests.digest("good", now=0) as digest:
-        assert len(digest) == 2
-    store.disconnect()
-
-
-def test_a_page_with_a_damaged_row_changes_nothing(path: Path) -> None:
-    store = SQLiteStore(path)
-    digests = Digests(store)
-    for name in ("a", "b", "c"):
-        digests.add(name, 1, first_delay=5, now=0)
-    store._connect().execute("""UPDATE timeline SET slot = '{"state":"sleeping"}' WHERE key = 'b'""")
-
-    with pytest.raises(StoreError, match="'b' can't be read"):
-        list(digests.schedule(10, now=10))
-
-    assert [digests.timeline(name).state for name in ("a", "c")] == ["waiting", "waiting"]
-    store.disconnect()
 
 
 @pytest.mark.parametrize(("synchronous", "level"), [("full", 2), ("normal", 1)])

@@ -208,7 +208,15 @@ def disconnected(store: SQLiteStore) -> Iterator[SQLiteStore]:
 
 # By plan
 
-COUNT_EVERYTHING = {"count_letters", "count_records", "count_timelines", "count_trash", "standing", "trashed_records"}
+COUNT_EVERYTHING = {
+    "batches",
+    "count_letters",
+    "count_records",
+    "count_timelines",
+    "count_trash",
+    "standing",
+    "trashed_records",
+}
 SORT_A_PAGE = {"claimable", "lapsed"}  # each of their branches reads no more than a page
 SORT_THE_HISTORY = {"history", "history_of"}  # which is bounded
 ONE_ROW = {"sequence", "save_sequence"}

@@ -1,12 +1,20 @@
-"""Values pass through a codec that is named in each of them."""
+"""Values pass through a codec that is named in each of them, and are bounded on the way in and on the way out."""
 
+import pickle
 import sys
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from digestif import ConfigError, Digests, InvalidRecord, Policy
+from digestif import ConfigError, Digest, Digests, InvalidRecord, Policy
+from digestif.core import records
+from digestif.core.policy import Terms
+from digestif.stores.base import Arrival
 from digestif.stores.codec import Sealer
+from tests.runtime.workers import once
 
 VALUE = {"title": "Build failed", "tags": ["a", "b"], "count": 3, "ratio": 0.5, "none": None, "text": "ü" * 2000}
 
@@ -36,6 +44,21 @@ class Plain:
 
     def decode(self, payload: bytes) -> Any:
         return payload.decode()
+
+
+class Pickled:
+    """A codec that takes any object, and makes it small."""
+
+    name = "pickled/1"
+
+    def encode(self, value: Any) -> bytes:
+        return zlib.compress(pickle.dumps(value))
+
+    def decode(self, payload: bytes) -> Any:
+        return pickle.loads(zlib.decompress(payload))
+
+
+CODECS = pytest.mark.parametrize("codec", ["json", "zstd", Pickled()], ids=["json", "zstd", "own"])
 
 
 @pytest.mark.parametrize("codec", ["json", "zstd"])
@@ -134,3 +157,181 @@ def test_a_digest_with_values_of_an_unknown_codec_delivers_the_others() -> None:
     (letter,) = digests.dead_letters()
     assert "shout/1" in letter.reason
     assert digests.ledger().dead == 1
+
+
+# Depth
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for level in range(levels):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+@CODECS
+def test_a_value_may_be_nested_64_levels_deep(codec: Any) -> None:
+    sealer = Sealer(codec)
+
+    assert sealer.unseal(sealer.seal(nested(64))) == nested(64)
+
+
+@CODECS
+@pytest.mark.parametrize("levels", [65, 996, 100_000])
+def test_a_value_nested_deeper_is_refused_with_its_place(codec: Any, levels: int) -> None:
+    with pytest.raises(InvalidRecord, match=r"nested deeper than 64 levels, at \['deep'\]\["):
+        Sealer(codec).seal({"flat": [1, 2, [3]], "deep": nested(levels - 1)})
+
+
+@CODECS
+def test_a_value_that_contains_itself_is_refused(codec: Any) -> None:
+    value: list[Any] = []
+    value += [value, value]
+
+    with pytest.raises(InvalidRecord, match="nested deeper than 64"):
+        Sealer(codec).seal(value)
+
+
+def test_whatever_is_a_kind_of_dict_or_list_counts_as_one() -> None:
+    ordered: Any = 1
+    tuples: Any = 1
+    for _ in range(65):
+        ordered, tuples = OrderedDict(a=ordered), (frozenset([tuples]),)
+
+    given: list[tuple[Any, Any]] = [("json", ordered), (Pickled(), ordered), (Pickled(), tuples)]
+    for codec, value in given:
+        with pytest.raises(InvalidRecord, match="nested deeper than 64"):
+            Sealer(codec).seal(value)
+
+
+@CODECS
+def test_many_brackets_are_not_depth(codec: Any) -> None:
+    sealer = Sealer(codec)
+    value = {"text": "[{" * 1000, "list": [[]] * 1000}
+
+    assert sealer.unseal(sealer.seal(value)) == value
+
+
+# Values of earlier releases, and of nobody
+
+
+def store(digests: Digests, key: str, payload: bytes) -> None:
+    """Past the border."""
+    digests.store.add([Arrival("t", key, payload, 1.0, None, Terms())], now=1000)
+
+
+def json_nested(levels: int) -> bytes:
+    return b"json/1 " + b"[" * levels + b"]" * levels
+
+
+def deep_down(calls: int, act: Callable[[], Any]) -> Any:
+    return deep_down(calls - 1, act) if calls else act()
+
+
+def delivered(digests: Digests) -> set[str]:
+    with digests.digest("t", now=2) as digest:
+        return {record.key for record in digest}
+
+
+def test_a_deep_value_is_delivered_however_deep_the_calls_of_its_reader_are() -> None:
+    digests = Digests("memory://")
+    store(digests, "deep", json_nested(700))
+    digests.add("t", 1, key="flat", now=1)
+
+    found = deep_down(400, lambda: delivered(digests))
+
+    assert found == {"deep", "flat"}
+    assert digests.ledger().dead == 0
+
+
+def test_a_value_too_deep_to_be_decoded_is_set_aside_alone() -> None:
+    digests = Digests("memory://")
+    store(digests, "too deep", json_nested(100_000))
+    digests.add("t", 1, key="flat", now=1)
+
+    assert delivered(digests) == {"flat"}
+
+    (letter,) = digests.dead_letters()
+    assert (letter.records, digests.ledger().dead) == (1, 1)
+    assert "RecursionError" in letter.reason
+
+
+def test_a_worker_sets_it_aside_too() -> None:
+    digests = Digests("memory://")
+    store(digests, "too deep", json_nested(100_000))
+    digests.add("t", 1, key="flat")
+    found: list[str] = []
+
+    @digests.handler("*")
+    def send(digest: Digest) -> None:
+        found.extend(record.key for record in digest)
+
+    once(digests)
+
+    assert found == ["flat"]
+    assert digests.ledger().dead == 1
+
+
+# What comes out
+
+MIB = 1024 * 1024
+
+
+def zstd_frame(size: int, *, claimed: int | None = None) -> bytes:
+    """A frame of Zstandard that becomes so many zeros; few bytes, each block stands for 128 KiB."""
+    head = b"\x28\xb5\x2f\xfd" + (b"\x00\x58" if claimed is None else b"\xc0\x58" + claimed.to_bytes(8, "little"))
+    blocks = size // (128 * 1024)
+    a_block, the_last = (((128 * 1024) << 3 | 1 << 1 | last).to_bytes(3, "little") + b"0" for last in (0, 1))
+    return head + a_block * (blocks - 1) + the_last
+
+
+def test_a_frame_of_the_tests_own_is_sound() -> None:
+    with pytest.raises(ValueError, match="can't decode it: DecodeError"):  # zeros are no JSON
+        Sealer("zstd").unseal(b"zstd/1 " + zstd_frame(4 * MIB))
+
+
+@pytest.mark.parametrize("codec", ["zstd", Pickled()], ids=["zstd", "own"])
+def test_a_value_that_only_compression_makes_small_is_refused(codec: Any) -> None:
+    sealer = Sealer(codec)
+    just, more = "x" * (4 * MIB - 2), "x" * (4 * MIB + 1)
+
+    assert sealer.unseal(sealer.seal(just)) == just
+    with pytest.raises(InvalidRecord, match="4194304"):
+        sealer.seal(more)
+
+
+def test_for_a_codec_of_ones_own_each_item_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "VALUE_SIZE", 1000)
+    sealer = Sealer(Pickled())
+
+    sealer.seal([0] * 999)
+    sealer.seal(["text", b"bytes", {"a": ["x" * 900]}])
+    texts = [{"a": "x" * 500, "b": ["x" * 500]}]
+    refused: list[Any] = [[0] * 1000, texts, {"a": [[]] * 1000}, {"x" * 1000: 0}, bytearray(1001)]
+    for value in refused:
+        with pytest.raises(InvalidRecord, match="larger than 1000"):
+            sealer.seal(value)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        zstd_frame(8 * MIB),
+        zstd_frame(8 * MIB, claimed=8 * MIB),
+        zstd_frame(8 * MIB, claimed=1000),
+        zstd_frame(MIB, claimed=1 << 60),
+        zstd_frame(8 * MIB)[:-1],
+        b"",
+    ],
+    ids=["size not told", "size told", "told too small", "told too large", "cut off", "nothing"],
+)
+def test_a_frame_that_would_fill_the_memory_is_set_aside_alone(frame: bytes) -> None:
+    digests = Digests("memory://")
+    store(digests, "bomb", b"zstd/1 " + frame)
+    digests.add("t", 1, key="flat", now=1)
+
+    assert delivered(digests) == {"flat"}
+
+    (letter,) = digests.dead_letters()
+    assert "the codec zstd/1 can't decode it" in letter.reason
+    assert "JSON" not in letter.reason

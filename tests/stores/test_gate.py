@@ -20,7 +20,7 @@ def test_whatever_step_is_interrupted_a_lock_is_given_back() -> None:
 
     for step in range(steps_of(hold)):
         assert interrupted_at(step, hold)
-        assert in_a_thread(lambda: lock.acquire(blocking=False)) is True
+        assert in_a_thread(lambda lock=lock: lock.acquire(blocking=False)) is True  # type: ignore[misc]
         lock = threading.RLock()
 
 

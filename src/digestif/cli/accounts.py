@@ -1,4 +1,4 @@
-"""Commands that give account: ledger, verify, status."""
+"""Commands that give account, and set right what does not add up: ledger, verify, repair, status."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from digestif.cli.looking import time_of
-from digestif.cli.output import as_json, clock, facts, plain, span, when
+from digestif.cli.output import as_json, clock, counted, facts, plain, printable, span, when
 from digestif.cli.session import Session, with_session
 
 if TYPE_CHECKING:
@@ -52,6 +52,32 @@ def verify(session: Session) -> int:
         if report:
             click.echo(click.style("the ledger agrees", fg="green"))
     return 0 if report else 1
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@with_session
+def repair(session: Session, dry_run: bool) -> int:
+    """Set aside what is damaged in the store.
+
+    Its records become dead letters, and the ledger agrees again. With --dry-run, exit code 1 if anything is damaged.
+    """
+    with session.digests() as digests:
+        damages = digests.repair(dry_run=dry_run)
+    if session.as_json:
+        click.echo(as_json({"dry_run": dry_run, "damages": [plain(damage) for damage in damages]}))
+        return 1 if dry_run and damages else 0
+    word = "damaged" if dry_run else "set aside"
+    for damage in damages:
+        records = f" ({counted(damage.records, 'record')})" if damage.records else ""
+        click.echo(click.style(word, fg="red", bold=True) + f": {printable(str(damage))}{records}")
+    if not damages:
+        click.echo(click.style("nothing is damaged", fg="green"))
+    elif dry_run:
+        click.echo("nothing was changed; without --dry-run it is set aside")
+    elif any(damage.records for damage in damages):
+        click.echo("what could be kept is among the dead letters; see digestif dead list")
+    return 1 if dry_run and damages else 0
 
 
 @click.command()
@@ -144,4 +170,4 @@ def _server(store: Any) -> dict[str, str]:
     return {}
 
 
-COMMANDS = [ledger, verify, status]
+COMMANDS = [ledger, verify, repair, status]

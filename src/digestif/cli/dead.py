@@ -10,9 +10,10 @@ from digestif.cli.output import as_json, clock, counted, facts, plain, printable
 from digestif.cli.session import Session, help_if_alone, timeline_argument, with_session
 
 if TYPE_CHECKING:
-    from digestif import DeadLetter, Digests
+    from digestif import DeadLetter, Digests, Record
 
 PAGE = 100
+RAW = 300  # characters that are shown of a value that can't be decoded
 
 
 @click.group(invoke_without_command=True)
@@ -68,11 +69,13 @@ def show(session: Session, digest_id: str, limit: int) -> int:
     with session.digests() as digests:
         letter = digests.store.letter(digest_id)
         records = digests.dead_records(digest_id) if letter else []
+        unreadable = _unreadable(digests, digest_id, records, limit=limit) if letter else {}
         now = time_of(digests)
     if letter is None:
         return _unknown(session, digest_id)
     if session.as_json:
-        click.echo(as_json({**plain(letter), "contents": [record._asdict() for record in records[:limit]]}))
+        contents = [record._asdict() for record in records[:limit]]
+        click.echo(as_json({**plain(letter), "contents": contents, "unreadable": unreadable}))
         return 0
     attempts = counted(letter.attempts, "attempt") + (f", {letter.lapses} lapsed" if letter.lapses else "")
     click.echo(
@@ -93,9 +96,22 @@ def show(session: Session, digest_id: str, limit: int) -> int:
     rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
     for line in table(("time", "key", "value"), rows, give=["value", "key"]):
         click.echo(line)
-    if letter.records > len(rows):
-        click.echo(f"  + {letter.records - len(rows):,} more" + ("" if len(records) > limit else " that can't be read"))
+    for key, raw in unreadable.items():
+        click.echo(f"  {printable(key)} can't be read: {raw}")
+    if (more := letter.records - len(rows) - len(unreadable)) > 0:
+        click.echo(f"  + {more:,} more" + ("" if len(records) > limit else " that can't be read"))
     return 0
+
+
+def _unreadable(digests: "Digests", digest_id: str, records: "Sequence[Record]", *, limit: int) -> dict[str, str]:
+    """Keys of records whose values can't be decoded, and what is stored there."""
+    from digestif.core.damage import legible
+    from digestif.core.texts import shortened
+
+    known = {record.key for record in records}
+    stored = digests.store.letter_records(digest_id, after=None, limit=limit)
+    raw = {record.key: record.payload for record in stored if record.key not in known}
+    return {legible(key): "nothing" if value is None else shortened(value, RAW) for key, value in raw.items()}
 
 
 def _unknown(session: Session, digest_id: str) -> int:

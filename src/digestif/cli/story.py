@@ -1,6 +1,9 @@
 """How the demo is played: a store in a temporary folder, events in real time, a worker, and somebody to show it to."""
 
 import asyncio
+import os
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -237,16 +240,24 @@ class Screen(Silence):
         self._say(f" retry   {failed} failed and came again; nothing was lost")
         self._say()
         for command, meaning in NEXT:
-            self._say(f" {command:<42}{click.style(meaning, dim=True)}")
+            self._say(f" {f'{program()} {command}':<42}{click.style(meaning, dim=True)}")
 
 
 MARGIN = " " * 9
 NEXT = (
-    ("digestif add mail:you '\"Hello\"'", "put a record into ./digestif.db"),
-    ("digestif explain mail:you", "when it is delivered, and why"),
-    ("digestif status", "the store, its backlog, its ledger"),
-    ("digestif worker app", "deliver with your handlers in app.py"),
+    ("add mail:you '\"Hello\"'", "put a record into ./digestif.db"),
+    ("explain mail:you", "when it is delivered, and why"),
+    ("status", "the store, its backlog, its ledger"),
+    ("worker app", "deliver with your handlers in app.py"),
 )
+
+
+def program() -> str:
+    """What to type for `digestif` here: it may stand in a virtual environment that is not on PATH."""
+    started = Path(sys.argv[0])
+    if started.name != "digestif" or shutil.which("digestif") == str(started):
+        return "digestif"
+    return os.path.relpath(started) if started.is_relative_to(Path.cwd()) else str(started)
 
 
 def _elapsed(at: float) -> str:

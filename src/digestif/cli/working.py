@@ -12,6 +12,7 @@ from digestif.cli.session import outer_json, refuse_store
 if TYPE_CHECKING:
     from digestif import Event, Worker
 
+START_SECONDS = 60.0  # in which the store must have answered once
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -35,14 +36,17 @@ LEVELS = ("debug", "info", "warning", "error")
     metavar="SECONDS",
     help="For handlers to finish when the worker stops.",
 )
+@click.option(
+    "--wait", is_flag=True, help="Wait for a store that does not answer; otherwise one minute, if it never did."
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is logged.")
 @click.option("--json", "as_json_", is_flag=True, help="Print events as JSON lines instead of a log.")
-def worker(apps: Sequence[str], log_level: str, as_json_: bool, **options: Any) -> None:
+def worker(apps: Sequence[str], wait: bool, log_level: str, as_json_: bool, **options: Any) -> None:
     """Deliver the digests of APP through its handlers.
 
     APP is a module and a Digests in it, module:digests; the working directory is looked in too, and :digests may be
     left out. Several APPs are served side by side. SIGTERM and Ctrl-C let running handlers finish, for the seconds of
-    --grace; a second one ends at once.
+    --grace; a second one ends at once. A store that has not answered once in a minute ends it with code 3.
     """
     from digestif.cli.applications import load_served
     from digestif.runtime.running import run
@@ -52,7 +56,8 @@ def worker(apps: Sequence[str], log_level: str, as_json_: bool, **options: Any) 
     refuse_store("it has the store of its APP")
     _log(log_level, as_json_)
     loaded = [load_served(app) for app in dict.fromkeys(apps)]
-    workers = [Worker(digests, **options) for digests in loaded]
+    start_timeout = None if wait else START_SECONDS
+    workers = [Worker(digests, start_timeout=start_timeout, **options) for digests in loaded]
     if as_json_:
         for digests in loaded:
             digests.subscribe(_printer(workers))

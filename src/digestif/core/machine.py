@@ -5,14 +5,19 @@ facts of the event and gives the slot that follows; stores move the records and 
 """
 
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from digestif.core.policy import Terms
 from digestif.core.records import State
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import Busy, InvalidState
+
+# What can't be is refused where slots are read.
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+Time = Annotated[Millis, Meta(ge=-(2**62), le=2**62)]
 
 
 class Rule(StrEnum):
@@ -37,17 +42,17 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     """A digest that was opened and has not ended: it owns its records, wherever the timeline is."""
 
     id: str
-    batch: int  # where its records are kept
-    records: int  # how many
-    opened: Millis  # when it was opened first
-    dropped: int = 0
-    revision: int = 1
-    attempt: int = 1
-    lapses: int = 0
+    batch: Count  # where its records are kept
+    records: Count  # how many
+    opened: Time  # when it was opened first
+    dropped: Count = 0
+    revision: Count = 1
+    attempt: Count = 1
+    lapses: Count = 0
     frozen: bool = False  # it may have gone out: it comes again exactly as it was
     deciding: bool = False  # opened again after a failure: newer records may join when it is read
     settled: bool = True  # not being merged or trimmed
-    merging: int | None = None  # a batch whose records are being moved in, page by page
+    merging: Count | None = None  # a batch whose records are being moved in, page by page
     replayed: bool = False  # somebody asked for it again: it does not expire
     served: tuple[str, ...] = ()  # recipients who have got it, where each gets a part; or LOST, and who never will
 
@@ -56,22 +61,22 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     """Where a timeline is. Times in milliseconds."""
 
     state: State = State.IDLE
-    at: Millis = 0  # due; carried along while ready and open
-    since: Millis = 0  # when it became ready
-    last: Millis | None = None  # end of the last delivery
-    iteration: int = 0
+    at: Time = 0  # due; carried along while ready and open
+    since: Time = 0  # when it became ready
+    last: Time | None = None  # end of the last delivery
+    iteration: Count = 0
     paused: bool = False
-    pending: int = 0
-    dropped: int = 0  # by capacity, since the last digest was opened
-    batch: int | None = None  # where the pending records are kept
-    first: Millis | None = None  # arrival of the first pending record
-    deadline: Millis | None = None  # earliest arrival + within of the pending records
-    expires: Millis | None = None  # no record of this timeline expires before
+    pending: Count = 0
+    dropped: Count = 0  # by capacity, since the last digest was opened
+    batch: Count | None = None  # where the pending records are kept
+    first: Time | None = None  # arrival of the first pending record
+    deadline: Time | None = None  # earliest arrival + within of the pending records
+    expires: Time | None = None  # no record of this timeline expires before
     rule: Rule = Rule.FIRST
-    was: Millis | None = None  # the due time before the last move
-    placed: int = 0  # when it began to wait, in the order of the store's sequence
+    was: Time | None = None  # the due time before the last move
+    placed: Count = 0  # when it began to wait, in the order of the store's sequence
     token: str | None = None  # of the lease
-    until: Millis | None = None  # its expiry
+    until: Time | None = None  # its expiry
     digest: Unfinished | None = None
     parked: State | None = None  # on its way from or to another store: the state that it has when it is there
 
@@ -81,6 +86,18 @@ FOREVER: Millis = 253_402_300_800_000  # the year 10000: what is on its way to a
 LEAVING = "leaving:"  # begins the token of a timeline that is on its way to another store…
 COMING = "coming:"  # …and of one that has not arrived whole
 LOST = "\0"  # before the name of a recipient who can never be reached
+
+
+def flaw(slot: Slot) -> str | None:
+    """What can't be so in a slot that was stored; None if all of it can."""
+    if slot.state is State.OPEN:
+        if slot.digest is None or slot.token is None or slot.until is None:
+            return "it is open, without a digest or without a lease"
+    elif slot.token is not None or slot.until is not None:
+        return f"it is {slot.state}, with a lease"
+    elif slot.state is State.IDLE and (slot.pending or slot.digest is not None):
+        return "it is idle, with records"
+    return None
 
 
 # Adding

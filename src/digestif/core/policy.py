@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -19,16 +19,20 @@ T = TypeVar("T")
 DAY = 86_400.0
 
 
+Duration = Annotated[Millis, msgspec.Meta(ge=0, le=round(LONGEST * 1000))]  # refused where terms are read
+Limit = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class Terms(msgspec.Struct, frozen=True):
     """What a policy means for one add, in milliseconds: the numbers that a store needs."""
 
-    first_delay: Millis = 0
-    increment: Millis | None = None  # None: an add moves nothing, not even by the cap
-    maximum: Millis = 0
-    quiet: Millis | None = None
-    max_records: int | None = None
-    capacity: int | None = None
-    ttl: Millis | None = None
+    first_delay: Duration = 0
+    increment: Duration | None = None  # None: an add moves nothing, not even by the cap
+    maximum: Duration = 0
+    quiet: Duration | None = None
+    max_records: Limit | None = None
+    capacity: Limit | None = None
+    ttl: Duration | None = None
 
 
 def refuse_unknown(cls: type[T]) -> type[T]:

@@ -1,6 +1,6 @@
 """Records and the values that callers are given: what they carry, and what is refused at the border."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, overload
@@ -11,6 +11,8 @@ from digestif.errors import InvalidRecord
 
 KEY_BYTES = 512  # of UTF-8, for timelines and records
 VALUE_BYTES = 256 * 1024  # encoded
+VALUE_SIZE = 4 * 1024 * 1024  # before it is compressed
+VALUE_DEPTH = 64  # containers within each other
 
 
 class Record(NamedTuple):
@@ -164,6 +166,74 @@ def check_within(within: object) -> float:
     if not is_duration(within):
         raise InvalidRecord(f"within: {shortened(within)} is not a number of seconds from 0 to {LONGEST:g}")
     return float(within)  # type: ignore[arg-type]  # is_duration says so
+
+
+def check_value(value: object) -> None:
+    """Refuse a value that is nested too deep or too large, whatever a codec makes of it.
+
+    Its size is its characters and bytes, and one for each item. Of dicts, lists, tuples and sets the items are looked
+    at; any other object counts as one. Without recursion, and done soon also with a value that contains itself.
+    """
+    size = 0
+    path: list[object] = []
+    levels: list[Iterator[tuple[Any, object]]] = [iter([(None, value)])]  # what is still to be looked at
+    while levels:
+        found = next(levels[-1], None)
+        if found is None:
+            levels.pop()
+            del path[-1:]
+            continue
+        name, item = found
+        size += _size(item)
+        if size > VALUE_SIZE:
+            raise InvalidRecord(f"value: larger than {VALUE_SIZE} characters, bytes and items, which are allowed")
+        if isinstance(item, _CONTAINERS):
+            path.append(name)
+            if len(path) > VALUE_DEPTH:
+                raise InvalidRecord(f"value: nested deeper than {VALUE_DEPTH} levels, at {shortened(_Path(path[1:]))}")
+            parts = item.items() if isinstance(item, dict) else enumerate(item)
+            levels.append(iter([(name, part) for name, part in parts if type(part) not in _SCALARS]))
+
+
+def is_deep(value: object) -> bool:
+    """True if a value is nested too deep. Quick; only for values that are known to have an end."""
+    level = [value]
+    for _ in range(VALUE_DEPTH):
+        level = [inner for item in level for inner in _inside(item) if type(inner) not in _SCALARS]
+        if not level:
+            return False
+    return any(isinstance(item, _CONTAINERS) for item in level)
+
+
+_CONTAINERS = (dict, list, tuple, set, frozenset)
+_TEXTS = frozenset((str, bytes))
+_SCALARS = _TEXTS | {int, float, bool, type(None)}
+
+
+def _size(item: object) -> int:
+    """One, or its characters or bytes; of a container with the keys and scalars in it."""
+    if isinstance(item, str | bytes | bytearray):
+        return len(item)
+    parts = [*item, *item.values()] if isinstance(item, dict) else _inside(item)
+    scalars: list[Any] = [part for part in parts if type(part) in _SCALARS]
+    return 1 + len(scalars) + sum([len(part) for part in scalars if type(part) in _TEXTS])
+
+
+def _inside(item: object) -> Iterable[object]:
+    if type(item) is dict:
+        return item.values()
+    if type(item) is list:
+        return item
+    if isinstance(item, _CONTAINERS):
+        return item.values() if isinstance(item, dict) else item
+    return ()
+
+
+class _Path(tuple[object, ...]):
+    """The way to a part of a value."""
+
+    def __repr__(self) -> str:
+        return "".join(f"[{shortened(name)}]" for name in self)
 
 
 def _check_key(key: object, what: str) -> str:

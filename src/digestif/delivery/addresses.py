@@ -6,11 +6,13 @@ answers differently the second time gains nothing.
 """
 
 import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
-
-from aiohttp.abc import ResolveResult
-from aiohttp.resolver import ThreadedResolver
 
 # The registries of special addresses at IANA. Written out, because the tables of `ipaddress` differ between Pythons.
 _NOT_PUBLIC_4 = [
@@ -67,25 +69,48 @@ def is_address(host: str) -> bool:
 def public_socket(address_info: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
     """A socket for an address that is about to be connected to. Raises AddressRefused if it is not public."""
     family, kind, protocol, _, address = address_info
-    _refuse_unless_public(str(address[0]))
+    refuse_unless_public(str(address[0]))
     return socket.socket(family=family, type=kind, proto=protocol)
 
 
-class PublicResolver(ThreadedResolver):
-    """Resolves names to public addresses; refuses a name that has any other."""
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        results = await super().resolve(host, port, family)
-        for result in results:
-            _refuse_unless_public(result["host"])
-        return results
-
-
-def _refuse_unless_public(address: str) -> None:
+def refuse_unless_public(address: str) -> None:
     if not is_public(address):
         raise AddressRefused(f"{address} is not a public address")
+
+
+@contextmanager
+def public_only() -> Iterator[list[str]]:
+    """Let whatever runs in the block, in this thread, connect to public addresses only. Gives those that were refused.
+
+    For libraries that make their own connections and can't be given sockets. Python tells of each that it is about to
+    make, through whichever library; connections that are made without Python are not seen.
+    """
+    _listen_for_connections()
+    refused: list[str] = []
+    token = _refused.set(refused)
+    try:
+        yield refused
+    finally:
+        _refused.reset(token)
+
+
+_refused: ContextVar[list[str] | None] = ContextVar("refused", default=None)  # None: anything may be connected to
+_CONNECTIONS = frozenset({"socket.connect", "socket.sendmsg", "socket.sendto"})
+
+
+@cache
+def _listen_for_connections() -> None:
+    sys.addaudithook(_judge_connection)  # for good: Python has no way to take one back
+
+
+def _judge_connection(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in _CONNECTIONS or (refused := _refused.get()) is None:
+        return
+    address = arguments[1]
+    host = str(address[0]) if isinstance(address, tuple) else "a local socket"
+    if not is_address(host) or not is_public(host):  # a name is not judged, since nobody knows where it will lead
+        refused.append(host)
+        raise AddressRefused(f"{host} is not a public address")
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:

@@ -14,8 +14,10 @@ from typing import ClassVar
 import apprise
 
 from digestif.core.secret import Secret
+from digestif.core.texts import shortened
 from digestif.core.times import is_duration
 from digestif.core.verdicts import DeliveryFailed
+from digestif.delivery.addresses import public_only
 from digestif.delivery.channel import Channel, Format, Message, Receipt
 from digestif.errors import ConfigError
 from digestif.stores.dsn import Dsn
@@ -30,25 +32,32 @@ _silenced: ContextVar[int] = ContextVar("silenced", default=logging.NOTSET)  # t
 
 
 class AppriseChannel(Channel):
-    """Notifies the service that an Apprise URL names. The URL holds passwords and tokens, so it is a secret."""
+    """Notifies the service that an Apprise URL names. The URL holds passwords and tokens, so it is a secret.
+
+    Apprise follows redirects and connects wherever the URL leads. For URLs that others enter, `allow_private=False`
+    refuses addresses that are not public, and redirects.
+    """
 
     scheme: ClassVar[str] = "apprise"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.MARKDOWN, Format.TEXT})
 
-    def __init__(self, url: str | Secret, *, timeout: float = 60) -> None:
+    def __init__(self, url: str | Secret, *, timeout: float = 60, allow_private: bool = True) -> None:
         if not is_duration(timeout) or timeout == 0:
             raise ConfigError("timeout: not a number of seconds above 0")
         self._url = Secret(url)
         self._timeout = timeout
+        self._allow_private = allow_private
         self._service = self._notifier()[0].service_name
         self._threads = DaemonThreads(8, "digestif-apprise")
 
     async def deliver(self, message: Message) -> Receipt:
         try:
             async with asyncio.timeout(self._timeout):
-                went_well = await self._threads.run(lambda: self._notify(message))
+                went_well, refused = await self._threads.run(lambda: self._notify_guarded(message))
         except TimeoutError:
             raise DeliveryFailed(f"{self._service} did not end within {self._timeout:g} s") from None
+        if refused:
+            raise DeliveryFailed(f"{self._service}: {refused[0]} is not a public address; allow_private=true allows it")
         if not went_well:
             raise DeliveryFailed(f"{self._service} did not take it; the log of apprise may tell why")
         return Receipt(channel=self.scheme, detail=str(self._service))
@@ -59,6 +68,13 @@ class AppriseChannel(Channel):
 
     def __repr__(self) -> str:
         return f"AppriseChannel({self._service})"
+
+    def _notify_guarded(self, message: Message) -> tuple[bool, list[str]]:
+        """Whether it went well, and which addresses were refused."""
+        if self._allow_private:
+            return self._notify(message), []
+        with public_only() as refused:
+            return self._notify(message), refused
 
     def _notify(self, message: Message) -> bool:
         notifier = self._notifier()
@@ -74,11 +90,17 @@ class AppriseChannel(Channel):
     def _notifier(self) -> apprise.Apprise:
         """A fresh one each time: many deliveries run at once, and its services are not made for that."""
         with _silence(logging.ERROR):  # with which it shows a URL that it can't read
-            notifier = apprise.Apprise()
+            notifier = apprise.Apprise(asset=self._asset())
             is_known = notifier.add(self._url.reveal())
         if not is_known or len(notifier) != 1:
             raise ConfigError("apprise: this is not the URL of one service that Apprise knows")
         return notifier
+
+    def _asset(self) -> apprise.AppriseAsset:
+        """Apprise's settings. Older releases follow redirects always; then only the guard stops them."""
+        if self._allow_private or not hasattr(apprise.AppriseAsset, "http_redirects"):
+            return apprise.AppriseAsset()
+        return apprise.AppriseAsset(http_redirects=False)
 
 
 def from_dsn(dsn: Dsn) -> AppriseChannel:
@@ -86,10 +108,13 @@ def from_dsn(dsn: Dsn) -> AppriseChannel:
     if dsn.scheme.startswith(PREFIX):
         return AppriseChannel(Secret(f"{dsn.scheme.removeprefix(PREFIX)}://{dsn.rest}"))
     dsn.refuse_location()
-    dsn.refuse_options("url")
+    dsn.refuse_options("url", "allow_private")
     if not dsn.options.get("url"):
         raise ConfigError("url: apprise:// needs one, percent-encoded; or write apprise+ before it")
-    return AppriseChannel(Secret(dsn.options["url"]))
+    allow_private = dsn.options.get("allow_private", "true")
+    if allow_private not in ("true", "false"):
+        raise ConfigError(f"allow_private: {shortened(allow_private)} is neither true nor false")
+    return AppriseChannel(Secret(dsn.options["url"]), allow_private=allow_private == "true")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ are often as good as passwords.
 
 import asyncio
 import re
+import socket
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +15,15 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from aiohttp.abc import ResolveResult
+from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from digestif.core.secret import Secret
 from digestif.core.texts import shortened
 from digestif.core.times import is_duration
 from digestif.core.verdicts import DeliveryFailed
-from digestif.delivery.addresses import AddressRefused, PublicResolver, is_address, is_public, public_socket
+from digestif.delivery.addresses import AddressRefused, is_address, is_public, public_socket, refuse_unless_public
 from digestif.delivery.tls import tls_context
 from digestif.errors import ConfigError
 from digestif.stores.dsn import Dsn
@@ -153,6 +156,18 @@ class Poster:
         for secret in self._hidden:
             text = text.replace(secret, "…")
         return text
+
+
+class PublicResolver(ThreadedResolver):
+    """Resolves names to public addresses; refuses a name that has any other."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        results = await super().resolve(host, port, family)
+        for result in results:
+            refuse_unless_public(result["host"])
+        return results
 
 
 def encoded(value: object) -> bytes:

@@ -33,6 +33,7 @@ from digestif.events import (
     LeaseNotRenewed,
     PartitionFailed,
     Returned,
+    StoreChanged,
     StoreFailed,
     Unhandled,
 )
@@ -392,6 +393,8 @@ class _Events:
                 self._unrenewed.labels(namespace).inc()
             case StoreFailed(operation=operation) | PartitionFailed(operation=operation):
                 self._store_failed.labels(namespace, operation).inc()
+            case StoreChanged():
+                self._store_failed.labels(namespace, "changed").inc()
 
 
 _events: WeakKeyDictionary[CollectorRegistry, _Events] = WeakKeyDictionary()

@@ -11,6 +11,7 @@ from digestif.core.times import Millis, to_seconds
 from digestif.errors import Busy, ConfigError
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_TIMELINES
+from digestif.stores.damage import unreadable_note
 from digestif.stores.travel import Fence, Leaving, Movable
 
 HOLD_SECONDS = 6.0  # after which somebody else may go on with a move that was interrupted
@@ -72,7 +73,7 @@ class Hold:
 
     def _is_mine(self) -> bool:
         noted = self._source.note(0, NAME)
-        note = Note(fresh_id(), Stage.BEGUN) if noted is None else msgspec.json.decode(noted, type=Note)
+        note = Note(fresh_id(), Stage.BEGUN) if noted is None else _read(noted)
         if note.until > self._clock():
             return False
         if note.stage is Stage.AGREED and self._target.note(0, _target_name(note)) is None:
@@ -140,6 +141,13 @@ class Hold:
             self._noted = None
 
 
+def _read(noted: bytes) -> Note:
+    try:
+        return msgspec.json.decode(noted, type=Note)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise unreadable_note(NAME, error) from error
+
+
 def _target_name(note: Note) -> str:
     return f"{LEAVING}{note.id}-target"
 
@@ -151,7 +159,7 @@ def abandon(source: Leaving, *, now: Millis | None = None) -> int:
     """
     noted = source.note(0, NAME)
     if noted is not None:
-        note = msgspec.json.decode(noted, type=Note)
+        note = _read(noted)
         if note.until > to_seconds(source.time(0)):
             raise Busy("move: another process is moving this store just now; stop it first")
         for partition in range(source.partitions):

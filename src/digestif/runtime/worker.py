@@ -8,7 +8,7 @@ from typing import Protocol
 from digestif.core.texts import shortened
 from digestif.core.times import is_duration
 from digestif.desk import Desk
-from digestif.errors import ConfigError, StoreError
+from digestif.errors import ConfigError, StoreError, StoreUnavailable
 from digestif.events import StoreFailed, WorkerStarted, WorkerStopped
 from digestif.handlers import Handlers
 from digestif.ids import fresh_id
@@ -16,6 +16,8 @@ from digestif.runtime.duty import Duty, pause
 from digestif.runtime.heartbeat import Heartbeat
 from digestif.runtime.running import run
 from digestif.stores.base import Wakeups
+
+REACH_SECONDS = 4.0  # after which a store that says nothing is told of
 
 
 class Served(Protocol):
@@ -32,7 +34,8 @@ class Worker:
 
     Any number of workers may serve a store, in any number of processes. `concurrency` is how many coroutines run at
     once, `threads` how many functions; `poll` the seconds between two looks at a store that gives no hints; `grace` the
-    seconds that handlers get to finish when the worker stops.
+    seconds that handlers get to finish when the worker stops; `start_timeout` the seconds in which the store must have
+    answered once, else StoreUnavailable ends the worker (None: it waits for ever). Later outages are waited out.
     """
 
     def __init__(
@@ -43,17 +46,21 @@ class Worker:
         threads: int = 16,
         poll: float = 1.0,
         grace: float = 25.0,
+        start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
         _check_count("concurrency", concurrency)
         _check_count("threads", threads)
         _check_seconds("poll", poll, least=0.001)
         _check_seconds("grace", grace)
+        if start_timeout is not None:
+            _check_seconds("start_timeout", start_timeout, least=0.001)
         self.name = fresh_id()[:8] if name is None else name
         self._digests = digests
         self._limits = concurrency, threads
         self._poll = poll
         self._grace = grace
+        self._start_timeout = start_timeout
         self._is_stopping = False
         self._wake: Callable[[], None] | None = None
 
@@ -67,6 +74,7 @@ class Worker:
         """Work until `stop`. If this is cancelled, what is running is cancelled and given back at once."""
         desk = self._desk(None)
         duty = self._duty(desk)
+        reaching = asyncio.create_task(_tell_if_out_of_reach(desk, duty))
         wakeups = await duty.in_thread(desk.store.listen)
         grace = 0.0
         with Heartbeat(duty.shift.renew, seconds=desk.lease / 3000):
@@ -76,6 +84,7 @@ class Worker:
                 grace = self._grace
             finally:
                 self._wake = None
+                reaching.cancel()
                 wakeups.close()
                 await duty.wind_down(grace)
                 await self._digests._close_routes()
@@ -113,10 +122,10 @@ class Worker:
     async def _work(self, desk: Desk, duty: Duty, wakeups: Wakeups) -> None:
         """Claim until stopped. As long as there is plenty, a second claim is under way while the first is read."""
         loop = asyncio.get_running_loop()
-        stopped, plenty = asyncio.Event(), asyncio.Event()
+        stopped, plenty, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         def wake() -> None:
-            for event in (stopped, plenty):
+            for event in (stopped, plenty, answered):
                 event.set()
             duty.wake()
             wakeups.close()
@@ -129,6 +138,7 @@ class Worker:
                 try:
                     _, more = await duty.round()
                     failures = 0
+                    answered.set()
                 except StoreError as error:
                     failures += 1
                     desk.events.emit(StoreFailed(operation="claim", error=error))
@@ -141,12 +151,37 @@ class Worker:
                     await rest()
 
         first = claim(lambda: duty.in_thread(lambda: wakeups.wait(self._poll)))
-        claims = [asyncio.create_task(each) for each in (first, claim(plenty.wait))]
+        tasks = [asyncio.create_task(each) for each in (first, claim(plenty.wait), self._give_up_unless(answered))]
         try:
-            await asyncio.gather(*claims)
+            await asyncio.gather(*tasks)
         finally:
-            for each in claims:
+            for each in tasks:
                 each.cancel()
+
+    async def _give_up_unless(self, answered: asyncio.Event) -> None:
+        """StoreUnavailable if the store has not answered in time: waiting does not mend a wrong address."""
+        try:
+            await asyncio.wait_for(answered.wait(), self._start_timeout)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"the store has not answered once in {self._start_timeout:g} s; check its address and password, "
+                "or let the worker wait for it (--wait, start_timeout=None)"
+            ) from None
+
+
+async def _tell_if_out_of_reach(desk: Desk, duty: Duty) -> None:
+    """Say within seconds why the store can't be reached, which is claimed from with more patience."""
+    error: StoreError = StoreUnavailable(f"the store has not answered for {REACH_SECONDS:g} s; check its address")
+    try:
+        await asyncio.wait_for(duty.in_thread(desk.store.reach), REACH_SECONDS)
+        return
+    except TimeoutError:
+        pass
+    except StoreError as reason:
+        error = reason
+    except ConfigError:
+        return  # claims raise it
+    desk.events.emit(StoreFailed(operation="connect", error=error))
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

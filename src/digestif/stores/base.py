@@ -11,17 +11,21 @@ that takes leases answers for each: False (or None) says that the token is stale
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 from threading import Event
 from typing import Any, NamedTuple
 
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
+from digestif.core.damage import Damage
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
+from digestif.events import Events
+from digestif.stores.damage import Damages
 from digestif.stores.notes import Notes
 
 PAGE_TIMELINES = 200
@@ -86,7 +90,7 @@ class Lease(NamedTuple):
 
 class Claimed(NamedTuple):
     leases: list[Lease]
-    retired: int  # empty timelines that became idle on the way
+    retired: int  # timelines that left the schedule on the way: empty ones, now idle, and damaged ones
 
 
 class Take(NamedTuple):
@@ -173,16 +177,36 @@ class Wakeups:
 
 
 class Store(Notes):
-    """Where the timelines of one namespace are kept."""
+    """Where the timelines of one namespace are kept.
+
+    What can't be read is noted in `damages` and stops nothing else. A timeline whose slot is damaged is left out by
+    verbs that find timelines themselves (`claim` takes it out of the schedule as well, so that it does not stand in the
+    way), its leases count as lost, and verbs that name it raise StoreError.
+    """
 
     namespace: str
     durability: Durability
     partitions: int = 1
     enabled: bool = True  # False: accepts nothing
 
+    def report_to(self, events: Events) -> None:
+        """Tell these of what befalls the store itself, from now on. The default is a store that has nothing to tell."""
+
+    @cached_property
+    def damages(self) -> Damages:
+        """What this store has met that can't be read."""
+        return Damages()
+
     @abstractmethod
     def time(self, partition: int) -> Millis:
         """The clock of a partition, which counts wherever `now` is None."""
+
+    def reach(self) -> None:
+        """Try once, in a few seconds, whether the store answers. StoreError says why it does not.
+
+        Other calls are patient. Whoever waits for them at the start of a program wants to know the reason before.
+        """
+        self.time(0)
 
     # Producing
 
@@ -372,7 +396,22 @@ class Store(Notes):
 
     @abstractmethod
     def verify(self) -> Verification:
-        """Recount pending, open and dead from the data and compare. Reads everything, in pages."""
+        """Recount pending, open and dead from the data, compare, and name what is damaged.
+
+        Reads everything, in pages.
+        """
+
+    def repair(self, partition: int, *, dry_run: bool, now: Millis | None) -> list[Damage]:
+        """Set aside what is damaged, so that `verify` agrees afterwards; the answer is what was found.
+
+        The records of a damaged timeline become dead letters: one for those that were pending, one for those in its
+        digest, which may have gone out. The timeline goes on as idle. What has no readable timeline any more goes to
+        LOST_AND_FOUND. Damaged entries of the history and notes are removed. Counters follow from the data, in the same
+        transaction. A dry run only looks. Reads everything, in pages, while others go on.
+
+        The default is a store in which nothing can be damaged.
+        """
+        return []
 
     @abstractmethod
     def footprint(self) -> Mapping[str, int]:

@@ -2,15 +2,18 @@
 
 import math
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from digestif.core.capacity import Stored
-from digestif.core.records import VALUE_BYTES
+from digestif.core.records import VALUE_BYTES, VALUE_DEPTH, VALUE_SIZE, check_value, is_deep
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.stores.dsn import load_attribute
+from digestif.threads import on_fresh_stack
 
 
 @runtime_checkable
@@ -27,8 +30,36 @@ class JsonCodec:
     name = "json/1"
 
     def __init__(self) -> None:
-        self.encode = msgspec.json.Encoder().encode
+        self._encode = msgspec.json.Encoder().encode
         self.decode = msgspec.json.Decoder().decode
+
+    def encode(self, value: Any) -> bytes:
+        text = self._encode(value)
+        if _may_be_deep(text) and is_deep(value):
+            check_value(value)
+        return text
+
+
+def _may_be_deep(text: bytes) -> bool:
+    """Whether the brackets of a text go too deep; also True where brackets in strings leave that open.
+
+    Each round takes away the innermost pairs, which costs next to nothing.
+    """
+    if len(text) <= 2 * VALUE_DEPTH:
+        return False
+    brackets = text.translate(_SQUARE, _NO_BRACKETS)
+    for _ in range(VALUE_DEPTH):
+        if not brackets:
+            return False
+        before = len(brackets)
+        brackets = brackets.replace(b"[]", b"")
+        if len(brackets) == before:
+            return True
+    return bool(brackets)
+
+
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
 
 
 class ZstdCodec:
@@ -41,22 +72,47 @@ class ZstdCodec:
         self._compress, self._decompress = _zstd()
 
     def encode(self, value: Any) -> bytes:
-        return self._compress(self._json.encode(value))  # type: ignore[no-any-return]
+        text = self._json.encode(value)
+        if len(text) > VALUE_SIZE:
+            raise InvalidRecord(f"value: {len(text)} bytes before compression, allowed are {VALUE_SIZE}")
+        return self._compress(text)
 
     def decode(self, payload: bytes) -> Any:
         return self._json.decode(self._decompress(payload))
 
 
-def _zstd() -> tuple[Any, Any]:
+def _zstd() -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
+    """Compress, and decompress what does not become larger than a value may be: a few bytes may stand for gigabytes."""
     try:
         if sys.version_info >= (3, 14):
             from compression import zstd
 
-            return zstd.compress, zstd.decompress
+            return zstd.compress, partial(_expanded_by_python, zstd)
         import zstandard
     except ImportError as error:
         raise ConfigError("codec: zstd needs the module zstandard; pip install 'digestif[zstd]'") from error
-    return zstandard.compress, zstandard.decompress
+    return zstandard.compress, partial(_expanded, zstandard)
+
+
+WINDOW_BITS = 23  # 8 MiB, which every decoder is to support: more would only cost memory
+
+
+def _expanded(zstandard: Any, payload: bytes) -> bytes:
+    claimed = zstandard.frame_content_size(payload)  # -1 if it is not told; then what is allowed is also the room
+    if claimed > VALUE_SIZE:
+        raise ValueError(f"{claimed} bytes decompressed, allowed are {VALUE_SIZE}")
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_BITS)
+    return decompressor.decompress(payload, max_output_size=VALUE_SIZE)  # type: ignore[no-any-return]
+
+
+def _expanded_by_python(zstd: Any, payload: bytes) -> bytes:
+    decompressor = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: WINDOW_BITS})
+    text: bytes = decompressor.decompress(payload, max_length=VALUE_SIZE + 1)
+    if len(text) > VALUE_SIZE:
+        raise ValueError(f"more than {VALUE_SIZE} bytes decompressed, which are allowed")
+    if not decompressor.eof:
+        raise ValueError("it ends too early")
+    return text
 
 
 # A timestamp of -0.0 is marked at the head of the payload: not every store keeps the sign of a zero.
@@ -70,15 +126,22 @@ class Sealer:
 
     def __init__(self, codec: str | Codec) -> None:
         self._codec = load_codec(codec)
+        self._checks = isinstance(self._codec, tuple(BUILT_IN.values()))  # what it is given, by itself
         self._prefix = codec_name(self._codec).encode() + b" "
         self._known: dict[bytes, Codec] = {self._prefix[:-1]: self._codec}
 
     def seal(self, value: Any) -> bytes:
-        """Encode a value; InvalidRecord if it is too large or would not read back equal."""
+        """Encode a value; InvalidRecord if it is too large, nested too deep, or would not read back equal."""
         try:
+            if not self._checks:
+                check_value(value)
             body = self._codec.encode(value)
             same = self._codec.decode(body) == value
-        except (Exception, RecursionError) as error:
+        except InvalidRecord:
+            raise
+        except Exception as error:
+            if isinstance(error, RecursionError):
+                check_value(value)  # which says more
             raise InvalidRecord(f"value: can't be encoded: {reason_of(error)}") from error
         if same is not True:
             raise InvalidRecord(f"value: {shortened(value)} would not read back equal")
@@ -94,12 +157,15 @@ class Sealer:
         codec = self._known.get(name) or self._built_in(name)
         try:
             return codec.decode(body)
-        except (RecursionError, MemoryError):
+        except MemoryError:
             raise  # not the value's fault
+        except RecursionError:
+            outcome = on_fresh_stack(codec.decode, body)  # the caller's calls may be deep, not the value
         except Exception as error:
-            raise ValueError(
-                f"the codec {name.decode(errors='replace')} can't decode it: {reason_of(error)}"
-            ) from error
+            raise _undecodable(name, error) from error
+        if reason := outcome.exception():
+            raise _undecodable(name, reason) from reason
+        return outcome.result()
 
     def _built_in(self, name: bytes) -> Codec:
         for codec in BUILT_IN.values():
@@ -107,6 +173,10 @@ class Sealer:
                 self._known[name] = codec()
                 return self._known[name]
         raise ValueError(f"it was stored by the codec {name[:80].decode(errors='replace')!r}, which is not configured")
+
+
+def _undecodable(name: bytes, error: BaseException) -> ValueError:
+    return ValueError(f"the codec {name.decode(errors='replace')} can't decode it: {reason_of(error)}")
 
 
 def mark_timestamp(payload: bytes, timestamp: float) -> bytes:

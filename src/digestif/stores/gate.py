@@ -1,10 +1,10 @@
 """Entrances to what many threads share. None of them is left shut by an exception out of a signal handler.
 
-Such an exception may come after any call of a C function, at the start of any Python function and at the end of a loop's
-round; CPython looks for signals nowhere else. So a function that is written in Python, and with it every generator and
-`__exit__`, may end before it has done anything. What must be undone for sure is undone by one call of a C function, or
-by one assignment, which is the first thing in a `finally` or `except`. That is why calls are passed in here and there
-are no context managers.
+Such an exception may come after any call of a C function, at the start of any Python function and at the end of a
+loop's round; CPython looks for signals nowhere else. So a function that is written in Python, and with it every
+generator and `__exit__`, may end before it has done anything. What must be undone for sure is undone by one call of a C
+function, or by one assignment, which is the first thing in a `finally` or `except`. That is why calls are passed in
+here and there are no context managers.
 """
 
 import sys
@@ -37,7 +37,7 @@ def holding(lock: OwnedLock, call: Callable[[], T]) -> T:
         lock.acquire()
         return call()
     finally:
-        try:
+        try:  # noqa: SIM105  # contextlib.suppress is written in Python
             lock.release()
         except RuntimeError:  # interrupted before it was had
             pass
@@ -99,7 +99,7 @@ class Gate:
             self._door.acquire()
             self._wait_for_others()
         except BaseException:  # a thread that gives up waiting leaves the gate as it was
-            try:
+            try:  # noqa: SIM105  # as above
                 self._door.release()
             except RuntimeError:  # interrupted before it was had
                 pass

@@ -1,8 +1,8 @@
 """Group commit: jobs that wait while another page is committed are committed together. One caller alone pays nothing.
 
-The first thread of a page leads it: it runs the jobs of all. Should a signal handler's exception end that, the others go
-on all the same, because their leader wakes them by one call of C (see gate.py): they find their answers if the page was
-committed, and otherwise one of them leads it again.
+The first thread of a page leads it: it runs the jobs of all. Should a signal handler's exception end that, the others
+go on all the same, because their leader wakes them by one call of C (see gate.py): they find their answers if the page
+was committed, and otherwise one of them leads it again.
 """
 
 import threading
@@ -61,9 +61,9 @@ class Page(Generic[C]):
 class GroupCommit(Generic[C]):
     """Gathers jobs of many threads in pages and runs one page at a time.
 
-    `run` sets result or error on each job of a page that was not withdrawn. It sets `is_over` in the moment of the commit
-    or when all have failed: an interrupted page is run again unless it says so. The sum of the weights is at most `limit`,
-    unless one job alone weighs more.
+    `run` sets result or error on each job of a page that was not withdrawn. It sets `is_over` in the moment of the
+    commit or when all have failed: an interrupted page is run again unless it says so. The sum of the weights is at
+    most `limit`, unless one job alone weighs more.
     """
 
     def __init__(self, run: Callable[[Page[C]], None], *, limit: int) -> None:

@@ -43,7 +43,7 @@ class LocalWakeups(Wakeups):
         return False
 
     def hint(self) -> None:
-        try:
+        try:  # noqa: SIM105  # a signal may come in the middle of contextlib.suppress
             self._hint.release()
         except RuntimeError:  # there is one already
             pass

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from digestif.clock import wall_clock
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.damage import Damage
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
@@ -21,7 +22,7 @@ from digestif.stores.dsn import Dsn
 from digestif.stores.forking import watch
 from digestif.stores.gate import Turnstile, holding
 from digestif.stores.ordered import Ordered
-from digestif.stores.rows import NEVER, Marks, Rows, RowStore, Waiting, marks
+from digestif.stores.rows import NEVER, LetterRow, Marks, Rows, RowStore, Size, TimelineRow, Waiting, marks
 from digestif.stores.travel import Cargo
 
 T = TypeVar("T")
@@ -165,11 +166,35 @@ class _Journal(NamedTuple):
 _MISSING = object()
 
 
-class Tables:
+class NeverDamaged:
+    """What a view must be able to do about damage, of which there is none in memory."""
+
+    def note_damage(self, damage: Damage) -> None:
+        raise NotImplementedError(f"memory can't be damaged: {damage}")
+
+    def shelve(self, timeline: str) -> None:
+        raise NotImplementedError
+
+    place_anew = remove_timeline = shelve
+
+    def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None:
+        raise NotImplementedError
+
+    def damaged_entries(self) -> list[tuple[int, Damage]]:
+        return []
+
+    def remove_entry(self, place: int) -> None:
+        raise NotImplementedError
+
+    def lost_keys(self, batch: int, *, limit: int) -> list[str]:
+        return []
+
+
+class Tables(NeverDamaged):
     """All rows of a namespace; also the view that a unit of work gets, since the lock makes it alone.
 
-    A signal may interrupt a unit anywhere. What it has changed is then undone by the next one from the journal, in which
-    every change of a dictionary is noted first; whatever follows from these dictionaries is then made anew.
+    A signal may interrupt a unit anywhere. What it has changed is then undone by the next one from the journal, in
+    which every change of a dictionary is noted first; whatever follows from these dictionaries is then made anew.
     """
 
     def __init__(self) -> None:
@@ -300,7 +325,11 @@ class Tables:
         ready = islice(self._orders[_READY].after(None), limit)
         return [timeline for *_, timeline in sorted([*lapsed, *due, *ready])[:limit]]
 
-    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+    def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]:
+        names = islice(self._names.after(after or "", inclusive=False), limit)
+        return [TimelineRow(name, marks(self._slots[name]), self._slots[name]) for name in names]
+
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]:
         beyond = after is not None and after >= prefix
         names = self._names.after(after if beyond else prefix, inclusive=not beyond)
         matching = takewhile(lambda name: name.startswith(prefix), names)
@@ -376,8 +405,11 @@ class Tables:
     def latest_expiry(self, batch: int) -> Millis:
         return max((entry.expires for entry in self._entries(batch).values()), default=0)
 
-    def sizes(self, batches: Sequence[int]) -> dict[int, int]:
-        return {batch: len(self._entries(batch)) for batch in batches}
+    def sizes(self, batches: Sequence[int]) -> dict[int, Size]:
+        return {batch: Size(len(self._entries(batch))) for batch in batches}
+
+    def batches(self) -> dict[int, int]:
+        return {number: len(batch.entries) for number, batch in self._batches.items()}
 
     def erase(self, batch: int) -> None:
         self._note(self._batches, batch)
@@ -417,6 +449,9 @@ class Tables:
         if body is not None:
             self._notes[name] = body
 
+    def notes(self) -> dict[str, bytes]:
+        return self._notes
+
     def remove_notes(self, prefix: str) -> None:
         for name in [name for name in self._notes if name.startswith(prefix)]:
             self.put_note(name, None)
@@ -438,13 +473,17 @@ class Tables:
         self._note(self._letters, letter_id)
         del self._letters[letter_id]
 
-    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[tuple[str, DeadLetter | None]]:
         letters = iter([letter for letter, *_ in self._letters.values()])
         if after is not None:
             for letter in letters:
                 if letter.id == after:
                     break
-        return list(islice((letter for letter in letters if timeline in (None, letter.timeline)), limit))
+        return list(islice(((each.id, each) for each in letters if timeline in (None, each.timeline)), limit))
+
+    def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]:
+        rows = (LetterRow(n, letter.id, letter.timeline, batch, letter) for letter, batch, n in self._letters.values())
+        return list(islice((row for row in rows if row.number > after), limit))
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
         for letter, batch, _ in reversed(self._letters.values()):

@@ -15,6 +15,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import StoreError, StoreUnavailable
+from digestif.events import Events
 from digestif.stores.base import (
     HISTORY_LIMIT,
     Arrival,
@@ -56,6 +57,10 @@ class Partitioned(Store):
     def part_of(self, timeline: str) -> int:
         """The number of the part that keeps a timeline."""
         return crc32(timeline.encode()) % len(self.parts)
+
+    def report_to(self, events: Events) -> None:
+        for part in self.parts:
+            part.report_to(events)
 
     def time(self, partition: int) -> Millis:
         part, inner = self._place(partition)

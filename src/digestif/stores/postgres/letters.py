@@ -3,33 +3,30 @@
 from typing import Any
 from zlib import crc32
 
-import msgspec
-from psycopg import Cursor as PgCursor
-
+from digestif.core.damage import Damage
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.stores.base import HISTORY_LIMIT
+from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Byteas
 from digestif.stores.postgres.slots import Slots
-from digestif.stores.postgres.transaction import SQL, Namespace, encoded
-from digestif.stores.rows import NEVER
-
-_letter = msgspec.json.Decoder(DeadLetter).decode
-_ended = msgspec.json.Decoder(HistoryEntry).decode
+from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, encoded
+from digestif.stores.rows import NEVER, LetterRow
+from digestif.stores.rows.decoding import damaged_entries, encode_entry, letter_row, read_entry, read_letter
 
 
 class Letters(Slots):
     """Endings are kept back, and written together."""
 
-    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, *, writes: bool) -> None:
-        super().__init__(cursor, namespace, writes=writes)
+    def __init__(self, *given: Any, writes: bool) -> None:
+        super().__init__(*given, writes=writes)
         self._ended: list[HistoryEntry] = []
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        body = self._value(SQL.letter, self._namespace, letter_id.encode())
-        if body is not None and self._writes:
-            self.concern([_letter(body).timeline])  # before its letters, as all who change both
-            body = self._value(self._own(SQL.letter), self._namespace, letter_id.encode())
-        return None if body is None else _letter(body)
+        row = self._execute(SQL.letter, (self._namespace, letter_id.encode())).fetchone()
+        if row is not None and self._writes:
+            self.concern([as_text(row[0])])  # before its letters, as all who change both
+            row = self._execute(self._own(SQL.letter), (self._namespace, letter_id.encode())).fetchone()
+        return None if row is None else read_letter(letter_id, as_text(row[0]), bytes(row[1]))
 
     def letter_batch(self, letter_id: str) -> int:
         batch: int = self._value(SQL.letter_batch, self._namespace, letter_id.encode())
@@ -42,17 +39,36 @@ class Letters(Slots):
     def remove_letter(self, letter_id: str) -> None:
         self._execute(SQL.remove_letter, (self._namespace, letter_id.encode()))
 
-    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-        number = 0 if after is None else self._value(SQL.letter_number, self._namespace, after.encode()) or NEVER
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[tuple[str, DeadLetter | None]]:
+        number = 0 if after is None else self._value(SQL.letter_number, self._namespace, as_bytes(after)) or NEVER
         if timeline is None:
             rows = self._execute(SQL.letters, (self._namespace, number, limit))
         else:
             rows = self._execute(self._own(SQL.letters_of), (self._namespace, timeline.encode(), number, limit))
-        return [_letter(body) for (body,) in rows]
+        return [(as_text(letter_id), self._seen_letter(letter_id, of, body)) for letter_id, of, body in rows]
+
+    def _seen_letter(self, letter_id: bytes, timeline: bytes, body: bytes) -> DeadLetter | None:
+        try:
+            return read_letter(as_text(letter_id), as_text(timeline), bytes(body))
+        except Unreadable as error:
+            self.note_damage(error.damage)
+            return None
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
-        body = self._value(SQL.letter_with, key.encode(), self._namespace, timeline.encode())
-        return None if body is None else _letter(body)
+        rows = self._execute(SQL.letter_with, (key.encode(), self._namespace, timeline.encode())).fetchall()
+        found = (self._seen_letter(letter_id, timeline.encode(), body) for letter_id, body in rows)
+        return next((letter for letter in found if letter is not None), None)
+
+    def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]:
+        rows = self._execute(SQL.letter_rows, (self._namespace, after, limit)).fetchall()
+        return [letter_row(number, as_text(name), as_text(of), batch, bytes(b)) for number, name, of, batch, b in rows]
+
+    def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None:
+        if letter is None:
+            self._execute(SQL.remove_letter_row, (row.number,))
+        else:
+            names = letter.id.encode(), letter.timeline.encode()
+            self._execute(SQL.replace_letter, (*names, encoded(letter), row.number))
 
     def remember(self, ended: HistoryEntry) -> None:
         self._ended.append(ended)
@@ -63,7 +79,26 @@ class Letters(Slots):
             rows = self._execute(SQL.history, (self._namespace, limit))
         else:
             rows = self._execute(SQL.history_of, (self._namespace, timeline.encode(), limit))
-        return [_ended(body) for (body,) in rows]
+        bodies = rows.fetchall()
+        found = [entry for row in bodies if (entry := self._seen_entry(*row)) is not None]
+        if len(found) < len(bodies) == limit < HISTORY_LIMIT:
+            return self.history(timeline, limit=HISTORY_LIMIT)[:limit]  # further back, in the place of damaged ones
+        return found
+
+    def _seen_entry(self, timeline: bytes, body: bytes) -> HistoryEntry | None:
+        try:
+            return read_entry(as_text(timeline), bytes(body))
+        except Unreadable as error:
+            self.note_damage(error.damage)
+            return None
+
+    def damaged_entries(self) -> list[tuple[int, Damage]]:
+        self._write_history()
+        rows = self._execute(SQL.history_rows, (self._namespace,)).fetchall()
+        return damaged_entries((place, as_text(timeline), bytes(body)) for place, timeline, body in rows)
+
+    def remove_entry(self, place: int) -> None:
+        self._execute(SQL.remove_entry, (self._namespace, place))
 
     def forget(self, timeline: str) -> None:
         self._write_history()
@@ -72,7 +107,7 @@ class Letters(Slots):
     def _write_history(self) -> None:
         if self._ended:
             timelines = Byteas([ended.timeline.encode() for ended in self._ended])
-            columns = {"timelines": timelines, "bodies": Byteas([encoded(ended) for ended in self._ended])}
+            columns = {"timelines": timelines, "bodies": Byteas([encode_entry(ended) for ended in self._ended])}
             self._execute(SQL.remember, {"namespace": self._namespace, "limit": HISTORY_LIMIT, **columns})
             self._ended = []
 
@@ -87,9 +122,12 @@ class Letters(Slots):
 
     def put_note(self, name: str, body: bytes | None) -> None:
         if body is None:
-            self._execute(SQL.remove_note, (self._namespace, name.encode()))
+            self._save(SQL.remove_note, (self._namespace, name.encode()))
         else:
-            self._execute(SQL.put_note, (self._namespace, name.encode(), body))
+            self._save(SQL.put_note, (self._namespace, name.encode(), body))
 
     def remove_notes(self, prefix: str) -> None:
         self._execute(SQL.remove_notes, (self._namespace, prefix.encode(), f"{prefix}\U0010ffff".encode()))
+
+    def notes(self) -> dict[str, bytes]:
+        return {as_text(name): bytes(body) for name, body in self._execute(SQL.notes, (self._namespace,)).fetchall()}

@@ -10,8 +10,8 @@ from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES
 from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles
 from digestif.stores.postgres.slots import Slots
-from digestif.stores.postgres.transaction import SQL, Namespace, in_columns
-from digestif.stores.rows import NEVER
+from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, in_columns
+from digestif.stores.rows import NEVER, Size
 from digestif.stores.travel import Cargo
 
 RECORD = (Bigints, Byteas, Bigints, Doubles, Bigints, Bigints, Byteas)
@@ -27,8 +27,8 @@ class _Page(NamedTuple):
 class Records(Slots):
     """New records are kept back, and written together; first pages are read ahead."""
 
-    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, *, writes: bool) -> None:
-        super().__init__(cursor, namespace, writes=writes)
+    def __init__(self, *given: Any, writes: bool) -> None:
+        super().__init__(*given, writes=writes)
         self.budget = PAGE_RECORDS
         self._known: dict[tuple[int, str], bool] = {}  # whether a record is there, as far as it was asked
         self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records that are still to be written
@@ -43,7 +43,7 @@ class Records(Slots):
             self._known[place] = batch not in self._fresh and self.record(batch, key) is not None
         superseded = self._known[place]
         self._known[place] = True
-        self._new[place] = (batch, key.encode(), arrival, timestamp, deadline, expires, payload)
+        self._new[place] = (batch, as_bytes(key), arrival, timestamp, deadline, expires, payload)
         return superseded
 
     def _write_records(self) -> None:
@@ -71,7 +71,7 @@ class Records(Slots):
 
     def record(self, batch: int, key: str) -> Stored | None:
         self._write_records()
-        row = self._execute(SQL.record, (batch, key.encode())).fetchone()
+        row = self._execute(SQL.record, (batch, as_bytes(key))).fetchone()
         return None if row is None else _stored(row)
 
     def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]:
@@ -102,7 +102,7 @@ class Records(Slots):
             self._pages[one].records.append(_stored(row))
 
     def remove_record(self, batch: int, key: str) -> bool:
-        return self._records(SQL.remove_record, (batch, key.encode())).rowcount > 0
+        return self._records(SQL.remove_record, (batch, as_bytes(key))).rowcount > 0
 
     def drop_oldest(self, batch: int, count: int) -> int:
         return self._records(SQL.drop_oldest, {"batch": batch, "limit": count}).rowcount if count else 0
@@ -111,7 +111,7 @@ class Records(Slots):
         return self._records(SQL.expire, {"batch": batch, "now": now, "limit": limit}).rowcount
 
     def move_record(self, key: str, source: int, target: int) -> bool:
-        return self._records(SQL.move_record, (target, source, key.encode())).rowcount > 0
+        return self._records(SQL.move_record, (target, source, as_bytes(key))).rowcount > 0
 
     def merge(self, source: int, target: int, *, limit: int) -> tuple[int, int]:
         keys = [key for (key,) in self._records(SQL.batch_page, (source, limit)).fetchall()]
@@ -136,8 +136,15 @@ class Records(Slots):
         expiry: Millis | None = self._value(SQL.latest_expiry, batch)
         return 0 if expiry is None else expiry
 
-    def sizes(self, batches: Sequence[int]) -> dict[int, int]:
-        return dict(self._records(SQL.sizes, (Bigints(batches),)).fetchall())
+    def sizes(self, batches: Sequence[int]) -> dict[int, Size]:
+        rows = self._records(SQL.sizes, (Bigints(batches),)).fetchall()
+        return {batch: Size(records, lost) for batch, records, lost in rows}
+
+    def batches(self) -> dict[int, int]:
+        return dict(self._records(SQL.batches, {"namespace": self._namespace}).fetchall())
+
+    def lost_keys(self, batch: int, *, limit: int) -> list[str]:
+        return [as_text(key) for (key,) in self._records(SQL.lost_keys, (batch, limit)).fetchall()]
 
     def erase(self, batch: int) -> None:
         self._pages.pop(batch, None)
@@ -180,7 +187,7 @@ class Records(Slots):
         self._fetch_numbers(len(cargo))
         rows = [
             (
-                *(batch, item.record.key.encode(), self.next_number(), item.record.timestamp),
+                *(batch, as_bytes(item.record.key), self.next_number(), item.record.timestamp),
                 *(item.deadline, NEVER if item.expires is None else item.expires, item.record.payload),
             )
             for item in cargo
@@ -190,5 +197,9 @@ class Records(Slots):
 
 
 def _stored(row: Sequence[Any]) -> Stored:
+    """A record; one whose key is not UTF-8 is given without its value, and so set aside when it is delivered."""
     key, payload, timestamp, arrival = row
-    return Stored(bytes(key).decode(), None if payload is None else bytes(payload), timestamp, arrival)
+    try:
+        return Stored(bytes(key).decode(), None if payload is None else bytes(payload), timestamp, arrival)
+    except UnicodeDecodeError:
+        return Stored(as_text(key), None, timestamp, arrival)

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from psycopg import Cursor as PgCursor
-
 from digestif.core.backlog import Standing
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.times import Millis
@@ -13,7 +11,7 @@ from digestif.stores.postgres.arrays import Bigints, Byteas
 from digestif.stores.postgres.letters import Letters
 from digestif.stores.postgres.records import Records
 from digestif.stores.postgres.slots import InboxFirst
-from digestif.stores.postgres.transaction import SQL, Namespace
+from digestif.stores.postgres.transaction import SQL
 
 SAVE_ADDED = f"WITH stored AS ({SQL.put_records}), saved AS ({SQL.save_slots}) {SQL.save_counters}"
 SAVE_KEPT = f"WITH saved AS ({SQL.save_slots}) {SQL.save_counters}"
@@ -23,8 +21,8 @@ SHARES = 32  # of the ledger
 class PostgresRows(Letters, Records):
     """The view; `flush` writes what is still kept back, and must be called before the commit."""
 
-    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, *, writes: bool) -> None:
-        super().__init__(cursor, namespace, writes=writes)
+    def __init__(self, *given: Any, writes: bool) -> None:
+        super().__init__(*given, writes=writes)
         self.tally = dict.fromkeys(COUNTERS, 0)
 
     def flush(self) -> None:
@@ -35,11 +33,11 @@ class PostgresRows(Letters, Records):
             self._write_records()
             self._write_slots()
             if any(self.tally.values()):
-                self._execute(SQL.save_counters, self._counters())
+                self._save(SQL.save_counters, self._counters())
         elif self._new:
-            self._execute(SAVE_ADDED, (*self._new_records(), *self._slot_columns(self._changed()), *self._counters()))
+            self._save(SAVE_ADDED, (*self._new_records(), *self._slot_columns(self._changed()), *self._counters()))
         else:
-            self._execute(SAVE_KEPT, (*self._slot_columns(self._changed()), *self._counters()))
+            self._save(SAVE_KEPT, (*self._slot_columns(self._changed()), *self._counters()))
 
     def _is_all_kept(self) -> bool:
         """There is something to save, and neither a new row nor one that goes."""

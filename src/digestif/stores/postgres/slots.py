@@ -3,23 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-from psycopg import Cursor as PgCursor
-
 from digestif.clock import monotonic
+from digestif.core.damage import Damage
 from digestif.core.machine import IDLE, Slot
 from digestif.core.times import Millis
-from digestif.errors import StoreError
+from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Bigints, Byteas
 from digestif.stores.postgres.floors import Search
-from digestif.stores.postgres.transaction import SQL, Namespace, Transaction, encoded, in_columns
-from digestif.stores.rows import NEVER, Marks, Waiting, marks
+from digestif.stores.postgres.transaction import SQL, Transaction, as_bytes, as_text, encoded, in_columns
+from digestif.stores.rows import NEVER, Marks, TimelineRow, Waiting, decoding, marks
 
 CHOICE = 4  # times as many candidates as a claim wants, if others are after the first ones
 INBOX = 3  # what a row of a search is about, if not about one of the three orders
 MARKS = (*(Bigints,) * len(Marks._fields), Byteas)  # and the slot
-
-_decode_slot = msgspec.json.Decoder(Slot).decode
 
 
 class InboxFirst(Exception):
@@ -29,16 +25,13 @@ class InboxFirst(Exception):
         self.end = end
 
 
-class UnreadableRow(StoreError):
-    """A row was damaged, or written by a release that knows more than this one."""
-
-
 class Loaded:
     """A timeline's row as it was read, and the slot that it is to have."""
 
-    __slots__ = ("before", "is_named", "slot", "version")
+    __slots__ = ("before", "damage", "is_named", "slot", "version")
 
-    def __init__(self, version: int | None, slot: Slot) -> None:
+    def __init__(self, version: int | None, slot: Slot, damage: Damage | None = None) -> None:
+        self.damage = damage  # why its slot can't be read
         self.version = version  # None: there is no row…
         self.is_named = version is not None  # …but perhaps a name for it already
         self.slot = slot
@@ -61,8 +54,8 @@ class Loaded:
 class Slots(Transaction):
     """Slots are kept back, and written together."""
 
-    def __init__(self, cursor: "PgCursor[Any]", namespace: Namespace, *, writes: bool) -> None:
-        super().__init__(cursor, namespace, writes=writes)
+    def __init__(self, *given: Any, writes: bool) -> None:
+        super().__init__(*given, writes=writes)
         self.woken = False  # a timeline became ready
         self.search = Search()  # which knows nothing yet
         self.claims_after_inbox = False  # InboxFirst rather than a claim
@@ -74,22 +67,28 @@ class Slots(Transaction):
         """These are to be changed, or read: get them at once."""
         names = dict.fromkeys(timeline for timeline in timelines if timeline not in self._loaded)
         if names:
-            keys = sorted(name.encode() for name in names)
+            keys = sorted(as_bytes(name) for name in names)
             self._fetch(SQL.lock if self._writes else SQL.load, keys)
             digests = [self._loaded[name].slot.digest for name in names]
             self._ahead.update({digest.batch: digest.records for digest in digests if digest is not None})
 
     def _fetch(self, statement: str, keys: Sequence[bytes]) -> None:
-        self._loaded.update({key.decode(): Loaded(None, IDLE) for key in keys})
+        self._loaded.update({as_text(key): Loaded(None, IDLE) for key in keys})
         self._remember(self._execute(statement, {"namespace": self._namespace, "keys": Byteas(keys)}))
 
     def _remember(self, rows: Iterable[tuple[int, bytes, bytes]]) -> None:
         for version, key, body in rows:
-            name = bytes(key).decode()
-            self._loaded[name] = Loaded(version, read_slot(name, body))
+            name = as_text(key)
+            try:
+                self._loaded[name] = Loaded(version, read_slot(name, body))
+            except Unreadable as error:
+                self._loaded[name] = Loaded(version, IDLE, error.damage)
 
     def slot(self, timeline: str) -> Slot:
-        return self._load(timeline).slot
+        loaded = self._load(timeline)
+        if loaded.damage is not None:
+            raise Unreadable(loaded.damage)
+        return loaded.slot
 
     def _load(self, timeline: str) -> Loaded:
         if timeline not in self._loaded:
@@ -109,7 +108,7 @@ class Slots(Transaction):
         changed = self._changed()
         self._delete({name: loaded for name, loaded in changed.items() if loaded.is_gone})
         if kept := {name: loaded for name, loaded in changed.items() if loaded.is_kept}:
-            self._execute(SQL.save_slots, self._slot_columns(kept))
+            self._save(SQL.save_slots, self._slot_columns(kept))
         self._insert({name: loaded for name, loaded in sorted(changed.items()) if loaded.is_new})
         self._dirty = {}
 
@@ -118,7 +117,7 @@ class Slots(Transaction):
         rows = []
         for name, loaded in kept.items():
             version, after = loaded.version, self.settle(loaded)
-            rows.append((name.encode(), version, loaded.version, *after, encoded(loaded.slot)))
+            rows.append((as_bytes(name), version, loaded.version, *after, encoded(loaded.slot)))
         return [*in_columns(rows, (Byteas, Bigints, Bigints, *MARKS)), self._namespace]
 
     def settle(self, loaded: Loaded) -> Marks:
@@ -133,27 +132,28 @@ class Slots(Transaction):
 
     def _delete(self, gone: Mapping[str, Loaded]) -> None:
         if gone:
-            keys = Byteas([name.encode() for name in gone])
+            keys = Byteas([as_bytes(name) for name in gone])
             versions = Bigints([loaded.version for loaded in gone.values()])
-            self._execute(SQL.delete_slots, {"namespace": self._namespace, "keys": keys, "versions": versions})
+            self._save(SQL.delete_slots, {"namespace": self._namespace, "keys": keys, "versions": versions})
             for name in gone:
                 self._loaded[name] = Loaded(None, IDLE)
 
     def _insert(self, fresh: Mapping[str, Loaded]) -> None:
-        if unnamed := [name.encode() for name, loaded in fresh.items() if not loaded.is_named]:
+        if unnamed := [as_bytes(name) for name, loaded in fresh.items() if not loaded.is_named]:
             self._execute(SQL.insert_names, (self._namespace, Byteas(unnamed)))
         if fresh:
-            rows = [(name.encode(), *self.settle(loaded), encoded(loaded.slot)) for name, loaded in fresh.items()]
+            rows = [(as_bytes(name), *self.settle(loaded), encoded(loaded.slot)) for name, loaded in fresh.items()]
             columns = in_columns(rows, (Byteas, *MARKS))
-            for version, key in self._execute(SQL.insert_slots, (self._namespace, *columns)):
-                loaded = fresh[bytes(key).decode()]
+            for version, key, transaction in self._execute(SQL.insert_slots, (self._namespace, *columns)):
+                self._id = transaction
+                loaded = fresh[as_text(key)]
                 loaded.version, loaded.is_named = version, True
 
     def waiting(self, deadline: Millis, *, after: tuple[int, int] | None, limit: int) -> list[Waiting]:
         self._write_slots()
         place = (-NEVER, 0) if after is None else after
         rows = self._execute(SQL.waiting, (self._namespace, deadline, *place, limit)).fetchall()
-        found = [Waiting(at, number, bytes(key).decode()) for at, number, key in rows]
+        found = [Waiting(at, number, as_text(key)) for at, number, key in rows]
         self.concern(waiting.timeline for waiting in found)
         return found
 
@@ -169,7 +169,7 @@ class Slots(Transaction):
     def _names(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> list[str]:
         """Not locked: who acts on them says so by `concern`, and looks again."""
         self._write_slots()
-        return [bytes(key).decode() for (key,) in self._execute(statement, arguments).fetchall()]
+        return [as_text(key) for (key,) in self._execute(statement, arguments).fetchall()]
 
     def claimable(self, now: Millis, *, limit: int) -> list[str]:
         """Those that nobody else has locked just now."""
@@ -179,7 +179,7 @@ class Slots(Transaction):
         if len(names) < limit == len(found):  # others are after the first ones
             further = [one for one in self._search(now, limit=limit * CHOICE) if one not in found]
             names += self._lock_some(further, limit - len(names))
-        return [name for name in names if _is_claimable(self._loaded[name].before, now)]
+        return [name for name in names if _is_claimable(self._loaded[name], now)]
 
     def _lock_some(self, found: Sequence[tuple[int, Millis, int, str]], limit: int) -> list[str]:
         if not found:
@@ -187,7 +187,7 @@ class Slots(Transaction):
         ids, places = Bigints([row_id for _, _, row_id, _ in found]), ",".join(f'"{place}"' for *_, place in found)
         rows = self._execute(SQL.lock_some, (f"{{{places}}}", ids, ids, limit)).fetchall()
         self._remember(rows)
-        return [bytes(key).decode() for _, key, _ in rows]
+        return [as_text(key) for _, key, _ in rows]
 
     def _search(self, now: Millis, *, limit: int) -> list[tuple[int, Millis, int, str]]:
         floors = self.search.floors()
@@ -203,27 +203,50 @@ class Slots(Transaction):
             raise InboxFirst(end)
         return found
 
-    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]:
         self._write_slots()
-        if after is not None and after >= prefix:
-            rows = self._execute(SQL.scan, (self._namespace, after.encode(), limit))
+        if after is not None and as_bytes(after) >= prefix.encode():
+            rows = self._execute(SQL.scan, (self._namespace, as_bytes(after), limit))
         else:
             rows = self._execute(SQL.scan_from, (self._namespace, prefix.encode(), limit))
-        found = [(bytes(key).decode(), slot) for key, slot in rows]
-        return [(key, read_slot(key, slot)) for key, slot in found if key.startswith(prefix)]
+        found = [(as_text(key), slot) for key, slot in rows]
+        return [(key, self._seen(key, slot)) for key, slot in found if key.startswith(prefix)]
+
+    def _seen(self, timeline: str, body: bytes) -> Slot | None:
+        try:
+            return read_slot(timeline, body)
+        except Unreadable as error:
+            self.note_damage(error.damage)
+            return None
+
+    # damage
+
+    def shelve(self, timeline: str) -> None:
+        self._execute(SQL.shelve, (self._namespace, as_bytes(timeline)))
+
+    def place_anew(self, timeline: str) -> None:
+        self.put_slot(timeline, self.slot(timeline))  # all of its times are written with it
+
+    def remove_timeline(self, timeline: str) -> None:
+        self._execute(SQL.remove_timeline, {"namespace": self._namespace, "key": as_bytes(timeline)})
+        self._loaded[timeline] = Loaded(None, IDLE)
+
+    def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]:
+        self._write_slots()
+        rows = self._execute(SQL.timeline_rows, (self._namespace, as_bytes(after or ""), limit)).fetchall()
+        return [decoding.timeline_row(as_text(key), bytes(slot) or b"{}", Marks(*rest)) for key, slot, *rest in rows]
 
 
 def read_slot(timeline: str, body: bytes) -> Slot:
     if not body:
         return IDLE  # a row that somebody is about to fill
-    try:
-        return _decode_slot(body)
-    except msgspec.MsgspecError as error:
-        raise UnreadableRow(
-            f"the row of timeline {timeline!r} can't be read ({error}); it is damaged or of a newer release"
-        ) from error
+    return decoding.read_slot(timeline, bytes(body))
 
 
-def _is_claimable(marks: Marks, now: Millis) -> bool:
+def _is_claimable(loaded: Loaded, now: Millis) -> bool:
+    """Or damaged, so that it can be put away."""
+    marks = loaded.before
+    if loaded.damage is not None:
+        return True
     due = marks.ready is not None or (marks.waiting is not None and marks.waiting <= now)
     return due or (marks.until is not None and marks.until <= now)

@@ -35,6 +35,7 @@ FROM unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],
     %s::bytea[]) AS t (key, version, next, waiting, ready, since, until, paused_until, expires, slot), LATERAL (
     SELECT ctid FROM timeline WHERE namespace = %s AND key = t.key AND version = t.version LIMIT 1
 ) AS place WHERE timeline.ctid = place.ctid
+RETURNING pg_current_xact_id()::text
 
 -- name: insert_names
 INSERT INTO timeline_name (namespace, key) SELECT %s, unnest(%s::bytea[])
@@ -43,13 +44,14 @@ INSERT INTO timeline_name (namespace, key) SELECT %s, unnest(%s::bytea[])
 INSERT INTO timeline (namespace, key, waiting, ready, since, until, paused_until, expires, slot)
 SELECT %s, t.* FROM unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
     AS t (key, waiting, ready, since, until, paused_until, expires, slot)
-RETURNING version, key
+RETURNING version, key, pg_current_xact_id()::text
 
 -- name: delete_slots
 WITH unnamed AS (DELETE FROM timeline_name WHERE namespace = %(namespace)s AND key = ANY (%(keys)s::bytea[]))
 DELETE FROM timeline USING unnest(%(keys)s::bytea[], %(versions)s::bigint[]) AS t (key, version), LATERAL (
     SELECT ctid FROM timeline WHERE namespace = %(namespace)s AND key = t.key AND version = t.version LIMIT 1
 ) AS place WHERE timeline.ctid = place.ctid
+RETURNING pg_current_xact_id()::text
 
 -- name: waiting
 SELECT waiting, id, key FROM timeline
@@ -99,6 +101,47 @@ SELECT newest.* FROM timeline_name, LATERAL (
 ) AS newest
 WHERE timeline_name.namespace = %s AND timeline_name.key >= %s ORDER BY timeline_name.key LIMIT %s
 
+-- A damaged timeline leaves all orders, whatever its slot says; whoever calls this has locked it.
+-- name: shelve
+UPDATE timeline SET waiting = NULL, ready = NULL, since = NULL, until = NULL, paused_until = NULL, expires = NULL
+WHERE namespace = %s AND key = %s
+
+-- name: remove_timeline
+WITH unnamed AS (DELETE FROM timeline_name WHERE namespace = %(namespace)s AND key = %(key)s)
+DELETE FROM timeline WHERE namespace = %(namespace)s AND key = %(key)s
+
+-- name: timeline_rows
+SELECT newest.* FROM timeline_name, LATERAL (
+    SELECT key, slot, waiting, ready, since, until, paused_until, expires FROM timeline
+    WHERE namespace = timeline_name.namespace AND key = timeline_name.key ORDER BY version DESC LIMIT 1
+) AS newest
+WHERE timeline_name.namespace = %s AND timeline_name.key > %s ORDER BY timeline_name.key LIMIT %s
+
+-- name: letter_rows
+SELECT number, id, timeline, batch, body FROM letter WHERE namespace = %s AND number > %s ORDER BY number LIMIT %s
+
+-- name: replace_letter
+UPDATE letter SET id = %s, timeline = %s, body = %s WHERE number = %s
+
+-- name: remove_letter_row
+DELETE FROM letter WHERE number = %s
+
+-- name: history_rows
+SELECT place, timeline, body FROM history WHERE namespace = %s ORDER BY place
+
+-- name: remove_entry
+DELETE FROM history WHERE namespace = %s AND place = %s
+
+-- name: notes
+SELECT name, body FROM note WHERE namespace = %s
+
+-- name: batches
+SELECT batch, count(*) FROM record WHERE namespace = %(namespace)s
+    AND batch NOT IN (SELECT batch FROM trash WHERE namespace = %(namespace)s) GROUP BY batch
+
+-- name: lost_keys
+SELECT key FROM record WHERE batch = %s AND payload IS NULL ORDER BY key LIMIT %s
+
 -- name: numbers
 SELECT coalesce(array_agg(nextval('number')), '{}') FROM generate_series(1, %s)
 
@@ -118,10 +161,10 @@ FROM unnest(%s::bigint[], %s::bytea[], %s::bigint[], %s::double precision[], %s:
 ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = EXCLUDED.timestamp,
     deadline = EXCLUDED.deadline, expires = EXCLUDED.expires, payload = EXCLUDED.payload
 
--- A single add looks before it writes, outside a transaction. In which batch the key has to be looked for is said by the slot: its first
+-- A single add looks before it writes. Locks that it holds then must not outlast a process that was frozen. In which batch the key has to be looked for is said by the slot: its first
 -- batch, before that of an unfinished digest. Escaped it is ASCII, whatever the encoding of the database is. LIMIT: it is reckoned once, for the newest.
 -- name: look
-SELECT t.version, t.xmin::text, t.slot, t.batch,
+SELECT set_config('idle_in_transaction_session_timeout', %(patience)s, true), t.version, t.xmin::text, t.slot, t.batch,
     EXISTS (SELECT FROM {schema}.record WHERE batch = t.batch AND key = %(record)s),
     EXISTS (SELECT FROM {schema}.inbox WHERE namespace = %(namespace)s),
     '{schema}.namespace'::regclass::oid::bigint,
@@ -165,7 +208,7 @@ named AS (
         superseded = superseded + %(superseded)s
     FROM saved WHERE namespace = %(namespace)s AND share = pg_backend_pid() %% %(shares)s
 )
-SELECT CASE WHEN %(channel)s::text IS NOT NULL THEN pg_notify(%(channel)s::text, '') END FROM saved
+SELECT pg_current_xact_id()::text, CASE WHEN %(channel)s::text IS NOT NULL THEN pg_notify(%(channel)s::text, '') END FROM saved
 
 -- name: record
 SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s AND key = %s
@@ -214,7 +257,7 @@ SELECT min(expires) FROM record WHERE batch = %s
 SELECT max(expires) FROM record WHERE batch = %s
 
 -- name: sizes
-SELECT batch, count(*) FROM record WHERE batch = ANY (%s::bigint[]) GROUP BY batch
+SELECT batch, count(*), count(*) - count(payload) FROM record WHERE batch = ANY (%s::bigint[]) GROUP BY batch
 
 -- name: erase
 DELETE FROM record WHERE batch = ANY (%s::bigint[])
@@ -235,7 +278,7 @@ DELETE FROM trash WHERE namespace = %s AND batch = ANY (%s::bigint[])
 SELECT count(*) FROM record WHERE batch IN (SELECT batch FROM trash WHERE namespace = %s)
 
 -- name: letter
-SELECT body FROM letter WHERE namespace = %s AND id = %s
+SELECT timeline, body FROM letter WHERE namespace = %s AND id = %s
 
 -- name: letter_batch
 SELECT batch FROM letter WHERE namespace = %s AND id = %s
@@ -250,14 +293,14 @@ DELETE FROM letter WHERE namespace = %s AND id = %s
 SELECT number FROM letter WHERE namespace = %s AND id = %s
 
 -- name: letters
-SELECT body FROM letter WHERE namespace = %s AND number > %s ORDER BY number LIMIT %s
+SELECT id, timeline, body FROM letter WHERE namespace = %s AND number > %s ORDER BY number LIMIT %s
 
 -- name: letters_of
-SELECT body FROM letter WHERE namespace = %s AND timeline = %s AND number > %s ORDER BY number LIMIT %s
+SELECT id, timeline, body FROM letter WHERE namespace = %s AND timeline = %s AND number > %s ORDER BY number LIMIT %s
 
 -- name: letter_with
-SELECT letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = %s
-WHERE letter.namespace = %s AND letter.timeline = %s ORDER BY letter.number DESC LIMIT 1
+SELECT letter.id, letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = %s
+WHERE letter.namespace = %s AND letter.timeline = %s ORDER BY letter.number DESC
 
 -- Those who draw numbers at the same time may leave two of one page in the same place: the later one stays.
 -- name: remember
@@ -269,10 +312,10 @@ ON CONFLICT (namespace, place) DO UPDATE
 SET number = EXCLUDED.number, timeline = EXCLUDED.timeline, body = EXCLUDED.body
 
 -- name: history
-SELECT body FROM history WHERE namespace = %s ORDER BY number DESC LIMIT %s
+SELECT timeline, body FROM history WHERE namespace = %s ORDER BY number DESC LIMIT %s
 
 -- name: history_of
-SELECT body FROM history WHERE namespace = %s AND timeline = %s ORDER BY number DESC LIMIT %s
+SELECT timeline, body FROM history WHERE namespace = %s AND timeline = %s ORDER BY number DESC LIMIT %s
 
 -- name: forget
 DELETE FROM history WHERE namespace = %s AND timeline = %s
@@ -297,6 +340,7 @@ FROM ledger WHERE namespace = %s
 UPDATE ledger SET accepted = accepted + %s, pending = pending + %s, open = open + %s, delivered = delivered + %s,
     superseded = superseded + %s, dropped = dropped + %s, expired = expired + %s, deleted = deleted + %s, dead = dead + %s
 WHERE namespace = %s AND share = pg_backend_pid() %% %s
+RETURNING pg_current_xact_id()::text
 
 -- name: count_records
 SELECT count(*) FROM record WHERE namespace = %s
@@ -353,6 +397,22 @@ SELECT %s, t.* FROM unnest(%s::bytea[], %s::bytea[], %s::double precision[], %s:
 -- name: wake
 SELECT pg_notify(%s, '')
 
+-- What tells a transaction that writes from all others. Statements that save return it along the way, so that it is known before the commit.
+-- name: transaction_id
+SELECT pg_current_xact_id_if_assigned()::text
+
+-- name: fate
+SELECT pg_xact_status(%s::text::xid8)
+
+-- After a crash, and on another server, statistics begin anew; anybody may read when that was.
+-- name: life
+SELECT extract(epoch FROM stats_reset)::text FROM pg_stat_bgwriter
+
+-- Whose client is gone without a word, and who holds locks for it.
+-- name: end_abandoned
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE backend_xid = %s::text::xid8::xid AND state IN ('idle in transaction', 'idle in transaction (aborted)')
+
 -- name: clock
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
@@ -372,9 +432,11 @@ SELECT body FROM note WHERE namespace = %s AND name = %s
 -- name: put_note
 INSERT INTO note (namespace, name, body) VALUES (%s, %s, %s)
 ON CONFLICT (namespace, name) DO UPDATE SET body = EXCLUDED.body
+RETURNING pg_current_xact_id()::text
 
 -- name: remove_note
 DELETE FROM note WHERE namespace = %s AND name = %s
+RETURNING pg_current_xact_id()::text
 
 -- name: remove_notes
 DELETE FROM note WHERE namespace = %s AND name >= %s AND name < %s

@@ -3,14 +3,15 @@
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from digestif.clock import monotonic
+from digestif.core.secret import Secret
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.ids import chance
@@ -28,25 +29,30 @@ from digestif.stores.base import (
 )
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
-from digestif.stores.postgres.arrays import COLUMNS
-from digestif.stores.postgres.connecting import Refused, connected
+from digestif.stores.postgres.connecting import Address, Pooled, Refused, connection_options, new_pool
 from digestif.stores.postgres.faults import GONE, MAY_ONLY_READ, PASSING, translated
 from digestif.stores.postgres.floors import Search
 from digestif.stores.postgres.inbox import fold, put
 from digestif.stores.postgres.migrations import Upgrade, examine, explained, migrate, prepare
+from digestif.stores.postgres.outcome import TransactionId, Unanswered, has_committed
 from digestif.stores.postgres.rows import SHARES, PostgresRows
 from digestif.stores.postgres.single import LongWay, SingleAdd
 from digestif.stores.postgres.slots import InboxFirst
 from digestif.stores.postgres.transaction import SQL, Namespace, OtherTables
 from digestif.stores.postgres.wakeups import NotifyWakeups
 from digestif.stores.rows import Rows, RowStore, adding, leasing, moving, operating, reading
+from digestif.stores.shielded import Shield
 from digestif.stores.travel import Fence, Mark, Page
+
+if TYPE_CHECKING:
+    from psycopg_pool import ConnectionPool
 
 T = TypeVar("T")
 
 TRIES = 8  # at a transaction that others were in the way of
 SHORT_TRIES = 2  # at adding without a lock: others may have been quicker
-RECONNECT_SECONDS = 1.0  # the pool would rest for longer and longer, and be late when the server is back
+REACH_SECONDS = 2.0  # to tell whether there is a server
+LISTEN_SECONDS = 3.0  # to get a connection for hints, which are no reason to wait for long
 CLOCK_SECONDS = 30.0  # after which the server is asked again what time it is
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -56,27 +62,27 @@ class PostgresStore(RowStore):
 
     def __init__(
         self,
-        connection: Mapping[str, Any] | str,
+        connection: Mapping[str, str | Secret] | str,
         *,
         namespace: str = "d",
         schema: str = "digestif",
         pool: int = 10,
         timeout: float = 10,
         pgbouncer: bool = False,
+        notify: bool = True,
     ) -> None:
         check_namespace(namespace)
         if not _SCHEMA.fullmatch(schema):
             raise ConfigError(f"schema: {schema!r} is not a name of lower-case letters, digits and underscores")
         self.namespace = namespace
         self.schema = schema
-        given = connection if isinstance(connection, str) else make_conninfo(**connection)
-        self._conninfo = make_conninfo(given, client_encoding="utf8")  # with SQL_ASCII texts would come as bytes
-        self.name = _shown(self._conninfo)
+        self._address = Address(connection)
+        self.name = self._address.name
         self._pool_size = pool
         self._timeout = timeout
-        self._options: dict[str, Any] = {"autocommit": True, "context": COLUMNS}
-        if pgbouncer:
-            self._options["prepare_threshold"] = None
+        self._options = connection_options(pgbouncer=pgbouncer)
+        self._notifies = notify
+        self._listens = not pgbouncer  # which gives a connection to one after the other
         self._closed = False
         self._durability: Durability | None = None
         self._known: Namespace | None = None  # once the tables were looked at
@@ -89,19 +95,12 @@ class PostgresStore(RowStore):
         self._begin = f'BEGIN; SET LOCAL search_path TO "{schema}"; {patience}'
         self._begin_reading = f'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path TO "{schema}"'
         self._pool = self._new_pool()
+        self._shield = Shield("digestif-postgres")
         self.clock = self._server_clock
         watch(self)
 
-    def _new_pool(self) -> "ConnectionPool[psycopg.Connection[Any]]":
-        return ConnectionPool(
-            self._conninfo,
-            kwargs=self._options,
-            min_size=0,
-            max_size=self._pool_size,
-            timeout=min(self._timeout, 2 * RECONNECT_SECONDS),  # and then asked again
-            reconnect_timeout=RECONNECT_SECONDS,
-            open=False,
-        )
+    def _new_pool(self) -> "ConnectionPool[Pooled]":
+        return new_pool(self._address, size=self._pool_size, timeout=self._timeout, **self._options)
 
     # Verbs
 
@@ -119,19 +118,34 @@ class PostgresStore(RowStore):
     def _add_single(self, arrival: Arrival, namespace: Namespace, *, now: Millis) -> bool | None:
         """The short way; None if it has to be the long one."""
         with self._open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
-            for _ in range(SHORT_TRIES):
-                view = SingleAdd(cursor, namespace, self.schema)
-                try:
-                    answer = view.decide(arrival, now=now)
-                except LongWay:
-                    break
-                try:
-                    if view.save(self._channel):
-                        return answer
-                except psycopg.OperationalError as error:
-                    if connection.broken:
-                        raise _Unknown from error
-                    raise
+            try:
+                saved = self._save_single(cursor, arrival, namespace, now=now)
+            except BaseException:
+                connection.rollback()
+                raise
+            if saved is None:
+                connection.rollback()
+                return None
+            transaction, answer = saved
+            self._commit(connection, transaction, answer)
+        return answer
+
+    def _save_single(
+        self, cursor: "psycopg.Cursor[Any]", arrival: Arrival, namespace: Namespace, *, now: Millis
+    ) -> tuple[str | None, bool] | None:
+        """The id of the transaction, which is not committed yet, and the answer of the add."""
+        for attempt in range(SHORT_TRIES):
+            view = SingleAdd(cursor, namespace, self.schema, self.damages.note)
+            try:
+                with in_one_message(cursor.connection):
+                    if attempt == 0:
+                        cursor.execute("BEGIN")
+                    view.look(arrival, patience=self._timeout)
+                answer = view.decide(arrival, now=now)
+            except (LongWay, psycopg.DataError):  # or what stands where a batch should is not a number
+                return None
+            if view.save(self._channel):
+                return view.id(), answer
         return None
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
@@ -236,7 +250,8 @@ class PostgresStore(RowStore):
 
     def add_inside(self, connection: Any, batch: Sequence[Arrival]) -> None:
         with translated(self.name):
-            put(connection, self.schema, self._prepared().number, self._channel, batch)
+            namespace = self._known or self._shield.run(self._prepared)
+            put(connection, self.schema, namespace.number, self._channel, batch)
 
     def fold(self, *, now: Millis | None) -> None:
         """Add what callers have committed, until now, in transactions of their own."""
@@ -277,86 +292,112 @@ class PostgresStore(RowStore):
 
     def _transact(self, unit: Callable[[PostgresRows], T], begin: str, *, writes: bool) -> T:
         """Run a unit in one transaction."""
-        return self._retrying(lambda namespace: self._once(unit, begin, namespace, writes=writes))
+        try:
+            return self._retrying(lambda namespace: self._once(unit, begin, namespace, writes=writes))
+        finally:
+            self.damages.tell()
 
     def _retrying(self, attempt: Callable[[Namespace], T]) -> T:
-        """Try; and again if others were in the way, or the connection was lost before the commit."""
+        """Try; and again if others were in the way, or the connection was lost and nothing took place."""
         with translated(self.name):
-            end = monotonic() + self._timeout
-            failures = 0
-            while True:
-                try:
-                    return attempt(self._prepared())
-                except _Unknown as error:
-                    raise StoreUnavailable(
-                        f"{self.name}: the connection was lost at the commit; nobody knows whether that took place"
-                    ) from error
-                except (OtherTables, *PASSING, *GONE) as error:
-                    failures += 1
-                    if not isinstance(error, PASSING):
-                        self._known = None
-                    if failures >= TRIES or isinstance(error, GONE):
-                        raise
-                except psycopg.OperationalError as error:
-                    failures += 1
-                    reason = self._reason(error)
-                    if monotonic() >= end or self._closed or isinstance(reason, Refused):
-                        raise reason from error.__cause__
-                self._rest.wait(0.01 * 2 ** min(failures, 6) * (0.5 + chance()))
+            return self._shield.run(lambda: self._persist(attempt))
+
+    def _persist(self, attempt: Callable[[Namespace], T]) -> T:
+        end = monotonic() + self._timeout
+        failures = 0
+        while True:
+            try:
+                return attempt(self._prepared(until=end))
+            except Unanswered as lost:
+                failures += 1
+                if lost.transaction is not None and self._has_committed(lost.transaction):
+                    result: T = lost.result
+                    return result
+            except (OtherTables, *PASSING, *GONE) as error:
+                failures += 1
+                if not isinstance(error, PASSING):
+                    self._known = None
+                if failures >= TRIES or isinstance(error, GONE):
+                    raise
+            except psycopg.OperationalError as error:
+                failures += 1
+                reason = self._reason(error, until=end)
+                if monotonic() >= end or self._closed or isinstance(reason, Refused):
+                    raise reason from error.__cause__
+            self._rest.wait(0.01 * 2 ** min(failures, 6) * (0.5 + chance()))
+
+    def _has_committed(self, transaction: TransactionId) -> bool:
+        """Whether a commit without an answer took place. The server has as long to tell as for any other call."""
+        until = monotonic() + self._timeout
+        answer = has_committed(transaction, lambda: self._own_connection(until=until), until=until, closed=self._rest)
+        if answer is None:
+            raise StoreUnavailable(
+                f"{self.name}: the connection was lost at the commit; nobody knows whether that took place"
+            )
+        return answer
 
     def _once(self, unit: Callable[[PostgresRows], T], begin: str, namespace: Namespace, *, writes: bool) -> T:
         with self._open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
+            transaction = None
             try:
                 connection.execute(begin, prepare=False)  # two statements in one message
-                rows = PostgresRows(cursor, namespace, writes=writes)
+                rows = PostgresRows(cursor, namespace, self.damages.note, writes=writes)
                 result = unit(rows)
                 if writes:
                     rows.flush()
-                    if rows.woken:
+                    if rows.woken and self._channel is not None:
                         cursor.execute(SQL.wake, (self._channel,))
+                    transaction = rows.id()
             except BaseException:
                 connection.rollback()
                 raise
-            self._commit(connection, cursor)
+            self._commit(connection, transaction, result)
         return result
 
-    def _commit(self, connection: "psycopg.Connection[Any]", cursor: "psycopg.Cursor[Any]") -> None:
-        try:
-            cursor.execute("COMMIT")
-        except psycopg.OperationalError as error:
-            raise _Unknown from error
+    def _commit(self, connection: Pooled, transaction: str | None, result: object) -> None:
+        """Unanswered, with the transaction's id, if nobody knows whether it took place."""
+        with suppress(psycopg.OperationalError):
+            # By libpq itself: the driver would take 40 µs more, so as to be interrupted, which nobody is here.
+            if connection.pgconn.exec_(b"COMMIT").command_status == b"COMMIT":
+                return
+        raise Unanswered(None if transaction is None else TransactionId(transaction, connection.life), result)
 
     # Opening
 
-    def _open_pool(self) -> "ConnectionPool[psycopg.Connection[Any]]":
+    def _open_pool(self) -> "ConnectionPool[Pooled]":
         if self._closed:
             raise StoreUnavailable(f"{self.name}: this store is closed")
         if self._pool.closed:
             self._pool.open()
         return self._pool
 
-    def _prepared(self) -> Namespace:
-        """The namespace; on first use the tables are made or checked."""
-        known = self._known
-        if known is None:
-            with self._first:
-                known = self._known
-                if known is None:
-                    with self._own_connection() as connection:
-                        known = self._known = self._prepare(connection)
-        return known
+    def _prepared(self, *, until: float | None = None) -> Namespace:
+        """The namespace; on first use the tables are made or checked, by one thread while the others wait."""
+        if self._known is not None:
+            return self._known
+        until = monotonic() + self._timeout if until is None else until
+        if not self._first.acquire(timeout=max(0.0, until - monotonic())):
+            raise psycopg.OperationalError(f"no connection within {self._timeout:g} s, like others of this process")
+        try:
+            if self._known is None:
+                with self._own_connection(until=until) as connection:
+                    self._known = self._prepare(connection)
+            return self._known
+        finally:
+            self._first.release()
 
-    def _own_connection(self) -> "psycopg.Connection[Any]":
+    def _own_connection(self, *, until: float | None = None) -> "psycopg.Connection[Any]":
         """One that is not the pool's, which would try again and again, and keep the reason to its log."""
         if self._closed:
             raise StoreUnavailable(f"{self.name}: this store is closed")
-        return connected(self._conninfo, patience=self._timeout, **self._options)
+        patience = self._timeout if until is None else max(0.0, until - monotonic())
+        return self._address.connect_patiently(patience=patience, **self._options)
 
-    def _reason(self, error: psycopg.OperationalError) -> psycopg.OperationalError:
+    def _reason(self, error: psycopg.OperationalError, *, until: float) -> psycopg.OperationalError:
         """Why the pool has no connection to give; other errors tell it themselves."""
         if isinstance(error, PoolTimeout):
             try:
-                self._own_connection().close()
+                self._own_connection(until=until).close()
             except psycopg.OperationalError as reason:
                 return reason
         return error
@@ -380,17 +421,30 @@ class PostgresStore(RowStore):
 
     def migrate(self, *, dry_run: bool = False) -> Upgrade:
         """Bring the tables up to date; the answer is what they lacked, or lack after a dry run."""
-        with translated(self.name), self._own_connection() as connection:
-            return (examine if dry_run else migrate)(connection, self.schema)
+
+        def act() -> Upgrade:
+            with self._own_connection() as connection:
+                return (examine if dry_run else migrate)(connection, self.schema)
+
+        with translated(self.name):
+            return self._shield.run(act)
 
     @property
     def durability(self) -> Durability:  # type: ignore[override]  # known once the server was asked
         if self._durability is None:
-            with translated(self.name), self._own_connection() as connection:
-                row = connection.execute(SQL.settings).fetchone()
-            assert row is not None
-            self._durability = Durability.PROCESS_KILL if "off" in row else Durability.POWER_LOSS
+            with translated(self.name):
+                self._durability = self._shield.run(self._asked_durability)
         return self._durability
+
+    def _asked_durability(self) -> Durability:
+        with self._own_connection() as connection:
+            row = connection.execute(SQL.settings).fetchone()
+        assert row is not None
+        return Durability.PROCESS_KILL if "off" in row else Durability.POWER_LOSS
+
+    def reach(self) -> None:
+        with translated(self.name):
+            self._shield.run(lambda: self._own_connection(until=monotonic() + REACH_SECONDS).close())
 
     # Time
 
@@ -412,14 +466,21 @@ class PostgresStore(RowStore):
     # Wake-ups
 
     def listen(self) -> Wakeups:
-        if self._options.get("prepare_threshold", 0) is None:  # PgBouncer gives a connection to one after the other
+        if not self._listens:
             return super().listen()
-        self._prepared()
-        return NotifyWakeups(lambda: psycopg.connect(self._conninfo, autocommit=True), self._channel)
+        return NotifyWakeups(self._listening)
+
+    def _listening(self) -> "psycopg.Connection[Any]":
+        """A connection on which hints come."""
+        channel = channel_of(self.schema, self._prepared(until=monotonic() + LISTEN_SECONDS))
+        connection = self._own_connection(until=monotonic() + LISTEN_SECONDS)
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        return connection
 
     @property
-    def _channel(self) -> str:
-        return f"digestif_{self.schema}_{self._prepared().number}"[:63]
+    def _channel(self) -> str | None:
+        """Where others are told of what is ready, once the tables are known; None if they are not to be told."""
+        return channel_of(self.schema, self._known) if self._notifies and self._known is not None else None
 
     # Letting go
 
@@ -428,6 +489,7 @@ class PostgresStore(RowStore):
         self._closed = True
         self._rest.set()
         self._pool.close()
+        self._shield.close()
 
     def before_fork(self) -> None:
         """Nothing has to rest: what is under way stays the parent's."""
@@ -439,17 +501,16 @@ class PostgresStore(RowStore):
             self._first = threading.Lock()
             self._rest = threading.Event()
             self._pool = self._new_pool()
+            self._shield.after_fork()
 
 
 _ABANDONED: list[object] = []  # pools of parents: were they let go, they would close connections that are not theirs
 
 
-class _Unknown(Exception):
-    """The commit got no answer."""
+def in_one_message(connection: "psycopg.Connection[Any]") -> AbstractContextManager[object]:
+    """Statements go to the server together, if libpq can; their results may be read afterwards."""
+    return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
 
 
-def _shown(conninfo: str) -> str:
-    """The server and the database, without a password."""
-    parts = conninfo_to_dict(conninfo)
-    port = f":{parts['port']}" if "port" in parts else ""
-    return f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
+def channel_of(schema: str, namespace: Namespace) -> str:
+    return f"digestif_{schema}_{namespace.number}"[:63]

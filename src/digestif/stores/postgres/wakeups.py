@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from digestif.clock import monotonic
+from digestif.errors import DigestifError
 from digestif.stores.base import Wakeups
 
 SLICE_SECONDS = 0.25  # after which a wait looks whether it was closed
@@ -17,10 +17,9 @@ RETRY_SECONDS = 1.0  # after which a lost connection is made anew
 class NotifyWakeups(Wakeups):
     """Listens on a connection of its own."""
 
-    def __init__(self, connect: Callable[[], "psycopg.Connection[Any]"], channel: str) -> None:
+    def __init__(self, connect: Callable[[], "psycopg.Connection[Any]"]) -> None:
         super().__init__()
-        self._connect = connect
-        self._channel = channel
+        self._connect = connect  # to where hints come
         self._connection: psycopg.Connection[Any] | None = None
         self._waiting = threading.Lock()  # held by whoever uses the connection
         self._is_open()
@@ -56,10 +55,8 @@ class NotifyWakeups(Wakeups):
     def _is_open(self) -> bool:
         try:
             if self._connection is None:
-                connection = self._connect()
-                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
-                self._connection = connection
-        except psycopg.Error:
+                self._connection = self._connect()
+        except (psycopg.Error, DigestifError):  # calls of the store tell the reason
             return False
         return True
 

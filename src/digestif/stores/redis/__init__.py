@@ -4,7 +4,7 @@ from typing import Any
 
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.dsn import Dsn, check_namespace
-from digestif.stores.redis.checks import MOST_PARTITIONS
+from digestif.stores.redis.layout import MOST_PARTITIONS
 from digestif.stores.redis.opening import link_over, open_link
 from digestif.stores.redis.options import NAMES
 from digestif.stores.redis.store import RedisStore

@@ -5,15 +5,9 @@ from typing import Any, NamedTuple
 
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.base import Durability
-from digestif.stores.redis.commands import Command
-from digestif.stores.redis.keys import settings_key
+from digestif.stores.redis.layout import settle
 from digestif.stores.redis.link import Link
-from digestif.stores.redis.scripts import load
 
-SCHEMA = 1
-PARTITIONS = 1  # by default, on a single server
-CLUSTER_PARTITIONS = 64  # …and on a cluster
-MOST_PARTITIONS = 4096
 OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 
 _ORDER = (Durability.NOTHING, Durability.PROCESS_KILL, Durability.POWER_LOSS)
@@ -23,6 +17,7 @@ class Findings(NamedTuple):
     """What is known of a server, or of all primaries of a cluster."""
 
     partitions: int
+    layout: bytes  # of the first partition
     durability: Durability
     versions: dict[str, str]  # by host and port, such as "valkey 9.1.2"
 
@@ -44,8 +39,10 @@ def examine(
         _check(name, known, clustered=clustered)
     persistence = link.ask_all("CONFIG", "GET", "*appendfsync*", patience=0)
     durable = [_durability(facts[name], persistence.get(name)) for name in facts]
+    number, layout = settle(link, namespace, partitions, clustered=clustered)
     return Findings(
-        partitions=_settle(link, namespace, partitions, clustered=clustered),
+        partitions=number,
+        layout=layout,
         durability=min(durable, key=_ORDER.index),
         versions={name: "{} {}".format(*_product(known)) for name, known in facts.items()},
     )
@@ -66,23 +63,6 @@ def _check(name: str, known: Mapping[str, str], *, clustered: bool) -> None:
         )
     if known.get("cluster_enabled") == "1" and not clustered:
         raise ConfigError(f"{name}: this server belongs to a cluster; use redis+cluster://{name}")
-
-
-def _settle(link: Link, namespace: str, partitions: int | None, *, clustered: bool) -> int:
-    wanted = partitions or (CLUSTER_PARTITIONS if clustered else PARTITIONS)
-    command = Command(0, (1, settings_key(namespace), SCHEMA, wanted), load("settings"))
-    schema, noted = (int(text) for text in _required(link.run([command])[0]))
-    if schema != SCHEMA:
-        raise ConfigError(
-            f"namespace {namespace!r} was written with schema {schema}, this release knows schema {SCHEMA}; "
-            "use the release that wrote it, or another namespace"
-        )
-    if partitions is not None and partitions != noted:
-        raise ConfigError(
-            f"partitions: namespace {namespace!r} has {noted} and keeps them, not {partitions}; "
-            "leave the option out, or use another namespace"
-        )
-    return noted
 
 
 def _durability(known: Mapping[str, str], configured: Any) -> Durability:

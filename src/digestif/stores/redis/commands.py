@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from digestif.errors import StoreError
 from digestif.stores.redis.resp import Packed, Part
 from digestif.stores.redis.scripts import Script
 
@@ -14,6 +15,10 @@ class Command(NamedTuple):
     partition: int  # decides the node of a cluster
     parts: tuple[Part, ...] | Packed  # what follows EVALSHA and the digest; without a script the whole command
     script: Script | None = None
+
+
+class WrongType(StoreError):
+    """A key is not of the type that it should be: somebody else has written it."""
 
 
 class Refused(Exception):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from redis import exceptions
 
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
-from digestif.stores.redis.commands import OURS, Refused
+from digestif.stores.redis.commands import OURS, Refused, WrongType
 
 
 class Remedy(Enum):
@@ -53,6 +53,7 @@ TABLE = {  # by the first word of an error reply
     "TRYAGAIN": Fault(Remedy.RETRY, "a slot of the cluster is being moved; see that this ends"),
     "UNBLOCKED": Fault(Remedy.RETRY, "the server became a replica meanwhile"),
     "WRONGPASS": _PASSWORD,
+    "WRONGTYPE": Fault(Remedy.NONE, "somebody else uses the keys of this namespace", WrongType),
 }
 
 _WORDS: dict[type[BaseException], str] = {  # of these redis-py keeps the word only as their class

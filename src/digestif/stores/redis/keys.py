@@ -20,8 +20,18 @@ PARTITION_KINDS = (
 # and the order of its dead letters.
 TIMELINE_KINDS = ("t", "ta", "tx", "o", "oa", "ox", "m", "ma", "mx", "d")
 LETTER_KINDS = ("l", "la", "lx")
+SCHEDULE = ("waiting", "ready", "since", "leases", "paused", "expiring")  # the orders in which timelines are due
 
 _HOMES = 8192  # timelines whose keys are kept at hand
+
+
+def as_text(name: bytes) -> str:
+    """A name; bytes that are not UTF-8 become lone surrogates."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def as_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
 
 
 class Home(NamedTuple):
@@ -52,7 +62,7 @@ class Keys:
 
     def key(self, partition: int, kind: str, name: str | None = None) -> bytes:
         """One key."""
-        return f"{self.tag(partition)}:{kind}".encode() + (b"" if name is None else b":" + name.encode())
+        return f"{self.tag(partition)}:{kind}".encode() + (b"" if name is None else b":" + as_bytes(name))
 
     def letter(self, partition: int, letter_id: str) -> tuple[bytes, ...]:
         """The keys of a dead letter."""
@@ -63,15 +73,28 @@ class Keys:
         return pack(key for letter_id in letter_ids for key in self.letter(partition, letter_id))
 
     def partition_of(self, timeline: str) -> int:
-        return crc32(timeline.encode()) % self.partitions
+        return crc32(as_bytes(timeline)) % self.partitions
+
+    def home_keys(self, partition: int, timeline: str) -> tuple[bytes, ...]:
+        """The keys that a timeline has in this partition, be it its own or not."""
+        return tuple(self.key(partition, kind, timeline) for kind in TIMELINE_KINDS)
+
+    def home_in(self, partition: int, timeline: str) -> Packed:
+        """The same, for a call to declare."""
+        return pack(self.home_keys(partition, timeline))
 
     def _home(self, timeline: str) -> Home:
         partition = self.partition_of(timeline)
-        keys = tuple(self.key(partition, kind, timeline) for kind in TIMELINE_KINDS)
+        keys = self.home_keys(partition, timeline)
         return Home(partition, keys, slot=pack(keys[:1]), pending=pack(keys[:3]), whole=pack(keys))
 
     def _of_partition(self, partition: int) -> Packed:
         return pack(self.key(partition, kind) for kind in PARTITION_KINDS)
+
+
+def ledger_key(namespace: str, partition: int) -> bytes:
+    """The ledger of a partition, likewise known before their number is."""
+    return f"{{{namespace}:{partition}}}:ledger".encode()
 
 
 def settings_key(namespace: str) -> bytes:

@@ -29,14 +29,16 @@ class Link(ABC):
     """Where the store sends its commands."""
 
     @abstractmethod
-    def run(self, commands: Sequence[Command], *, writes: bool = True, hasty: bool = False) -> list[Any]:
+    def run(
+        self, commands: Sequence[Command], *, writes: bool = True, hasty: bool = False, patience: float | None = None
+    ) -> list[Any]:
         """Answer each command, in order: what the server replied, never decoded, or an exception in its place.
 
         That is a Refused if a script said no, a DigestifError if the command failed for good. What may pass is tried
         again until the link's patience is over, so a command may be run more than once, and commands of one call in
         any order. One that fails does not stop the others. `writes`: an answer counts only once as many replicas have
         it as the link was told to wait for. `hasty`: a node that somebody has just waited for in vain is not waited
-        for again.
+        for again. `patience`: one of its own; 0 tries once.
         """
 
     @abstractmethod
@@ -66,7 +68,9 @@ class RoutedLink(Link):
         self._closed = Event()
         watch(self)
 
-    def run(self, commands: Sequence[Command], *, writes: bool = True, hasty: bool = False) -> list[Any]:
+    def run(
+        self, commands: Sequence[Command], *, writes: bool = True, hasty: bool = False, patience: float | None = None
+    ) -> list[Any]:
         began = monotonic()
         confirmation = self._confirmation if writes else None
         if hasty and (error := self._failure(commands, seconds=REFUSED_SECONDS)):
@@ -75,7 +79,8 @@ class RoutedLink(Link):
             answer = self._try_once(commands[0])
             if answer is not UNANSWERED:
                 return [answer]
-        patience = 0.0 if hasty and self._failure(commands, seconds=HASTY_SECONDS) else None
+        if hasty and self._failure(commands, seconds=HASTY_SECONDS):
+            patience = 0.0
         return self._carry([Errand(command) for command in commands], began, confirmation, patience=patience)
 
     def _failure(self, commands: Sequence[Command], *, seconds: float) -> Exception | None:

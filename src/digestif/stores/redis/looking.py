@@ -7,14 +7,17 @@ from operator import attrgetter
 
 from digestif.core.backlog import Standing, add_up
 from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.damage import Damage, legible
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot, is_coming
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT, Part
+from digestif.stores.damage import Unreadable
 from digestif.stores.redis import wire
-from digestif.stores.redis.commands import Command
+from digestif.stores.redis.commands import Command, WrongType
 from digestif.stores.redis.dialogue import Dialogue, every
+from digestif.stores.redis.keys import as_bytes, as_text
 from digestif.stores.redis.wire import Entry, Letter
 
 PAGE = 100  # entries of the history, or letters, that one command reads
@@ -29,22 +32,47 @@ BATCHES = {
 
 
 def inspect(dialogue: Dialogue, timeline: str) -> Slot:
-    return next(iter(slots(dialogue, [timeline]).values()), IDLE)
+    """The slot of a timeline; Unreadable if it is damaged."""
+    [found] = read_slots(dialogue, [timeline])
+    if isinstance(found, Unreadable):
+        raise found
+    return found or IDLE
 
 
-def slots(dialogue: Dialogue, timelines: Sequence[str]) -> dict[str, Slot]:
-    """The slots of those that are stored."""
+def read_slots(dialogue: Dialogue, timelines: Sequence[str]) -> list[Slot | Unreadable | None]:
+    """The slots of timelines; None for one that is not stored."""
     commands = []
     for timeline in timelines:
         home = dialogue.keys.home(timeline)
         commands.append(Command(home.partition, ("HGET", home.keys[0], b"")))
         commands.append(Command(home.partition, ("HLEN", home.keys[0])))
-    answers = dialogue.get(commands)
-    found = {}
-    for timeline, stored, size in zip(timelines, answers[::2], answers[1::2], strict=True):
-        if stored is not None:
-            found[timeline] = wire.slot(timeline, stored, size - 1)
-    return found
+    answers = dialogue.ask(commands)
+    every([answer for answer in answers if not isinstance(answer, WrongType)])
+    return [
+        _read_slot(timeline, stored, size)
+        for timeline, stored, size in zip(timelines, answers[::2], answers[1::2], strict=True)
+    ]
+
+
+def _read_slot(timeline: str, stored: bytes | WrongType | None, size: int) -> Slot | Unreadable | None:
+    try:
+        if isinstance(stored, WrongType):
+            raise wire.unreadable_slot(timeline, "its key is no hash")
+        if legible(timeline) != timeline:
+            raise wire.unreadable_slot(timeline, "its name is not UTF-8")
+        return None if stored is None else wire.slot(timeline, stored, size - 1)
+    except Unreadable as error:
+        return error
+
+
+def damage_of(dialogue: Dialogue, timeline: str) -> Unreadable:
+    """What is wrong with a timeline that a script took for damaged."""
+    [found] = read_slots(dialogue, [timeline])
+    return (
+        found
+        if isinstance(found, Unreadable)
+        else wire.unreadable_slot(timeline, "scripts can't read it, or a key of its records")
+    )
 
 
 def scan(dialogue: Dialogue, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
@@ -53,18 +81,21 @@ def scan(dialogue: Dialogue, *, prefix: str, after: str | None, limit: int) -> l
         page = _names(dialogue, prefix=prefix, after=after, limit=limit - len(found))
         if not page:
             break
-        known = slots(dialogue, page)
-        found += [(name, known[name]) for name in page if name in known]  # the others ended just now
+        for name, slot in zip(page, read_slots(dialogue, page), strict=True):
+            if isinstance(slot, Unreadable):
+                dialogue.damages.report(slot.damage)
+            elif slot is not None:  # otherwise it ended just now
+                found.append((name, slot))
         after = page[-1]
     return found
 
 
 def _names(dialogue: Dialogue, *, prefix: str, after: str | None, limit: int) -> list[str]:
-    beyond = after is not None and after >= prefix
-    start = b"(" + after.encode() if beyond and after is not None else b"[" + prefix.encode()
+    first = prefix.encode()
+    start = b"[" + first if after is None or as_bytes(after) < first else b"(" + as_bytes(after)
     pages = dialogue.get(_everywhere(dialogue, "names", "ZRANGEBYLEX", start, b"+", b"LIMIT", 0, limit))
     in_order = merge(*pages)  # by bytes of UTF-8, which is by code points
-    return [name.decode() for name in islice(in_order, limit) if name.startswith(prefix.encode())]
+    return [as_text(name) for name in islice(in_order, limit) if name.startswith(first)]
 
 
 def _everywhere(dialogue: Dialogue, kind: str, command: str, *arguments: bytes | int) -> list[Command]:
@@ -123,27 +154,32 @@ def find_letter(dialogue: Dialogue, letter_id: str) -> Letter | None:
         return None  # it has not arrived whole
     answers = dialogue.ask(commands)
     stored = next((answer for answer in answers if isinstance(answer, bytes)), None)
+    if any(isinstance(answer, WrongType) for answer in answers):
+        stored = b""
     if stored is None:
         every(answers)  # it may be where nobody answers
         return None
-    return wire.letter(stored)
+    return wire.letter(letter_id, stored)
 
 
 def letters(dialogue: Dialogue, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
     start = None
     if after is not None:
-        found = find_letter(dialogue, after)
-        if found is None:
+        last = find_letter(dialogue, after)
+        if last is None:
             return []
-        start = (found.buried, found.number, dialogue.keys.partition_of(found.timeline))
+        start = (last.buried, last.number, dialogue.keys.partition_of(last.timeline))
     if timeline is None:
         orders = [(partition, dialogue.keys.key(partition, "letters")) for partition in range(dialogue.keys.partitions)]
     else:
         home = dialogue.keys.home(timeline)
         orders = [(home.partition, home.keys[9])]
     places = merge(*(_letter_places(dialogue, partition, order, start, limit) for partition, order in orders))
-    page = list(islice(places, limit))
-    return [wire.dead_letter(letter) for letter in _read_letters(dialogue, page)]
+    found: list[DeadLetter] = []
+    while page := list(islice(places, limit - len(found))):
+        letters = _read_letters(dialogue, page)
+        found += [wire.dead_letter(letter) for letter in letters if timeline in (None, letter.timeline)]
+    return found
 
 
 Place = tuple[int, int, int, str]  # of a dead letter: buried, number, partition, id
@@ -159,6 +195,8 @@ def _letter_places(
         command = ("ZRANGEBYSCORE", order, least, b"+inf", b"WITHSCORES", b"LIMIT", offset, limit)
         [flat] = dialogue.get([Command(partition, command)])
         for member, buried in zip(flat[::2], flat[1::2], strict=True):
+            if not is_letter_member(member):
+                continue
             place = (int(buried), int(member[:16]), partition, _letter_id(member))
             if (start is None or place[:3] > start) and not is_coming(place[3]):
                 yield place
@@ -169,12 +207,26 @@ def _letter_places(
 
 def _read_letters(dialogue: Dialogue, places: Iterable[Place]) -> list[Letter]:
     keys = dialogue.keys
+    places = list(places)
     commands = [Command(partition, ("HGET", keys.letter(partition, name)[0], b"")) for *_, partition, name in places]
-    return [wire.letter(stored) for stored in dialogue.get(commands) if stored is not None]
+    answers = dialogue.ask(commands)
+    every([answer for answer in answers if not isinstance(answer, WrongType)])
+    found = []
+    for (*_, name), stored in zip(places, answers, strict=True):
+        try:
+            if stored is not None:
+                found.append(wire.letter(name, b"" if isinstance(stored, WrongType) else stored))
+        except Unreadable as error:
+            dialogue.damages.report(error.damage)
+    return found
+
+
+def is_letter_member(member: bytes) -> bool:
+    return member[:16].isdigit() and len(member) > 16
 
 
 def _letter_id(member: bytes) -> str:
-    return member[16:].decode()  # behind its number
+    return as_text(member[16:])  # behind its number
 
 
 def letter_records(dialogue: Dialogue, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
@@ -194,14 +246,23 @@ def letter_with(dialogue: Dialogue, timeline: str, key: str) -> DeadLetter | Non
         [members] = dialogue.get([Command(home.partition, command)])
         ids = [_letter_id(member) for member in members]
         letters = [dialogue.keys.letter(home.partition, letter_id)[0] for letter_id in ids]
-        holding = dialogue.get([Command(home.partition, ("HEXISTS", letter, key.encode())) for letter in letters])
+        holding = dialogue.ask([Command(home.partition, ("HEXISTS", letter, key.encode())) for letter in letters])
+        every([answer for answer in holding if not isinstance(answer, WrongType)])
         for letter_id, held in zip(ids, holding, strict=True):
-            found = find_letter(dialogue, letter_id) if held else None
+            found = _unless_damaged(dialogue, letter_id) if held else None
             if found is not None:
                 return wire.dead_letter(found)
         if len(ids) < PAGE:
             return None
         offset += PAGE
+
+
+def _unless_damaged(dialogue: Dialogue, letter_id: str) -> Letter | None:
+    try:
+        return find_letter(dialogue, letter_id)
+    except Unreadable as error:
+        dialogue.damages.report(error.damage)
+        return None
 
 
 # History
@@ -220,12 +281,19 @@ def history(dialogue: Dialogue, timeline: str | None, *, limit: int, ring: int) 
 def _entries(dialogue: Dialogue, partition: int, ring: int) -> Iterator[Entry]:
     """The history of a partition, the latest first."""
     [ended] = dialogue.get([Command(partition, ("HGET", dialogue.keys.key(partition, "ledger"), b"ended"))])
-    latest = int(ended or 0)
+    latest = int(ended) if ended and ended.isdigit() else 0
     for begin in range(latest, max(0, latest - ring), -PAGE):
         numbers = range(begin, max(0, begin - PAGE, latest - ring), -1)
         places = [number % ring for number in numbers]
         [stored] = dialogue.get([Command(partition, ("HMGET", dialogue.keys.key(partition, "history"), *places))])
-        yield from (entry for entry in wire.entries(stored) if entry.number <= latest)
+        for body in stored:
+            try:
+                entry = None if body is None else wire.entry(body)
+            except Unreadable as error:
+                dialogue.damages.report(error.damage)
+                continue
+            if entry is not None and entry.number <= latest:
+                yield entry
 
 
 def places_of(dialogue: Dialogue, timeline: str, *, ring: int) -> list[tuple[int, int]]:
@@ -269,7 +337,11 @@ def ledger(dialogue: Dialogue) -> Ledger:
 
 def ledger_of(counts: Sequence[bytes | None]) -> Ledger:
     """From the counts of COUNTED. What went to another store is no longer accepted here."""
-    left, *fates = [int(count or 0) for count in counts]
+    try:
+        left, *fates = [int(count or 0) for count in counts]
+    except ValueError as error:
+        problem = f"a counter of the ledger is not a number ({error})"
+        raise Unreadable(Damage(timeline=None, part="ledger", problem=problem)) from error
     counted = dict(zip(COUNTERS, fates, strict=True))
     return Ledger(**{**counted, "accepted": counted["accepted"] - left})
 

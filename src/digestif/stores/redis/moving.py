@@ -8,13 +8,15 @@ import msgspec
 
 from digestif.core import machine
 from digestif.core.capacity import Cursor, age_order
+from digestif.core.damage import Damage
 from digestif.core.machine import LEAVING, Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis, to_millis
 from digestif.errors import Busy
+from digestif.stores.damage import Unreadable, unreadable_note
 from digestif.stores.redis import wire
 from digestif.stores.redis.commands import Command, Refused
-from digestif.stores.redis.dialogue import Call, Dialogue, every
+from digestif.stores.redis.dialogue import DAMAGED, Call, Dialogue, every
 from digestif.stores.redis.resp import Packed, joined, pack
 from digestif.stores.travel import PAST, Cargo, Fence, Mark, Movable, Page, Parcel
 
@@ -113,7 +115,7 @@ class RedisMoving(Movable):
 
     def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:
         notes = self._dialogue.get([self._note_command("HGET", parcel) for parcel in parcels])
-        return [Mark() if noted is None else _mark(noted) for noted in notes]
+        return [_mark_in(parcel, noted) for parcel, noted in zip(parcels, notes, strict=True)]
 
     def forget(self, parcels: Sequence[Parcel]) -> None:
         every(self._dialogue.change([self._note_command("HDEL", parcel) for parcel in parcels]))
@@ -155,6 +157,13 @@ class RedisMoving(Movable):
 
 
 _mark = msgspec.msgpack.Decoder(Mark).decode
+
+
+def _mark_in(parcel: Parcel, noted: bytes | None) -> Mark:
+    try:
+        return Mark() if noted is None else _mark(noted)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise unreadable_note(parcel.id, error) from error
 
 
 def _shares(dialogue: Dialogue, timelines: Iterable[str]) -> dict[int, list[int]]:
@@ -201,7 +210,10 @@ def _told_fence(fence: Fence | None) -> tuple[str, str] | bool:
 def _fenced() -> Iterator[None]:
     try:
         yield
-    except Refused:
+    except Refused as error:
+        if error.word == DAMAGED:
+            problem = "a timeline that something is to be moved into, or a note about it, can't be read"
+            raise Unreadable(Damage(timeline=None, part="slot", problem=problem)) from None
         raise Busy("move: this process was away for too long, and another one went on with the move") from None
 
 

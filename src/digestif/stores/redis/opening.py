@@ -28,13 +28,13 @@ _UNBOUNDED = 2**31  # connections: as many as there are calls at once
 def open_link(dsn: Dsn, *, namespace: str) -> Link:
     """The link that a DSN describes. Nothing is sent yet."""
     place = Place.of(dsn)
-    options = Options.of(dsn.options, tls=place.tls)
+    options = Options.of(dsn.options, tls=place.tls, sentinels=place.kind is Kind.SENTINEL)
     settings = _settings(place, options)
     match place.kind:
         case Kind.CLUSTER:
             routes: Routes = Cluster(_members(place, settings), namespace=namespace)
         case Kind.SENTINEL:
-            routes = SingleServer(_watched(place, settings))
+            routes = SingleServer(_watched(place, settings, options))
         case Kind.UNIX:
             routes = SingleServer(_local(place, settings))
         case Kind.SINGLE:
@@ -104,10 +104,12 @@ def _local(place: Place, settings: dict[str, Any]) -> Node:
     return Node(lambda: pool_of(redis.Redis(unix_socket_path=path, **_login(place), **settings)), path)
 
 
-def _watched(place: Place, settings: dict[str, Any]) -> Node:
-    """The login is that of the server; the sentinels are asked without one, and have less time."""
+def _watched(place: Place, settings: dict[str, Any], options: Options) -> Node:
+    """The login is that of the server; the sentinels have their own, or none, and less time."""
     service, db = place.service(), place.db(after=1)
     asking = {**settings, "socket_timeout": settings["socket_connect_timeout"]}
+    if options.sentinel_password is not None:
+        asking |= {"username": options.sentinel_user, "password": options.sentinel_password.reveal()}
 
     def primary() -> Any:
         sentinel: Any = Sentinel(place.addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]

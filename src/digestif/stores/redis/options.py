@@ -5,9 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from digestif.core.secret import Secret
 from digestif.errors import ConfigError
 
-NAMES = ("ca", "connect_timeout", "patience", "replica_timeout", "replicas", "timeout", "verify")
+NAMES = (
+    *("ca", "connect_timeout", "patience", "replica_timeout", "replicas", "sentinel_password", "sentinel_user"),
+    *("timeout", "verify"),
+)
 LONGEST_PATIENCE = 300.0  # half of what the scripts remember an answer for
 _TRUTHS = {"yes": True, "no": False}
 
@@ -22,14 +26,20 @@ class Options(NamedTuple):
     replica_timeout: float = 1.0  # …within this time
     ca: str | None = None  # certificates to trust
     verify: bool = True  # the server's certificate and name
+    sentinel_user: str | None = None  # if the sentinels want a login of their own
+    sentinel_password: Secret | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, tls: bool) -> "Options":
+    def of(cls, given: Mapping[str, str], *, tls: bool, sentinels: bool = False) -> "Options":
         """Read those that are ours; others are left to others."""
         for name in ("ca", "verify"):
             if name in given and not tls:
                 raise ConfigError(f"{name}: only for TLS; write rediss:// (or valkeys://) with two s")
+        for name in ("sentinel_password", "sentinel_user"):
+            if name in given and not sentinels:
+                raise ConfigError(f"{name}: only for sentinels; write redis+sentinel:// (or valkey+sentinel://)")
         patience = _seconds(given, "patience", 10.0)
+        password = given.get("sentinel_password")
         return cls(
             timeout=min(_seconds(given, "timeout", 5.0), patience),
             connect_timeout=min(_seconds(given, "connect_timeout", 2.0), patience),
@@ -38,6 +48,8 @@ class Options(NamedTuple):
             replica_timeout=_seconds(given, "replica_timeout", 1.0),
             ca=_file(given, "ca"),
             verify=_truth(given, "verify"),
+            sentinel_user=given.get("sentinel_user") or None,
+            sentinel_password=Secret(password) if password else None,
         )
 
     def check(self) -> None:

@@ -22,10 +22,12 @@ class Script(NamedTuple):
     name: str
     text: str
     sha: str
+    grows: bool = False  # it brings records: the server refuses it when its memory is full
 
     @classmethod
     def of(cls, name: str, text: str) -> "Script":
-        return cls(name, text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+        sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
+        return cls(name, text, sha, grows=text.startswith("#!lua\n"))
 
 
 @cache

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as Unreachable
 from redis.sentinel import MasterNotFoundError
 
@@ -53,9 +54,26 @@ class WatchedNode(Node):
         try:
             connection = super()._connect()
         except MasterNotFoundError as error:
+            self._tell_of_login()
             raise Unreachable(f"no sentinel that answers knows a primary of {self._name!r}") from error
         self._move_to((connection.host, connection.port))
         return connection
+
+    def _tell_of_login(self) -> None:
+        """Raise AuthenticationError if the sentinels that answer at all want another login."""
+        refusal: AuthenticationError | None = None
+        for sentinel in self._pool.sentinel_manager.sentinels:
+            try:
+                sentinel.ping()
+                return
+            except AuthenticationError as error:
+                refusal = error
+            except FAILURES:
+                continue
+        if refusal is not None:
+            raise AuthenticationError(
+                f"the sentinels refuse the login ({refusal}); give theirs as sentinel_user and sentinel_password"
+            )
 
     def _move_to(self, address: tuple[str, int]) -> None:
         if address != self._address:

@@ -4,20 +4,24 @@ Every verb is one script call per partition, pipelined. What a verb finds by its
 looks up first and then names in the call that acts, which checks each again: so all keys of a call are declared.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
 from digestif.core import machine
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.damage import Damage, legible
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import Busy, InvalidState, StoreError
-from digestif.ids import shuffled
+from digestif.events import Event, Events
+from digestif.ids import fresh_id, shuffled
 from digestif.stores.base import (
     HISTORY_LIMIT,
     PAGE_RECORDS,
@@ -39,17 +43,20 @@ from digestif.stores.base import (
     Taken,
     Wakeups,
 )
+from digestif.stores.damage import Unreadable
 from digestif.stores.forking import watch
 from digestif.stores.redis import looking, wire
 from digestif.stores.redis.checks import Findings, examine
-from digestif.stores.redis.commands import Refused
-from digestif.stores.redis.dialogue import Call, Dialogue, every
-from digestif.stores.redis.keys import Keys
+from digestif.stores.redis.commands import Command, Refused
+from digestif.stores.redis.dialogue import DAMAGED, Call, Dialogue, every
+from digestif.stores.redis.keys import SCHEDULE, Keys, as_bytes, as_text
+from digestif.stores.redis.layout import Layouts
 from digestif.stores.redis.link import Link
 from digestif.stores.redis.moving import RedisMoving
 from digestif.stores.redis.recount import footprint, recount
+from digestif.stores.redis.repair import Repair
 from digestif.stores.redis.resp import Packed, joined, pack
-from digestif.stores.redis.shares import call_alone, rounds_of
+from digestif.stores.redis.shares import Share, call_alone, rounds_of
 from digestif.stores.redis.wakeups import listening
 
 Item = TypeVar("Item")
@@ -59,6 +66,7 @@ ACTED_TIMELINES = 100  # that a call schedules, claims, closes or maintains: abo
 MOVED_RECORDS = 250  # of a digest that a call merges or trims: about 2 ms
 EXPIRED_RECORDS = 500
 NO_KEYS = Packed(0, b"")
+REFUSED = b"!"  # the flag of a timeline that is damaged
 Declared = Literal["slot", "whole"]  # which keys of a timeline a call names
 ATTEMPTS = 8  # at claiming what others claim too
 
@@ -73,7 +81,15 @@ class RedisStore(Store, RedisMoving):
         self._clustered = clustered
         self._found: Findings | None = None
         self._dialogue_: Dialogue | None = None
+        self._listeners: WeakSet[Events] = WeakSet()
         watch(self)
+
+    def report_to(self, events: Events) -> None:
+        self._listeners.add(events)
+
+    def _tell(self, event: Event) -> None:
+        for events in list(self._listeners):
+            events.emit(event)
 
     @property
     def _dialogue(self) -> Dialogue:
@@ -87,9 +103,15 @@ class RedisStore(Store, RedisMoving):
         """Check that the server is fit; ConfigError says what is wrong, StoreUnavailable that it can't be reached."""
         wanted, clustered = self._wanted, self._clustered
         found = examine(self._link, namespace=self.namespace, partitions=wanted, clustered=clustered, patience=patience)
-        self._dialogue_ = self._dialogue_ or Dialogue(self._link, Keys(self.namespace, found.partitions))
+        self._dialogue_ = self._dialogue_ or self._begin(found)
         self._found = found
         return found
+
+    def _begin(self, found: Findings) -> Dialogue:
+        keys = Keys(self.namespace, found.partitions)
+        layouts = Layouts(self._link, keys, found.layout, tell=self._tell)
+        layouts.enter(range(keys.partitions), patience=0)  # those that can't be reached now, when they are first used
+        return Dialogue(self._link, keys, layouts, self.damages)
 
     @property
     def partitions(self) -> int:  # type: ignore[override]  # known once the server was asked
@@ -108,18 +130,40 @@ class RedisStore(Store, RedisMoving):
         seconds, micros = self._dialogue.time(partition)
         return int(seconds) * 1000 + int(micros) // 1000
 
+    def reach(self) -> None:
+        answers = list(self._link.ask_all("PING", patience=0.0).values())
+        if all(isinstance(answer, Exception) for answer in answers):
+            raise answers[0]
+
     # Producing
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
         if len(batch) == 1:
-            return wire.flags(self._dialogue.write_one("add", call_alone(self._dialogue.keys, batch[0]), now=now))
+            reply = self._dialogue.write_one("add", call_alone(self._dialogue.keys, batch[0]), now=now)
+            if reply == REFUSED:
+                raise self._unreadable(batch[0].timeline)
+            return wire.flags(reply)
         answers: list[bool | None] = [None] * len(batch)
         for shares in rounds_of(self._dialogue.keys, batch):
             replies = self._dialogue.write("add", [share.call() for share in shares], now=now)
             for share, reply in zip(shares, replies, strict=True):
                 _fill(answers, share.places, reply)
             _refuse_failures(answers, replies)
+            self._refuse_damaged(batch, shares, replies, answers)
         return [answer is True for answer in answers]
+
+    def _refuse_damaged(
+        self, batch: Sequence[Arrival], shares: Sequence[Share], replies: Sequence[bytes], answers: list[bool | None]
+    ) -> None:
+        """If records were refused because their timelines are damaged, raise that; the others have been accepted."""
+        told = [zip(share.places, reply, strict=True) for share, reply in zip(shares, replies, strict=True)]
+        refused = [place for pairs in told for place, flag in pairs if flag == REFUSED[0]]
+        if refused:
+            for place in refused:
+                answers[place] = None
+            error = self._unreadable(batch[refused[0]].timeline)
+            error.answers = answers
+            raise error
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
         return self._act("retract", timeline, key.encode(), now=now)
@@ -133,30 +177,36 @@ class RedisStore(Store, RedisMoving):
         request = wire.encode({"deadline": deadline, "limit": limit, "after": after and after[1:]})
         number, *flat = self._dialogue.glance("due", Call(partition, NO_KEYS, pack((request,))))
         began = int(number) if after is None else int(after[0])
-        found = [Due(name.decode(), int(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)]
+        times = {as_text(name): int(float(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)}
+        found = [Due(name, times[name]) for name in self._own(partition, list(times))]
         entries = self._make_ready(partition, found, began=began, now=now) if found else []
-        rest = (began, found[-1].at, found[-1].timeline) if len(found) == limit else None
-        return SchedulePage(entries, rest)
+        last = list(times.items())[-1] if len(times) == limit else None
+        return SchedulePage(entries, None if last is None else (began, last[1], last[0]))
 
     def _make_ready(self, partition: int, found: list[Due], *, began: int, now: Millis | None) -> list[Due]:
         request = wire.encode({"began": began, "times": [due.at for due in found]})
         call = self._call(partition, [due.timeline for due in found], request, declared="slot")
         reply = self._dialogue.write_one("schedule", call, now=now)
+        self._tell_of([due.timeline for due, flag in zip(found, reply, strict=True) if flag == REFUSED[0]])
         return [due for due, moved in zip(found, wire.flags(reply), strict=True) if moved]
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         limit = min(limit, ACTED_TIMELINES)
         request = wire.encode({"deadline": deadline, "limit": limit})
-        lists = self._dialogue.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
-        stale, lapsed, expiring = ([name.decode() for name in names] for names in lists)
+        *lists, evicts = self._dialogue.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
+        if evicts:
+            self._dialogue.tell_of_eviction(evicts.decode())  # workers go on, the sooner the better
+        full = limit in map(len, lists)
+        stale, lapsed, expiring = (self._own(partition, list(map(as_text, names))) for names in lists)
         timelines = [*stale, *lapsed, *expiring]
         if not timelines:
-            return Maintained()
+            return Maintained(more=full)
         numbers = {"stale": len(stale), "lapsed": len(lapsed), "expiring": len(expiring)}
         request = wire.encode({"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers})
         reply = self._dialogue.write_one("maintain", self._call(partition, timelines, request), now=now)
-        moved, gone, expired, more = wire.decode(reply)
-        return Maintained(moved=moved, lapsed=gone, expired=expired, more=more or limit in numbers.values())
+        moved, gone, expired, more, damaged = wire.decode(reply)
+        self._tell_of([timelines[number - 1] for number in damaged])
+        return Maintained(moved=moved, lapsed=gone, expired=expired, more=more or full)
 
     # Delivering
 
@@ -169,12 +219,13 @@ class RedisStore(Store, RedisMoving):
             if not names:
                 break
             request = wire.encode({"count": len(names), "token": token, "lease": lease, "first": len(leases)})
-            emptied, told = wire.decode(
+            emptied, told, damaged = wire.decode(
                 self._dialogue.write_one("claim", self._call(partition, names, request), now=now)
             )
+            self._tell_of([names[number - 1] for number in damaged])
             leases += [wire.lease(each, token) for each in told]
-            retired += emptied
-            if len(told) + emptied < len(names):
+            retired += emptied + len(damaged)
+            if len(told) + emptied + len(damaged) < len(names):
                 lost += 1
             elif len(names) < wanted:
                 break
@@ -183,14 +234,16 @@ class RedisStore(Store, RedisMoving):
     def _claimable(self, partition: int, wanted: int, *, lost: int, now: Millis | None) -> list[str]:
         """The earliest; where others are after the same ones, any of a wider choice."""
         choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES)
-        names = self._dialogue.glance("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
+        found = self._dialogue.glance("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
+        names = self._own(partition, list(map(as_text, found)))
         places = shuffled(len(names)) if lost else range(len(names))
-        return [names[place].decode() for place in places[:wanted]]
+        return [names[place] for place in places[:wanted]]
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
         request = wire.encode({"token": token, "lease": lease})
         partition = self._dialogue.keys.home(timeline).partition
-        reply = self._dialogue.write_one("open", self._call(partition, [timeline], request), now=now)
+        with self._naming(timeline):
+            reply = self._dialogue.write_one("open", self._call(partition, [timeline], request), now=now)
         told, *refusal = wire.decode(reply)
         if told:
             return wire.lease(told, token)
@@ -244,7 +297,8 @@ class RedisStore(Store, RedisMoving):
         for start in range(0, len(records), MOVED_RECORDS):
             page = records[start : start + MOVED_RECORDS]
             letters = self._dialogue.keys.letters(home.partition, [item.letter_id for item in page])
-            request = wire.encode({"token": lease.token, "records": page, "raised": raised})
+            told = [(wire.told_key(key), letter_id, reason) for key, letter_id, reason in page]
+            request = wire.encode({"token": lease.token, "records": told, "raised": raised})
             call = Call(home.partition, joined((home.whole, letters)), pack((request,)))
             held, raised = wire.flags(self._dialogue.write_one("set_aside", call, now=now))
             if not held:
@@ -322,7 +376,8 @@ class RedisStore(Store, RedisMoving):
         keys = joined((home.whole, self._dialogue.keys.letters(home.partition, ids)))
         entries = looking.places_of(self._dialogue, timeline, ring=self._ring)
         request = wire.encode({"letters": len(ids), "entries": entries})
-        reply = self._dialogue.write_one("delete", Call(home.partition, keys, pack((request,))), now=now)
+        with self._naming(timeline):
+            reply = self._dialogue.write_one("delete", Call(home.partition, keys, pack((request,))), now=now)
         return wire.flags(reply)[0]
 
     def sweep(self) -> bool:
@@ -350,7 +405,8 @@ class RedisStore(Store, RedisMoving):
         home = self._dialogue.keys.home(found.timeline)
         keys = joined((home.whole, self._dialogue.keys.letters(home.partition, [letter_id])))
         call = Call(home.partition, keys, pack((wire.encode({"ring": self._ring}),)))
-        return wire.flags(self._dialogue.write_one(script, call, now=now))[0]
+        with self._naming(found.timeline):
+            return wire.flags(self._dialogue.write_one(script, call, now=now))[0]
 
     # Looking
 
@@ -389,7 +445,10 @@ class RedisStore(Store, RedisMoving):
         return looking.ledger(self._dialogue)
 
     def verify(self) -> Verification:
-        return recount(self._dialogue)
+        return recount(self._dialogue, ring=self._ring)
+
+    def repair(self, partition: int, *, dry_run: bool, now: Millis | None) -> list[Damage]:
+        return Repair(self._dialogue, partition, ring=self._ring, token=fresh_id(), now=now).run(dry_run=dry_run)
 
     def footprint(self) -> Mapping[str, int]:
         return footprint(self._dialogue)
@@ -406,7 +465,45 @@ class RedisStore(Store, RedisMoving):
     def _act(self, script: str, timeline: str, *arguments: bytes, now: Millis | None) -> bool:
         home = self._dialogue.keys.home(timeline)
         call = Call(home.partition, home.whole, pack(arguments))
-        return wire.flags(self._dialogue.write_one(script, call, now=now))[0]
+        with self._naming(timeline):
+            return wire.flags(self._dialogue.write_one(script, call, now=now))[0]
+
+    # Damage
+
+    @contextmanager
+    def _naming(self, timeline: str) -> Iterator[None]:
+        """Say what is damaged, where a script says only that something is."""
+        try:
+            yield
+        except Refused as error:
+            if error.word != DAMAGED:
+                raise
+            raise self._unreadable(timeline) from None
+
+    def _unreadable(self, timeline: str) -> Unreadable:
+        return looking.damage_of(self._dialogue, timeline)
+
+    def _tell_of(self, timelines: Iterable[str]) -> None:
+        for timeline in timelines:
+            self.damages.report(self._unreadable(timeline).damage)
+
+    def _own(self, partition: int, names: list[str]) -> list[str]:
+        """Those that belong to the partition in whose schedule they were found; others leave it.
+
+        Their keys would be those of another partition, or their names could not be told.
+        """
+        keys = self._dialogue.keys
+        strays = [name for name in names if keys.home(name).partition != partition or legible(name) != name]
+        if not strays:
+            return names
+        raw = [as_bytes(name) for name in strays]
+        every(self._dialogue.change([Command(partition, ("ZREM", keys.key(partition, o), *raw)) for o in SCHEDULE]))
+        for name in strays:
+            problem = (
+                "it stood in the schedule of another partition" if legible(name) == name else "its name is not UTF-8"
+            )
+            self.damages.report(Damage(timeline=legible(name), part="place", problem=problem))
+        return [name for name in names if name not in strays]
 
     def _shares(self, items: Sequence[Item], timeline_of: Callable[[Item], str]) -> dict[int, list[int]]:
         """The places of items by the partition of their timeline."""

@@ -1,20 +1,24 @@
 """Values between Python and Lua: MessagePack for what both read, a packed head before the payload of a record."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct as Packing
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from digestif.core import machine
 from digestif.core.capacity import Stored, age_order
+from digestif.core.damage import Damage, legible
 from digestif.core.machine import IDLE, Slot
 from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry, Outcome
+from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_seconds
-from digestif.errors import StoreError
 from digestif.stores.base import Lease
+from digestif.stores.damage import Unreadable
+from digestif.stores.redis.keys import as_bytes, as_text
 from digestif.stores.travel import Cargo
 
 encode = msgspec.msgpack.Encoder().encode
@@ -64,6 +68,8 @@ class Entry(msgspec.Struct):
     keys: list[str] = []
 
 
+_WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
 _letter = msgspec.msgpack.Decoder(Letter).decode
 _entry = msgspec.msgpack.Decoder(Entry).decode
 
@@ -105,31 +111,48 @@ def flags(reply: bytes) -> list[bool]:
 
 
 def slot(timeline: str, stored: bytes | None, pending: int) -> Slot:
-    """A slot as it is stored; what is pending is not noted in it but counted."""
+    """A slot as it is stored; what is pending is not noted in it but counted. Unreadable if it is damaged."""
     if stored is None:
         return IDLE
     try:
         found = _slot(stored[_SLOT_HEAD:])
-    except msgspec.MsgspecError as error:
-        raise StoreError(
-            f"the slot of timeline {timeline!r} can't be read ({error}); it is damaged or of a newer release"
-        ) from error
+    except _WRONG as error:
+        told = shortened(stored[1:])  # the first byte says only whether records may join it
+        raise unreadable_slot(timeline, f"{error}: {told}") from error
+    problem = machine.flaw(found)
+    if problem is not None:
+        raise unreadable_slot(timeline, problem)
     return replace(found, pending=pending)
+
+
+def unreadable_slot(timeline: str, problem: str) -> Unreadable:
+    return Unreadable(Damage(timeline=legible(timeline), part="slot", problem=f"its slot can't be read ({problem})"))
 
 
 def records(flat: Sequence[bytes]) -> list[Stored]:
     """Keys and records in turn, in whatever order, as records newest first."""
-    found = [record(key.decode(), stored) for key, stored in zip(flat[::2], flat[1::2], strict=True)]
+    found = [record(as_text(key), stored) for key, stored in zip(flat[::2], flat[1::2], strict=True)]
     found.sort(key=age_order, reverse=True)
     return found
 
 
 def record(key: str, stored: bytes) -> Stored:
-    """A record; one that is too short to be one has lost its value."""
+    """A record. One that is too short to be one, or whose key is not UTF-8, is given without its value."""
     if len(stored) < _HEAD.size:
         return Stored(key, None, 0.0, 0)
     arrival, _, timestamp = _HEAD.unpack_from(stored)
-    return Stored(key, stored[_HEAD.size :], timestamp, int.from_bytes(arrival))
+    sound = timestamp == timestamp and (key.isascii() or legible(key) == key)
+    return Stored(key, stored[_HEAD.size :] if sound else None, timestamp if sound else 0.0, int.from_bytes(arrival))
+
+
+def told_key(key: str) -> str | msgspec.Raw:
+    """The key of a record as scripts are told it."""
+    return key if key.isascii() or legible(key) == key else text(as_bytes(key))
+
+
+def text(raw: bytes) -> msgspec.Raw:
+    """Any bytes as a text of MessagePack, since scripts know of no others."""
+    return msgspec.Raw(b"\xdb" + len(raw).to_bytes(4) + raw)
 
 
 def cargo(key: str, stored: bytes, deadline: bytes) -> Cargo:
@@ -139,8 +162,32 @@ def cargo(key: str, stored: bytes, deadline: bytes) -> Cargo:
     return Cargo(found, int(deadline) if deadline else None, None if expires == _NEVER else expires)
 
 
-def letter(stored: bytes) -> Letter:
-    return _letter(stored)
+def letter(letter_id: str, stored: bytes) -> Letter:
+    """A dead letter as it is stored. Unreadable if it is damaged."""
+    try:
+        found = _letter(stored)
+        problem = None if found.id == letter_id and found.records >= 0 else "it says something else"
+    except _WRONG as error:
+        problem = str(error)
+    if problem is None:
+        return found
+    problem = f"the dead letter {legible(letter_id)} can't be read ({problem}: {shortened(stored)})"
+    raise Unreadable(Damage(timeline=salvaged_timeline(stored), part="letter", problem=problem))
+
+
+def salvaged_timeline(stored: bytes) -> str | None:
+    """The timeline that a damaged dead letter still names."""
+    _, found, rest = stored.partition(b"\xa8timeline")
+    if not found or not rest:
+        return None
+    sizes = {0xD9: 1, 0xDA: 2}  # a text has its length in its first byte, or behind it
+    behind = sizes.get(rest[0], 0)
+    size = int.from_bytes(rest[1 : 1 + behind]) if behind else rest[0] & 0x1F
+    try:
+        name = rest[1 + behind : 1 + behind + size].decode()
+    except UnicodeDecodeError:
+        return None
+    return name if len(name.encode()) == size and size else None
 
 
 def dead_letter(found: Letter) -> DeadLetter:
@@ -159,8 +206,13 @@ def dead_letter(found: Letter) -> DeadLetter:
     )
 
 
-def entries(stored: Iterable[bytes | None]) -> list[Entry]:
-    return [_entry(item) for item in stored if item is not None]
+def entry(stored: bytes) -> Entry:
+    """An entry of the history as it is stored. Unreadable if it is damaged."""
+    try:
+        return _entry(stored)
+    except _WRONG as error:
+        problem = f"an entry of the history can't be read ({error}: {shortened(stored)})"
+        raise Unreadable(Damage(timeline=salvaged_timeline(stored), part="history", problem=problem)) from error
 
 
 def history_entry(found: Entry) -> HistoryEntry:

@@ -1,6 +1,25 @@
 """Stores of rows: the verbs that they share, told once, over the view that each of them provides."""
 
 from digestif.stores.rows.store import RowStore
-from digestif.stores.rows.view import NEVER, Marks, Rows, Waiting, marks
+from digestif.stores.rows.view import (
+    NEVER,
+    LetterRow,
+    Marks,
+    Rows,
+    Size,
+    TimelineRow,
+    Waiting,
+    marks,
+)
 
-__all__ = ["NEVER", "Marks", "RowStore", "Rows", "Waiting", "marks"]
+__all__ = [
+    "NEVER",
+    "LetterRow",
+    "Marks",
+    "RowStore",
+    "Rows",
+    "Size",
+    "TimelineRow",
+    "Waiting",
+    "marks",
+]

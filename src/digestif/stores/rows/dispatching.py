@@ -7,7 +7,7 @@ from digestif.core.records import State
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, Due, Maintained, SchedulePage
 from digestif.stores.rows.expiry import expirable, expire
-from digestif.stores.rows.view import Rows, marks, put
+from digestif.stores.rows.view import Rows, marks, put, readable
 
 
 def schedule(
@@ -16,9 +16,10 @@ def schedule(
     began, *place = (rows.sequence(),) if after is None else [int(number) for number in after]
     cursor = (place[0], place[1]) if place else None
     found = rows.waiting(deadline, after=cursor, limit=limit)
+    due = {timeline: at for at, _, timeline in found}
     entries = []
-    for at, _, timeline in found:
-        slot = rows.slot(timeline)
+    for timeline, slot in readable(rows, due):
+        at = due[timeline]
         if slot.placed <= began and marks(slot).waiting == at:  # where others may have changed it meanwhile
             rows.put_slot(timeline, machine.after_schedule(slot, now=now))
             entries.append(Due(timeline, at))
@@ -44,8 +45,7 @@ def maintain(rows: Rows, deadline: Millis | None, *, limit: int, now: Millis) ->
 
 def _move_back(rows: Rows, timelines: Sequence[str], deadline: Millis) -> int:
     moved = 0
-    for timeline in timelines:
-        slot = rows.slot(timeline)
+    for timeline, slot in readable(rows, timelines):
         if slot.state is State.READY and slot.since <= deadline:
             put(rows, timeline, slot, machine.after_maintenance(slot))
             moved += 1
@@ -54,8 +54,7 @@ def _move_back(rows: Rows, timelines: Sequence[str], deadline: Millis) -> int:
 
 def _end_leases(rows: Rows, timelines: Sequence[str], *, now: Millis) -> int:
     ended = 0
-    for timeline in timelines:
-        slot = rows.slot(timeline)
+    for timeline, slot in readable(rows, timelines):
         if slot.state is State.OPEN and not machine.is_live(slot, now=now):
             put(rows, timeline, slot, expirable(rows, machine.after_lapse(slot)))
             ended += 1
@@ -64,8 +63,8 @@ def _end_leases(rows: Rows, timelines: Sequence[str], *, now: Millis) -> int:
 
 def _expire(rows: Rows, timelines: Sequence[str], *, now: Millis) -> int:
     allowed = PAGE_RECORDS
-    for timeline in timelines:
-        expires = marks(rows.slot(timeline)).expires
+    for timeline, slot in readable(rows, timelines):
+        expires = marks(slot).expires
         if allowed > 0 and expires is not None and expires <= now:
             allowed -= expire(rows, timeline, now=now, limit=allowed)
     return PAGE_RECORDS - allowed

@@ -10,7 +10,7 @@ from digestif.core.records import DeadLetter, HistoryEntry, Outcome
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import InvalidState
 from digestif.stores.base import HISTORY_KEYS, Burial, Closing, Lease, SetAside
-from digestif.stores.rows.view import Rows, put
+from digestif.stores.rows.view import Rows, held_slot, put
 
 
 def close_all(rows: Rows, closings: Sequence[Closing], *, now: Millis) -> list[bool]:
@@ -20,10 +20,10 @@ def close_all(rows: Rows, closings: Sequence[Closing], *, now: Millis) -> list[b
 
 def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
     timeline = closing.lease.timeline
-    slot = rows.slot(timeline)
-    digest = slot.digest
-    if digest is None or not machine.is_held(slot, closing.lease.token, now=now):
+    slot = held_slot(rows, closing.lease, now=now)
+    if slot is None or slot.digest is None:
         return False
+    digest = slot.digest
     if digest.records:
         keys = newest_keys(rows, digest.batch)
         rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, now=now))
@@ -38,22 +38,21 @@ def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
 def bury_all(rows: Rows, burials: Sequence[Burial], *, now: Millis) -> list[bool]:
     rows.concern(burial.lease.timeline for burial in burials)
     for burial in burials:
-        slot = rows.slot(burial.lease.timeline)
-        held = machine.is_held(slot, burial.lease.token, now=now)
-        if held and slot.digest is not None and slot.digest.merging is not None:
+        slot = held_slot(rows, burial.lease, now=now)
+        if slot is not None and slot.digest is not None and slot.digest.merging is not None:
             raise InvalidState(f"{burial.lease.timeline!r} is being merged: take it whole before burying it")
     return [_bury(rows, burial, now=now) for burial in burials]
 
 
 def _bury(rows: Rows, burial: Burial, *, now: Millis) -> bool:
     timeline = burial.lease.timeline
-    slot = rows.slot(timeline)
-    digest = slot.digest
-    if digest is None or not machine.is_held(slot, burial.lease.token, now=now):
+    slot = held_slot(rows, burial.lease, now=now)
+    if slot is None or slot.digest is None:
         return False
+    digest = slot.digest
     if digest.records:
         keys = newest_keys(rows, digest.batch)
-        rows.put_letter(_letter(timeline, digest, burial.reason, now=now), digest.batch)
+        rows.put_letter(letter_of(timeline, digest, burial.reason, now=now), digest.batch)
         rows.remember(ended(timeline, digest, Outcome.DEAD, keys=keys, reason=burial.reason, now=now))
     rows.tally["open"] -= digest.records
     rows.tally["dead"] += digest.records
@@ -63,10 +62,10 @@ def _bury(rows: Rows, burial: Burial, *, now: Millis) -> bool:
 
 
 def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Millis) -> bool:
-    slot = rows.slot(lease.timeline)
-    digest = slot.digest
-    if digest is None or not machine.is_held(slot, lease.token, now=now):
+    slot = held_slot(rows, lease, now=now)
+    if slot is None or slot.digest is None:
         return False
+    digest = slot.digest
     gone = 0
     for record in records:
         batch = rows.next_number()
@@ -74,7 +73,7 @@ def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Mil
             continue
         gone += 1
         alone = replace(digest, id=record.letter_id, batch=batch, records=1, dropped=0, served=())
-        rows.put_letter(_letter(lease.timeline, alone, record.reason, now=now), batch)
+        rows.put_letter(letter_of(lease.timeline, alone, record.reason, now=now), batch)
     rows.tally["open"] -= gone
     rows.tally["dead"] += gone
     left = machine.after_losing(digest, gone, raises=digest.attempt > 1 or digest.frozen)
@@ -83,10 +82,10 @@ def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Mil
 
 
 def withdraw(rows: Rows, lease: Lease, keys: Sequence[str], *, now: Millis) -> int | None:
-    slot = rows.slot(lease.timeline)
-    digest = slot.digest
-    if digest is None or not machine.is_held(slot, lease.token, now=now):
+    slot = held_slot(rows, lease, now=now)
+    if slot is None or slot.digest is None:
         return None
+    digest = slot.digest
     gone = sum(rows.remove_record(digest.batch, key) for key in keys)
     rows.tally["open"] -= gone
     rows.tally["deleted"] += gone
@@ -96,10 +95,10 @@ def withdraw(rows: Rows, lease: Lease, keys: Sequence[str], *, now: Millis) -> i
 
 
 def serve(rows: Rows, lease: Lease, recipients: Sequence[str], *, now: Millis) -> bool:
-    slot = rows.slot(lease.timeline)
-    digest = slot.digest
-    if digest is None or not machine.is_held(slot, lease.token, now=now):
+    slot = held_slot(rows, lease, now=now)
+    if slot is None or slot.digest is None:
         return False
+    digest = slot.digest
     fresh = [recipient for recipient in recipients if recipient not in digest.served]
     rows.put_slot(lease.timeline, replace(slot, digest=replace(digest, served=(*digest.served, *fresh))))
     return True
@@ -125,7 +124,7 @@ def erase(rows: Rows, batch: int, records: int) -> None:
         rows.trash(batch)
 
 
-def _letter(timeline: str, digest: Unfinished, reason: str, *, now: Millis) -> DeadLetter:
+def letter_of(timeline: str, digest: Unfinished, reason: str, *, now: Millis) -> DeadLetter:
     return DeadLetter(
         id=digest.id,
         timeline=timeline,

@@ -10,21 +10,19 @@ from digestif.core.records import State
 from digestif.core.times import Millis
 from digestif.stores.base import Claimed, Lease, Release
 from digestif.stores.rows.expiry import expirable
-from digestif.stores.rows.view import Rows, put
+from digestif.stores.rows.view import Rows, held_slot, put, readable
 
 
 def claim(rows: Rows, limit: int, *, token: str, until: Millis, now: Millis) -> Claimed:
     leases: list[Lease] = []
-    retired = 0
-    for timeline in rows.claimable(now, limit=limit):
-        slot = rows.slot(timeline)
+    found = rows.claimable(now, limit=limit)
+    for timeline, slot in readable(rows, found):
         if machine.is_empty(slot):
             rows.put_slot(timeline, machine.after_retirement(slot))
-            retired += 1
         else:
             fresh_id = f"{token}-{len(leases)}"
             leases.append(_open(rows, timeline, slot, token=token, until=until, fresh_id=fresh_id, now=now))
-    return Claimed(leases, retired)
+    return Claimed(leases, len(found) - len(leases))
 
 
 def open_ready(rows: Rows, timeline: str, *, token: str, until: Millis, now: Millis) -> Lease:
@@ -57,8 +55,8 @@ def extend_all(rows: Rows, leases: Sequence[Lease], *, until: Millis, now: Milli
 
 
 def extend(rows: Rows, lease: Lease, *, until: Millis, now: Millis) -> bool:
-    slot = rows.slot(lease.timeline)
-    if not machine.is_held(slot, lease.token, now=now):
+    slot = held_slot(rows, lease, now=now)
+    if slot is None:
         return False
     rows.put_slot(lease.timeline, replace(slot, until=until))
     return True
@@ -71,8 +69,8 @@ def release_all(rows: Rows, releases: Sequence[Release], *, now: Millis) -> list
 
 def _release(rows: Rows, release: Release, *, now: Millis) -> bool:
     timeline = release.lease.timeline
-    slot = rows.slot(timeline)
-    if not machine.is_held(slot, release.lease.token, now=now):
+    slot = held_slot(rows, release.lease, now=now)
+    if slot is None:
         return False
     if release.until is None:
         after = machine.after_failure(slot, freeze=release.freeze, counted=release.counted)

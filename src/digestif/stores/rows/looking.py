@@ -33,15 +33,27 @@ def _batches(slot: Slot) -> dict[Part, list[int]]:
     }
 
 
+def scan(rows: Rows, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+    """Those that can be read."""
+    found: list[tuple[str, Slot]] = []
+    while len(found) < limit:
+        page = rows.scan(prefix=prefix, after=after, limit=limit)
+        found += [(timeline, slot) for timeline, slot in page if slot is not None]
+        if len(page) < limit:
+            break
+        after = page[-1][0]
+    return found[:limit]
+
+
 def letters(rows: Rows, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-    """Those that are whole; others are still coming from another store."""
+    """Those that are whole and can be read; others are still coming from another store, or are damaged."""
     found: list[DeadLetter] = []
     while len(found) < limit:
         page = rows.letters(timeline, after=after, limit=limit)
-        found += [letter for letter in page if not is_coming(letter.id)]
+        found += [letter for letter_id, letter in page if letter is not None and not is_coming(letter_id)]
         if len(page) < limit:
             break
-        after = page[-1].id
+        after = page[-1][0]
     return found[:limit]
 
 

@@ -11,6 +11,7 @@ from digestif.core.machine import COMING, IDLE, LEAVING, Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis
 from digestif.errors import Busy
+from digestif.stores.damage import unreadable_note
 from digestif.stores.rows.ending import erase, erase_digest
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leasing import move_to_open
@@ -137,7 +138,10 @@ def arrive_all(rows: Rows, pages: Sequence[Page], *, fence: Fence | None, now: M
 
 def mark_of(rows: Rows, parcel: Parcel) -> Mark:
     noted = rows.note(parcel.id)
-    return Mark() if noted is None else _mark(noted)
+    try:
+        return Mark() if noted is None else _mark(noted)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise unreadable_note(parcel.id, error) from error
 
 
 def _arrive(rows: Rows, page: Page, *, now: Millis) -> Mark | None:

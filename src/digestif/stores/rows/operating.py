@@ -14,7 +14,8 @@ from digestif.stores.rows.view import Rows
 
 def delete(rows: Rows, timeline: str) -> bool:
     slot = rows.slot(timeline)
-    letters = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)
+    found = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)
+    letters = [letter for _, letter in found if letter is not None]  # a damaged one stays for `repair`
     rows.forget(timeline)
     if slot == IDLE and not letters:
         return False

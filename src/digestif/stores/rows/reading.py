@@ -11,7 +11,7 @@ from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, Take, Taken
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leasing import move_to_open
-from digestif.stores.rows.view import Rows
+from digestif.stores.rows.view import Rows, held_slot
 
 
 def take_settled(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None] | None:
@@ -23,10 +23,10 @@ def take_settled(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[T
 
 
 def _needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
-    slot = rows.slot(request.lease.timeline)
-    digest = slot.digest
-    if digest is None or not machine.is_held(slot, request.lease.token, now=now):
+    slot = held_slot(rows, request.lease, now=now)
+    if slot is None or slot.digest is None:
         return False
+    digest = slot.digest
     return digest.deciding or not digest.settled or machine.excess(digest, request.capacity) > 0
 
 
@@ -89,10 +89,10 @@ def take_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken
 
 
 def _take(rows: Rows, request: Take, *, limit: int, now: Millis) -> Taken | None:
-    slot = rows.slot(request.lease.timeline)
-    digest = slot.digest
-    if digest is None or not machine.is_held(slot, request.lease.token, now=now):
+    slot = held_slot(rows, request.lease, now=now)
+    if slot is None or slot.digest is None:
         return None
+    digest = slot.digest
     if limit == 0 or _needs_settling(rows, request, now=now):
         return Taken(digest.revision, digest.dropped, [], request.after, complete=False)
     records = rows.page(digest.batch, after=request.after, limit=limit)

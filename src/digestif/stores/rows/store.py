@@ -2,15 +2,17 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
+from digestif.core.damage import Damage
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot, is_coming
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis, to_millis
+from digestif.errors import Busy
 from digestif.stores.base import (
     PAGE_RECORDS,
     Arrival,
@@ -30,11 +32,13 @@ from digestif.stores.base import (
 )
 from digestif.stores.hints import Hints, LocalWakeups
 from digestif.stores.rows import adding, dispatching, ending, leasing, looking, moving, operating, reading
-from digestif.stores.rows.recount import recount
+from digestif.stores.rows.survey import mend, mending_pages, survey, verify
 from digestif.stores.rows.view import Rows
 from digestif.stores.travel import Cargo, Fence, Mark, Movable, Page, Parcel
 
 T = TypeVar("T")
+
+REPAIR_TRIES = 3
 
 
 class RowStore(Store, Movable):
@@ -183,7 +187,7 @@ class RowStore(Store, Movable):
         return self._read(lambda rows: rows.slot(timeline))
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
-        return self._read(lambda rows: rows.scan(prefix=prefix, after=after, limit=limit))
+        return self._read(lambda rows: looking.scan(rows, prefix=prefix, after=after, limit=limit))
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
         return self._read(lambda rows: looking.records(rows, timeline, part, after=after, limit=limit))
@@ -213,7 +217,16 @@ class RowStore(Store, Movable):
         return self._read(lambda rows: rows.ledger())
 
     def verify(self) -> Verification:
-        return self._read(recount)
+        return self._read(verify)
+
+    def repair(self, partition: int, *, dry_run: bool, now: Millis | None) -> list[Damage]:
+        at = self._now(now)
+        for _ in range(REPAIR_TRIES):
+            found = self._read(survey)
+            pages = [] if dry_run else mending_pages(found)
+            if all(self._write(partial(mend, survey=found, flaws=page, now=at)) for page in pages):
+                return [flaw.damage for flaw in found.flaws]
+        raise Busy("repair: others repair this store just now; try again when they are done")
 
     def footprint(self) -> Mapping[str, int]:
         return self._read(lambda rows: rows.footprint())

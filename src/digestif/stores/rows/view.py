@@ -1,17 +1,20 @@
 """One transaction's view of the tables: what a store of rows provides, and how timelines are looked up."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from digestif.core import machine
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
+from digestif.core.damage import Damage
 from digestif.core.ledger import Ledger
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry, State
 from digestif.core.times import Millis
-from digestif.stores.base import Arrival
+from digestif.stores.base import Arrival, Lease
+from digestif.stores.damage import Unreadable
 from digestif.stores.travel import Cargo
 
 NEVER: Millis = 2**62  # the expiry of a record without a ttl
@@ -49,11 +52,40 @@ def marks(slot: Slot) -> Marks:
     return Marks()
 
 
+class TimelineRow(NamedTuple):
+    """A timeline's row, readable or not. Bytes of its name that are not UTF-8 are lone surrogates."""
+
+    name: str
+    marks: Marks
+    slot: Slot | None
+    damage: Damage | None = None  # why there is no slot
+    raw: bytes = b""  # what there is instead
+
+
+class LetterRow(NamedTuple):
+    """A dead letter's row, likewise."""
+
+    number: int
+    id: str
+    timeline: str
+    batch: int
+    letter: DeadLetter | None
+    damage: Damage | None = None
+
+
+class Size(NamedTuple):
+    """What a batch holds."""
+
+    records: int = 0
+    lost: int = 0  # of these, records without a payload
+
+
 class Rows(Protocol):
     """One transaction's view of the tables. Batches are named by number and come to be with their first record.
 
     `expect` and `concern` say ahead what a unit of work is about, so that a server can be asked for it at once, and
-    rows can be locked in one order by all.
+    rows can be locked in one order by all. `slot`, `letter` and `letter_with` raise Unreadable; `scan`, `letters` and
+    `history` note what is damaged and give None for it, or leave it out.
     """
 
     tally: dict[str, int]  # changes to the ledger's counters
@@ -72,7 +104,21 @@ class Rows(Protocol):
     def lapsed(self, now: Millis, *, limit: int) -> list[str]: ...
     def expiring(self, now: Millis, *, limit: int) -> list[str]: ...
     def claimable(self, now: Millis, *, limit: int) -> list[str]: ...
-    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]: ...
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]: ...
+
+    # damage
+    def note_damage(self, damage: Damage) -> None: ...
+    def shelve(self, timeline: str) -> None: ...  # out of all orders, whatever its slot says
+    def place_anew(self, timeline: str) -> None: ...  # in all orders, as its slot says
+    def remove_timeline(self, timeline: str) -> None: ...  # its row alone
+    def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]: ...
+    def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]: ...
+    def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None: ...
+    def damaged_entries(self) -> list[tuple[int, Damage]]: ...  # of the history, by their places
+    def remove_entry(self, place: int) -> None: ...
+    def notes(self) -> dict[str, bytes]: ...
+    def batches(self) -> dict[int, int]: ...  # all that are not in the trash, and their records
+    def lost_keys(self, batch: int, *, limit: int) -> list[str]: ...  # of records without a payload
 
     # records
     def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool: ...
@@ -86,7 +132,7 @@ class Rows(Protocol):
     def earliest_deadline(self, batch: int) -> Millis | None: ...
     def earliest_expiry(self, batch: int) -> Millis: ...
     def latest_expiry(self, batch: int) -> Millis: ...
-    def sizes(self, batches: Sequence[int]) -> dict[int, int]: ...
+    def sizes(self, batches: Sequence[int]) -> dict[int, Size]: ...
     def erase(self, batch: int) -> None: ...
     def trash(self, batch: int) -> None: ...
     def sweep(self, limit: int) -> bool: ...
@@ -104,7 +150,9 @@ class Rows(Protocol):
     def letter_batch(self, letter_id: str) -> int: ...
     def put_letter(self, letter: DeadLetter, batch: int) -> None: ...
     def remove_letter(self, letter_id: str) -> None: ...
-    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]: ...
+    def letters(
+        self, timeline: str | None, *, after: str | None, limit: int
+    ) -> list[tuple[str, DeadLetter | None]]: ...
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None: ...
     def remember(self, ended: HistoryEntry) -> None: ...
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]: ...
@@ -122,3 +170,28 @@ def put(rows: Rows, timeline: str, before: Slot, after: Slot) -> None:
     if after.state is State.WAITING and before.state is not State.WAITING:
         after = replace(after, placed=rows.next_number())
     rows.put_slot(timeline, after)
+
+
+def readable(rows: Rows, timelines: Iterable[str]) -> Iterator[tuple[str, Slot]]:
+    """Timelines that were found by their times, with their slots.
+
+    One whose slot is damaged leaves the schedule: it would be found again and again, in the place of others.
+    """
+    for timeline in timelines:
+        try:
+            slot = rows.slot(timeline)
+        except Unreadable as error:
+            rows.note_damage(error.damage)
+            rows.shelve(timeline)
+        else:
+            yield timeline, slot
+
+
+def held_slot(rows: Rows, lease: Lease, *, now: Millis) -> Slot | None:
+    """The slot of a timeline that is open under this lease; None if the token is stale, or the slot is damaged."""
+    try:
+        slot = rows.slot(lease.timeline)
+    except Unreadable as error:
+        rows.note_damage(error.damage)
+        return None
+    return slot if machine.is_held(slot, lease.token, now=now) else None

@@ -19,8 +19,8 @@ _OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 class Connection(sqlite3.Connection):
     """A connection, and which file it has open.
 
-    A transaction is `with connection:` around a BEGIN. Its end is then written in C: it is committed or rolled back in one
-    step, which no signal handler can interrupt, and no generator keeps it open that is still referred to by a traceback.
+    A transaction is `with connection:` around a BEGIN. Its end is then written in C: it is committed or rolled back in
+    one step, which no signal handler can interrupt, and no generator keeps it open that a traceback still refers to.
     """
 
     file: tuple[int, int] | None = None
@@ -138,13 +138,17 @@ def _refuse_read_only(path: Path) -> None:
         raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
 
 
+def full(name: str) -> Overloaded:
+    return Overloaded(f"{name}: the disk is full; nothing was changed, free some space and try again")
+
+
 def translated(error: sqlite3.Error | OSError, name: str) -> DigestifError:
     """Tell an error in our words: what is wrong, with which file, and what to do."""
     if isinstance(error, OSError):
         return StoreUnavailable(f"{name}: {error.strerror or error}; check the folder and its permissions")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
     if code == sqlite3.SQLITE_FULL:
-        return Overloaded(f"{name}: the disk is full; nothing was changed, free some space and try again")
+        return full(name)
     if code == sqlite3.SQLITE_READONLY:
         return StoreUnavailable(f"{name}: can't be written ({error}); check the permissions of file and folder")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

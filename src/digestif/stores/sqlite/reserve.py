@@ -39,13 +39,16 @@ class NoRoom(Exception):
 
 
 class Reserve:
-    """The reserve of one database file, for one writer at a time. `most` is the upper bound of each part, in bytes."""
+    """The reserve of one database file, for one writer at a time; nothing is kept in memory, for None.
 
-    def __init__(self, path: Path, *, most: int) -> None:
-        self._path = path
-        self._log = path.with_name(path.name + "-wal")
-        self._kept = path.with_name(path.name + "-reserve")
-        self._most = most if hasattr(os, "posix_fallocate") else 0
+    `most` is the upper bound in bytes of the log's length, and half of it that of free pages; 0 keeps nothing.
+    """
+
+    def __init__(self, file: Path | None, *, most: int) -> None:
+        path = self._path = Path() if file is None else file
+        self._log = path.parent / f"{path.name}-wal"
+        self._kept = path.parent / f"{path.name}-reserve"
+        self._most = most if file is not None and hasattr(os, "posix_fallocate") else 0
         self._page = 4096  # bytes
         self._file: int | None = None  # SQLite's own descriptor of the file
         self._identity: tuple[int, int] | None = None
@@ -157,9 +160,9 @@ class Reserve:
             with suppress(OSError):  # a file system without links
                 os.link(self._log, self._kept)
 
-    def restart_log(self) -> None:
-        """Let the log begin anew. It does unless a reader still needs what is in it."""
-        self._checkpoint(patience=1.0)
+    def restart_log(self) -> bool:
+        """Let the log begin anew; False if it can't be, because a reader still needs what is in it."""
+        return self._most > 0 and self._checkpoint(patience=1.0)[0] == 0
 
     def refuse_near_the_end_of_the_log(self, *, share: float) -> None:
         """NoRoom if a reader keeps the log from beginning anew, little of it is left, and the disk is full."""

@@ -1,20 +1,31 @@
 """One SQLite transaction's view of the tables. Slots are read once, kept, and written together at the end."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
+from digestif.core.damage import Damage, legible
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
-from digestif.errors import StoreError
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival
-from digestif.stores.rows import NEVER, Waiting, marks
+from digestif.stores.damage import Unreadable
+from digestif.stores.rows import NEVER, LetterRow, Marks, Size, TimelineRow, Waiting, marks
+from digestif.stores.rows.decoding import (
+    damaged_entries,
+    encode_entry,
+    letter_row,
+    read_entry,
+    read_letter,
+    read_slot,
+    timeline_row,
+)
 from digestif.stores.sqlfile import load_statements
 from digestif.stores.travel import Cargo
 
@@ -23,13 +34,12 @@ SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 SLOT_LENGTH = 288
 
 _encode = msgspec.json.Encoder().encode
-_decode_slot = msgspec.json.Decoder(Slot).decode
-_letter = msgspec.json.Decoder(DeadLetter).decode
-_ended = msgspec.json.Decoder(HistoryEntry).decode
+_loosely = partial(str, encoding="utf-8", errors="surrogateescape")  # bytes that are not UTF-8 become lone surrogates
+_ELSEWHERE = Marks(-1, -1, -1, -1, -1, -1)
 
 
-class UnreadableRow(StoreError):
-    """A row was damaged, or written by a release that knows more than this one."""
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _slot_text(slot: Slot) -> str:
@@ -37,22 +47,20 @@ def _slot_text(slot: Slot) -> str:
     return _encode(slot).decode().ljust(SLOT_LENGTH)
 
 
-def _slot(timeline: str, text: str) -> Slot:
-    try:
-        return _decode_slot(text)
-    except msgspec.MsgspecError as error:
-        raise UnreadableRow(
-            f"the row of timeline {timeline!r} can't be read ({error}); it is damaged or of a newer release"
-        ) from error
+def _refuse_all_but_texts(error: sqlite3.OperationalError) -> None:
+    """Raise it unless it says that a text is not UTF-8: that is the only one that the driver raises without a code."""
+    if hasattr(error, "sqlite_errorcode"):
+        raise error
 
 
 class _Loaded:
     """A timeline's row as it was read, and the slot that it is to have."""
 
-    __slots__ = ("before", "dirty", "id", "slot")
+    __slots__ = ("before", "damage", "dirty", "id", "slot")
 
-    def __init__(self, row_id: int | None, slot: Slot) -> None:
+    def __init__(self, row_id: int | None, slot: Slot, damage: Damage | None = None) -> None:
         self.id = row_id
+        self.damage = damage  # why its slot can't be read
         self.before = marks(slot)
         self.slot = slot
         self.dirty = False
@@ -61,7 +69,9 @@ class _Loaded:
 class SqliteRows:
     """The view; `flush` writes what is still kept back, and must be called before the commit."""
 
-    def __init__(self, connection: sqlite3.Connection, namespace: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, namespace: int, note_damage: Callable[[Damage], None]) -> None:
+        self.note_damage = note_damage
+        self._connection = connection
         self.tally = dict.fromkeys(COUNTERS, 0)
         self.budget = PAGE_RECORDS
         self.cursor = connection.cursor()  # one: each result is read before the next statement
@@ -99,18 +109,50 @@ class SqliteRows:
         row = self._execute(statement, arguments).fetchone()
         return None if row is None else row[0]
 
+    def _rows(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+        """All rows. Where a text is not UTF-8, the driver gives up: then it is read again, byte by byte."""
+        try:
+            return self._execute(statement, arguments).fetchall()
+        except sqlite3.OperationalError as error:
+            _refuse_all_but_texts(error)
+        kept = self._connection.text_factory
+        self._connection.text_factory = _loosely
+        try:
+            return self._execute(statement, arguments).fetchall()
+        finally:
+            self._connection.text_factory = kept
+
     # timelines
 
     def slot(self, timeline: str) -> Slot:
-        return self._load(timeline).slot
+        loaded = self._load(timeline)
+        if loaded.damage is not None:
+            raise Unreadable(loaded.damage)
+        return loaded.slot
 
     def _load(self, timeline: str) -> _Loaded:
         loaded = self._loaded.get(timeline)
         if loaded is None:
-            row = self._execute(SQL.load_slot, (self._namespace, timeline)).fetchone()
-            loaded = _Loaded(None, IDLE) if row is None else _Loaded(row[0], _slot(timeline, row[1]))
-            self._loaded[timeline] = loaded
+            loaded = self._loaded[timeline] = self._read_slot(timeline)
         return loaded
+
+    def _read_slot(self, timeline: str) -> _Loaded:
+        try:
+            row = self._execute(SQL.load_slot, (self._namespace, timeline)).fetchone()
+        except UnicodeEncodeError:  # its name is not UTF-8
+            row = self._raw_slot(timeline)
+        except sqlite3.OperationalError as error:  # its slot is not
+            _refuse_all_but_texts(error)
+            row = self._raw_slot(timeline)
+        if row is None:
+            return _Loaded(None, IDLE)
+        try:
+            return _Loaded(row[0], read_slot(timeline, row[1]))
+        except Unreadable as error:
+            return _Loaded(row[0], IDLE, error.damage)
+
+    def _raw_slot(self, timeline: str) -> Any:
+        return self._execute(SQL.raw_slot, (self._namespace, _bytes(timeline))).fetchone()
 
     def put_slot(self, timeline: str, slot: Slot) -> None:
         loaded = self._load(timeline)
@@ -145,14 +187,25 @@ class SqliteRows:
             self._execute(SQL.move_slot, (*after, _slot_text(slot), row_id))
         loaded.before = after
 
+    def shelve(self, timeline: str) -> None:
+        self._execute(SQL.shelve, (self._load(timeline).id,))
+
+    def place_anew(self, timeline: str) -> None:
+        self._load(timeline).before = _ELSEWHERE
+        self.put_slot(timeline, self.slot(timeline))
+
+    def remove_timeline(self, timeline: str) -> None:
+        self._execute(SQL.delete_slot, (self._load(timeline).id,))
+        self._loaded[timeline] = _Loaded(None, IDLE)
+
     def _timelines(self, statement: str, *arguments: Any) -> list[str]:
         self._write_slots()
-        return [key for (key,) in self._execute(statement, (self._namespace, *arguments))]
+        return [key for (key,) in self._rows(statement, (self._namespace, *arguments))]
 
     def waiting(self, deadline: Millis, *, after: tuple[int, int] | None, limit: int) -> list[Waiting]:
         self._write_slots()
         place = (-NEVER, 0) if after is None else after
-        return [Waiting(*row) for row in self._execute(SQL.waiting, (self._namespace, deadline, *place, limit))]
+        return [Waiting(*row) for row in self._rows(SQL.waiting, (self._namespace, deadline, *place, limit))]
 
     def stale_ready(self, deadline: Millis, *, limit: int) -> list[str]:
         return self._timelines(SQL.stale_ready, deadline, limit)
@@ -168,15 +221,27 @@ class SqliteRows:
 
     def _heads(self, statement: str, now: Millis, limit: int) -> list[str]:
         self._write_slots()
-        return [key for (key,) in self._execute(statement, {"namespace": self._namespace, "now": now, "limit": limit})]
+        return [key for (key,) in self._rows(statement, {"namespace": self._namespace, "now": now, "limit": limit})]
 
-    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]:
         self._write_slots()
-        if after is not None and after >= prefix:
-            rows = self._execute(SQL.scan, (self._namespace, after, limit))
+        if after is not None and _bytes(after) >= prefix.encode():
+            rows = self._rows(SQL.scan, (self._namespace, _bytes(after), limit))
         else:
-            rows = self._execute(SQL.scan_from, (self._namespace, prefix, limit))
-        return [(key, _slot(key, slot)) for key, slot in rows if key.startswith(prefix)]
+            rows = self._rows(SQL.scan_from, (self._namespace, prefix, limit))
+        return [(key, self._seen(key, slot)) for key, slot in rows if key.startswith(prefix)]
+
+    def _seen(self, timeline: str, body: str) -> Slot | None:
+        try:
+            return read_slot(timeline, body)
+        except Unreadable as error:
+            self.note_damage(error.damage)
+            return None
+
+    def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]:
+        self._write_slots()
+        rows = self._rows(SQL.timeline_rows, (self._namespace, _bytes(after or ""), limit))
+        return [timeline_row(_loosely(name), slot, Marks(*places)) for name, slot, *places in rows]
 
     # records
 
@@ -189,18 +254,25 @@ class SqliteRows:
         return True
 
     def record(self, batch: int, key: str) -> Stored | None:
-        row = self._execute(SQL.record, (batch, key)).fetchone()
-        return None if row is None else Stored(*row)
+        rows = self._rows(SQL.record, (batch, key))
+        return Stored(*rows[0]) if rows else None
 
     def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]:
         if after is None:
-            rows = self._execute(SQL.first_page, (batch, limit))
-        else:
-            rows = self._execute(SQL.next_page, (batch, *after, limit))
-        return [Stored(*row) for row in rows]
+            return self._stored(SQL.first_page, (batch, limit))
+        return self._stored(SQL.next_page, (batch, *after, limit))
+
+    def _stored(self, statement: str, arguments: Sequence[Any]) -> list[Stored]:
+        """Records; one whose key is not UTF-8 is given without its value, and so set aside when it is delivered."""
+        try:
+            return [Stored(*row) for row in self._execute(statement, arguments)]
+        except sqlite3.OperationalError as error:
+            _refuse_all_but_texts(error)
+        found = [Stored(*row) for row in self._rows(statement, arguments)]
+        return [one if legible(one.key) == one.key else one._replace(payload=None) for one in found]
 
     def remove_record(self, batch: int, key: str) -> bool:
-        return self._execute(SQL.remove_record, (batch, key)).rowcount > 0
+        return self._execute(SQL.remove_record, (batch, _bytes(key))).rowcount > 0
 
     def drop_oldest(self, batch: int, count: int) -> int:
         return self._execute(SQL.drop_oldest, (batch, count)).rowcount
@@ -209,14 +281,15 @@ class SqliteRows:
         return self._execute(SQL.expire, (batch, now, limit)).rowcount
 
     def move_record(self, key: str, source: int, target: int) -> bool:
-        return self._execute(SQL.move_record, (target, source, key)).rowcount > 0
+        return self._execute(SQL.move_record, (target, source, _bytes(key))).rowcount > 0
 
     def merge(self, source: int, target: int, *, limit: int) -> tuple[int, int]:
-        keys = [key for (key,) in self._execute(SQL.batch_page, (source, limit))]
+        keys = [key for (key,) in self._rows(SQL.batch_page, (source, limit))]
         if not keys:
             return 0, 0
-        superseded: int = self._value(SQL.merge_superseded, target, source, keys[-1])
-        self._execute(SQL.merge_page, (target, source, keys[-1]))
+        last = _bytes(keys[-1])
+        superseded: int = self._value(SQL.merge_superseded, target, source, last)
+        self._execute(SQL.merge_page, (target, source, last))
         return len(keys), superseded
 
     def earliest_deadline(self, batch: int) -> Millis | None:
@@ -231,8 +304,15 @@ class SqliteRows:
         expiry: Millis | None = self._value(SQL.latest_expiry, batch)
         return 0 if expiry is None else expiry
 
-    def sizes(self, batches: Sequence[int]) -> dict[int, int]:
-        return dict(self._execute(SQL.sizes, (_encode(batches).decode(),)).fetchall())
+    def sizes(self, batches: Sequence[int]) -> dict[int, Size]:
+        rows = self._execute(SQL.sizes, (_encode(batches).decode(),))
+        return {batch: Size(records, lost) for batch, records, lost in rows}
+
+    def batches(self) -> dict[int, int]:
+        return dict(self._execute(SQL.batches, (self._namespace,)).fetchall())
+
+    def lost_keys(self, batch: int, *, limit: int) -> list[str]:
+        return [key for (key,) in self._rows(SQL.lost_keys, (batch, limit))]
 
     def erase(self, batch: int) -> None:
         self._execute(SQL.erase, (batch,))
@@ -252,9 +332,9 @@ class SqliteRows:
 
     def cargo(self, batch: int, *, after: Cursor | None, limit: int) -> list[Cargo]:
         if after is None:
-            rows = self._execute(SQL.first_cargo, (batch, limit))
+            rows = self._rows(SQL.first_cargo, (batch, limit))
         else:
-            rows = self._execute(SQL.next_cargo, (batch, *after, limit))
+            rows = self._rows(SQL.next_cargo, (batch, *after, limit))
         return [Cargo(Stored(*row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
 
     def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
@@ -284,11 +364,14 @@ class SqliteRows:
     def remove_notes(self, prefix: str) -> None:
         self._execute(SQL.remove_notes, (self._namespace, prefix, f"{prefix}\U0010ffff"))
 
+    def notes(self) -> dict[str, bytes]:
+        return {_loosely(name): body for name, body in self._execute(SQL.notes, (self._namespace,))}
+
     # dead letters and history
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        body = self._value(SQL.letter, self._namespace, letter_id)
-        return None if body is None else _letter(body)
+        rows = self._rows(SQL.letter, (self._namespace, letter_id))
+        return read_letter(letter_id, *rows[0]) if rows else None
 
     def letter_batch(self, letter_id: str) -> int:
         batch: int = self._value(SQL.letter_batch, self._namespace, letter_id)
@@ -301,29 +384,67 @@ class SqliteRows:
     def remove_letter(self, letter_id: str) -> None:
         self._execute(SQL.remove_letter, (self._namespace, letter_id))
 
-    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-        number = 0 if after is None else self._value(SQL.letter_number, self._namespace, after) or NEVER
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[tuple[str, DeadLetter | None]]:
+        number = 0
+        if after is not None:
+            number = self._value(SQL.letter_number, self._namespace, _bytes(after)) or NEVER
         if timeline is None:
-            rows = self._execute(SQL.letters, (self._namespace, number, limit))
+            rows = self._rows(SQL.letters, (self._namespace, number, limit))
         else:
-            rows = self._execute(SQL.letters_of, (self._namespace, timeline, number, limit))
-        return [_letter(body) for (body,) in rows]
+            rows = self._rows(SQL.letters_of, (self._namespace, timeline, number, limit))
+        return [(letter_id, self._seen_letter(letter_id, *rest)) for letter_id, *rest in rows]
+
+    def _seen_letter(self, letter_id: str, timeline: str, body: str) -> DeadLetter | None:
+        try:
+            return read_letter(letter_id, timeline, body)
+        except Unreadable as error:
+            self.note_damage(error.damage)
+            return None
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
-        body = self._value(SQL.letter_with, key, self._namespace, timeline)
-        return None if body is None else _letter(body)
+        for letter_id, body in self._rows(SQL.letter_with, (key, self._namespace, timeline)):
+            if (letter := self._seen_letter(letter_id, timeline, body)) is not None:
+                return letter
+        return None
+
+    def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]:
+        rows = self._execute(SQL.letter_rows, (self._namespace, after, limit))
+        return [letter_row(number, _loosely(name), _loosely(of), *rest) for number, name, of, *rest in rows]
+
+    def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None:
+        if letter is None:
+            self._execute(SQL.remove_letter_row, (row.number,))
+        else:
+            self._execute(SQL.replace_letter, (letter.id, letter.timeline, _encode(letter).decode(), row.number))
 
     def remember(self, ended: HistoryEntry) -> None:
         number: int = self._value(SQL.next_ended, self._namespace)
-        row = (self._namespace, number % HISTORY_LIMIT, number, ended.timeline, _encode(ended).decode())
+        row = (self._namespace, number % HISTORY_LIMIT, number, ended.timeline, encode_entry(ended).decode())
         self._execute(SQL.remember, row)
 
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         if timeline is None:
-            rows = self._execute(SQL.history, (self._namespace, limit))
+            rows = self._rows(SQL.history, (self._namespace, limit))
         else:
-            rows = self._execute(SQL.history_of, (self._namespace, timeline, limit))
-        return [_ended(body) for (body,) in rows]
+            rows = self._rows(SQL.history_of, (self._namespace, timeline, limit))
+        found = [entry for row in rows if (entry := self._seen_entry(*row)) is not None]
+        if len(found) < len(rows) == limit < HISTORY_LIMIT:
+            return self.history(timeline, limit=HISTORY_LIMIT)[:limit]  # further back, in the place of damaged ones
+        return found
+
+    def _seen_entry(self, timeline: str, body: str) -> HistoryEntry | None:
+        try:
+            return read_entry(timeline, body)
+        except Unreadable as error:
+            self.note_damage(error.damage)
+            return None
+
+    def damaged_entries(self) -> list[tuple[int, Damage]]:
+        rows = self._execute(SQL.history_rows, (self._namespace,))
+        return damaged_entries((place, _loosely(timeline), body) for place, timeline, body in rows)
+
+    def remove_entry(self, place: int) -> None:
+        self._execute(SQL.remove_entry, (self._namespace, place))
 
     def forget(self, timeline: str) -> None:
         self._execute(SQL.forget, (self._namespace, timeline))

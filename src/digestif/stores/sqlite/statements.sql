@@ -3,6 +3,44 @@
 -- name: load_slot
 SELECT id, slot FROM timeline WHERE namespace = ? AND key = ?
 
+-- Of a name or a slot that is not UTF-8.
+-- name: raw_slot
+SELECT id, CAST(slot AS BLOB) FROM timeline WHERE namespace = ? AND key = CAST(? AS TEXT)
+
+-- name: shelve
+UPDATE timeline SET waiting = NULL, ready = NULL, since = NULL, until = NULL, paused_until = NULL, expires = NULL
+WHERE id = ?
+
+-- name: timeline_rows
+SELECT CAST(key AS BLOB), CAST(slot AS BLOB), waiting, ready, since, until, paused_until, expires FROM timeline
+WHERE namespace = ? AND key > CAST(? AS TEXT) ORDER BY key LIMIT ?
+
+-- name: letter_rows
+SELECT number, CAST(id AS BLOB), CAST(timeline AS BLOB), batch, CAST(body AS BLOB) FROM letter
+WHERE namespace = ? AND number > ? ORDER BY number LIMIT ?
+
+-- name: replace_letter
+UPDATE letter SET id = ?, timeline = ?, body = ? WHERE number = ?
+
+-- name: remove_letter_row
+DELETE FROM letter WHERE number = ?
+
+-- name: history_rows
+SELECT place, CAST(timeline AS BLOB), CAST(body AS BLOB) FROM history WHERE namespace = ? ORDER BY place
+
+-- name: remove_entry
+DELETE FROM history WHERE namespace = ? AND place = ?
+
+-- name: notes
+SELECT CAST(name AS BLOB), body FROM note WHERE namespace = ?
+
+-- name: batches
+SELECT batch, count(*) FROM record
+WHERE namespace = ?1 AND batch NOT IN (SELECT batch FROM trash WHERE namespace = ?1) GROUP BY batch
+
+-- name: lost_keys
+SELECT key FROM record WHERE batch = ? AND payload IS NULL ORDER BY key LIMIT ?
+
 -- name: insert_slot
 INSERT INTO timeline (id, namespace, key, waiting, ready, since, until, paused_until, expires, slot)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -56,8 +94,9 @@ SELECT key FROM (
         WHERE namespace = :namespace AND until <= :now ORDER BY until, id LIMIT :limit)
 ) ORDER BY at, id LIMIT :limit
 
+-- A key that is not UTF-8 can only be given as bytes.
 -- name: scan
-SELECT key, slot FROM timeline WHERE namespace = ? AND key > ? ORDER BY key LIMIT ?
+SELECT key, slot FROM timeline WHERE namespace = ? AND key > CAST(? AS TEXT) ORDER BY key LIMIT ?
 
 -- name: scan_from
 SELECT key, slot FROM timeline WHERE namespace = ? AND key >= ? ORDER BY key LIMIT ?
@@ -82,7 +121,7 @@ SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? AND (timesta
 ORDER BY timestamp DESC, arrival DESC LIMIT ?
 
 -- name: remove_record
-DELETE FROM record WHERE batch = ? AND key = ?
+DELETE FROM record WHERE batch = ? AND key = CAST(? AS TEXT)
 
 -- name: drop_oldest
 DELETE FROM record WHERE arrival IN
@@ -93,19 +132,19 @@ DELETE FROM record WHERE arrival IN
     (SELECT arrival FROM record WHERE batch = ? AND expires <= ? ORDER BY expires LIMIT ?)
 
 -- name: move_record
-UPDATE record SET batch = ? WHERE batch = ? AND key = ?
+UPDATE record SET batch = ? WHERE batch = ? AND key = CAST(? AS TEXT)
 
 -- name: batch_page
 SELECT key FROM record WHERE batch = ? ORDER BY key LIMIT ?
 
 -- An older version in the target batch gives way to the one that moves in.
 -- name: merge_page
-UPDATE OR REPLACE record SET batch = ? WHERE batch = ? AND key <= ?
+UPDATE OR REPLACE record SET batch = ? WHERE batch = ? AND key <= CAST(? AS TEXT)
 
 -- CROSS keeps the order of the join: the page first, then its older versions one by one.
 -- name: merge_superseded
 SELECT count(*) FROM record AS newer CROSS JOIN record AS older ON older.batch = ? AND older.key = newer.key
-WHERE newer.batch = ? AND newer.key <= ?
+WHERE newer.batch = ? AND newer.key <= CAST(? AS TEXT)
 
 -- name: earliest_deadline
 SELECT min(deadline) FROM record WHERE batch = ? AND deadline IS NOT NULL
@@ -117,7 +156,7 @@ SELECT min(expires) FROM record WHERE batch = ?
 SELECT max(expires) FROM record WHERE batch = ?
 
 -- name: sizes
-SELECT batch, count(*) FROM record WHERE batch IN (SELECT value FROM json_each(?)) GROUP BY batch
+SELECT batch, count(*), count(*) - count(payload) FROM record WHERE batch IN (SELECT value FROM json_each(?)) GROUP BY batch
 
 -- name: erase
 DELETE FROM record WHERE batch = ?
@@ -138,7 +177,7 @@ DELETE FROM trash WHERE namespace = ? AND batch = ?
 SELECT count(*) FROM record WHERE batch IN (SELECT batch FROM trash WHERE namespace = ?)
 
 -- name: letter
-SELECT body FROM letter WHERE namespace = ? AND id = ?
+SELECT timeline, body FROM letter WHERE namespace = ? AND id = ?
 
 -- name: letter_batch
 SELECT batch FROM letter WHERE namespace = ? AND id = ?
@@ -150,17 +189,17 @@ INSERT INTO letter (number, namespace, id, timeline, batch, body) VALUES (?, ?, 
 DELETE FROM letter WHERE namespace = ? AND id = ?
 
 -- name: letter_number
-SELECT number FROM letter WHERE namespace = ? AND id = ?
+SELECT number FROM letter WHERE namespace = ? AND id = CAST(? AS TEXT)
 
 -- name: letters
-SELECT body FROM letter WHERE namespace = ? AND number > ? ORDER BY number LIMIT ?
+SELECT id, timeline, body FROM letter WHERE namespace = ? AND number > ? ORDER BY number LIMIT ?
 
 -- name: letters_of
-SELECT body FROM letter WHERE namespace = ? AND timeline = ? AND number > ? ORDER BY number LIMIT ?
+SELECT id, timeline, body FROM letter WHERE namespace = ? AND timeline = ? AND number > ? ORDER BY number LIMIT ?
 
 -- name: letter_with
-SELECT letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = ?
-WHERE letter.namespace = ? AND letter.timeline = ? ORDER BY letter.number DESC LIMIT 1
+SELECT letter.id, letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = ?
+WHERE letter.namespace = ? AND letter.timeline = ? ORDER BY letter.number DESC
 
 -- name: next_ended
 UPDATE namespace SET ended = ended + 1 WHERE id = ? RETURNING ended
@@ -169,10 +208,10 @@ UPDATE namespace SET ended = ended + 1 WHERE id = ? RETURNING ended
 INSERT OR REPLACE INTO history (namespace, place, number, timeline, body) VALUES (?, ?, ?, ?, ?)
 
 -- name: history
-SELECT body FROM history WHERE namespace = ? ORDER BY number DESC LIMIT ?
+SELECT timeline, body FROM history WHERE namespace = ? ORDER BY number DESC LIMIT ?
 
 -- name: history_of
-SELECT body FROM history WHERE namespace = ? AND timeline = ? ORDER BY number DESC LIMIT ?
+SELECT timeline, body FROM history WHERE namespace = ? AND timeline = ? ORDER BY number DESC LIMIT ?
 
 -- name: forget
 DELETE FROM history WHERE namespace = ? AND timeline = ?

@@ -10,15 +10,16 @@ from digestif.clock import wall_clock
 from digestif.core.policy import check_delay
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
+from digestif.stores.damage import Unreadable
 from digestif.stores.dsn import check_namespace
 from digestif.stores.forking import watch
 from digestif.stores.gate import Gate, Turnstile
 from digestif.stores.group import GroupCommit, Job, Page
 from digestif.stores.rows import Rows, RowStore
-from digestif.stores.sqlite.connection import Connection, Database, translated
+from digestif.stores.sqlite.connection import Connection, Database, full, translated
 from digestif.stores.sqlite.readers import Readers
 from digestif.stores.sqlite.reserve import MEBIBYTE, NoRoom, Reserve, is_full
-from digestif.stores.sqlite.rows import SQL, SqliteRows, UnreadableRow
+from digestif.stores.sqlite.rows import SQL, SqliteRows
 from digestif.stores.sqlite.turns import Turns
 from digestif.stores.sqlite.wakeups import FileWakeups
 
@@ -54,7 +55,7 @@ class SQLiteStore(RowStore):
         self.durability = Durability.NOTHING if file is None else _DURABILITY[synchronous]
         self._database = Database(file, synchronous=synchronous, timeout=timeout)
         self._turns = None if file is None else Turns(file, timeout=timeout)
-        self._reserve = None if file is None else Reserve(file, most=int(reserve * MEBIBYTE))
+        self._reserve = Reserve(file, most=int(reserve * MEBIBYTE))
         self._closed = False
         self._number = 0  # of the namespace
         self._writer: Connection | None = None
@@ -90,7 +91,10 @@ class SQLiteStore(RowStore):
         return self._submit(unit, weight=1, share=_CLAIMING)
 
     def _submit(self, unit: Callable[[Rows], T], *, weight: int, share: float = 0.0) -> T:
-        return self._turnstile.through(lambda: self._group.submit(unit, weight=weight, share=share))
+        try:
+            return self._turnstile.through(lambda: self._group.submit(unit, weight=weight, share=share))
+        finally:
+            self.damages.tell()
 
     def _commit(self, page: Page[Rows]) -> None:
         """Run the jobs of a page in one transaction. An interrupted page is run again, by another thread."""
@@ -110,37 +114,29 @@ class SQLiteStore(RowStore):
             fault.job.fail(fault.error)
             jobs.remove(fault.job)
         except _Full as full:
-            error = Overloaded(f"{self._database.name}: the disk is full; nothing was changed, free some space and try again")
             for job in full.jobs:
-                job.fail(error)
+                job.fail(full.error)
                 jobs.remove(job)
 
     def _transact(self, page: Page[Rows], jobs: Sequence[Job[Rows]]) -> None:
-        """Run the jobs. Those that must leave the most of the reserve are refused if there is no space for all."""
-        writer = self._connect()
+        """Run the jobs. If there is no space for all, those are refused that have to leave the most of the reserve."""
         share = max(job.share for job in jobs)
         try:
-            self._transact_with(writer, page, jobs, share)
+            self._reserve.refuse_near_the_end_of_the_log(share=share)
+            try:
+                self._transact_once(page, jobs, share)
+            except sqlite3.Error as error:
+                if not is_full(error) or not self._reserve.restart_log():
+                    raise
+                self._transact_once(page, jobs, share)  # it was the log that was full
         except (sqlite3.Error, OSError, NoRoom) as error:
             if not is_full(error):
                 raise
-            if share:
-                raise _Full([job for job in jobs if job.share == share]) from error
-            raise
+            raise _Full([job for job in jobs if job.share == share], full(self._database.name)) from error
 
-    def _transact_with(self, writer: Connection, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
-        if self._reserve is not None:
-            self._reserve.refuse_near_the_end_of_the_log(share=share)
-        try:
-            self._transact_once(writer, page, jobs, share)
-        except sqlite3.Error as error:
-            if self._reserve is None or not is_full(error):
-                raise
-            self._reserve.restart_log()  # it may be the log that was full
-            self._transact_once(writer, page, jobs, share)
-
-    def _transact_once(self, writer: Connection, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
-        rows = SqliteRows(writer, self._number)
+    def _transact_once(self, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
+        writer = self._connect()
+        rows = SqliteRows(writer, self._number, self.damages.note)
         try:
             with writer:
                 try:
@@ -149,8 +145,7 @@ class SQLiteStore(RowStore):
                         rows.budget = PAGE_RECORDS
                         _run(job, rows)
                     rows.flush()
-                    if self._reserve is not None:
-                        self._reserve.keep(writer, share=share)
+                    self._reserve.keep(writer, share=share)
                     page.is_over = True  # no signal handler runs between this and the end of the COMMIT
                 except BaseException:
                     rows.cursor.close()  # half a result would keep the writer at an old state of the data
@@ -185,8 +180,6 @@ class SQLiteStore(RowStore):
         return self._writer
 
     def _open_writer(self) -> Connection:
-        if self._reserve is None:
-            return self._database.connect(self._find_namespace)
         self._reserve.before_opening()
         try:
             writer = self._database.connect(self._find_namespace)
@@ -216,7 +209,10 @@ class SQLiteStore(RowStore):
     def _read(self, unit: Callable[[Rows], T]) -> T:
         if self._turns is None:
             return self._write(unit)  # in memory there is one connection, for one thread at a time
-        return self._turnstile.through(lambda: self._read_one_state(unit))
+        try:
+            return self._turnstile.through(lambda: self._read_one_state(unit))
+        finally:
+            self.damages.tell()
 
     def _read_one_state(self, unit: Callable[[Rows], T]) -> T:
         return self._told(lambda: self._gate.through(lambda: self._reading(unit)))
@@ -226,7 +222,7 @@ class SQLiteStore(RowStore):
         return self._readers.through(lambda reader: self._run_reading(reader, unit))
 
     def _run_reading(self, reader: Connection, unit: Callable[[Rows], T]) -> T:
-        rows = SqliteRows(reader, self._number)
+        rows = SqliteRows(reader, self._number, self.damages.note)
         with reader:
             try:
                 reader.execute("BEGIN")
@@ -281,9 +277,10 @@ class SQLiteStore(RowStore):
 class _Full(Exception):
     """There is no space for these jobs."""
 
-    def __init__(self, jobs: Sequence[Job[Rows]]) -> None:
-        super().__init__(jobs)
+    def __init__(self, jobs: Sequence[Job[Rows]], error: Overloaded) -> None:
+        super().__init__(error)
         self.jobs = jobs
+        self.error = error
 
 
 class _Spoiled(Exception):
@@ -299,7 +296,7 @@ def _run(job: Job[Rows], rows: Rows) -> None:
     job.error = None
     try:
         job.result = job.unit(rows)
-    except UnreadableRow as error:  # met in the middle of things
+    except Unreadable as error:  # met in the middle of things
         raise _Spoiled(job, error) from error
     except DigestifError as error:  # raised before anything was changed
         job.fail(error)

@@ -5,6 +5,7 @@ from digestif.testing.conformance.adding import Adding
 from digestif.testing.conformance.backoff import BackingOff
 from digestif.testing.conformance.border import Configuring, ReadingBack, Refusing
 from digestif.testing.conformance.capacity import Capacity
+from digestif.testing.conformance.damage import Damaged, DamagedAccounts, Repairing
 from digestif.testing.conformance.deletion import Deletion
 from digestif.testing.conformance.delivering import Delivering
 from digestif.testing.conformance.digesting import Digesting, Undecodable
@@ -36,6 +37,8 @@ class StoreConformance(
     Capacity,
     Claiming,
     Configuring,
+    Damaged,
+    DamagedAccounts,
     DeadLetters,
     DeletingInPages,
     Deletion,
@@ -65,6 +68,7 @@ class StoreConformance(
     Recovery,
     Refusing,
     Remembering,
+    Repairing,
     Replaying,
     Retracting,
     Scanning,

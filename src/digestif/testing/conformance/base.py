@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from enum import StrEnum
 from typing import Any, Protocol, cast
 
 import pytest
@@ -17,6 +18,21 @@ class DigestsWith(Protocol):
     def __call__(self, *, over: Store | None = None, lease: float = 30, **policy: Any) -> Digests: ...
 
 
+class Harm(StrEnum):
+    """A way to damage what is stored of a timeline."""
+
+    GARBLED = "garbled"  # its slot can't be decoded
+    IMPOSSIBLE = "impossible"  # its slot says that it is open, and nothing of a lease
+    MISPLACED = "misplaced"  # it stands nowhere in the schedule
+    VALUE = "value"  # one of its pending records has lost its value
+    RECORD = "record"  # one of its pending records is gone
+    LETTER = "letter"  # its dead letters can't be decoded
+    HISTORY = "history"  # its entries in the history can't be decoded
+
+
+Damager = Callable[[Harm, str], None]
+
+
 class Suite:
     """The base of every topic. A subclass gives the one fixture `store`."""
 
@@ -28,6 +44,11 @@ class Suite:
     def make_store(self) -> Callable[[], Store]:
         """Optional: makes further stores, empty and apart from each other, for tests that need several."""
         pytest.skip("this needs a fixture `make_store`: a callable that gives a fresh, empty Store each time")
+
+    @pytest.fixture
+    def damage(self) -> Damager:
+        """Optional: damages what is stored of a timeline, behind the store's back. See `Harm` for what there is."""
+        pytest.skip("this needs a fixture `damage`: a callable that damages what is stored of a timeline")
 
     @pytest.fixture(params=MODES)
     def mode(self, request: pytest.FixtureRequest) -> Mode:

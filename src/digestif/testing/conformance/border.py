@@ -26,10 +26,20 @@ JSON = some.recursive(
     max_leaves=12,
 )
 LONE = "\ud800"
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for level in range(levels):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
 BAD_TIMESTAMPS = [math.nan, math.inf, -math.inf, True, False, "1700000000", b"1", [T], 1j, 2**53 + 1, 10**400]
 BAD_KEYS = ["", LONE, f"a{LONE}b", "x" * 513, "é" * 257, "😀" * 129, 7, b"bytes", True, ["list"]]
 BAD_VALUES = [
     *(math.nan, math.inf, -math.inf, [1, [math.nan]], {"a": {"b": -math.inf}}),
+    *(nested(65), [{"a": nested(64)}, 1]),
     *(b"bytes", bytearray(b"b"), (1, 2), [(1,)], {"a": ()}, {1, 2}, frozenset(), 1j, object(), Record("a", 1, T)),
     *({1: "int key"}, {None: 1}, {("a",): 1}, LONE, [LONE], {LONE: 1}, "x" * (256 * 1024), ["x"] * 100_000),
 ]
@@ -73,6 +83,7 @@ class ReadingBack(Suite):
     @given(value=JSON, timestamp=FINITE)
     @example(value=None, timestamp=T)
     @example(value="x" * (256 * 1024 - 100), timestamp=T)
+    @example(value=nested(64), timestamp=T)
     @one_store_for_all
     def test_any_record_reads_back_equal(self, digests: Digests, value: Any, timestamp: float) -> None:
         """Fact 5. An added record reads back equal in key, value and timestamp."""
@@ -110,7 +121,7 @@ class Refusing(Suite):
     @pytest.mark.parametrize("value", BAD_VALUES, ids=shape)
     @pytest.mark.usefixtures("untouched")
     def test_a_value_that_would_not_read_back_equal_is_refused(self, digests: Digests, value: Any) -> None:
-        """Fact 42. Oversized values, lone surrogates, values that would not read back equal: InvalidRecord."""
+        """Fact 42. Values too large or too deep, lone surrogates, what would not read back equal: InvalidRecord."""
         assert_refused(digests, "t", Record("a", value, T))
 
     @pytest.mark.parametrize("within", [-1, math.nan, math.inf, True, "10"], ids=shape)

@@ -73,6 +73,28 @@ class Deletion(Suite):
         assert_nothing_left(store)
         assert digests.ledger().deleted == 5_000
 
+    def test_a_deletion_ends_however_busy_producers_are(
+        self, digests: Digests, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Fact 29. Delete removes what was there when it began: records that are added all the time do not keep it."""
+        delete, calls = store.delete, 0
+
+        def delete_beside_a_producer(timeline: str, *, now: int | None) -> bool:
+            nonlocal calls
+            calls += 1
+            assert calls < 10, "it does not end"
+            found = delete(timeline, now=now)
+            digests.add("t", "another", now=T)
+            return found
+
+        digests.add("t", "first", now=T)
+        monkeypatch.setattr(store, "delete", delete_beside_a_producer)
+
+        assert digests.delete("t", now=T) is True
+        assert [record.value for record in digests.peek("t", now=T)] == ["another"]
+        assert digests.ledger().deleted == 1
+        assert digests.verify()
+
     def test_deleting_an_unknown_timeline_is_no_error(self, digests: Digests) -> None:
         """Fact 29. Deleting an unknown timeline is no error."""
         assert digests.delete("unknown", now=T) is False

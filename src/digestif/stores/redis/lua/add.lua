@@ -4,14 +4,21 @@
 -- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, capacity, ttl
 --        5 packed for each record: which timeline and which policy, from 1, and `within`
 --        6… per record: key; timestamp and payload
--- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'
+-- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'; '!' per one that was not
+--        accepted, because its timeline is damaged
 -- include: now.lua
 -- include: measures.lua
 
 local TERMS = 56 -- bytes of a policy's numbers; what is not set is not a number, or for the capacity infinite
-local noted, accepted, pending = unpack(call('HMGET', KEYS[1], ARGV[2], 'accepted', 'pending'))
+local noted, accepted, pending, layout = unpack(call('HMGET', KEYS[1], ARGV[2], 'accepted', 'pending', 'layout'))
+if layout ~= ARGV[#ARGV] then
+  -- include: layout.lua
+end
 local arrival = tonumber(accepted or 0)
 pending = tonumber(pending or 0)
+if not arrival or not pending then
+  return redis.error_reply('DIGESTIF_LEDGER')
+end
 local loaded = {} -- timelines that need more than a record put in
 
 -- The long way, made only when it is needed: its functions cost more than adding a record.
@@ -20,9 +27,20 @@ local function the_long_way()
   -- include: batches.lua
   -- include: placing.lua
 
+  local function is_order(place)
+    local kind = call('TYPE', KEYS[place]).ok
+    return kind == 'zset' or kind == 'none'
+  end
+
+  -- The timeline; nil if it is damaged.
   local function timeline_at(place)
     local timeline = load_timeline(place)
-    timeline.batch = batch_at(place, timeline.slot.large)
+    local slot = timeline.slot
+    local has_orders = slot.large or slot.deadline
+    if timeline.state == 'damaged' or (has_orders and not (is_order(place + 1) and is_order(place + 2))) then
+      return nil
+    end
+    timeline.batch = batch_at(place, slot.large)
     loaded[place] = timeline
     return timeline
   end
@@ -69,6 +87,9 @@ local function the_long_way()
 
   local function add(place, policy, key, rest, within)
     local timeline, terms = loaded[place] or timeline_at(place), terms_of(policy)
+    if not timeline then
+      return nil
+    end
     local slot = timeline.slot
     local was_idle, expires = slot.state == 'idle', terms.ttl and now + terms.ttl
     slot.first = timeline.pending == 0 and now or slot.first
@@ -86,7 +107,7 @@ local function the_long_way()
 end
 
 local fully
-if not noted or struct.unpack('>d', noted) >= tonumber(ARGV[1]) then -- a new caller, or a call that was made before
+if not noted or #noted < 16 or struct.unpack('>d', noted) >= tonumber(ARGV[1]) then -- a new caller, or a call that was made before
   fully = the_long_way()
   local earlier_reply = fully.answered(noted)
   if earlier_reply then
@@ -95,11 +116,11 @@ if not noted or struct.unpack('>d', noted) >= tonumber(ARGV[1]) then -- a new ca
 end
 
 local superseded = 0
-local any_ready = false
-local ready = {}
+local flags = {} -- by record, where it is not '0'
 local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
 local known, capacity, expires, expiry -- the policy of the record before, what it allows, and when its records expire
-for number = 1, (#arguments - 5) / 2 do
+local many = (#arguments - 6) / 2
+for number = 1, many do
   local timeline, policy, within = read('>HHd', arguments[5], number * 12 - 11)
   local key, rest = arguments[4 + number * 2], arguments[5 + number * 2]
   local place = 9 + timeline * 3
@@ -108,8 +129,8 @@ for number = 1, (#arguments - 5) / 2 do
   -- The short way, and the usual one: the timeline is on its way to a delivery and a record more changes nothing else.
   if within ~= within and not loaded[place] then
     local hash = keys[place]
-    local slot = call('HGET', hash, '')
-    local kind = slot and byte(slot)
+    local slot = try('HGET', hash, '') -- an error, which is a table, if the key is no hash
+    local kind = type(slot) == 'string' and #slot > 8 and byte(slot)
     if kind == JOINS or kind == JOINS_LARGE then
       if policy ~= known then
         local ttl
@@ -122,10 +143,9 @@ for number = 1, (#arguments - 5) / 2 do
       if kind == JOINS then
         joins = joins and size < SMALL and #rest <= LIGHT
       elseif joins and call('HEXISTS', hash, key) == 0 then
-        call('ZADD', keys[place + 1], read('>d', rest), write('>I8', arrival + 1) .. key)
-        if expires < NEVER then
-          call('ZADD', keys[place + 2], expires + SHIFT, 'x' .. key)
-        end
+        local noted_age = try('ZADD', keys[place + 1], read('>d', rest), write('>I8', arrival + 1) .. key)
+        local noted_expiry = expires < NEVER and try('ZADD', keys[place + 2], expires + SHIFT, 'x' .. key)
+        joins = type(noted_age) ~= 'table' and type(noted_expiry) ~= 'table'
       else
         joins = false
       end
@@ -139,18 +159,17 @@ for number = 1, (#arguments - 5) / 2 do
 
   if not joins then
     fully = fully or the_long_way()
-    if fully.add(place, policy, key, rest, within == within and within or nil) then
-      ready[number] = true
-      any_ready = true
+    local is_ready = fully.add(place, policy, key, rest, within == within and within or nil)
+    if is_ready ~= false then
+      flags[number] = is_ready and '1' or '!'
     end
   end
 end
 
-local reply = string.rep('0', (#arguments - 5) / 2)
-if any_ready then
-  local flags = {}
+local reply = string.rep('0', many)
+if next(flags) then
   for number = 1, #reply do
-    flags[number] = ready[number] and '1' or '0'
+    flags[number] = flags[number] or '0'
   end
   reply = table.concat(flags)
 end

@@ -154,6 +154,13 @@ local function arrive(timeline, page)
   return { done, whole }
 end
 
+for number, told in ipairs(request.pages) do -- nothing is written before all is known to be sound
+  local noted = call('HGET', NOTES, told[1])
+  local is_read, mark = pcall(cmsgpack.unpack, noted)
+  if damage_of(timeline_number(number, APART)) or (noted and not (is_read and type(mark) == 'table')) then
+    return redis.error_reply('DIGESTIF_DAMAGED ' .. number)
+  end
+end
 local marks_of = {}
 for number, told in ipairs(request.pages) do
   local id, freight, records, done, after, slot, letter, times = unpack(told)

@@ -5,6 +5,10 @@
 -- include: partition.lua
 -- include: now.lua
 
+local layout = call('HGET', LEDGER, 'layout')
+if layout ~= ARGV[#ARGV] then
+  -- include: layout.lua
+end
 local limit = tonumber(ARGV[4])
 local candidates = {}
 

@@ -12,11 +12,14 @@ end
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
+if damage_of(timeline) then
+  return damage_of(timeline)
+end
 local slot = timeline.slot
 
 local function forget(place, number)
-  local stored = call('HGET', HISTORY, place)
-  if stored and cmsgpack.unpack(stored).number == number then
+  local is_read, entry = pcall(cmsgpack.unpack, call('HGET', HISTORY, place))
+  if is_read and type(entry) == 'table' and entry.number == number then
     call('HDEL', HISTORY, place)
   end
 end

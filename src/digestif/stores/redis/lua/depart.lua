@@ -19,7 +19,7 @@ for number, token in ipairs(request.tokens) do
   held[number] = false
   if is_leaving(slot) then
     held[number] = slot
-  elseif timeline.stored and not is_live(slot, now) then
+  elseif timeline.stored and timeline.state ~= 'damaged' and not is_live(slot, now) then
     local pending = timeline.pending
     if after_departure(slot, now, token, pending) then
       move_pending(timeline, DIGEST)

@@ -5,6 +5,10 @@
 -- include: partition.lua
 -- include: ties.lua
 
+local layout = call('HGET', LEDGER, 'layout')
+if layout ~= ARGV[#ARGV] then
+  -- include: layout.lua
+end
 local request = cmsgpack.unpack(ARGV[4])
 
 -- Byte by byte, as the server orders equal times: Lua itself compares by the rules of the server's language.

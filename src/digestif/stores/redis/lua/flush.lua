@@ -10,6 +10,9 @@ if earlier_reply then
 end
 
 local timeline = load_timeline(TIMELINES)
+if damage_of(timeline) then
+  return damage_of(timeline)
+end
 local slot = timeline.slot
 if slot.state ~= 'waiting' then
   return answer('0')

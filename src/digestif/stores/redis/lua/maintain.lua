@@ -3,7 +3,7 @@
 -- KEYS   12… the timelines: the stale ones, the lapsed ones, the expiring ones
 -- ARGV   4 {deadline, stale, lapsed, expiring, limit, ring}: how many of each; how many records may expire; the size of
 --        the history
--- Reply  {moved, lapsed, expired, whether more may have expired}
+-- Reply  {moved, lapsed, expired, whether more may have expired, the numbers of timelines that are damaged}
 -- include: ending.lua
 -- include: expiring.lua
 
@@ -22,6 +22,8 @@ local function let_wait(timeline)
     slot.state = 'waiting'
     save_timeline(timeline)
     moved = moved + 1
+  elseif slot.state ~= 'ready' then
+    put_in_place(timeline)
   end
 end
 
@@ -103,6 +105,7 @@ end
 
 local function expire_timeline(timeline)
   if timeline.state == 'idle' then
+    put_in_place(timeline)
     return
   end
   local gone = expire_pending(timeline, request.limit - expired)
@@ -125,14 +128,23 @@ local function lapse(timeline)
     else
       save_timeline(timeline)
     end
+  elseif slot.state ~= 'open' then
+    put_in_place(timeline)
   end
 end
 
 local number = 0
+local damaged = {}
 local function with_next(many, act)
   for _ = 1, many do
     number = number + 1
-    act(timeline_number(number))
+    local timeline = with_sound_batches(timeline_number(number))
+    if timeline.state == 'damaged' then
+      put_in_place(timeline)
+      table.insert(damaged, number)
+    else
+      act(timeline)
+    end
   end
 end
 
@@ -146,4 +158,4 @@ with_next(request.expiring, function(timeline)
     left = true
   end
 end)
-return answer(cmsgpack.pack({ moved, lapsed, expired, left or expired >= request.limit or weight >= HEAVY }))
+return answer(cmsgpack.pack({ moved, lapsed, expired, left or expired >= request.limit or weight >= HEAVY, damaged }))

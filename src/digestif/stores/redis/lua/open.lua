@@ -11,7 +11,10 @@ if earlier_reply then
 end
 
 local request = cmsgpack.unpack(ARGV[4])
-local timeline = timeline_number(1)
+local timeline = with_sound_batches(timeline_number(1))
+if damage_of(timeline) then
+  return damage_of(timeline)
+end
 local slot = timeline.slot
 if slot.paused or is_live(slot, now) or (slot.state ~= 'ready' and slot.state ~= 'open') then
   return answer(cmsgpack.pack({ false, now, slot }))

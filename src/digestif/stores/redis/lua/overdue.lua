@@ -1,10 +1,16 @@
 #!lua flags=no-writes
 -- Timelines for maintenance: ready for too long, with a lapsed lease, with expired records.
 -- ARGV   4 {deadline, limit}: without a deadline, ready ones are left alone
--- Reply  three lists of names
+-- Reply  three lists of names, and how the server evicts, if it was looked at and does
 -- include: partition.lua
 -- include: now.lua
 
+local layout = call('HGET', LEDGER, 'layout')
+local evicts = false
+if layout ~= ARGV[#ARGV] then
+  -- include: layout.lua
+  evicts = eviction ~= 'noeviction' and eviction
+end
 local request = cmsgpack.unpack(ARGV[4])
 
 local function until_now(order, last)
@@ -29,4 +35,4 @@ end
 
 local stale = request.deadline and until_now(SINCE, request.deadline) or {}
 local lapsed = merged(until_now(LEASES, now), until_now(PAUSED, now))
-return { merged(stale, {}), lapsed, merged(until_now(EXPIRING, now), {}) }
+return { merged(stale, {}), lapsed, merged(until_now(EXPIRING, now), {}), evicts }

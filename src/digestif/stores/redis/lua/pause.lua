@@ -11,6 +11,9 @@ if earlier_reply then
 end
 
 local timeline = load_timeline(TIMELINES)
+if damage_of(timeline) then
+  return damage_of(timeline)
+end
 local paused = ARGV[4] == '1' or nil
 if timeline.slot.paused == paused then
   return answer('0')

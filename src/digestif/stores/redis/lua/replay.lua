@@ -10,6 +10,9 @@ if earlier_reply then
 end
 
 local timeline = timeline_number(1)
+if damage_of(timeline) then
+  return damage_of(timeline)
+end
 local slot = timeline.slot
 local place = TIMELINES + STRIDE
 local letter = read_letter(place, timeline.name)

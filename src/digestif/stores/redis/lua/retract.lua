@@ -10,7 +10,10 @@ if earlier_reply then
   return earlier_reply
 end
 
-local timeline = timeline_number(1)
+local timeline = with_sound_batches(timeline_number(1))
+if damage_of(timeline) then
+  return damage_of(timeline)
+end
 if ARGV[4] == '' or not pull(pending_of(timeline), ARGV[4]) then
   return answer('0')
 end

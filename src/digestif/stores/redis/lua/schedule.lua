@@ -3,7 +3,8 @@
 -- KEYS   12… per timeline: its hash
 -- ARGV   4 {began, times}: the last move that counts, what began to wait later is left to the next call of schedule;
 --        when each timeline was seen to be due
--- Reply  '1' per timeline that became ready, '0' per one that somebody else moved meanwhile or that is left
+-- Reply  '1' per timeline that became ready, '0' per one that somebody else moved meanwhile or that is left, '!' per one
+--        that is damaged and leaves the schedule
 -- include: slots.lua
 
 local earlier_reply = earlier_answer()
@@ -16,7 +17,11 @@ local request = cmsgpack.unpack(ARGV[4])
 -- Waiting and due: somebody is told to deliver it.
 local function schedule(timeline, at)
   local slot = timeline.slot
-  if slot.state ~= 'waiting' or slot.paused or slot.at ~= at or (slot.placed or 0) > request.began then
+  if slot.state ~= 'waiting' or slot.at ~= at then
+    put_in_place(timeline)
+    return timeline.state == 'damaged' and '!' or '0'
+  end
+  if slot.paused or (slot.placed or 0) > request.began then
     return '0'
   end
   slot.state, slot.since = 'ready', now

@@ -1,8 +1,22 @@
 #!lua flags=allow-oom
--- Note the settings of a namespace at its first use.
--- KEYS   1 meta (hash)
--- ARGV   1 schema  2 partitions
--- Reply  what is noted: schema, partitions
-redis.call('HSETNX', KEYS[1], 'schema', ARGV[1])
-redis.call('HSETNX', KEYS[1], 'partitions', ARGV[2])
-return redis.call('HMGET', KEYS[1], 'schema', 'partitions')
+-- Note the settings of a namespace at its first use, and the layout of its first partition.
+-- KEYS   1 meta (hash)  2 ledger of partition 0 (hash)
+-- ARGV   1 schema  2 partitions; empty: a namespace that has no settings gets none  3 an id, if the partition has none
+-- Reply  what is noted: schema, partitions, layout (empty if the schema is another one); nothing if nothing is
+local meta, ledger = KEYS[1], KEYS[2]
+local schema, partitions = unpack(redis.call('HMGET', meta, 'schema', 'partitions'))
+local layout = redis.call('HGET', ledger, 'layout')
+if layout and (not schema or schema == ARGV[1]) then
+  schema, partitions = string.match(layout, '^(%d+)/(%d+)/')
+end
+if not partitions and ARGV[2] == '' then
+  return {}
+end
+schema, partitions = schema or ARGV[1], partitions or ARGV[2]
+redis.call('HSET', meta, 'schema', schema, 'partitions', partitions)
+if schema ~= ARGV[1] then
+  return { schema, partitions, '' }
+end
+layout = layout or schema .. '/' .. partitions .. '/' .. ARGV[3]
+redis.call('HSET', ledger, 'layout', layout)
+return { schema, partitions, layout }

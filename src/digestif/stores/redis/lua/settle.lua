@@ -96,7 +96,7 @@ end
 
 local allowed = request.limit
 for number, wanted in ipairs(request.requests) do
-  local timeline = timeline_number(number)
+  local timeline = with_sound_batches(timeline_number(number))
   local slot = timeline.slot
   if allowed > 0 and slot.digest and is_held(slot, wanted[1], now) then
     allowed = allowed - settle(timeline, wanted[2] or nil, wanted[3], allowed)

@@ -2,12 +2,17 @@
 -- Read pages of open digests.
 -- KEYS   12… the timelines
 -- ARGV   4 {limit, requests}: records to read, over all; per timeline {token, capacity, after}
--- Reply  per timeline: nil if the token is stale, else {revision, dropped, 1 if complete, 1 if unsettled, page}, the
+-- Reply  per timeline: nil if the token is stale or its keys are damaged, else {revision, dropped, 1 if complete, 1 if unsettled, page}, the
 --        page being key and record in turn
 -- include: timelines.lua
 -- include: leasing.lua
 -- include: paging.lua
 
+local layout = call('HGET', LEDGER, 'layout')
+local refused = layout ~= ARGV[#ARGV] and refusal(layout)
+if refused then
+  return refused
+end
 local request = cmsgpack.unpack(ARGV[4])
 local allowed = request.limit -- records
 local weight = 0 -- bytes
@@ -35,6 +40,7 @@ end
 
 local taken = {}
 for number, wanted in ipairs(request.requests) do
-  taken[number] = take(timeline_number(number), wanted[1], wanted[2] or nil, wanted[3] or nil)
+  local is_read, told = pcall(take, timeline_number(number), wanted[1], wanted[2] or nil, wanted[3] or nil)
+  taken[number] = is_read and told -- an error is about a key of the wrong type: nothing can be read there
 end
 return taken

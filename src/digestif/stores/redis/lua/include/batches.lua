@@ -33,7 +33,8 @@ local function expiry_of(record)
 end
 
 local function timestamp_of(record)
-  return string.len(record) < WHOLE and 0 or (struct.unpack('>d', record, 13))
+  local timestamp = string.len(record) < WHOLE and 0 or (struct.unpack('>d', record, 13))
+  return timestamp == timestamp and timestamp or 0 -- what is not a number can't be sorted
 end
 
 local function age_member(key, record)
@@ -52,9 +53,9 @@ local function note(batch, key, record)
   end
 end
 
--- Each record of a small batch, as key and record.
+-- Each record of a small batch, as key and record; none if the key is no hash.
 local function each(batch)
-  local flat = redis.call('HGETALL', batch.records)
+  local flat = redis.pcall('HGETALL', batch.records)
   local place = -1
   return function()
     place = place + 2

@@ -8,12 +8,22 @@ local KEPT = 600000 -- milliseconds of the server's clock, longer than anybody r
 local tally = {} -- changes to the counters
 local woken = false -- a timeline may be taken at once
 
+-- Add to a number of the ledger. One that is damaged starts again: a recount tells, and a repair sets it right.
+local function add_to(field, by)
+  local sum = try('HINCRBY', LEDGER, field, by)
+  if type(sum) == 'table' then
+    sum = field == 'number' and clock or by -- moves have to be numbered above all earlier ones
+    call('HSET', LEDGER, field, sum)
+  end
+  return sum
+end
+
 local function count(counter, by)
   tally[counter] = (tally[counter] or 0) + by
 end
 
 local function next_number()
-  return call('HINCRBY', LEDGER, 'number', 1)
+  return add_to('number', 1)
 end
 
 -- Let go of answers that nobody will ask for again: a page from somewhere whenever a new caller comes. (Scripts draw
@@ -21,8 +31,8 @@ end
 local function forget_callers()
   local flat = call('HSCAN', LEDGER, clock % 1024, 'MATCH', 'c:*', 'COUNT', 100)[2]
   for place = 1, #flat, 2 do
-    local _, noted = struct.unpack('>dd', flat[place + 1])
-    if noted + KEPT < clock then
+    local is_read, _, noted = pcall(struct.unpack, '>dd', flat[place + 1])
+    if not is_read or noted + KEPT < clock then
       call('HDEL', LEDGER, flat[place])
     end
   end
@@ -30,7 +40,7 @@ end
 
 -- The answer to a call that was made before, or an error; nil if it is new.
 local function answered(noted)
-  if not noted then
+  if not noted or string.len(noted) < 16 then
     forget_callers()
     return nil
   end
@@ -44,24 +54,31 @@ local function answered(noted)
   return redis.error_reply('DIGESTIF_OVERTAKEN a later call of the same caller was here before')
 end
 
+-- The error of a call whose layout is not the partition's, or for which the server is not fit any more.
+local function refusal(layout)
+  -- include: layout.lua
+end
+
 local function earlier_answer()
-  return answered(call('HGET', LEDGER, CALL))
+  local noted, layout = unpack(call('HMGET', LEDGER, CALL, 'layout'))
+  local refused = layout ~= ARGV[#ARGV] and refusal(layout)
+  return refused or answered(noted)
 end
 
 -- Note the answer and the counters; `...` are names and new values of those that the caller of this has read itself.
 local function answer(reply, ...)
   if woken then
-    redis.pcall('SPUBLISH', WAKE, '') -- a hint: a user who may not publish must not stop a call half-way
+    try('SPUBLISH', WAKE, '') -- a hint: a user who may not publish must not stop a call half-way
   end
   local moved = 0
   for counter, by in pairs(tally) do
     if by ~= 0 then
-      call('HINCRBY', LEDGER, counter, by)
+      add_to(counter, by)
       moved = moved + math.abs(by)
     end
   end
   if moved > 0 then
-    call('HINCRBY', LEDGER, 'moved', moved) -- never falls: tells a recount how much went on beside it
+    add_to('moved', moved) -- never falls: tells a recount how much went on beside it
   end
   call('HSET', LEDGER, CALL, struct.pack('>dd', ARGV[1], clock) .. reply, ...)
   return reply

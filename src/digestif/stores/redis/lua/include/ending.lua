@@ -7,7 +7,7 @@ local HISTORY_KEYS = 100
 
 -- Note a digest that ended in the ring of the last ones.
 local function remember(timeline, digest, outcome, ring, keys, reason)
-  local number = call('HINCRBY', LEDGER, 'ended', 1)
+  local number = add_to('ended', 1)
   call('HSET', HISTORY, number % ring, cmsgpack.pack({
     number = number,
     id = digest.id,
@@ -35,7 +35,7 @@ local function write_letter(timeline, place, letter)
   letter.buried = letter.buried or now
   call('HSET', KEYS[place], '', cmsgpack.pack(letter))
   call('ZADD', LETTERS, now, letter_member(letter))
-  call('ZADD', KEYS[timeline.place + DEAD], now, letter_member(letter))
+  call('ZADD', timeline.dead or KEYS[timeline.place + DEAD], now, letter_member(letter))
 end
 
 local function letter_of(digest, id, records, dropped, reason)
@@ -62,11 +62,22 @@ local function who_got(digest)
   return #names > 0 and names or nil
 end
 
--- The dead letter whose keys are at `place`, if it is one of this timeline's.
+local function sound_letter(stored, name)
+  local letter = cmsgpack.unpack(stored)
+  local sound = letter.timeline == name
+    and type(letter.id) == 'string'
+    and letter.number < FAR
+    and letter.records < FAR
+    and letter.opened < FAR
+    and letter.dropped < FAR
+    and letter.revision < FAR
+  return sound and letter
+end
+
+-- The dead letter whose keys are at `place`, if it is one of this timeline's and not damaged.
 local function read_letter(place, name)
-  local stored = call('HGET', KEYS[place], '')
-  local letter = stored and cmsgpack.unpack(stored)
-  return letter and letter.timeline == name and letter or nil
+  local is_read, letter = pcall(sound_letter, try('HGET', KEYS[place], ''), name)
+  return is_read and letter or nil
 end
 
 -- Take a dead letter out of the orders; its records are the caller's to move or erase.

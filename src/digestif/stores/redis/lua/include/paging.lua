@@ -85,13 +85,13 @@ end
 local function newest_keys(batch, limit)
   local keys = {}
   if batch.large then
-    for number, member in ipairs(redis.call('ZREVRANGE', batch.ages, 0, limit - 1)) do
+    for number, member in ipairs(redis.pcall('ZREVRANGE', batch.ages, 0, limit - 1)) do
       keys[number] = key_of(member)
     end
     return keys
   end
   if effort <= 0 then
-    for _, key in ipairs(redis.call('HKEYS', batch.records)) do
+    for _, key in ipairs(redis.pcall('HKEYS', batch.records)) do
       if key ~= '' and #keys < limit then
         table.insert(keys, key)
       end

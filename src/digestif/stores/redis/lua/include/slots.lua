@@ -28,11 +28,38 @@ local function marks(slot)
   return found
 end
 
-local function unpacked(stored)
-  if not stored then
-    return { state = 'idle', at = 0, since = 0, iteration = 0 }
+local FAR = 2 ^ 62
+local STATES = { idle = true, waiting = true, ready = true, open = true }
+
+-- A slot as it is stored; nil, or an error, if it is damaged. What has another type fails to compare.
+local function read_slot(stored)
+  local slot = cmsgpack.unpack(string.sub(stored, HEAD + 1))
+  local digest, is_open = slot.digest, slot.state == 'open'
+  local sound = STATES[slot.state]
+    and slot.at < FAR
+    and slot.since < FAR
+    and slot.iteration < FAR
+    and (slot.expires or 0) < FAR
+    and (slot.deadline or 0) < FAR
+    and (slot.first or 0) < FAR
+    and (slot.last or 0) < FAR
+    and (slot.placed or 0) < FAR
+    and (slot.dropped or 0) < FAR
+    and (slot['until'] or 0) < FAR
+    and (not is_open or (digest and slot['until'] and type(slot.token) == 'string'))
+    and (is_open or not slot.token)
+  if sound and digest then
+    sound = type(digest.id) == 'string'
+      and digest.records >= 0
+      and digest.opened < FAR
+      and digest.dropped < FAR
+      and digest.revision < FAR
+      and digest.attempt < FAR
+      and digest.lapses < FAR
+      and (digest.expires or 0) < FAR
+      and (not digest.served or type(digest.served) == 'table')
   end
-  return cmsgpack.unpack(string.sub(stored, HEAD + 1))
+  return sound and slot
 end
 
 local function with_head(slot, pending)
@@ -41,10 +68,15 @@ local function with_head(slot, pending)
   return head .. struct.pack('>i7', slot.expires or NEVER) .. cmsgpack.pack(slot)
 end
 
+-- A timeline. One that is damaged has a state of its own, which no rule knows: its leases are held by nobody, it is
+-- never due, and it must not be saved.
 local function load_timeline(place)
   local key = KEYS[place]
-  local stored = call('HGET', key, '')
-  local slot = unpacked(stored)
+  local stored = try('HGET', key, '') -- an error, which is a table, if the key is no hash
+  local is_read, slot = pcall(read_slot, stored)
+  if not is_read or not slot then
+    slot = stored and { state = 'damaged' } or { state = 'idle', at = 0, since = 0, iteration = 0 }
+  end
   return {
     place = place,
     key = key,
@@ -53,8 +85,13 @@ local function load_timeline(place)
     stored = stored and true,
     state = slot.state,
     marks = marks(slot),
-    pending = call('HLEN', key) - (stored and 1 or 0),
+    pending = type(stored) == 'table' and 0 or call('HLEN', key) - (stored and 1 or 0),
   }
+end
+
+-- The refusal to do anything about a damaged timeline; nil if it is sound.
+local function damage_of(timeline)
+  return timeline.state == 'damaged' and redis.error_reply('DIGESTIF_DAMAGED') or nil
 end
 
 local function reorder(order, name, before, after)
@@ -92,4 +129,21 @@ local function save_timeline(timeline)
     call('ZADD', NAMES, 0, timeline.name)
   end
   call('HSET', timeline.key, '', with_head(slot, timeline.pending))
+end
+
+-- Let a timeline that was found in the schedule by mistake stand where its slot says. A damaged one stands nowhere, and
+-- no record may join it.
+local function put_in_place(timeline)
+  local name, after = timeline.name, marks(timeline.slot)
+  local orders = { waiting = WAITING, ready = READY, since = SINCE, leases = LEASES, paused = PAUSED, expiring = EXPIRING }
+  for kind, order in pairs(orders) do
+    local score = call('ZSCORE', order, name)
+    reorder(order, name, score and tonumber(score), after[kind])
+  end
+  if timeline.state == 'damaged' then
+    local stored = try('HGET', timeline.key, '')
+    if type(stored) == 'string' and stored ~= '' then
+      call('HSET', timeline.key, '', ' ' .. string.sub(stored, 2))
+    end
+  end
 end

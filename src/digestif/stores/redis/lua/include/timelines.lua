@@ -47,3 +47,24 @@ local function fewer_pending(timeline, many)
     slot.deadline = earliest_deadline(pending_of(timeline))
   end
 end
+
+-- Whether the keys of its batches are of the types that they should be; those that a sound timeline need not have are
+-- not looked at.
+local function has_sound_batches(timeline)
+  local slot = timeline.slot
+  for offset = (slot.large or slot.deadline) and 1 or 3, slot.digest and 8 or 2 do
+    local kind = call('TYPE', KEYS[timeline.place + offset]).ok
+    if kind ~= 'none' and kind ~= (offset % 3 == 0 and 'hash' or 'zset') then
+      return false
+    end
+  end
+  return true
+end
+
+-- The same timeline, taken for damaged if it has to do with a key of the wrong type.
+local function with_sound_batches(timeline)
+  if timeline.state ~= 'damaged' and not has_sound_batches(timeline) then
+    timeline.slot, timeline.state = { state = 'damaged' }, 'damaged'
+  end
+  return timeline
+end

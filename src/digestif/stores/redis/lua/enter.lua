@@ -1,0 +1,7 @@
+#!lua flags=allow-oom
+-- Note the layout of a partition that has none.
+-- KEYS   1 ledger (hash)
+-- ARGV   1 layout
+-- Reply  what is noted
+redis.call('HSETNX', KEYS[1], 'layout', ARGV[1])
+return redis.call('HGET', KEYS[1], 'layout')

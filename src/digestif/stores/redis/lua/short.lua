@@ -1,0 +1,16 @@
+#!lua flags=no-writes
+-- Find records that are too short to be one, a page at a time.
+-- KEYS   1 records
+-- ARGV   1 cursor
+-- Reply  the next cursor, '0' at the end; their keys
+-- include: measures.lua
+-- include: batches.lua
+
+local cursor, flat = unpack(redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', 500))
+local keys = {}
+for place = 1, #flat, 2 do
+  if flat[place] ~= '' and string.len(flat[place + 1]) < WHOLE then
+    table.insert(keys, flat[place])
+  end
+end
+return { cursor, keys }

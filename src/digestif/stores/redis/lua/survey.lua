@@ -1,0 +1,61 @@
+#!lua flags=no-writes
+-- Look at everything that timelines hold, for a recount.
+-- KEYS   12… the timelines
+-- Reply  per timeline: its slot or nil; 1 if scripts can read it, else 0; 1 if it stands in the schedule where it
+--        should, else 0; how many of its keys are of the wrong type; then per batch: records; those too short to be one,
+--        or -1 if there are too many to look at; records in its order by age, 0 if there is none
+-- include: timelines.lua
+
+local MANY = 1000
+local ORDERS = { waiting = WAITING, ready = READY, since = SINCE, leases = LEASES, paused = PAUSED, expiring = EXPIRING }
+
+local function stands_well(timeline)
+  local after = marks(timeline.slot)
+  for kind, order in pairs(ORDERS) do
+    local score = call('ZSCORE', order, timeline.name)
+    if (score and tonumber(score) or nil) ~= after[kind] then
+      return false
+    end
+  end
+  return not call('ZSCORE', NAMES, timeline.name) == not timeline.stored
+end
+
+local function short_records(batch, size)
+  if size == 0 or size > MANY then
+    return size == 0 and 0 or -1
+  end
+  local short = 0
+  for _, record in each(batch) do
+    short = short + (string.len(record) < WHOLE and 1 or 0)
+  end
+  return short
+end
+
+local function survey(timeline)
+  local stored = try('HGET', timeline.key, '')
+  local has_slot = type(stored) == 'string'
+  local wrong, is_wrong = 0, {}
+  for offset = 0, DEAD do
+    local kind = call('TYPE', KEYS[timeline.place + offset]).ok
+    is_wrong[offset] = kind ~= 'none' and kind ~= (offset % 3 == 0 and offset < DEAD and 'hash' or 'zset')
+    wrong = wrong + (is_wrong[offset] and 1 or 0)
+  end
+  local reply = { has_slot and stored, timeline.state ~= 'damaged' and 1 or 0, stands_well(timeline) and 1 or 0, wrong }
+  for offset = 0, MERGING, DIGEST do
+    local batch = batch_at(timeline.place + offset)
+    local size = is_wrong[offset] and 0 or call('HLEN', batch.records)
+    if offset == 0 and has_slot then
+      size = size - 1
+    end
+    table.insert(reply, size)
+    table.insert(reply, short_records(batch, size))
+    table.insert(reply, is_wrong[offset + 1] and 0 or call('ZCARD', batch.ages))
+  end
+  return reply
+end
+
+local told = {}
+for number = 1, (#KEYS - TIMELINES + 1) / STRIDE do
+  told[number] = survey(timeline_number(number))
+end
+return told

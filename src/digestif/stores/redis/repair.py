@@ -1,0 +1,162 @@
+"""Repairing a partition: what a survey found is set aside or set right, each by a script that looks again first."""
+
+from collections.abc import Mapping
+from itertools import count
+
+from digestif.core.damage import LOST_AND_FOUND, Damage, legible
+from digestif.core.texts import LONGEST_TEXT
+from digestif.core.times import Millis
+from digestif.errors import StoreUnavailable
+from digestif.stores.damage import Unreadable
+from digestif.stores.redis import wire
+from digestif.stores.redis.commands import Command
+from digestif.stores.redis.dialogue import Call, Dialogue, every
+from digestif.stores.redis.resp import Packed, joined, pack
+from digestif.stores.redis.survey import Flaw, Survey, at_rest, short_keys
+
+ROUNDS = 5  # of looking and mending, before it is given up
+SET_ASIDE = 100  # records that a call sets aside
+BATCHES = 3  # of a timeline
+
+
+class Repair:
+    """One repair of one partition."""
+
+    def __init__(self, dialogue: Dialogue, partition: int, *, ring: int, token: str, now: Millis | None) -> None:
+        self._dialogue = dialogue
+        self._keys = dialogue.keys
+        self._partition = partition
+        self._ring = ring
+        self._now = now
+        self._ids = (f"{token}-{number}" for number in count())  # of dead letters
+
+    def run(self, *, dry_run: bool) -> list[Damage]:
+        """Mend what there is, and look again, until nothing is found. The answer is what was found first."""
+        found = self._survey()
+        damages = [flaw.damage for flaw in found.flaws] + _ledger(found)
+        for _ in range(ROUNDS):
+            if dry_run or not (found.flaws or found.differences()):
+                return damages
+            for flaw in found.flaws:
+                self._mend(flaw)
+            if not found.flaws and found.moved == 0:
+                self._correct(found)
+            found = self._survey()
+        raise StoreUnavailable(
+            f"repair: others kept changing partition {self._partition}; stop producers and workers, and try again"
+        )
+
+    def _survey(self) -> Survey:
+        return at_rest(self._dialogue, self._partition, ring=self._ring)
+
+    def _mend(self, flaw: Flaw) -> None:
+        match flaw.damage.part:
+            case "slot":
+                self._quarantine(flaw)
+            case "record":
+                self._set_short_aside(flaw)
+            case "letter":
+                self._mend_letter(flaw)
+            case "history" | "note":
+                self._remove(flaw)
+            case _:
+                self._write("agree", self._keys.home_in(self._partition, flaw.name), {})
+
+    def _write(self, script: str, keys: Packed, request: Mapping[str, object]) -> None:
+        call = Call(self._partition, keys, pack((wire.encode(request),)))
+        self._dialogue.write_one(script, call, now=self._now)
+
+    def _quarantine(self, flaw: Flaw) -> None:
+        ids = [next(self._ids) for _ in range(BATCHES)]
+        reason = flaw.damage.problem
+        letters = [
+            (ids[0], f"these records were pending: {reason}"[:LONGEST_TEXT], 0),
+            (ids[1], f"these records were in a digest: {reason}"[:LONGEST_TEXT], 1),  # they may have gone out
+            (ids[2], f"these records were to join a digest: {reason}"[:LONGEST_TEXT], 0),
+        ]
+        owner = self._owner(flaw.name)
+        keys = (
+            self._keys.home_in(self._partition, flaw.name),
+            self._letters_of(owner),
+            self._keys.letters(self._partition, ids),
+        )
+        self._write("quarantine", joined(keys), {"stored": wire.text(flaw.stored), "name": owner, "letters": letters})
+
+    def _owner(self, name: str | None) -> str:
+        """The timeline that gets a dead letter: its own, or one of this partition for what has none any more."""
+        if name and legible(name) == name and self._keys.partition_of(name) == self._partition:
+            return name
+        names = (f"{LOST_AND_FOUND}-{number}" if number else LOST_AND_FOUND for number in count())
+        return next(name for name in names if self._keys.partition_of(name) == self._partition)
+
+    def _set_short_aside(self, flaw: Flaw) -> None:
+        keys = self._keys.home_keys(self._partition, flaw.name)
+        for batch, key in enumerate((keys[0], keys[3])):
+            short = short_keys(self._dialogue, self._partition, key)
+            for start in range(0, len(short), SET_ASIDE):
+                records = [
+                    (wire.text(name), next(self._ids), "the stored value is missing")
+                    for name in short[start:][:SET_ASIDE]
+                ]
+                letters = self._keys.letters(self._partition, [letter_id for _, letter_id, _ in records])
+                whole = self._keys.home_in(self._partition, flaw.name)
+                self._write("set_short_aside", joined((whole, letters)), {"batch": batch, "records": records})
+
+    def _mend_letter(self, flaw: Flaw) -> None:
+        number, old_id = flaw.name[:16], flaw.name[16:]
+        letter_id = old_id if legible(old_id) == old_id else next(self._ids)
+        owner = self._owner(flaw.damage.timeline)
+        at = self._time() if self._now is None else self._now
+        unknown = {
+            "revision": 1,
+            "attempts": 1,
+            "lapses": 1,
+            "dropped": 0,
+            "opened": at,
+            "buried": at,
+        }  # it may have gone out
+        names = {"id": letter_id, "timeline": owner, "number": int(number) if number.isdecimal() else 0}
+        reason = {"reason": flaw.damage.problem[:LONGEST_TEXT]}
+        letter = {**unknown, **reason, **_readable(old_id, flaw.stored), **names}
+        keys = (self._keys.letters(self._partition, [old_id, letter_id]), self._letters_of(owner))
+        request = {"stored": wire.text(flaw.stored), "member": wire.told_key(flaw.name), "letter": letter}
+        self._write("mend_letter", joined(keys), request)
+
+    def _letters_of(self, timeline: str) -> Packed:
+        return pack((self._keys.key(self._partition, "d", timeline),))
+
+    def _time(self) -> Millis:
+        seconds, micros = self._dialogue.time(self._partition)
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def _remove(self, flaw: Flaw) -> None:
+        kind = "history" if flaw.damage.part == "history" else "notes"
+        key = self._keys.key(self._partition, kind)
+        every(self._dialogue.change([Command(self._partition, ("HDEL", key, flaw.name))]))
+
+    def _correct(self, found: Survey) -> None:
+        moved, accepted = found.raw[0] or b"", found.raw[2] or b""
+        self._write(
+            "correct", Packed(0, b""), {"seen": (wire.text(moved), wire.text(accepted)), "counts": found.corrections()}
+        )
+
+
+def _readable(letter_id: str, stored: bytes) -> dict[str, object]:
+    """What a dead letter says that is wrong only about its records."""
+    try:
+        letter = wire.letter(letter_id, stored)
+    except Unreadable:
+        return {}
+    return {
+        name: getattr(letter, name)
+        for name in ("revision", "attempts", "lapses", "dropped", "opened", "buried", "reason", "served")
+        if name != "served" or letter.served
+    }
+
+
+def _ledger(found: Survey) -> list[Damage]:
+    wrong = found.differences()
+    if not wrong:
+        return []
+    problem = f"the ledger does not agree with the data: {'; '.join(wrong)}"
+    return [Damage(timeline=None, part="ledger", problem=problem)]

@@ -1,0 +1,258 @@
+"""The survey behind `verify` and `repair`: every row looked at, every record counted, and what is wrong noted."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from digestif.core.damage import Damage, legible
+from digestif.core.ledger import Ledger, Verification
+from digestif.core.machine import LEAVING, Slot
+from digestif.core.times import Millis
+from digestif.stores.base import PAGE_TIMELINES
+from digestif.stores.damage import Unreadable
+from digestif.stores.rows import mending
+from digestif.stores.rows.view import LetterRow, Rows, Size, TimelineRow, marks
+from digestif.stores.travel import Mark
+
+REPAIRED = "repaired"  # the note that counts repairs: two at a time would correct the ledger twice
+
+_BATCH = re.compile(rb'"(?:batch|merging)" ?: ?(\d{1,18})')
+_COUNTS = ("pending", "open", "dead")
+
+Mend = Callable[[Rows, Millis], None]
+
+
+class Flaw(NamedTuple):
+    """Something that is wrong, and what is done about it."""
+
+    damage: Damage
+    mend: Mend
+    timeline: str = ""  # which has to be locked
+
+
+@dataclass
+class Survey:
+    """What was found in one state of the data."""
+
+    ledger: Ledger
+    repairs: bytes | None  # how often it was repaired before
+    counted: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_COUNTS, 0)))
+    flaws: list[Flaw] = field(default_factory=list)
+    orphaned: int = 0  # records that nothing owns
+
+    def corrections(self) -> dict[str, int]:
+        """How the counters have to change: what nothing owned is dead then."""
+        found = {**self.counted, "dead": self.counted["dead"] + self.orphaned}
+        changes = {fate: found[fate] - getattr(self.ledger, fate) for fate in _COUNTS}
+        changes["accepted"] = self.ledger.accounted + sum(changes.values()) - self.ledger.accepted
+        return changes
+
+
+def verify(rows: Rows) -> Verification:
+    """Count pending, open and dead records, and look for records that nothing owns."""
+    found = survey(rows)
+    problems = [str(flaw.damage) for flaw in found.flaws if flaw.damage.part != "ledger"]
+    problems += differences(found.ledger, found.counted)
+    return Verification(ledger=found.ledger, recounted=dict(found.counted), problems=tuple(problems))
+
+
+def differences(ledger: Ledger, counted: "Counter[str]") -> list[str]:
+    wrong = [
+        f"ledger.{fate} is {getattr(ledger, fate)}, {count} found"
+        for fate, count in counted.items()
+        if getattr(ledger, fate) != count
+    ]
+    if not ledger.balanced:
+        wrong.append(f"the ledger does not balance: {ledger.accepted} accepted, {ledger.accounted} accounted for")
+    return wrong
+
+
+def survey(rows: Rows) -> Survey:
+    found = Survey(ledger=rows.ledger(), repairs=rows.note(REPAIRED))
+    owned: set[int] = set()
+    damaged = list(_look_at_timelines(rows, found, owned))
+    _look_at_letters(rows, found, owned)
+    _look_for_orphans(rows, found, owned, damaged)
+    _look_at_history(rows, found)
+    _look_at_notes(rows, found)
+    _look_at_ledger(found)
+    return found
+
+
+def _look_at_timelines(rows: Rows, found: Survey, owned: set[int]) -> Iterator[TimelineRow]:
+    """Gives those whose slots can't be read: what they own is looked for later."""
+    after = None
+    while page := rows.timeline_rows(after=after, limit=PAGE_TIMELINES):
+        after = page[-1].name
+        yield from (row for row in page if row.slot is None)
+        sound = [(row, row.slot) for row in page if row.slot is not None]
+        batches = [batch for _, slot in sound for part in _batches(slot) for batch in part]
+        owned.update(batches)
+        sizes = rows.sizes(batches)
+        for row, slot in sound:
+            _look_at_timeline(row, slot, sizes, found)
+
+
+def _batches(slot: Slot) -> tuple[list[int], list[int]]:
+    """Those of pending records, and of the digest."""
+    digest = slot.digest
+    in_digest = [] if digest is None else [batch for batch in (digest.batch, digest.merging) if batch is not None]
+    return [] if slot.batch is None else [slot.batch], in_digest
+
+
+def _look_at_timeline(row: TimelineRow, slot: Slot, sizes: dict[int, Size], found: Survey) -> None:
+    pending, in_digest = (_total(sizes, part) for part in _batches(slot))
+    found.counted["pending"] += pending.records
+    found.counted["open"] += in_digest.records
+    wrong = []
+    if pending.records != slot.pending:
+        wrong.append(f"{slot.pending} pending noted, {pending.records} found")
+    noted = 0 if slot.digest is None else slot.digest.records
+    if in_digest.records != noted:
+        wrong.append(f"{noted} noted in its digest, {in_digest.records} found")
+    for problem in wrong:
+        _note(found, row.name, "count", problem, mending.count_anew, pending.records + in_digest.records)
+    if marks(slot) != row.marks:
+        _note(found, row.name, "place", "it does not stand in the schedule where it should", mending.place_anew)
+    if lost := pending.lost + in_digest.lost:
+        _note(found, row.name, "record", f"{lost} records have no value", mending.set_lost_aside, lost)
+
+
+def _note(found: Survey, name: str, part: str, problem: str, mend: Callable[..., None], records: int = 0) -> None:
+    damage = Damage(timeline=name, part=part, problem=problem, records=records)
+    found.flaws.append(Flaw(damage, partial(mend, timeline=name), name))
+
+
+def _total(sizes: dict[int, Size], batches: Sequence[int]) -> Size:
+    each = [sizes.get(batch, Size()) for batch in batches]
+    return Size(sum(size.records for size in each), sum(size.lost for size in each))
+
+
+def _look_at_letters(rows: Rows, found: Survey, owned: set[int]) -> None:
+    after = 0
+    while page := rows.letter_rows(after=after, limit=PAGE_TIMELINES):
+        after = page[-1].number
+        sizes = rows.sizes([row.batch for row in page])
+        for row in page:
+            records = sizes.get(row.batch, Size()).records
+            found.counted["dead"] += records
+            owned.add(row.batch)
+            _look_at_letter(row, records, found)
+
+
+def _look_at_letter(row: LetterRow, records: int, found: Survey) -> None:
+    damage = row.damage
+    if row.letter is not None and row.letter.records != records:
+        problem = f"dead letter {row.id}: {row.letter.records} noted, {records} found"
+        damage = Damage(timeline=row.timeline, part="letter", problem=problem)
+    if damage is not None:
+        mend = partial(mending.write_letter_anew, row=row, records=records, reason=damage.problem)
+        found.flaws.append(Flaw(replace(damage, records=records), mend))
+
+
+def _look_for_orphans(rows: Rows, found: Survey, owned: set[int], damaged: Sequence[TimelineRow]) -> None:
+    """Find what damaged timelines own by the numbers that are left in their rows, if nobody else owns that."""
+    stored = rows.footprint()["records"] - rows.trashed_records()
+    found.orphaned = stored - sum(found.counted.values())
+    orphans = {} if found.orphaned == 0 else {b: n for b, n in rows.batches().items() if b not in owned}
+    parts = [_salvaged(row.raw, orphans) for row in damaged]
+    if len(damaged) == 1 and not any(parts[0]):
+        parts = [([], list(orphans))]
+    for row, (pending, in_digest) in zip(damaged, parts, strict=True):
+        assert row.damage is not None
+        records = sum(orphans.pop(batch, 0) for batch in (*pending, *in_digest))
+        mend = partial(mending.quarantine, row=row, pending=pending, in_digest=in_digest)
+        found.flaws.append(Flaw(replace(row.damage, records=records), mend, row.name))
+    bare = [row.name for row, salvaged in zip(damaged, parts, strict=True) if not any(salvaged)]
+    doubt = f"; they may have been of {', '.join(repr(legible(name)) for name in bare[:10])}" if bare else ""
+    for batch, records in orphans.items():
+        problem = f"{records} records belong to no timeline and no dead letter{doubt}"
+        damage = Damage(timeline=None, part="record", problem=problem, records=records)
+        found.flaws.append(Flaw(damage, partial(mending.adopt, batch=batch, reason=problem)))
+
+
+def _salvaged(slot: bytes, orphans: dict[int, int]) -> tuple[list[int], list[int]]:
+    """The batches that an unreadable slot still names, in so far as nothing else owns them."""
+    head, _, digest = slot.partition(b'"digest"')
+    pending, in_digest = ([int(number) for number in _BATCH.findall(text)] for text in (head, digest))
+    own = [batch for batch in dict.fromkeys(pending) if batch in orphans]
+    return own, [batch for batch in dict.fromkeys(in_digest) if batch in orphans and batch not in own]
+
+
+def _look_at_history(rows: Rows, found: Survey) -> None:
+    found.flaws += [
+        Flaw(damage, partial(mending.remove_entry, place=place)) for place, damage in rows.damaged_entries()
+    ]
+
+
+def _look_at_notes(rows: Rows, found: Survey) -> None:
+    for name, body in rows.notes().items():
+        problem = _look_at_note(name, body)
+        if problem is not None:
+            damage = Damage(timeline=None, part="note", problem=problem)
+            found.flaws.append(Flaw(damage, partial(mending.remove_note, name=name)))
+
+
+def _look_at_note(name: str, body: bytes) -> str | None:
+    """What is wrong with a note of a move, whose form is known; None if nothing is."""
+    is_mark = name.startswith(LEAVING) and not name.endswith("-target") and "-past-" not in name
+    if name != "move" and not is_mark:
+        return None
+    try:
+        msgspec.json.decode(body, type=Mark if is_mark else dict[str, object])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return f"the note {legible(name)!r} can't be read ({error})"
+    return None
+
+
+def _look_at_ledger(found: Survey) -> None:
+    """Counters that damaged timelines do not explain."""
+    changes = found.corrections()
+    unexplained = changes["accepted"] or (not found.orphaned and any(changes.values()))
+    if unexplained or min(getattr(found.ledger, fate) for fate in _COUNTS) < 0:
+        told = ", ".join(
+            f"{counter} {getattr(found.ledger, counter)}, should be {getattr(found.ledger, counter) + change}"
+            for counter, change in changes.items()
+            if change
+        )
+        damage = Damage(timeline=None, part="ledger", problem=f"the ledger does not agree with the data: {told}")
+        found.flaws.append(Flaw(damage, mending.leave))
+
+
+# Repairing, page by page
+
+
+def mending_pages(found: Survey) -> Iterator[list[Flaw]]:
+    for start in range(0, len(found.flaws), PAGE_TIMELINES):
+        yield found.flaws[start : start + PAGE_TIMELINES]
+
+
+def mend(rows: Rows, *, survey: Survey, flaws: list[Flaw], now: Millis) -> bool:
+    """Mend a page; with the last one the ledger is corrected. False, with nothing done, if somebody else has."""
+    rows.note_alone(REPAIRED)
+    rows.concern(sorted({flaw.timeline for flaw in flaws if flaw.timeline}))
+    if rows.note(REPAIRED) != survey.repairs or not all(_is_still_so(rows, flaw) for flaw in flaws):
+        return False
+    for flaw in flaws:
+        flaw.mend(rows, now)
+    if flaws[-1] is survey.flaws[-1]:  # otherwise another page follows
+        for counter, change in survey.corrections().items():
+            rows.tally[counter] += change
+        rows.put_note(REPAIRED, str(int(survey.repairs or 0) + 1).encode())
+    return True
+
+
+def _is_still_so(rows: Rows, flaw: Flaw) -> bool:
+    """False if somebody mended or removed the row by hand."""
+    if flaw.damage.part != "slot":
+        return True
+    try:
+        rows.slot(flaw.timeline)
+    except Unreadable:
+        return True
+    return False

@@ -1,0 +1,113 @@
+"""Calls that no signal handler breaks off: one that the main thread makes is run by another thread.
+
+Python runs signal handlers in the main thread, between any two of its steps. One that raises there, as that of Ctrl-C
+does, may come after a connection was taken and before anybody is responsible for giving it back; no `try` is early
+enough. Here the main thread only waits: an exception ends the wait, and the call is brought to its end all the same.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from digestif.errors import StoreUnavailable
+
+T = TypeVar("T")
+
+
+class Shield:
+    """Runs the calls of the main thread one after the other, so that one that was left does not overtake the next."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._turn = threading.Lock()  # held by the one thread that looks for jobs
+        self._thread: threading.Thread | None = None
+        self._waiting: list[_Job] = []  # of the main thread, and of signal handlers that came meanwhile
+
+    def run(self, call: Callable[[], T]) -> T:
+        """The call's answer, or its error. Calls of other threads are run as they are."""
+        if threading.current_thread() is not threading.main_thread() or not self._is_ready():
+            return call()
+        job = _Job(call)
+        try:
+            self._waiting.append(job)
+            self._jobs.put(job)
+            job.ended.acquire()
+            return job.answer()  # type: ignore[no-any-return]  # that of the call
+        except BaseException:
+            job.is_left = True
+            raise
+        finally:
+            with suppress(ValueError):
+                self._waiting.remove(job)
+            del job  # an error would keep it, and it the error
+
+    def close(self) -> None:
+        """Let the thread end when it has done what it was asked."""
+        self._jobs.put(None)
+
+    def after_fork(self) -> None:
+        """In the child there is no such thread: who waited for it when a signal handler forked waits no longer."""
+        for job in self._waiting:
+            job.fail(StoreUnavailable("this process was forked by a signal handler inside of a call; call again"))
+        self.__init__(self._name)  # type: ignore[misc]
+
+    def __del__(self) -> None:
+        self._jobs.put(None)
+
+    def _is_ready(self) -> bool:
+        """False if no thread can be started: when the interpreter ends."""
+        if self._thread is None:  # an interrupt may come before it is noted: then there are two, and one has its turn
+            thread = threading.Thread(target=_work, args=(self._jobs, self._turn), name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
+        return True
+
+
+class _Job:
+    """A call, and in the end its answer or error."""
+
+    __slots__ = ("_call", "_context", "_error", "_result", "ended", "is_left")
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call: Callable[[], Any] | None = call
+        self._context = copy_context()
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self.is_left = False  # nobody waits for it any more
+        self.ended = threading.Lock()
+        self.ended.acquire()
+
+    def run(self) -> None:
+        call, self._call = self._call, None
+        if self.is_left or call is None:
+            return
+        try:
+            self._result = self._context.run(call)
+        except BaseException as error:  # noqa: BLE001  # whoever waits for it gets it
+            self._error = error
+        self.ended.release()
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        with suppress(RuntimeError):  # it has ended
+            self.ended.release()
+
+    def answer(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def _work(jobs: "SimpleQueue[_Job | None]", turn: threading.Lock) -> None:
+    with turn:
+        while (job := jobs.get()) is not None:
+            job.run()
+            del job  # while waiting for the next
+    jobs.put(None)  # another thread may wait for its turn

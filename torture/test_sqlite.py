@@ -1,0 +1,15 @@
+"""Processes on one file are killed two hundred times: what was acknowledged is there, and all is counted."""
+
+from pathlib import Path
+
+from tests.sqlite.test_kill import deliverers_are_killed, writers_are_killed
+
+ROUNDS = 200
+
+
+def test_every_acknowledged_record_is_there_after_writers_were_killed(tmp_path: Path) -> None:
+    writers_are_killed(tmp_path, rounds=ROUNDS)
+
+
+def test_nothing_is_lost_when_those_who_deliver_are_killed(tmp_path: Path) -> None:
+    deliverers_are_killed(tmp_path, rounds=ROUNDS)
