@@ -32,9 +32,7 @@ class FolderChannel(Channel):
     scheme: ClassVar[str] = "file"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT, Format.HTML, Format.DATA})
 
-    def __init__(
-        self, folder: Path, *, kind: str = "eml", sender: Address | None = None, mode: int = PRIVATE
-    ) -> None:
+    def __init__(self, folder: Path, *, kind: str = "eml", sender: Address | None = None, mode: int = PRIVATE) -> None:
         self.folder = folder
         self.kind = kind
         self._mode = mode

@@ -1,5 +1,6 @@
 """Connections to a SQLite file: how they are opened, checked, and how their errors are told."""
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable
@@ -47,10 +48,11 @@ class Database:
             return None
         return found.st_dev, found.st_ino
 
-    def connect(self, first: Callable[[Connection], None]) -> Connection:
+    def connect(self, first: Callable[[Connection], None], *, make_room: Callable[[], bool]) -> Connection:
         """Open the file for writing, make its tables if it is new, and do something first.
 
-        Raises ConfigError if the file is not one that this release can use.
+        Raises ConfigError if the file is not one that this release can use. On a full disk `make_room` is called until
+        SQLite has found space for its index of the log, or it answers False.
         """
 
         def prepare(connection: Connection) -> None:
@@ -58,7 +60,7 @@ class Database:
             first(connection)
 
         self._create()
-        return self._open(prepare, mode="rw")
+        return self._open(prepare, make_room)
 
     def _create(self) -> None:
         """Make a file that no other user may read. SQLite gives its side files the mode of the file."""
@@ -68,13 +70,13 @@ class Database:
 
     def connect_reader(self) -> Connection:
         """Open the file, which exists, for reading only."""
-        return self._open(lambda connection: connection.execute("PRAGMA query_only = 1"), mode="rw")
+        return self._open(lambda connection: connection.execute("PRAGMA query_only = 1"), lambda: False)
 
-    def _open(self, prepare: Callable[[Connection], object], *, mode: str) -> Connection:
+    def _open(self, prepare: Callable[[Connection], object], make_room: Callable[[], bool]) -> Connection:
         if self.path is not None:
             _refuse_read_only(self.path)
         connection = sqlite3.connect(
-            self.name if self.path is None else f"{self.path.as_uri()}?mode={mode}",
+            self.name if self.path is None else f"{self.path.as_uri()}?mode=rw",
             uri=self.path is not None,
             timeout=self._timeout,
             isolation_level=None,  # transactions are begun by us
@@ -83,6 +85,7 @@ class Database:
             factory=Connection,
         )
         try:
+            self._look(connection, make_room)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
@@ -93,6 +96,16 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _look(self, connection: Connection, make_room: Callable[[], bool]) -> None:
+        """Let SQLite look at the file for the first time. Others may be quicker to take what room was made."""
+        while True:
+            try:
+                connection.execute("PRAGMA schema_version")
+                return
+            except sqlite3.Error as error:
+                if not is_full(error) or not make_room():
+                    raise
 
     def _prepare(self, connection: Connection) -> None:
         with connection:
@@ -136,6 +149,14 @@ def _refuse_read_only(path: Path) -> None:
     """Don't let SQLite open a file that can't be written: it would leave read-only side files behind, for good."""
     if path.exists() and not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
+
+
+def is_full(error: sqlite3.Error | OSError) -> bool:
+    """True if a disk, a quota or a limit has no more to give."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    full = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE
+    return getattr(error, "sqlite_errorcode", 0) in full
 
 
 def full(name: str) -> Overloaded:

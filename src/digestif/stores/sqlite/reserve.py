@@ -11,9 +11,9 @@ Kept are a quarter of the file as free pages, and a log as long as the file, sin
 than there are; each within bounds.
 """
 
-import errno
 import os
 import sqlite3
+import stat
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -25,7 +25,7 @@ LEAST_PAGES = 256  # enough for a full history and some dead letters
 LOG_HEADER = 32  # bytes
 FRAME_HEADER = 24  # bytes before each page in the log
 AHEAD_PAGES = 64  # for which blocks are had at once, beyond what is needed
-INDEX_BYTES = 16 * 4096  # more than SQLite needs for an index of the log (`-shm`) when it opens a file
+INDEX_BYTES = 10 * 4096  # more than SQLite needs for its index of the log (`-shm`) when it opens a file
 LOOK_SECONDS = 0.25  # between two looks at what the disk has left
 
 _FILL = """
@@ -62,15 +62,15 @@ class Reserve:
         """Give SQLite the log that was kept, if it has none. What is in it must not count as a log any more."""
         if self._most and not self._log.exists() and _size(self._kept) and _size(self._path):
             with suppress(OSError):
-                _blank(self._kept, most=self._most)
+                _blank(self._kept, self._path.stat(), most=self._most)
                 os.link(self._kept, self._log)
 
     def give_way(self) -> bool:
         """Give back a little, for what SQLite needs to open a file. False if the log is in use, or too short."""
-        with suppress(OSError):
+        with suppress(OSError), self._kept.open("r+b", buffering=0) as log:
             left = _size(self._kept) - INDEX_BYTES
-            if left > 0 and self._kept.open("rb").read(LOG_HEADER) == bytes(LOG_HEADER):
-                os.truncate(self._kept, left)
+            if left > 0 and log.read(LOG_HEADER) == bytes(LOG_HEADER):
+                log.truncate(left)
                 return True
         return False
 
@@ -178,15 +178,6 @@ class Reserve:
         return busy, used
 
 
-def is_full(error: BaseException) -> bool:
-    """True if a disk, a quota or a limit has no more to give."""
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    code = getattr(error, "sqlite_errorcode", 0)
-    full = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE
-    return isinstance(error, NoRoom) or code in full
-
-
 def _free(writer: Connection, size: int) -> None:
     """See that so many bytes are free in the file, by taking and freeing them; it grows by what it does not have.
 
@@ -213,10 +204,15 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _blank(log: Path, *, most: int) -> None:
+def _blank(log: Path, database: os.stat_result, *, most: int) -> None:
     """Make an empty log of what may be a log of old; for good, since a power cut must not bring it back."""
     with log.open("r+b", buffering=0) as file:
-        file.truncate(min(_size(log), most))
+        found = os.fstat(file.fileno())
+        if (found.st_uid, found.st_gid) != (database.st_uid, database.st_gid):
+            os.fchown(file.fileno(), database.st_uid, database.st_gid)
+        if found.st_mode != database.st_mode:
+            os.fchmod(file.fileno(), stat.S_IMODE(database.st_mode))
+        file.truncate(min(found.st_size, most))
         file.write(bytes(LOG_HEADER))
         os.fsync(file.fileno())
 

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from digestif.clock import wall_clock
 from digestif.core.policy import check_delay
+from digestif.core.texts import shortened
+from digestif.core.times import is_duration
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
 from digestif.stores.damage import Unreadable
@@ -16,9 +18,9 @@ from digestif.stores.forking import watch
 from digestif.stores.gate import Gate, Turnstile
 from digestif.stores.group import GroupCommit, Job, Page
 from digestif.stores.rows import Rows, RowStore
-from digestif.stores.sqlite.connection import Connection, Database, full, translated
+from digestif.stores.sqlite.connection import Connection, Database, full, is_full, translated
 from digestif.stores.sqlite.readers import Readers
-from digestif.stores.sqlite.reserve import MEBIBYTE, NoRoom, Reserve, is_full
+from digestif.stores.sqlite.reserve import MEBIBYTE, NoRoom, Reserve
 from digestif.stores.sqlite.rows import SQL, SqliteRows
 from digestif.stores.sqlite.turns import Turns
 from digestif.stores.sqlite.wakeups import FileWakeups
@@ -46,7 +48,8 @@ class SQLiteStore(RowStore):
         if synchronous not in _DURABILITY:
             raise ConfigError(f'synchronous: {synchronous!r} is neither "full" nor "normal"')
         check_delay("timeout", timeout)
-        check_delay("reserve", reserve)
+        if not is_duration(reserve):
+            raise ConfigError(f"reserve: {shortened(reserve)} is not a number of mebibytes ≥ 0")
         if path is not None and "\0" in os.fspath(path):
             raise ConfigError("store: the path has a NUL character")
         file = None if path is None else Path(path).absolute()  # the folder may change, the file must not
@@ -84,10 +87,10 @@ class SQLiteStore(RowStore):
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
         return self._submit(unit, weight=weight)
 
-    def _accept(self, unit: Callable[[Rows], T], *, weight: int) -> T:
+    def _write_arrivals(self, unit: Callable[[Rows], T], *, weight: int) -> T:
         return self._submit(unit, weight=weight, share=_ADDING)
 
-    def _begin(self, unit: Callable[[Rows], T]) -> T:
+    def _write_leases(self, unit: Callable[[Rows], T]) -> T:
         return self._submit(unit, weight=1, share=_CLAIMING)
 
     def _submit(self, unit: Callable[[Rows], T], *, weight: int, share: float = 0.0) -> T:
@@ -130,7 +133,7 @@ class SQLiteStore(RowStore):
                     raise
                 self._transact_once(page, jobs, share)  # it was the log that was full
         except (sqlite3.Error, OSError, NoRoom) as error:
-            if not is_full(error):
+            if not isinstance(error, NoRoom) and not is_full(error):
                 raise
             raise _Full([job for job in jobs if job.share == share], full(self._database.name)) from error
 
@@ -181,12 +184,7 @@ class SQLiteStore(RowStore):
 
     def _open_writer(self) -> Connection:
         self._reserve.before_opening()
-        try:
-            writer = self._database.connect(self._find_namespace)
-        except sqlite3.Error as error:
-            if not is_full(error) or not self._reserve.give_way():
-                raise
-            writer = self._database.connect(self._find_namespace)
+        writer = self._database.connect(self._find_namespace, make_room=self._reserve.give_way)
         self._reserve.after_opening(writer)
         return writer
 

@@ -7,6 +7,7 @@ whoever waits as soon as the lock is free.
 import os
 import stat
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -132,10 +133,13 @@ class _Helper:
 
     def __init__(self) -> None:
         self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
-        threading.Thread(target=self._run, name="digestif-turns", daemon=True).start()
+        self._is_started = False
 
     def serve(self, wait: _Wait) -> None:
         self._waits.put(wait)
+        if not self._is_started:
+            self._is_started = True
+            start_new_thread(self._run, ())  # one call of C; a Thread could be lost on its way
 
     def stop(self) -> None:
         self._waits.put(None)
