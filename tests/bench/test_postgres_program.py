@@ -7,13 +7,14 @@ import pytest
 
 from bench.postgres import Scale, postgres
 
-SMALL = Scale(singles=1, batches=1, deliveries=1, timelines=250, growth=1, records=(10, 100))
+SMALL = Scale(singles=1, batches=1, deliveries=1, timelines=50, growth=1, records=(10, 100))
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> "Program":
     monkeypatch.setattr("bench.postgres.QUICK", SMALL)
     monkeypatch.setattr("bench.postgres.BLOCK", 1_000)
+    monkeypatch.setattr("bench.postgres.CALLS", 5)
     return Program(capsys)
 
 

@@ -85,7 +85,7 @@ def test_ctrl_c_ends_it_quietly() -> None:
         demo.stdout.readline()
         demo.stdout.readline()
         demo.send_signal(signal.SIGINT)
-        code, said = demo.wait(20), demo.stderr.read()
+        code, said = demo.wait(), demo.stderr.read()
 
     assert (code, said.strip()) == (130, b"")
 
@@ -96,6 +96,6 @@ def test_a_reader_who_leaves_ends_it_quietly() -> None:
         assert demo.stderr is not None
         demo.stdout.readline()
         demo.stdout.close()
-        code, said = demo.wait(20), demo.stderr.read()
+        code, said = demo.wait(), demo.stderr.read()
 
     assert (code, said) == (141, b"")

@@ -23,7 +23,7 @@ def dsn() -> Iterator[str]:
 
 
 class TestPostgres(OneMode, StoreConformance):
-    # The same statements show it on SQLite; torture/test_conformance.py shows it here.
+    # Memory shows it, and every store in torture/test_conformance.py.
     test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
 
     @pytest.fixture

@@ -21,7 +21,7 @@ Maker = Callable[[], Store]
 
 
 class TestRedisServer(OneMode, StoreConformance):
-    # SQLite shows it here, and every store in torture/test_conformance.py.
+    # Memory shows it, and every store in torture/test_conformance.py.
     test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
 
     @pytest.fixture

@@ -31,6 +31,7 @@ class Proxy:
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
         self.lose: Loss | None = None
+        self.always = False  # rather than every other one
         self.commits = 0
         self.lost = 0
         self._lost_last = False
@@ -85,7 +86,7 @@ class Proxy:
     def loses(self) -> Loss | None:
         """What happens to a commit that has just come. What was lost comes again, and passes."""
         self.commits += 1
-        self._lost_last = self.lose is not None and not self._lost_last
+        self._lost_last = self.lose is not None and (self.always or not self._lost_last)
         self.lost += self._lost_last
         return self.lose if self._lost_last else None
 

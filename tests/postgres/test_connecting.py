@@ -108,3 +108,14 @@ def test_a_server_without_a_free_connection_is_waited_for() -> None:
 
         assert store.ledger().accepted == 0
         store.disconnect()
+
+
+def test_a_store_that_was_closed_refuses(url: str) -> None:
+    digests = Digests(url)
+    digests.add("t", 1)
+    digests.close()
+
+    with pytest.raises(StoreUnavailable, match="closed"):
+        digests.add("t", 2)
+    with pytest.raises(StoreUnavailable, match="closed"):
+        digests.ledger()

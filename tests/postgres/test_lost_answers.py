@@ -100,6 +100,18 @@ def test_a_server_that_crashed_meanwhile_gives_the_same_id_to_others_who_are_not
             digests.add("t", 1)
 
 
+def test_commits_that_never_arrive_are_not_repeated_for_ever(url: str) -> None:
+    with Proxy(url) as proxy, Digests(f"{proxy.url}?timeout=1", policy=POLICY) as digests:
+        digests.ledger()
+        proxy.lose, proxy.always = Loss.REQUEST, True
+
+        with pytest.raises(StoreUnavailable, match="nothing took place"):
+            digests.add("t", 1)
+
+        proxy.lose = None
+        assert digests.ledger().accepted == 0
+
+
 def test_a_server_that_does_not_come_back_leaves_it_unknown() -> None:
     with (
         PostgresServer(fsync=False) as server,

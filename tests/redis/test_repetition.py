@@ -19,7 +19,7 @@ from digestif.testing.conformance.base import Harm
 from digestif.testing.servers import RedisServer
 from tests.redis.harm import harm_in
 from tests.redis.proxy import SCRIPTS, WRITING, Proxy
-from tests.servers import empty_server
+from tests.servers import shared_server
 
 POLICY = Policy(minimum_delay=10, increment_delay=1, maximum_delay=60, ttl=120)
 # Those left out are no calls, and safe to repeat.
@@ -167,7 +167,7 @@ def lived(digests: Digests, life: Sequence[Step] = LIFE) -> Account:
 
 @cache
 def undisturbed() -> Account:
-    with Digests(empty_server().url, namespace="undisturbed", policy=POLICY) as digests:
+    with Digests(shared_server().url, namespace="undisturbed", policy=POLICY) as digests:
         return lived(digests)
 
 

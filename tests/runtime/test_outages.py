@@ -90,7 +90,7 @@ def test_a_store_that_was_never_reached_ends_the_worker(store: Partitioned, dige
     digests.handler("*")(lambda _: None)
     store.failing = {0, 1, 2}
 
-    with pytest.raises(StoreUnavailable, match=r"not answered once in 0.1 s; check its address.*--wait"):
+    with pytest.raises(StoreUnavailable, match=r"not answered once in 0.1 s \(.*\); check its address.*--wait"):
         digests.run(poll=0.01, start_timeout=0.1)
 
 

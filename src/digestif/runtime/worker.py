@@ -61,6 +61,7 @@ class Worker:
         self._poll = poll
         self._grace = grace
         self._start_timeout = start_timeout
+        self._last_error: StoreError | None = None
         self._is_stopping = False
         self._wake: Callable[[], None] | None = None
 
@@ -141,6 +142,7 @@ class Worker:
                     answered.set()
                 except StoreError as error:
                     failures += 1
+                    self._last_error = error
                     desk.events.emit(StoreFailed(operation="claim", error=error))
                     await _wait(stopped, pause(failures))
                     continue
@@ -149,6 +151,7 @@ class Worker:
                 elif not self._is_stopping:
                     plenty.clear()
                     await rest()
+            answered.set()  # or it is not waited for any more
 
         first = claim(lambda: duty.in_thread(lambda: wakeups.wait(self._poll)))
         tasks = [asyncio.create_task(each) for each in (first, claim(plenty.wait), self._give_up_unless(answered))]
@@ -163,10 +166,11 @@ class Worker:
         try:
             await asyncio.wait_for(answered.wait(), self._start_timeout)
         except TimeoutError:
+            reason = f" ({self._last_error})" if self._last_error else ""
             raise StoreUnavailable(
-                f"the store has not answered once in {self._start_timeout:g} s; check its address and password, "
-                "or let the worker wait for it (--wait, start_timeout=None)"
-            ) from None
+                f"the store has not answered once in {self._start_timeout:g} s{reason}; check its address and "
+                "password, or let the worker wait for it (--wait, start_timeout=None)"
+            ) from self._last_error
 
 
 async def _tell_if_out_of_reach(desk: Desk, duty: Duty) -> None:

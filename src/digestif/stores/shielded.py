@@ -45,10 +45,6 @@ class Shield:
                 self._waiting.remove(job)
             del job  # an error would keep it, and it the error
 
-    def close(self) -> None:
-        """Let the thread end when it has done what it was asked."""
-        self._jobs.put(None)
-
     def after_fork(self) -> None:
         """In the child there is no such thread: who waited for it when a signal handler forked waits no longer."""
         for job in self._waiting:
@@ -56,7 +52,7 @@ class Shield:
         self.__init__(self._name)  # type: ignore[misc]
 
     def __del__(self) -> None:
-        self._jobs.put(None)
+        self._jobs.put(None)  # lets the thread end
 
     def _is_ready(self) -> bool:
         """False if no thread can be started: when the interpreter ends."""

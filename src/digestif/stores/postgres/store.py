@@ -144,7 +144,7 @@ class PostgresStore(RowStore):
                 answer = view.decide(arrival, now=now)
             except (LongWay, psycopg.DataError):  # or what stands where a batch should is not a number
                 return None
-            if view.save(self._channel):
+            if view.save(self._told(namespace)):
                 return view.id(), answer
         return None
 
@@ -251,7 +251,7 @@ class PostgresStore(RowStore):
     def add_inside(self, connection: Any, batch: Sequence[Arrival]) -> None:
         with translated(self.name):
             namespace = self._known or self._shield.run(self._prepared)
-            put(connection, self.schema, namespace.number, self._channel, batch)
+            put(connection, self.schema, namespace.number, self._told(namespace), batch)
 
     def fold(self, *, now: Millis | None) -> None:
         """Add what callers have committed, until now, in transactions of their own."""
@@ -313,6 +313,10 @@ class PostgresStore(RowStore):
                 if lost.transaction is not None and self._has_committed(lost.transaction):
                     result: T = lost.result
                     return result
+                if self._closed or (monotonic() >= end and failures > 1):  # who was frozen gets another chance
+                    raise StoreUnavailable(
+                        f"{self.name}: the connection was lost at each commit; nothing took place"
+                    ) from lost
             except (OtherTables, *PASSING, *GONE) as error:
                 failures += 1
                 if not isinstance(error, PASSING):
@@ -345,8 +349,8 @@ class PostgresStore(RowStore):
                 result = unit(rows)
                 if writes:
                     rows.flush()
-                    if rows.woken and self._channel is not None:
-                        cursor.execute(SQL.wake, (self._channel,))
+                    if rows.woken and self._notifies:
+                        cursor.execute(SQL.wake, (self._channel(namespace),))
                     transaction = rows.id()
             except BaseException:
                 connection.rollback()
@@ -373,16 +377,18 @@ class PostgresStore(RowStore):
 
     def _prepared(self, *, until: float | None = None) -> Namespace:
         """The namespace; on first use the tables are made or checked, by one thread while the others wait."""
-        if self._known is not None:
-            return self._known
+        known = self._known
+        if known is not None:
+            return known
         until = monotonic() + self._timeout if until is None else until
         if not self._first.acquire(timeout=max(0.0, until - monotonic())):
             raise psycopg.OperationalError(f"no connection within {self._timeout:g} s, like others of this process")
         try:
-            if self._known is None:
+            known = self._known
+            if known is None:
                 with self._own_connection(until=until) as connection:
-                    self._known = self._prepare(connection)
-            return self._known
+                    known = self._known = self._prepare(connection)
+            return known
         finally:
             self._first.release()
 
@@ -468,19 +474,21 @@ class PostgresStore(RowStore):
     def listen(self) -> Wakeups:
         if not self._listens:
             return super().listen()
-        return NotifyWakeups(self._listening)
+        return NotifyWakeups(lambda: self._shield.run(self._listening))
 
     def _listening(self) -> "psycopg.Connection[Any]":
         """A connection on which hints come."""
-        channel = channel_of(self.schema, self._prepared(until=monotonic() + LISTEN_SECONDS))
+        channel = self._channel(self._prepared(until=monotonic() + LISTEN_SECONDS))
         connection = self._own_connection(until=monotonic() + LISTEN_SECONDS)
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         return connection
 
-    @property
-    def _channel(self) -> str | None:
-        """Where others are told of what is ready, once the tables are known; None if they are not to be told."""
-        return channel_of(self.schema, self._known) if self._notifies and self._known is not None else None
+    def _channel(self, namespace: Namespace) -> str:
+        return f"digestif_{self.schema}_{namespace.number}"[:63]
+
+    def _told(self, namespace: Namespace) -> str | None:
+        """The channel on which others are told of what is ready, if they are."""
+        return self._channel(namespace) if self._notifies else None
 
     # Letting go
 
@@ -489,7 +497,6 @@ class PostgresStore(RowStore):
         self._closed = True
         self._rest.set()
         self._pool.close()
-        self._shield.close()
 
     def before_fork(self) -> None:
         """Nothing has to rest: what is under way stays the parent's."""
@@ -510,7 +517,3 @@ _ABANDONED: list[object] = []  # pools of parents: were they let go, they would 
 def in_one_message(connection: "psycopg.Connection[Any]") -> AbstractContextManager[object]:
     """Statements go to the server together, if libpq can; their results may be read afterwards."""
     return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
-
-
-def channel_of(schema: str, namespace: Namespace) -> str:
-    return f"digestif_{schema}_{namespace.number}"[:63]

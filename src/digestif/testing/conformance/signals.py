@@ -1,5 +1,6 @@
 """Signals: an exception out of a signal handler, at any step of a call in one thread, troubles no other thread."""
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -44,13 +45,10 @@ def interrupted_at(step: int, call: Callable[[], object]) -> BaseException | Non
             if left < 0:
                 raise Interrupt
 
-    sys.setprofile(count_down)
     try:
-        call()
+        _watched(count_down, call)
     except BaseException as interrupt:  # noqa: BLE001  # what is under way may make another error of it
         return interrupt
-    finally:
-        sys.setprofile(None)
     return None
 
 
@@ -62,12 +60,18 @@ def steps_of(call: Callable[[], object]) -> int:
         nonlocal count
         count += _is_step(frame, event)
 
-    sys.setprofile(count_up)
+    _watched(count_up, call)
+    return count
+
+
+def _watched(profile: Callable[[FrameType, str, object], None], call: Callable[[], object]) -> None:
+    gc.disable()  # its callbacks are none of the call's steps
+    sys.setprofile(profile)
     try:
         call()
     finally:
         sys.setprofile(None)
-    return count
+        gc.enable()
 
 
 def _is_step(frame: FrameType, event: str) -> bool:
