@@ -1,4 +1,4 @@
-"""Another program takes the last byte of the disk: adds are refused, and all that was acknowledged is delivered once."""
+"""Another program takes the last byte of the disk: adds are refused, what was acknowledged is delivered once."""
 
 import asyncio
 import os
@@ -278,9 +278,12 @@ class Delivery:
             if digest.timeline.endswith("77"):
                 raise ValueError("so does the last")
 
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        digests.subscribe(lambda event: loop.call_soon_threadsafe(ended.set))
         worker = Worker(digests, poll=0.01)
         serving = asyncio.create_task(worker.serve())
         while (ledger := digests.ledger()).pending or ledger.open:
-            await asyncio.sleep(0.01)
+            await ended.wait()
+            ended.clear()
         worker.stop()
         await serving

@@ -79,7 +79,7 @@ class GroupCommit(Generic[C]):
         return 0 if self._page is None or self._page.is_sealed else len(self._page.jobs)
 
     def submit(self, unit: Callable[[C], T], *, weight: int = 1, share: float = 0.0) -> T:
-        """Run a unit of work in the next commit; returns after it. `share` of the reserve of space must be left then."""
+        """Run a unit of work in the next commit, which has to leave a share of the reserve; returns after it."""
         job: Job[C] = Job(unit, weight, share)
         try:
             page = holding(self._joining, lambda: self._join(job))

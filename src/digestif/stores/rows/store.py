@@ -103,7 +103,9 @@ class RowStore(Store, Movable):
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
         at = self._now(now)
-        return self._write_leases(lambda rows: leasing.open_ready(rows, timeline, token=token, until=at + lease, now=at))
+        return self._write_leases(
+            lambda rows: leasing.open_ready(rows, timeline, token=token, until=at + lease, now=at)
+        )
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
@@ -252,7 +254,9 @@ class RowStore(Store, Movable):
 
     def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
         at = self._now(now)
-        answers = self._write_arrivals(lambda rows: moving.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS)
+        answers = self._write_arrivals(
+            lambda rows: moving.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS
+        )
         self._hints.tell(worth=True)
         return answers
 

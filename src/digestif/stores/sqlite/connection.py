@@ -48,6 +48,14 @@ class Database:
             return None
         return found.st_dev, found.st_ino
 
+    def refuse_read_only(self) -> None:
+        """Don't let SQLite open a file that can't be written: it would leave read-only side files behind, for good."""
+        path = self.path
+        if path is None or not path.exists():
+            return
+        if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
+
     def connect(self, first: Callable[[Connection], None], *, make_room: Callable[[], bool]) -> Connection:
         """Open the file for writing, make its tables if it is new, and do something first.
 
@@ -73,8 +81,7 @@ class Database:
         return self._open(lambda connection: connection.execute("PRAGMA query_only = 1"), lambda: False)
 
     def _open(self, prepare: Callable[[Connection], object], make_room: Callable[[], bool]) -> Connection:
-        if self.path is not None:
-            _refuse_read_only(self.path)
+        self.refuse_read_only()
         connection = sqlite3.connect(
             self.name if self.path is None else f"{self.path.as_uri()}?mode=rw",
             uri=self.path is not None,
@@ -143,12 +150,6 @@ class Database:
 
 def _migration(number: int) -> str:
     return files("digestif.stores.sqlite").joinpath("migrations", f"{number:04}.sql").read_text("utf-8")
-
-
-def _refuse_read_only(path: Path) -> None:
-    """Don't let SQLite open a file that can't be written: it would leave read-only side files behind, for good."""
-    if path.exists() and not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
 
 
 def is_full(error: sqlite3.Error | OSError) -> bool:

@@ -29,7 +29,8 @@ INDEX_BYTES = 10 * 4096  # more than SQLite needs for its index of the log (`-sh
 LOOK_SECONDS = 0.25  # between two looks at what the disk has left
 
 _FILL = """
-INSERT INTO record (arrival, batch, namespace, key, timestamp, expires, payload) VALUES (-1, -1, -1, '', 0, 0, zeroblob(?))
+INSERT INTO record (arrival, batch, namespace, key, timestamp, expires, payload)
+VALUES (-1, -1, -1, '', 0, 0, zeroblob(?))
 """
 _EMPTY = "DELETE FROM record WHERE arrival = -1"
 
@@ -127,7 +128,7 @@ class Reserve:
         return pages
 
     def _get_blocks(self, pages: int) -> None:
-        """See that there are blocks under all pages. A checkpoint cuts the file to its pages, and so gives back the rest."""
+        """See that there are blocks under all pages. Those ahead of them are given back by the next checkpoint."""
         found = self._stat()
         if self._file is not None and found is not None and found.st_size < pages * self._page:
             missing = pages * self._page - found.st_size
@@ -220,13 +221,13 @@ def _blank(log: Path, database: os.stat_result, *, most: int) -> None:
 def _descriptor(identity: tuple[int, int] | None) -> int | None:
     """A descriptor that SQLite has of the file.
 
-    One of our own would have to be closed some day, and that gives up all locks that the process has on the file. SQLite
-    knows this, and closes none of its own as long as a connection is open.
+    One of our own would have to be closed some day, and that gives up all locks that the process has on the file.
+    SQLite knows this, and closes none of its own as long as a connection is open.
     """
-    folder = Path("/proc/self/fd")
-    for name in os.listdir(folder) if folder.exists() else ():
-        with suppress(OSError):
-            found = os.fstat(int(name))
-            if (found.st_dev, found.st_ino) == identity:
-                return int(name)
+    with suppress(OSError):  # not on Linux
+        for entry in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                found = entry.stat()
+                if (found.st_dev, found.st_ino) == identity:
+                    return int(entry.name)
     return None

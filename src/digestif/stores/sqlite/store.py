@@ -183,6 +183,7 @@ class SQLiteStore(RowStore):
         return self._writer
 
     def _open_writer(self) -> Connection:
+        self._database.refuse_read_only()
         self._reserve.before_opening()
         writer = self._database.connect(self._find_namespace, make_room=self._reserve.give_way)
         self._reserve.after_opening(writer)
