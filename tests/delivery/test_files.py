@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -141,6 +142,20 @@ def test_a_folder_that_is_in_the_way_of_nothing_is_made(tmp_path: Path) -> None:
     assert len(list((tmp_path / "a b" / "c").iterdir())) == 1
 
 
+@pytest.mark.parametrize(
+    ("option", "file", "folder"), [("", 0o600, 0o700), ("?mode=640", 0o640, 0o750), ("?mode=0644", 0o644, 0o755)]
+)
+def test_what_is_written_is_its_owners_alone_unless_it_is_opened_to_others(
+    tmp_path: Path, option: str, file: int, folder: int
+) -> None:
+    before = os.umask(0)
+    deliver(open_channel(f"file://{tmp_path}/spool{option}"), message())
+    os.umask(before)
+
+    assert stat.S_IMODE((tmp_path / "spool").stat().st_mode) == folder
+    assert stat.S_IMODE(only_file(tmp_path / "spool").stat().st_mode) == file
+
+
 def test_a_file_in_the_place_of_the_folder_is_worth_another_try(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
 
@@ -174,6 +189,8 @@ def test_a_full_disk_is_worth_another_try_and_leaves_nothing_half(tmp_path: Path
         ("file:///digests?as=htm", "did you mean html"),
         ("file:///digests?to=x", "to: no such option"),
         ("file:///digests?from=x", "from: 'x' is not an address"),
+        ("file:///digests?mode=rw", "mode: 'rw' is not a mode of files"),
+        ("file:///digests?mode=700", "mode: '700' is not a mode of files"),
         ("file:///digests%00", "write file:///folder"),
     ],
 )

@@ -21,9 +21,9 @@ from tests.sqlite.alone import alone
 from tests.sqlite.children import Child, Report
 from tests.sqlite.soundness import check_sound, pending_keys
 
-LARGE = "x" * 4000
+LARGE = "x" * 16_000
 NOBODY = 65534
-IN_A_SMALL_DISK = 'mount -t tmpfs -o size=1m digestif "$1" && shift && exec "$@"'
+IN_A_SMALL_DISK = 'mount -t tmpfs -o size=8m digestif "$1" && shift && exec "$@"'
 
 
 # A full disk
@@ -125,7 +125,7 @@ def page_limit(store: SQLiteStore) -> Iterator[None]:
     """SQLite itself says that the disk is full."""
     writer = store._connect()
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
-    writer.execute(f"PRAGMA max_page_count = {pages + 40}")
+    writer.execute(f"PRAGMA max_page_count = {pages + 600}")
     yield
     writer.execute("PRAGMA max_page_count = 1000000")
 
@@ -134,16 +134,16 @@ def page_limit(store: SQLiteStore) -> Iterator[None]:
 def file_size_limit(store: SQLiteStore) -> Iterator[None]:
     """The kernel refuses to let any file of this process grow further."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, hard))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 @contextmanager
 def ballast(folder: Path) -> Iterator[None]:
-    """Something else takes most of a disk of a megabyte."""
+    """Something else takes half of a small disk."""
     file = folder / "ballast"
-    file.write_bytes(b"x" * 500_000)
+    file.write_bytes(b"x" * 4_000_000)
     yield
     file.unlink()
 
@@ -367,4 +367,4 @@ def assert_not_opened(path: Path, kind: type[DigestifError], message: str) -> No
         Digests(f"sqlite:///{path}")
 
     assert path.read_bytes() == before
-    assert {entry.name for entry in path.parent.iterdir()} <= {path.name, f"{path.name}-lock"}
+    assert {entry.name for entry in path.parent.iterdir()} <= {path.name, f"{path.name}-lock", f"{path.name}-reserve"}

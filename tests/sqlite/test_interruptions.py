@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
+from pathlib import Path
 
 from digestif import Digests
 from digestif.stores.rows import Rows
@@ -58,6 +59,32 @@ def test_whatever_step_of_a_write_is_interrupted_leaves_no_transaction_and_no_lo
         os.close(lock)
 
     store.disconnect()
+    check_sound(path)
+
+
+def test_whatever_step_of_a_wait_for_the_turn_is_interrupted_leaves_the_lock_to_others(path: str) -> None:
+    store = SQLiteStore(path, synchronous="normal")
+    digests = Digests(store)
+    digests.add("t", 0)
+    lock = os.open(f"{path}-lock", os.O_RDWR)
+    kept = []  # what was raised
+    threads = running_threads()
+
+    for step in count():
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        timer = threading.Timer(0.0005, fcntl.flock, (lock, fcntl.LOCK_UN))
+        timer.start()
+        kept.append(interrupted_at(step, lambda: digests.add("t", 0)))
+        timer.join()
+        fcntl.flock(lock, fcntl.LOCK_EX)  # or hangs
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        digests.add("t", 0)
+        if kept[-1] is None:
+            break
+    os.close(lock)
+    store.disconnect()
+
+    assert running_threads() <= threads + 1  # that of the last wait may not have ended yet
     check_sound(path)
 
 
@@ -142,6 +169,11 @@ def interrupt_one_who_waits(path: str) -> dict[str, bool]:
     if not other.is_alive():
         store.disconnect()
     return {"interrupted": interrupted, "stuck": other.is_alive()}
+
+
+def running_threads() -> int:
+    """Those of Python and all others."""
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def raise_interruption(*_: object) -> None:

@@ -47,11 +47,11 @@ def test_a_full_store_can_still_be_drained(path: Path) -> None:
     store = SQLiteStore(path)
     digests = Digests(store, policy=Policy(capacity=None))
     writer = store._connect()
-    writer.execute("PRAGMA max_page_count = 200")
+    writer.execute("PRAGMA max_page_count = 500")
     accepted = 0
     with pytest.raises(Overloaded, match="disk is full"):
         for accepted in range(10_000):
-            digests.add(f"t{accepted % 10}", "x" * 2000, key=str(accepted))
+            digests.add(f"t{accepted % 10}", "x" * 9000, key=str(accepted))
 
     for number in range(10):
         with digests.digest(f"t{number}", 0):

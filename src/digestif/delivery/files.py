@@ -21,19 +21,21 @@ from digestif.stores.dsn import Dsn
 
 SENDER = "digestif@localhost"
 NAME_LENGTH = 60  # of a timeline, in the name of a file
+PRIVATE = 0o600
 
 Writing = Callable[[Message, Letterhead], bytes]
 
 
 class FolderChannel(Channel):
-    """A folder on this computer. It is made when it is needed."""
+    """A folder on this computer. It is made when it is needed, and what is in it is nobody else's to read."""
 
     scheme: ClassVar[str] = "file"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT, Format.HTML, Format.DATA})
 
-    def __init__(self, folder: Path, *, kind: str = "eml", sender: Address | None = None) -> None:
+    def __init__(self, folder: Path, *, kind: str = "eml", sender: Address | None = None, mode: int = PRIVATE) -> None:
         self.folder = folder
         self.kind = kind
+        self._mode = mode
         self._letterhead = Letterhead(sender=sender or Address.parse(SENDER))
 
     async def deliver(self, message: Message) -> Receipt:
@@ -45,9 +47,9 @@ class FolderChannel(Channel):
         return Receipt(channel=self.scheme, id=path.name)
 
     def _write(self, path: Path, message: Message) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=_of_folder(self._mode))
         earlier = self._earlier(path)  # also at the first attempt: one that was interrupted does not count
-        replace_file(path, WRITINGS[self.kind](message, self._letterhead))
+        replace_file(path, WRITINGS[self.kind](message, self._letterhead), mode=self._mode)
         for other in earlier:
             other.unlink(missing_ok=True)
 
@@ -59,7 +61,7 @@ class FolderChannel(Channel):
 
 def from_dsn(dsn: Dsn) -> FolderChannel:
     """The channel that a DSN names, or ConfigError."""
-    dsn.refuse_options("as", "from")
+    dsn.refuse_options("as", "from", "mode")
     kind = dsn.options.get("as", "eml")
     if kind not in WRITINGS:
         raise ConfigError(f"as: {kind!r} is no kind of file{did_you_mean(kind, list(WRITINGS))}")
@@ -69,7 +71,10 @@ def from_dsn(dsn: Dsn) -> FolderChannel:
         sender = Address.parse(dsn.options.get("from", SENDER))
     except BadAddress as error:
         raise ConfigError(f"from: {error}") from None
-    return FolderChannel(Path(dsn.location), kind=kind, sender=sender)
+    mode = dsn.options.get("mode", f"{PRIVATE:o}")
+    if not re.fullmatch("0?[0246]{3}", mode):
+        raise ConfigError(f"mode: {mode!r} is not a mode of files such as 600 or 640")
+    return FolderChannel(Path(dsn.location), kind=kind, sender=sender, mode=int(mode, 8))
 
 
 def file_name(message: Message) -> str:
@@ -80,11 +85,17 @@ def file_name(message: Message) -> str:
     return f"{at:%Y%m%dT%H%M%SZ}-{timeline}-{hashlib.sha256(identity).hexdigest()[:32]}"
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def _of_folder(mode: int) -> int:
+    """The mode of a folder whose files have this one: whoever may read them may enter it."""
+    return mode | (mode & 0o444) >> 2
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
     """Write a file that is there as a whole or not at all, also after a power loss."""
     draft = path.with_name(f".{fresh_id()}.tmp")
     try:
-        with draft.open("xb") as file:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
+            draft.chmod(mode)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

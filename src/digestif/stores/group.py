@@ -20,11 +20,12 @@ T = TypeVar("T")
 class Job(Generic[C]):
     """A unit of work, its weight, and in the end its result or error."""
 
-    __slots__ = ("error", "is_withdrawn", "page", "result", "unit", "wake", "weight")
+    __slots__ = ("error", "is_withdrawn", "page", "result", "share", "unit", "wake", "weight")
 
-    def __init__(self, unit: Callable[[C], Any], weight: int) -> None:
+    def __init__(self, unit: Callable[[C], Any], weight: int, share: float) -> None:
         self.unit = unit
         self.weight = weight
+        self.share = share
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_withdrawn = False  # its thread was interrupted and does not wait for it any more
@@ -77,9 +78,9 @@ class GroupCommit(Generic[C]):
         """How many jobs wait for the next commit."""
         return 0 if self._page is None or self._page.is_sealed else len(self._page.jobs)
 
-    def submit(self, unit: Callable[[C], T], *, weight: int = 1) -> T:
-        """Run a unit of work in the next commit; returns after it."""
-        job: Job[C] = Job(unit, weight)
+    def submit(self, unit: Callable[[C], T], *, weight: int = 1, share: float = 0.0) -> T:
+        """Run a unit of work in the next commit, which has to leave a share of the reserve; returns after it."""
+        job: Job[C] = Job(unit, weight, share)
         try:
             page = holding(self._joining, lambda: self._join(job))
             if job.wake is not None and not page.is_awake:

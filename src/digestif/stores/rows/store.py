@@ -54,6 +54,14 @@ class RowStore(Store, Movable):
         A unit raises an error of ours only before it has changed anything.
         """
 
+    def _write_arrivals(self, unit: Callable[[Rows], T], *, weight: int) -> T:
+        """As `_write`, for records that come in: the first to be refused when space runs short."""
+        return self._write(unit, weight=weight)
+
+    def _write_leases(self, unit: Callable[[Rows], T]) -> T:
+        """As `_write`, for leases that are given: refused while there may be no space to end what they begin."""
+        return self._write(unit)
+
     @abstractmethod
     def _read(self, unit: Callable[[Rows], T]) -> T:
         """Run a unit of work that only reads, on one state of the data."""
@@ -68,7 +76,7 @@ class RowStore(Store, Movable):
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        answers = self._write(lambda rows: adding.add_all(rows, batch, now=at), weight=len(batch))
+        answers = self._write_arrivals(lambda rows: adding.add_all(rows, batch, now=at), weight=len(batch))
         self._hints.tell(worth=True in answers)
         return answers
 
@@ -91,11 +99,13 @@ class RowStore(Store, Movable):
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
         at = self._now(now)
-        return self._write(lambda rows: leasing.claim(rows, limit, token=token, until=at + lease, now=at))
+        return self._write_leases(lambda rows: leasing.claim(rows, limit, token=token, until=at + lease, now=at))
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
         at = self._now(now)
-        return self._write(lambda rows: leasing.open_ready(rows, timeline, token=token, until=at + lease, now=at))
+        return self._write_leases(
+            lambda rows: leasing.open_ready(rows, timeline, token=token, until=at + lease, now=at)
+        )
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
@@ -244,7 +254,9 @@ class RowStore(Store, Movable):
 
     def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
         at = self._now(now)
-        answers = self._write(lambda rows: moving.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS)
+        answers = self._write_arrivals(
+            lambda rows: moving.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS
+        )
         self._hints.tell(worth=True)
         return answers
 

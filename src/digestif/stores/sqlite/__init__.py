@@ -8,15 +8,26 @@ __all__ = ["SQLiteStore", "from_dsn"]
 
 
 def from_dsn(dsn: Dsn, *, namespace: str) -> SQLiteStore:
-    """`sqlite:///relative`, `sqlite:////absolute`, `sqlite://`; options `synchronous` (full, normal) and `timeout`."""
-    dsn.refuse_options("synchronous", "timeout")
-    timeout = dsn.options.get("timeout", "30")
+    """`sqlite:///relative`, `sqlite:////absolute`, `sqlite://`.
+
+    Options are `synchronous` (full, normal), `timeout` in seconds, and `reserve` in mebibytes.
+    """
+    dsn.refuse_options("synchronous", "timeout", "reserve")
+    return SQLiteStore(
+        _path(dsn.location),
+        namespace=namespace,
+        synchronous=dsn.options.get("synchronous", "full"),
+        timeout=_number(dsn, "timeout", "30", unit="seconds"),
+        reserve=_number(dsn, "reserve", "16", unit="mebibytes"),
+    )
+
+
+def _number(dsn: Dsn, option: str, default: str, *, unit: str) -> float:
+    text = dsn.options.get(option, default)
     try:
-        seconds = float(timeout)
+        return float(text)
     except ValueError:
-        raise ConfigError(f"timeout: {timeout!r} is not a number of seconds") from None
-    synchronous = dsn.options.get("synchronous", "full")
-    return SQLiteStore(_path(dsn.location), namespace=namespace, synchronous=synchronous, timeout=seconds)
+        raise ConfigError(f"{option}: {text!r} is not a number of {unit}") from None
 
 
 def _path(location: str) -> str | None:

@@ -1,8 +1,10 @@
 """Connections to a SQLite file: how they are opened, checked, and how their errors are told."""
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -46,27 +48,42 @@ class Database:
             return None
         return found.st_dev, found.st_ino
 
-    def connect(self, first: Callable[[Connection], None]) -> Connection:
+    def refuse_read_only(self) -> None:
+        """Don't let SQLite open a file that can't be written: it would leave read-only side files behind, for good."""
+        path = self.path
+        if path is None or not path.exists():
+            return
+        if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
+
+    def connect(self, first: Callable[[Connection], None], *, make_room: Callable[[], bool]) -> Connection:
         """Open the file for writing, make its tables if it is new, and do something first.
 
-        Raises ConfigError if the file is not one that this release can use.
+        Raises ConfigError if the file is not one that this release can use. On a full disk `make_room` is called until
+        SQLite has found space for its index of the log, or it answers False.
         """
 
         def prepare(connection: Connection) -> None:
             self._prepare(connection)
             first(connection)
 
-        return self._open(prepare, mode="rwc")
+        self._create()
+        return self._open(prepare, make_room)
+
+    def _create(self) -> None:
+        """Make a file that no other user may read. SQLite gives its side files the mode of the file."""
+        if self.path is not None and not self.path.exists():
+            with suppress(FileExistsError):  # another process was quicker
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     def connect_reader(self) -> Connection:
         """Open the file, which exists, for reading only."""
-        return self._open(lambda connection: connection.execute("PRAGMA query_only = 1"), mode="rw")
+        return self._open(lambda connection: connection.execute("PRAGMA query_only = 1"), lambda: False)
 
-    def _open(self, prepare: Callable[[Connection], object], *, mode: str) -> Connection:
-        if self.path is not None:
-            _refuse_read_only(self.path)
+    def _open(self, prepare: Callable[[Connection], object], make_room: Callable[[], bool]) -> Connection:
+        self.refuse_read_only()
         connection = sqlite3.connect(
-            self.name if self.path is None else f"{self.path.as_uri()}?mode={mode}",
+            self.name if self.path is None else f"{self.path.as_uri()}?mode=rw",
             uri=self.path is not None,
             timeout=self._timeout,
             isolation_level=None,  # transactions are begun by us
@@ -75,15 +92,27 @@ class Database:
             factory=Connection,
         )
         try:
+            self._look(connection, make_room)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+            connection.execute("PRAGMA temp_store = MEMORY")  # nothing is written elsewhere, where a disk may be full
             prepare(connection)
             connection.file = self.identity()
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _look(self, connection: Connection, make_room: Callable[[], bool]) -> None:
+        """Let SQLite look at the file for the first time. Others may be quicker to take what room was made."""
+        while True:
+            try:
+                connection.execute("PRAGMA schema_version")
+                return
+            except sqlite3.Error as error:
+                if not is_full(error) or not make_room():
+                    raise
 
     def _prepare(self, connection: Connection) -> None:
         with connection:
@@ -123,10 +152,16 @@ def _migration(number: int) -> str:
     return files("digestif.stores.sqlite").joinpath("migrations", f"{number:04}.sql").read_text("utf-8")
 
 
-def _refuse_read_only(path: Path) -> None:
-    """Don't let SQLite open a file that can't be written: it would leave read-only side files behind, for good."""
-    if path.exists() and not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
+def is_full(error: sqlite3.Error | OSError) -> bool:
+    """True if a disk, a quota or a limit has no more to give."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    full = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE
+    return getattr(error, "sqlite_errorcode", 0) in full
+
+
+def full(name: str) -> Overloaded:
+    return Overloaded(f"{name}: the disk is full; nothing was changed, free some space and try again")
 
 
 def translated(error: sqlite3.Error | OSError, name: str) -> DigestifError:
@@ -135,7 +170,7 @@ def translated(error: sqlite3.Error | OSError, name: str) -> DigestifError:
         return StoreUnavailable(f"{name}: {error.strerror or error}; check the folder and its permissions")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
     if code == sqlite3.SQLITE_FULL:
-        return Overloaded(f"{name}: the disk is full; nothing was changed, free some space and try again")
+        return full(name)
     if code == sqlite3.SQLITE_READONLY:
         return StoreUnavailable(f"{name}: can't be written ({error}); check the permissions of file and folder")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

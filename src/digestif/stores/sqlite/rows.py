@@ -31,6 +31,8 @@ from digestif.stores.travel import Cargo
 
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 
+SLOT_LENGTH = 288
+
 _encode = msgspec.json.Encoder().encode
 _loosely = partial(str, encoding="utf-8", errors="surrogateescape")  # bytes that are not UTF-8 become lone surrogates
 _ELSEWHERE = Marks(-1, -1, -1, -1, -1, -1)
@@ -38,6 +40,11 @@ _ELSEWHERE = Marks(-1, -1, -1, -1, -1, -1)
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
+
+
+def _slot_text(slot: Slot) -> str:
+    """A slot in JSON, as long as it will be when its digest is open: on a full disk it could not grow then."""
+    return _encode(slot).decode().ljust(SLOT_LENGTH)
 
 
 def _refuse_all_but_texts(error: sqlite3.OperationalError) -> None:
@@ -171,13 +178,13 @@ class SqliteRows:
             loaded.id = None
         elif row_id is None:
             loaded.id = self.next_number()
-            self._execute(SQL.insert_slot, (loaded.id, self._namespace, timeline, *after, _encode(slot).decode()))
+            self._execute(SQL.insert_slot, (loaded.id, self._namespace, timeline, *after, _slot_text(slot)))
         elif after == loaded.before:
-            self._execute(SQL.update_slot, (_encode(slot).decode(), row_id))
+            self._execute(SQL.update_slot, (_slot_text(slot), row_id))
         elif after[1:] == loaded.before[1:]:
-            self._execute(SQL.put_off_slot, (after.waiting, _encode(slot).decode(), row_id))
+            self._execute(SQL.put_off_slot, (after.waiting, _slot_text(slot), row_id))
         else:
-            self._execute(SQL.move_slot, (*after, _encode(slot).decode(), row_id))
+            self._execute(SQL.move_slot, (*after, _slot_text(slot), row_id))
         loaded.before = after
 
     def shelve(self, timeline: str) -> None:

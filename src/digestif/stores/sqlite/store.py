@@ -8,7 +8,9 @@ from typing import TypeVar
 
 from digestif.clock import wall_clock
 from digestif.core.policy import check_delay
-from digestif.errors import ConfigError, DigestifError, StoreError, StoreUnavailable
+from digestif.core.texts import shortened
+from digestif.core.times import is_duration
+from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
 from digestif.stores.damage import Unreadable
 from digestif.stores.dsn import check_namespace
@@ -16,8 +18,9 @@ from digestif.stores.forking import watch
 from digestif.stores.gate import Gate, Turnstile
 from digestif.stores.group import GroupCommit, Job, Page
 from digestif.stores.rows import Rows, RowStore
-from digestif.stores.sqlite.connection import Connection, Database, translated
+from digestif.stores.sqlite.connection import Connection, Database, full, is_full, translated
 from digestif.stores.sqlite.readers import Readers
+from digestif.stores.sqlite.reserve import MEBIBYTE, NoRoom, Reserve
 from digestif.stores.sqlite.rows import SQL, SqliteRows
 from digestif.stores.sqlite.turns import Turns
 from digestif.stores.sqlite.wakeups import FileWakeups
@@ -25,6 +28,7 @@ from digestif.stores.sqlite.wakeups import FileWakeups
 T = TypeVar("T")
 
 _DURABILITY = {"full": Durability.POWER_LOSS, "normal": Durability.PROCESS_KILL}
+_ADDING, _CLAIMING = 1.0, 0.25  # shares of the reserve that they must leave
 
 
 class SQLiteStore(RowStore):
@@ -37,12 +41,15 @@ class SQLiteStore(RowStore):
         namespace: str = "d",
         synchronous: str = "full",
         timeout: float = 30,
+        reserve: float = 16,
         clock: Callable[[], float] = wall_clock,
     ) -> None:
         check_namespace(namespace)
         if synchronous not in _DURABILITY:
             raise ConfigError(f'synchronous: {synchronous!r} is neither "full" nor "normal"')
         check_delay("timeout", timeout)
+        if not is_duration(reserve):
+            raise ConfigError(f"reserve: {shortened(reserve)} is not a number of mebibytes ≥ 0")
         if path is not None and "\0" in os.fspath(path):
             raise ConfigError("store: the path has a NUL character")
         file = None if path is None else Path(path).absolute()  # the folder may change, the file must not
@@ -51,6 +58,7 @@ class SQLiteStore(RowStore):
         self.durability = Durability.NOTHING if file is None else _DURABILITY[synchronous]
         self._database = Database(file, synchronous=synchronous, timeout=timeout)
         self._turns = None if file is None else Turns(file, timeout=timeout)
+        self._reserve = Reserve(file, most=int(reserve * MEBIBYTE))
         self._closed = False
         self._number = 0  # of the namespace
         self._writer: Connection | None = None
@@ -77,8 +85,17 @@ class SQLiteStore(RowStore):
     # Writing
 
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
+        return self._submit(unit, weight=weight)
+
+    def _write_arrivals(self, unit: Callable[[Rows], T], *, weight: int) -> T:
+        return self._submit(unit, weight=weight, share=_ADDING)
+
+    def _write_leases(self, unit: Callable[[Rows], T]) -> T:
+        return self._submit(unit, weight=1, share=_CLAIMING)
+
+    def _submit(self, unit: Callable[[Rows], T], *, weight: int, share: float = 0.0) -> T:
         try:
-            return self._turnstile.through(lambda: self._group.submit(unit, weight=weight))
+            return self._turnstile.through(lambda: self._group.submit(unit, weight=weight, share=share))
         finally:
             self.damages.tell()
 
@@ -99,8 +116,28 @@ class SQLiteStore(RowStore):
         except _Spoiled as fault:
             fault.job.fail(fault.error)
             jobs.remove(fault.job)
+        except _Full as full:
+            for job in full.jobs:
+                job.fail(full.error)
+                jobs.remove(job)
 
     def _transact(self, page: Page[Rows], jobs: Sequence[Job[Rows]]) -> None:
+        """Run the jobs. If there is no space for all, those are refused that have to leave the most of the reserve."""
+        share = max(job.share for job in jobs)
+        try:
+            self._reserve.refuse_near_the_end_of_the_log(share=share)
+            try:
+                self._transact_once(page, jobs, share)
+            except sqlite3.Error as error:
+                if not is_full(error) or not self._reserve.restart_log():
+                    raise
+                self._transact_once(page, jobs, share)  # it was the log that was full
+        except (sqlite3.Error, OSError, NoRoom) as error:
+            if not isinstance(error, NoRoom) and not is_full(error):
+                raise
+            raise _Full([job for job in jobs if job.share == share], full(self._database.name)) from error
+
+    def _transact_once(self, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
         writer = self._connect()
         rows = SqliteRows(writer, self._number, self.damages.note)
         try:
@@ -111,6 +148,7 @@ class SQLiteStore(RowStore):
                         rows.budget = PAGE_RECORDS
                         _run(job, rows)
                     rows.flush()
+                    self._reserve.keep(writer, share=share)
                     page.is_over = True  # no signal handler runs between this and the end of the COMMIT
                 except BaseException:
                     rows.cursor.close()  # half a result would keep the writer at an old state of the data
@@ -137,12 +175,19 @@ class SQLiteStore(RowStore):
     def _connect(self) -> Connection:
         self._refuse_if_closed()
         if self._writer is None:
-            self._writer = self._database.connect(self._find_namespace)
+            self._writer = self._open_writer()
         elif self._database.identity() != self._writer.file:
             self._lose_file()
         if self._writer.in_transaction:  # left behind by a ROLLBACK that failed
             self._writer.rollback()
         return self._writer
+
+    def _open_writer(self) -> Connection:
+        self._database.refuse_read_only()
+        self._reserve.before_opening()
+        writer = self._database.connect(self._find_namespace, make_room=self._reserve.give_way)
+        self._reserve.after_opening(writer)
+        return writer
 
     def _lose_file(self) -> None:
         """What is written to a file that is no longer there would be lost: start anew with the next call."""
@@ -226,6 +271,15 @@ class SQLiteStore(RowStore):
             self._renew()
         else:
             self._gate.open()
+
+
+class _Full(Exception):
+    """There is no space for these jobs."""
+
+    def __init__(self, jobs: Sequence[Job[Rows]], error: Overloaded) -> None:
+        super().__init__(error)
+        self.jobs = jobs
+        self.error = error
 
 
 class _Spoiled(Exception):

@@ -5,8 +5,11 @@ whoever waits as soon as the lock is free.
 """
 
 import os
+import stat
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
@@ -26,6 +29,7 @@ class Turns:
     """The lock beside a database file. One thread at a time may use it."""
 
     def __init__(self, path: Path, *, timeout: float) -> None:
+        self._database = path
         self._path = path.with_name(path.name + "-lock")
         self._timeout = timeout
         self._file: int | None = None
@@ -58,12 +62,26 @@ class Turns:
             self._is_stale = False
         self._leave_wait()
         if self._file is None:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._shut_out_readers(self._file)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            wait = self._wait = _Wait(self._file)
+            wait = _Wait(self._file)
+            self._wait, self._file = wait, None  # the file is the helper's until the lock is had
             holding(wait.present, lambda: self._have(wait))
+
+    def _shut_out_readers(self, file: int) -> None:
+        """Let those open the side file who may write the database: any other could hold the lock for ever."""
+        with suppress(OSError):  # not there yet, or another user's affair
+            database, lock = self._database.stat(), os.fstat(file)
+            mode = stat.S_IRUSR | stat.S_IWUSR
+            mode |= stat.S_IRGRP | stat.S_IWGRP if database.st_mode & stat.S_IWGRP else 0
+            mode |= stat.S_IROTH | stat.S_IWOTH if database.st_mode & stat.S_IWOTH else 0
+            if stat.S_IMODE(lock.st_mode) != mode:
+                os.fchmod(file, mode)
+            if (lock.st_uid, lock.st_gid) != (database.st_uid, database.st_gid):
+                os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
 
     def _have(self, wait: "_Wait") -> None:
         if self._helper is None:
@@ -73,15 +91,16 @@ class Turns:
             raise StoreUnavailable(
                 f"{self._path}: another process has been writing for {self._timeout:g} s; is it stopped?"
             )
-        wait.is_taken = True
-        self._wait = None
+        wait.is_taken, self._file, self._wait = True, wait.file, None
 
     def _leave_wait(self) -> None:
-        """Leave file and helper of a wait that was given up to each other: it may get the lock at any time."""
-        if self._wait is not None and self._helper is not None:
-            self._helper.serve(self._wait)  # in case that it was not asked yet
-            self._file = self._helper = None
-        self._wait = None
+        """Leave the helper alone with a wait that was given up: it may get the lock at any time, and gives it back."""
+        if self._wait is None:
+            return
+        if self._helper is None:
+            self._helper = _Helper()
+        self._helper.serve(self._wait)  # again, if it was interrupted before that
+        self._helper = self._wait = None
 
     def renew(self) -> None:
         """Open the side file anew at the next turn: the one that is open may have been removed."""
@@ -114,10 +133,13 @@ class _Helper:
 
     def __init__(self) -> None:
         self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
-        threading.Thread(target=self._run, name="digestif-turns", daemon=True).start()
+        self._is_started = False
 
     def serve(self, wait: _Wait) -> None:
         self._waits.put(wait)
+        if not self._is_started:
+            self._is_started = True
+            start_new_thread(self._run, ())  # one call of C; a Thread could be lost on its way
 
     def stop(self) -> None:
         self._waits.put(None)

@@ -1,0 +1,233 @@
+"""Space that is kept for ending digests: on a full disk adds are refused, and everything else still has room.
+
+Other programs may take the last byte of a disk at any time, so what is kept must be ours already:
+
+- free pages in the file, which SQLite uses before it lets the file grow. Whoever adds leaves enough of them;
+- blocks of the disk under every page of the file, so that a checkpoint of the log never needs new ones;
+- a log (`-wal`) of some length. When it is full, a checkpoint lets it begin anew. SQLite removes it with the last
+  connection; a second name (`-reserve`) keeps its blocks until the file is opened again.
+
+Kept are a quarter of the file as free pages, and a log as long as the file, since a transaction can't change more pages
+than there are; each within bounds.
+"""
+
+import os
+import sqlite3
+import stat
+from contextlib import closing, suppress
+from pathlib import Path
+
+from digestif.clock import monotonic
+from digestif.stores.sqlite.connection import Connection
+
+MEBIBYTE = 1 << 20
+LEAST_PAGES = 256  # enough for a full history and some dead letters
+LOG_HEADER = 32  # bytes
+FRAME_HEADER = 24  # bytes before each page in the log
+AHEAD_PAGES = 64  # for which blocks are had at once, beyond what is needed
+INDEX_BYTES = 10 * 4096  # more than SQLite needs for its index of the log (`-shm`) when it opens a file
+LOOK_SECONDS = 0.25  # between two looks at what the disk has left
+
+_FILL = """
+INSERT INTO record (arrival, batch, namespace, key, timestamp, expires, payload)
+VALUES (-1, -1, -1, '', 0, 0, zeroblob(?))
+"""
+_EMPTY = "DELETE FROM record WHERE arrival = -1"
+
+
+class NoRoom(Exception):
+    """There is space, but it is kept for those who end digests."""
+
+
+class Reserve:
+    """The reserve of one database file, for one writer at a time; nothing is kept in memory, for None.
+
+    `most` is the upper bound in bytes of the log's length, and half of it that of free pages; 0 keeps nothing.
+    """
+
+    def __init__(self, file: Path | None, *, most: int) -> None:
+        path = self._path = Path() if file is None else file
+        self._log = path.parent / f"{path.name}-wal"
+        self._kept = path.parent / f"{path.name}-reserve"
+        self._most = most if file is not None and hasattr(os, "posix_fallocate") else 0
+        self._page = 4096  # bytes
+        self._file: int | None = None  # SQLite's own descriptor of the file
+        self._identity: tuple[int, int] | None = None
+        self._wanted = LEAST_PAGES  # to be kept free
+        self._look_at = 0.0
+        self._is_tight = False  # the disk has little left
+
+    # Opening
+
+    def before_opening(self) -> None:
+        """Give SQLite the log that was kept, if it has none. What is in it must not count as a log any more."""
+        if self._most and not self._log.exists() and _size(self._kept) and _size(self._path):
+            with suppress(OSError):
+                _blank(self._kept, self._path.stat(), most=self._most)
+                os.link(self._kept, self._log)
+
+    def give_way(self) -> bool:
+        """Give back a little, for what SQLite needs to open a file. False if the log is in use, or too short."""
+        with suppress(OSError), self._kept.open("r+b", buffering=0) as log:
+            left = _size(self._kept) - INDEX_BYTES
+            if left > 0 and log.read(LOG_HEADER) == bytes(LOG_HEADER):
+                log.truncate(left)
+                return True
+        return False
+
+    def after_opening(self, writer: Connection) -> None:
+        """Find out what there is. If the disk has too little, whoever adds will hear of it."""
+        if self._most:
+            self._identity = writer.file
+            self._page = _value(writer, "PRAGMA page_size")
+            self._file = _descriptor(writer.file)
+            self._look_at = 0.0
+            with suppress(OSError):
+                self._fill_holes()
+                self._lengthen_log(self._count(writer), share=1)
+
+    def _fill_holes(self) -> None:
+        """Pages that were freed before they were first written have no blocks, in files of older releases."""
+        found = self._stat()
+        if self._file is not None and found is not None and found.st_blocks * 512 < found.st_size:
+            os.posix_fallocate(self._file, 0, found.st_size)
+
+    # Writing
+
+    def keep(self, writer: Connection, *, share: float) -> None:
+        """Before a COMMIT: see that this share of the reserve is left. Any error says that it is not."""
+        if not self._most:
+            return
+        if share and monotonic() >= self._look_at:
+            self._look(writer, share)
+        free = _value(writer, "PRAGMA freelist_count")
+        if free < self._wanted:  # otherwise the file has not grown
+            self._make_room(writer, free, share)
+
+    def _look(self, writer: Connection, share: float) -> None:
+        self._lengthen_log(self._count(writer), share)
+        left = os.statvfs(self._path.parent)
+        self._is_tight = left.f_bavail * left.f_frsize < self._most
+        self._look_at = monotonic() + LOOK_SECONDS
+
+    def _make_room(self, writer: Connection, free: int, share: float) -> None:
+        pages = self._count(writer)
+        if free < self._wanted * share:
+            _free(writer, (self._wanted + self._wanted // 4) * self._page)
+            pages = self._count(writer)
+            self._lengthen_log(pages, share)
+        try:
+            self._get_blocks(pages)
+        except OSError:
+            if share:  # whoever ends a digest may go on, as long as the log lasts
+                raise
+
+    def _count(self, writer: Connection) -> int:
+        pages = _value(writer, "PRAGMA page_count")
+        self._wanted = min(max(LEAST_PAGES, pages // 4), self._most // 2 // self._page)
+        return pages
+
+    def _get_blocks(self, pages: int) -> None:
+        """See that there are blocks under all pages. Those ahead of them are given back by the next checkpoint."""
+        found = self._stat()
+        if self._file is not None and found is not None and found.st_size < pages * self._page:
+            missing = pages * self._page - found.st_size
+            try:
+                os.posix_fallocate(self._file, found.st_size, missing + AHEAD_PAGES * self._page)
+            except OSError:
+                os.posix_fallocate(self._file, found.st_size, missing)
+
+    def _stat(self) -> os.stat_result | None:
+        if self._file is None:
+            return None
+        found = os.fstat(self._file)
+        return found if (found.st_dev, found.st_ino) == self._identity else None
+
+    # The log
+
+    def _lengthen_log(self, pages: int, share: float) -> None:
+        """See that the log has its length, and its second name. An error if it has less than this share of it."""
+        wanted = min(LOG_HEADER + (pages + self._wanted) * (self._page + FRAME_HEADER), self._most)
+        found = self._log.stat()
+        if found.st_size < wanted:
+            try:
+                with self._log.open("r+b") as log:
+                    os.posix_fallocate(log.fileno(), found.st_size, wanted - found.st_size)
+            except OSError:
+                if found.st_size < wanted * share:
+                    raise
+        if not self._kept.exists() or not os.path.samestat(found, self._kept.stat()):
+            self._kept.unlink(missing_ok=True)
+            with suppress(OSError):  # a file system without links
+                os.link(self._log, self._kept)
+
+    def restart_log(self) -> bool:
+        """Let the log begin anew; False if it can't be, because a reader still needs what is in it."""
+        return self._most > 0 and self._checkpoint(patience=1.0)[0] == 0
+
+    def refuse_near_the_end_of_the_log(self, *, share: float) -> None:
+        """NoRoom if a reader keeps the log from beginning anew, little of it is left, and the disk is full."""
+        if self._is_tight and share:
+            busy, used = self._checkpoint(patience=0.0)
+            if busy and used * (self._page + FRAME_HEADER) > _size(self._log) * (1 - share / 2):
+                raise NoRoom
+
+    def _checkpoint(self, *, patience: float) -> tuple[int, int]:
+        """By a connection of its own, whose patience is its own affair."""
+        with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=rw", uri=True, timeout=patience)) as connection:
+            busy, used, _ = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        return busy, used
+
+
+def _free(writer: Connection, size: int) -> None:
+    """See that so many bytes are free in the file, by taking and freeing them; it grows by what it does not have.
+
+    Their pages are not written. Nothing in them has to be wiped, even where SQLite was built to wipe.
+    """
+    wipes = _value(writer, "PRAGMA secure_delete")
+    try:
+        writer.execute("PRAGMA secure_delete = FAST")
+        writer.execute(_FILL, (size,))
+        writer.execute(_EMPTY)
+    finally:
+        writer.execute(f"PRAGMA secure_delete = {wipes}")
+
+
+def _value(writer: Connection, statement: str) -> int:
+    value: int = writer.execute(statement).fetchone()[0]
+    return value
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _blank(log: Path, database: os.stat_result, *, most: int) -> None:
+    """Make an empty log of what may be a log of old; for good, since a power cut must not bring it back."""
+    with log.open("r+b", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        if (found.st_uid, found.st_gid) != (database.st_uid, database.st_gid):
+            os.fchown(file.fileno(), database.st_uid, database.st_gid)
+        if found.st_mode != database.st_mode:
+            os.fchmod(file.fileno(), stat.S_IMODE(database.st_mode))
+        file.truncate(min(found.st_size, most))
+        file.write(bytes(LOG_HEADER))
+        os.fsync(file.fileno())
+
+
+def _descriptor(identity: tuple[int, int] | None) -> int | None:
+    """A descriptor that SQLite has of the file.
+
+    One of our own would have to be closed some day, and that gives up all locks that the process has on the file.
+    SQLite knows this, and closes none of its own as long as a connection is open.
+    """
+    with suppress(OSError):  # not on Linux
+        for entry in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                found = entry.stat()
+                if (found.st_dev, found.st_ino) == identity:
+                    return int(entry.name)
+    return None
