@@ -20,7 +20,7 @@ KEPT = {"namespace", "sequence", "history"}  # counters, settings and history
 
 _PENDING = "batch = (SELECT json_extract(slot, '$.batch') FROM timeline WHERE key = ?)"
 DAMAGE = {
-    Harm.GARBLED: "UPDATE timeline SET slot = substr(slot, 1, length(slot) - 1) WHERE key = ?",
+    Harm.GARBLED: "UPDATE timeline SET slot = substr(slot, 1, length(rtrim(slot)) - 1) WHERE key = ?",
     Harm.IMPOSSIBLE: """UPDATE timeline SET slot = json_set(slot, '$.state', 'open', '$.token', NULL) WHERE key = ?""",
     Harm.MISPLACED: "UPDATE timeline SET waiting = NULL, ready = NULL, until = NULL, expires = NULL WHERE key = ?",
     Harm.VALUE: f"UPDATE record SET payload = NULL WHERE arrival = (SELECT max(arrival) FROM record WHERE {_PENDING})",
