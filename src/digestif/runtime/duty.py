@@ -123,7 +123,7 @@ class Duty:
             self._on_ended()
 
     def _take_on(self, page: Page) -> None:
-        if self._is_over:
+        if self._is_stopping or self._is_over:  # the claim was under way when it stopped
             for job in page.jobs:
                 self.shift.give_back(job, begun=False)
         else:
