@@ -77,6 +77,31 @@ def test_a_busy_worker_finishes_what_it_has_begun(digests: Digests) -> None:
     assert digests.timeline("late").state == "ready"
 
 
+def test_what_a_claim_brings_that_was_under_way_at_the_stop_is_given_back(
+    digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    digests.handler("*")(lambda digest: begun.append(digest.timeline))
+    worker = Worker(digests)
+    claim = digests.store.claim
+
+    def stop_and_claim(*args, **options):  # type: ignore[no-untyped-def]  # as there
+        worker.stop()
+        return claim(*args, **options)
+
+    monkeypatch.setattr(digests.store, "claim", stop_and_claim)
+    digests.add("t", 1)
+    ear = Ear(digests)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    thread.join(PATIENCE)
+
+    assert not thread.is_alive()
+    assert begun == []
+    assert [event.timeline for event in ear.of(Returned)] == ["t"]
+    assert digests.timeline("t").state == "ready"
+
+
 def test_a_worker_with_all_hands_full_stops_after_its_grace(digests: Digests) -> None:
     """Its handlers hang, so no hand gets free: it notices all the same."""
     begun, released = threading.Semaphore(0), threading.Event()
