@@ -1,9 +1,12 @@
 """Fresh identities and random orders: the one place that draws random numbers."""
 
-import random
 import secrets
+from random import SystemRandom
 
 from digestif.clock import wall_clock
+
+# Not the generator that all share: applications and test runners seed that one, and compare what it gives.
+random = SystemRandom()
 
 
 def fresh_id() -> str:
