@@ -12,6 +12,7 @@ from digestif.stores.base import Store
 from digestif.stores.dsn import open_store
 from digestif.stores.memory import MemoryStore
 from digestif.testing.stateful import store_machine
+from tests.redis.test_lua_large import live_large
 from tests.servers import empty_lone_cluster, empty_server
 
 LIVES = 400
@@ -66,3 +67,10 @@ def test_redis_lives_as_the_model_says(one_at_a_time: Makers) -> None:
 def test_a_redis_cluster_lives_as_the_model_says(one_at_a_time: Makers) -> None:
     maker = one_at_a_time(f"{empty_lone_cluster().url}?partitions=3")
     run_state_machine_as_test(store_machine(maker), settings=LONG)
+
+
+@pytest.mark.parametrize("seed", range(1, 40))
+def test_large_timelines_live_the_same_life_on_a_server_as_in_memory(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live_large(seed, monkeypatch)

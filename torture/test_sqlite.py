@@ -1,12 +1,18 @@
-"""Processes on one file: killed two hundred times, what was acknowledged is there; and everybody's turn comes soon."""
+"""Processes are killed on one file two hundred times; everybody's turn comes soon, and claims are quick."""
 
 from pathlib import Path
+from statistics import median
 
+from digestif.clock import monotonic
+from digestif.stores.base import PAGE_TIMELINES, Release
+from digestif.stores.sqlite import SQLiteStore
 from tests.sqlite.alone import alone
 from tests.sqlite.test_fairness import write_at_once, write_beside_batches
 from tests.sqlite.test_kill import deliverers_are_killed, writers_are_killed
+from tests.sqlite.test_scale import HOUR, NOW, disconnected, store_with_due
 
 ROUNDS = 200
+FEW, MANY = 1_000, 100_000
 LONGEST_WAIT = 1.0  # seconds
 ATTEMPTS = 3  # a machine that does other things as well may hold everybody up
 
@@ -37,3 +43,28 @@ def test_a_process_that_adds_large_batches_does_not_keep_the_others_waiting(tmp_
 
     assert told["longest wait"] <= LONGEST_WAIT
     assert told["fewest adds"] > 0
+
+
+def test_a_claim_of_two_hundred_costs_with_a_hundred_thousand_due_what_it_costs_with_a_thousand(tmp_path: Path) -> None:
+    with (
+        disconnected(store_with_due(FEW, tmp_path / "few.db")) as few,
+        disconnected(store_with_due(MANY, tmp_path / "many.db")) as many,
+    ):
+        for _ in range(ATTEMPTS):  # something else may use the machine
+            ratio = claim_time(many) / claim_time(few)
+            if ratio < 2:
+                break
+
+    assert ratio < 2
+
+
+def claim_time(store: SQLiteStore) -> float:
+    """The median seconds of a claim; what it took is given back each time."""
+    times = []
+    for number in range(9):
+        begun = monotonic()
+        claimed = store.claim(0, PAGE_TIMELINES, token=f"w{number}", lease=30_000, now=NOW + HOUR)
+        times.append(monotonic() - begun)
+        assert len(claimed.leases) == PAGE_TIMELINES
+        store.release([Release(lease, lease.at) for lease in claimed.leases], now=NOW + HOUR)
+    return median(times)

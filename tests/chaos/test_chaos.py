@@ -19,7 +19,7 @@ from tests.chaos.stage import Crashed, Stage
 from tests.chaos.world import Make
 
 ROOT = Path(__file__).parents[2]
-CHUNK = {"memory": 200, "sqlite": 25}  # seeds of one test; many more: torture/test_chaos.py
+CHUNK = {"memory": 100, "sqlite": 20}  # seeds of one test; many more: torture/test_chaos.py
 PATIENCE = 1500  # seeds in which a fault has to be found
 TROUBLE = (
     "crashes before",

@@ -1,15 +1,37 @@
-"""For stores whose awaited face shows nothing that others do not show: torture/test_conformance.py runs both."""
+"""What the tests leave to torture/test_conformance.py, which runs every sentence on every store through both faces."""
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from digestif.testing.modes import Mode
 
 
-class OneMode:
-    """Comes before StoreConformance among the bases of a test class."""
+class NothingLarge:
+    """Comes before StoreConformance among the bases of a test class: without the sentences that take seconds."""
+
+    test_a_hundred_thousand_due_timelines_are_scheduled: Any = None
+    test_fifty_thousand_records_can_be_digested_in_bounded_calls: Any = None
+
+
+class OneMode(NothingLarge):
+    """For stores whose awaited face shows nothing that others do not show."""
 
     @pytest.fixture(params=["sync"])
     def mode(self, request: pytest.FixtureRequest) -> Mode:
         return cast(Mode, request.param)
+
+
+class SharedRules(OneMode):
+    """For a store that has its rules in common with another one, which shows the sentences that try them for long:
+
+    PostgreSQL has those of SQLite (`stores/rows`), a cluster the scripts of a single server.
+    """
+
+    test_any_two_records_are_apart: Any = None
+    test_any_two_timelines_are_apart: Any = None
+    test_any_record_reads_back_equal: Any = None
+    test_the_ledger_balances_at_every_minute_of_a_random_run: Any = None
+    test_wherever_a_merge_is_interrupted_the_next_worker_finishes_it: Any = None
+    test_wherever_a_process_is_killed_nothing_is_lost_and_no_record_comes_under_two_keys: Any = None
+    test_wherever_trimming_is_interrupted_the_next_worker_finishes_it: Any = None

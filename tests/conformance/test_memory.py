@@ -9,6 +9,7 @@ from digestif import Digests, Store
 from digestif.stores.memory import MemoryStore
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.actions import add_all, numbered
+from tests.conformance.modes import NothingLarge
 
 # There is nothing in memory that could be damaged behind the store's back.
 ABOUT_DAMAGE = [
@@ -19,7 +20,7 @@ ABOUT_DAMAGE = [
 Undamaged = type("Undamaged", (StoreConformance,), dict.fromkeys(ABOUT_DAMAGE))
 
 
-class TestMemory(Undamaged):  # type: ignore[misc, valid-type]  # a class that mypy does not see
+class TestMemory(NothingLarge, Undamaged):  # type: ignore[misc, valid-type]  # a class that mypy does not see
     @pytest.fixture
     def make_store(self) -> Callable[[], Store]:
         return lambda: MemoryStore(namespace="d")

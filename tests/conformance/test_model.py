@@ -38,15 +38,15 @@ def files(tmp_path: Path) -> Iterator[Callable[[], Store]]:
 
 
 def test_the_memory_store_lives_as_the_model_says() -> None:
-    run_state_machine_as_test(store_machine(MemoryStore), settings=QUICKLY(max_examples=30))
+    run_state_machine_as_test(store_machine(MemoryStore), settings=QUICKLY(max_examples=15))
 
 
 def test_sqlite_in_memory_lives_as_the_model_says() -> None:
-    run_state_machine_as_test(store_machine(lambda: SQLiteStore(None)), settings=QUICKLY(max_examples=8))
+    run_state_machine_as_test(store_machine(lambda: SQLiteStore(None)), settings=QUICKLY(max_examples=5))
 
 
 def test_sqlite_in_a_file_lives_as_the_model_says(files: Callable[[], Store]) -> None:
-    run_state_machine_as_test(store_machine(files), settings=QUICKLY(max_examples=8))
+    run_state_machine_as_test(store_machine(files), settings=QUICKLY(max_examples=5))
 
 
 @pytest.fixture
@@ -72,12 +72,12 @@ Makers = Callable[[str], Callable[[], Store]]
 
 def test_redis_lives_as_the_model_says(namespaces: Makers) -> None:
     maker = namespaces(empty_server().url)
-    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=4))
+    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=2))
 
 
 def test_a_redis_cluster_lives_as_the_model_says(namespaces: Makers) -> None:
     maker = namespaces(f"{empty_lone_cluster().url}?partitions=3")
-    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=4))
+    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=2))
 
 
 def test_postgresql_lives_as_the_model_says(namespaces: Makers) -> None:
@@ -105,4 +105,4 @@ def awaited(maker: Callable[[], Store]) -> type[StoreMachine]:
 
 
 def test_the_awaited_face_lives_as_the_model_says(files: Callable[[], Store]) -> None:
-    run_state_machine_as_test(awaited(files), settings=QUICKLY(max_examples=4))
+    run_state_machine_as_test(awaited(files), settings=QUICKLY(max_examples=2))

@@ -13,7 +13,7 @@ from digestif.stores.postgres import PostgresStore
 from digestif.stores.postgres.connecting import Pooled
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager, Harm
-from tests.conformance.modes import OneMode
+from tests.conformance.modes import SharedRules
 from tests.postgres.servers import empty_database
 
 Maker = Callable[[], Store]
@@ -25,10 +25,7 @@ def dsn() -> Iterator[str]:
         yield url
 
 
-class TestPostgres(OneMode, StoreConformance):
-    # Memory shows it, and every store in torture/test_conformance.py.
-    test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
-
+class TestPostgres(SharedRules, StoreConformance):
     @pytest.fixture
     def make_store(self, dsn: str) -> Iterator[Maker]:
         yield from in_namespaces(dsn)

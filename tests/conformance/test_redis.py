@@ -13,7 +13,7 @@ from digestif import Store
 from digestif.stores.dsn import open_store
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager
-from tests.conformance.modes import OneMode
+from tests.conformance.modes import OneMode, SharedRules
 from tests.redis.harm import harm_in
 from tests.servers import empty_lone_cluster, empty_server
 
@@ -21,9 +21,6 @@ Maker = Callable[[], Store]
 
 
 class TestRedisServer(OneMode, StoreConformance):
-    # Memory shows it, and every store in torture/test_conformance.py.
-    test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
-
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
         yield from made(empty_server().url)
@@ -37,11 +34,7 @@ class TestRedisServer(OneMode, StoreConformance):
         return partial(harm_in, store)
 
 
-class TestRedisCluster(OneMode, StoreConformance):
-    # The same scripts show it above, on one partition; and torture/test_conformance.py here.
-    test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
-    test_fifty_thousand_records_can_be_digested_in_bounded_calls = None  # type: ignore[assignment]
-
+class TestRedisCluster(SharedRules, StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
         yield from made(f"{empty_lone_cluster().url}?partitions=3")

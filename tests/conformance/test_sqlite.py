@@ -31,9 +31,6 @@ DAMAGE = {
 
 
 class TestSQLiteFile(OneMode, StoreConformance):
-    # Memory shows it, and every store in torture/test_conformance.py.
-    test_a_hundred_thousand_due_timelines_are_scheduled = None  # type: ignore[assignment]
-
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> Iterator[Callable[[], Store]]:
         yield from made(lambda number: SQLiteStore(tmp_path / f"{number}.db", namespace="d", synchronous="normal"))

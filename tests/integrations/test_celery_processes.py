@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from digestif.testing.servers import RedisServer, becomes_true
-from tests.integrations.mailroom import Mailroom, Process, Setup, check_identity, counts, lines, sent
+from tests.integrations.mailroom import Mailroom, Process, Setup, counts, lines, sent
 
 
 @pytest.fixture(scope="module")
@@ -73,24 +73,3 @@ def begun(room: Mailroom, timeline: str) -> list[int]:
 
 def worker_with(room: Mailroom, pid: int) -> Process:
     return next(worker for worker in room.workers if worker.pid == os.getpgid(pid))
-
-
-def test_nothing_of_a_burst_is_lost_when_workers_are_killed(room: Mailroom) -> None:
-    """The broker would give their tasks to others an hour later; the ticks find them. More: torture/test_celery.py."""
-    keys = set()
-    for number in range(900):
-        store = STORES[number % 2]
-        key = f"{store}/kills/{number}"
-        room.tasks[store].notify(f"{store}/kills/{number % 60}", number, key=key)
-        keys.add(key)
-        if number in (200, 600):
-            room.workers[0].kill()
-            room.start_worker()
-
-    assert becomes_true(lambda: counts(room.setup).keys() >= keys), f"{keys - counts(room.setup).keys()}"
-
-    check_identity(room.setup)
-    assert becomes_true(lambda: room.is_empty())
-    for tasks in room.tasks.values():
-        assert tasks.digests.ledger().delivered == tasks.digests.ledger().accepted
-        assert tasks.digests.verify()

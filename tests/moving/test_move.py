@@ -37,7 +37,7 @@ def by_id(letters: list[Any]) -> list[Any]:
     return sorted(letters, key=lambda pair: pair[0].id)
 
 
-@pytest.mark.parametrize(("here", "there"), [*pairwise((*KINDS, KINDS[0])), ("sqlite", "sqlite"), ("redis", "redis")])
+@pytest.mark.parametrize(("here", "there"), [*pairwise((*KINDS, KINDS[0]))])
 def test_everything_arrives_as_it_was(make: Make, here: str, there: str) -> None:
     """From each store and to each; torture/test_moving.py has all directions."""
     source, target = make(here), make(there)
@@ -427,8 +427,15 @@ class Frail:
         return call
 
 
-@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(("here", "there"), [("memory", "memory"), ("memory", "redis"), ("redis", "memory")])
+@pytest.mark.parametrize(
+    ("here", "there", "done"),
+    [
+        ("memory", "memory", False),
+        ("memory", "memory", True),
+        ("memory", "redis", True),
+        ("redis", "memory", False),
+    ],
+)
 def test_a_move_that_is_cut_off_at_any_call_goes_on(
     make: Make, here: str, there: str, done: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ LEASING = [
         file="include/leasing.lua",
         old="return slot.token == token and is_live(slot, now)",
         new="return is_live(slot, now)",
-        found_by=("test_a_stale_token_changes_nothing[close-taken over]",),
+        found_by=("test_a_stale_token_changes_nothing[taken over]",),
         model=True,
     ),
     Fault(

@@ -13,7 +13,6 @@ from digestif.testing.conformance.base import Suite
 DSNS = {
     "memory": "memory://",
     "sqlite-file": "sqlite:///{folder}/{number}.db",
-    "sqlite-in-memory": "sqlite://",
 }
 
 

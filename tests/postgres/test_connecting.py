@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from digestif import Digests, StoreUnavailable
 from digestif.clock import monotonic
 from digestif.stores.postgres import PostgresStore
 from digestif.testing.postgres import PostgresServer
+from digestif.testing.processes import becomes_true
 
 SOON = 2  # seconds
 
@@ -119,3 +121,11 @@ def test_a_store_that_was_closed_refuses(url: str) -> None:
         digests.add("t", 2)
     with pytest.raises(StoreUnavailable, match="closed"):
         digests.ledger()
+
+
+def test_a_store_that_is_disconnected_keeps_no_thread(url: str) -> None:
+    before = set(threading.enumerate())
+    with Digests(url) as digests:
+        digests.add("t", 1)
+
+    assert becomes_true(lambda: set(threading.enumerate()) <= before)

@@ -225,8 +225,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("state", ["running", "down"])
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=lambda end: end.name)
+@pytest.mark.parametrize(("end", "state"), [(signal.SIGKILL, "running"), (signal.SIGINT, "down")])
 def test_a_server_goes_with_its_owner_however_that_ends(end: signal.Signals, state: str) -> None:
     command = [sys.executable, "-c", OWNER, state]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as owner:

@@ -98,7 +98,9 @@ def test_what_a_claim_brings_that_was_under_way_at_the_stop_is_given_back(
 
     assert not thread.is_alive()
     assert begun == []
-    assert [event.timeline for event in ear.of(Returned)] == ["t"]
+    assert {event.timeline for event in ear.of(Returned)} == {
+        "t"
+    }  # twice, if a second claim took what the first gave back
     assert digests.timeline("t").state == "ready"
 
 

@@ -1,51 +1,19 @@
-"""Bounded work: a call costs the same however much is stored, by the clock, by SQLite's own steps, and by its plans."""
+"""Bounded work: a call costs the same however much is stored, by SQLite's own steps and by its plans."""
 
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 
 import pytest
 
 from digestif import Digests, Policy, Record
-from digestif.clock import monotonic
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Burial, Closing, Lease, Release, Take
 from digestif.stores.sqlite import SQLiteStore
 from digestif.stores.sqlite.rows import SQL
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
-FEW, MANY = 1_000, 100_000
-ATTEMPTS = 4
-
-
-# By the clock
-
-
-def test_a_claim_of_two_hundred_costs_with_a_hundred_thousand_due_what_it_costs_with_a_thousand(tmp_path: Path) -> None:
-    with (
-        disconnected(store_with_due(FEW, tmp_path / "few.db")) as few,
-        disconnected(store_with_due(MANY, tmp_path / "many.db")) as many,
-    ):
-        for _ in range(ATTEMPTS):  # something else may use the machine
-            ratio = claim_time(many) / claim_time(few)
-            if ratio < 2:
-                break
-
-    assert ratio < 2
-
-
-def claim_time(store: SQLiteStore) -> float:
-    """The median seconds of a claim; what it took is given back each time."""
-    times = []
-    for number in range(9):
-        begun = monotonic()
-        claimed = store.claim(0, PAGE_TIMELINES, token=f"w{number}", lease=30_000, now=NOW + HOUR)
-        times.append(monotonic() - begun)
-        assert len(claimed.leases) == PAGE_TIMELINES
-        store.release([Release(lease, lease.at) for lease in claimed.leases], now=NOW + HOUR)
-    return median(times)
 
 
 def store_with_due(count: int, path: Path | None = None) -> SQLiteStore:

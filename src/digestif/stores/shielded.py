@@ -51,8 +51,13 @@ class Shield:
             job.fail(StoreUnavailable("this process was forked by a signal handler inside of a call; call again"))
         self.__init__(self._name)  # type: ignore[misc]
 
+    def rest(self) -> None:
+        """Let the thread end, if there is one; a later call starts another."""
+        jobs, self._jobs, self._thread = self._jobs, SimpleQueue(), None
+        jobs.put(None)
+
     def __del__(self) -> None:
-        self._jobs.put(None)  # lets the thread end
+        self._jobs.put(None)
 
     def _is_ready(self) -> bool:
         """False if no thread can be started: when the interpreter ends."""

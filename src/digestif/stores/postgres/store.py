@@ -497,6 +497,7 @@ class PostgresStore(RowStore):
         self._closed = True
         self._rest.set()
         self._pool.close()
+        self._shield.rest()
 
     def before_fork(self) -> None:
         """Nothing has to rest: what is under way stays the parent's."""

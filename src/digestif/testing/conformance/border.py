@@ -35,14 +35,27 @@ def nested(levels: int) -> Any:
     return value
 
 
-BAD_TIMESTAMPS = [math.nan, math.inf, -math.inf, True, False, "1700000000", b"1", [T], 1j, 2**53 + 1, 10**400]
-BAD_KEYS = ["", LONE, f"a{LONE}b", "x" * 513, "é" * 257, "😀" * 129, 7, b"bytes", True, ["list"]]
+BAD_TIMESTAMPS: list[Any] = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    True,
+    False,
+    "1700000000",
+    b"1",
+    [T],
+    1j,
+    2**53 + 1,
+    10**400,
+]
+BAD_KEYS: list[Any] = ["", LONE, f"a{LONE}b", "x" * 513, "é" * 257, "😀" * 129, 7, b"bytes", True, ["list"]]
 BAD_VALUES = [
     *(math.nan, math.inf, -math.inf, [1, [math.nan]], {"a": {"b": -math.inf}}),
     *(nested(65), [{"a": nested(64)}, 1]),
     *(b"bytes", bytearray(b"b"), (1, 2), [(1,)], {"a": ()}, {1, 2}, frozenset(), 1j, object(), Record("a", 1, T)),
     *({1: "int key"}, {None: 1}, {("a",): 1}, LONE, [LONE], {LONE: 1}, "x" * (256 * 1024), ["x"] * 100_000),
 ]
+BAD_DURATIONS: list[Any] = [-1, math.nan, math.inf, True, "10"]
 SMALL_BAD_VALUES = some.sampled_from(BAD_VALUES[:-2])
 HIDDEN_BAD_VALUES = some.recursive(
     SMALL_BAD_VALUES,
@@ -53,10 +66,6 @@ HIDDEN_BAD_VALUES = some.recursive(
 )
 FINITE = some.floats(allow_nan=False, allow_infinity=False)
 GOOD_KEYS = some.text("ab", min_size=1, max_size=9)
-
-
-def shape(value: object) -> str:
-    return f"{type(value).__name__}-{str(value)[:12].encode('ascii', 'backslashreplace').decode()}"
 
 
 class ReadingBack(Suite):
@@ -105,39 +114,39 @@ class Refusing(Suite):
         yield
         assert (digests.ledger(), dict(store.footprint())) == before
 
-    @pytest.mark.parametrize("timestamp", BAD_TIMESTAMPS, ids=shape)
     @pytest.mark.usefixtures("untouched")
-    def test_a_timestamp_that_is_no_finite_number_is_refused(self, digests: Digests, timestamp: Any) -> None:
+    def test_a_timestamp_that_is_no_finite_number_is_refused(self, digests: Digests) -> None:
         """Fact 42. NaN, infinities, booleans or text as a timestamp: InvalidRecord, nothing written."""
-        assert_refused(digests, "t", Record("a", 1, timestamp))
+        for timestamp in BAD_TIMESTAMPS:
+            assert_refused(digests, "t", Record("a", 1, timestamp))
 
-    @pytest.mark.parametrize("key", BAD_KEYS, ids=shape)
     @pytest.mark.usefixtures("untouched")
-    def test_an_empty_oversized_or_invalid_key_is_refused(self, digests: Digests, key: Any) -> None:
+    def test_an_empty_oversized_or_invalid_key_is_refused(self, digests: Digests) -> None:
         """Fact 42. Empty or oversized keys, lone surrogates: InvalidRecord, nothing written."""
-        assert_refused(digests, "t", Record(key, 1, T))
-        assert_refused(digests, key, Record("a", 1, T))
+        for key in BAD_KEYS:
+            assert_refused(digests, "t", Record(key, 1, T))
+            assert_refused(digests, key, Record("a", 1, T))
 
-    @pytest.mark.parametrize("value", BAD_VALUES, ids=shape)
     @pytest.mark.usefixtures("untouched")
-    def test_a_value_that_would_not_read_back_equal_is_refused(self, digests: Digests, value: Any) -> None:
+    def test_a_value_that_would_not_read_back_equal_is_refused(self, digests: Digests) -> None:
         """Fact 42. Values too large or too deep, lone surrogates, what would not read back equal: InvalidRecord."""
-        assert_refused(digests, "t", Record("a", value, T))
+        for value in BAD_VALUES:
+            assert_refused(digests, "t", Record("a", value, T))
 
-    @pytest.mark.parametrize("within", [-1, math.nan, math.inf, True, "10"], ids=shape)
     @pytest.mark.usefixtures("untouched")
-    def test_a_deadline_that_is_no_duration_is_refused(self, digests: Digests, within: Any) -> None:
+    def test_a_deadline_that_is_no_duration_is_refused(self, digests: Digests) -> None:
         """Fact 42. A `within` that is not a finite number ≥ 0: InvalidRecord, nothing written."""
-        with pytest.raises(InvalidRecord, match="within"):
-            digests.add("t", "a", within=within, now=T)
+        for within in BAD_DURATIONS:
+            with pytest.raises(InvalidRecord, match="within"):
+                digests.add("t", "a", within=within, now=T)
 
     @pytest.mark.parametrize("name", ["first_delay", "increment_delay", "maximum_delay"])
-    @pytest.mark.parametrize("delay", [-1, math.nan, math.inf, True, "10"], ids=shape)
     @pytest.mark.usefixtures("untouched")
-    def test_a_delay_that_is_no_duration_is_refused(self, digests: Digests, name: str, delay: Any) -> None:
+    def test_a_delay_that_is_no_duration_is_refused(self, digests: Digests, name: str) -> None:
         """Fact 50. Delays given to a single call are checked one by one: ConfigError that names the field."""
-        with pytest.raises(ConfigError, match=name):
-            digests.add("t", "a", **{name: delay}, now=T)
+        for delay in BAD_DURATIONS:
+            with pytest.raises(ConfigError, match=name):
+                digests.add("t", "a", **{name: delay}, now=T)
 
     @pytest.mark.usefixtures("untouched")
     def test_one_bad_record_among_many_refuses_them_all(self, digests: Digests) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from digestif import Digest, Digests, InvalidState, Policy, Record, Retry, Worker
 from digestif.runtime.shift import Shift
-from digestif.stores.base import Store
+from digestif.stores.base import PAGE_RECORDS, Store
 from digestif.testing.conformance.actions import Boom, T, add_all, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import ROUNDS
@@ -312,7 +312,7 @@ class Scene:
         self._accepted: set[str] = set()
         self._unreadable = {f"{timeline}:1"} if case == "unreadable record" else set()
         self.digests = self._engine(Partitioned([store]))
-        self.add([str(n) for n in range(2_100 if case == "many records" else 3)])
+        self.add([str(n) for n in range(PAGE_RECORDS + 100 if case == "many records" else 3)])
         if case == "failed before":
             with pytest.raises(Boom), self.digests.digest(timeline, now=T):
                 raise Boom

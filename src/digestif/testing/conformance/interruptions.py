@@ -5,7 +5,7 @@ import pytest
 from digestif import InvalidState, Ledger
 from digestif.stores.base import PAGE_RECORDS, Burial, Lease, Part, Store, Take
 from digestif.testing.conformance.base import Suite
-from digestif.testing.conformance.finishing import VERBS
+from digestif.testing.conformance.finishing import assert_refused
 from digestif.testing.conformance.port import (
     LEASE,
     NOW,
@@ -28,7 +28,7 @@ from digestif.testing.conformance.port import (
 )
 from digestif.testing.footprint import assert_nothing_left
 
-HALF = PAGE_RECORDS + 200
+HALF = PAGE_RECORDS + 100
 WHOLE = 2 * HALF
 
 
@@ -89,14 +89,11 @@ class Interruptions(Suite):
         assert store.ledger() == Ledger(accepted=WHOLE + 1, deleted=WHOLE + 1)
         assert_nothing_left(store)
 
-    @pytest.mark.parametrize("verb", VERBS)
-    def test_a_stale_token_changes_nothing_in_the_middle_of_a_merge(self, store: Store, verb: str) -> None:
+    def test_a_stale_token_changes_nothing_in_the_middle_of_a_merge(self, store: Store) -> None:
         """Fact 39. The holder is in the middle of a merge, and somebody comes with a stale token: refused as ever."""
         stale = begin_merge(store)._replace(token="stale")
-        before = everything(store)
 
-        assert VERBS[verb](store, stale, NOW) is False
-        assert everything(store) == before
+        assert_refused(store, stale, NOW)
 
     def test_a_half_merged_digest_is_not_buried(self, store: Store) -> None:
         """Fact 40. Buried in the middle of a merge: InvalidState, nothing changes; a dead letter is always whole."""
@@ -131,7 +128,7 @@ class Interruptions(Suite):
         assert store.ledger() == Ledger(accepted=WHOLE, expired=WHOLE)
         assert store.inspect("t").digest is None
 
-    @pytest.mark.parametrize("capacity", [2, HALF, HALF + 300, None])
+    @pytest.mark.parametrize("capacity", [2, HALF + 300, None])
     def test_wherever_a_merge_is_interrupted_the_next_worker_finishes_it(
         self, store: Store, capacity: int | None
     ) -> None:
@@ -178,9 +175,11 @@ def is_complete(store: Store, lease: Lease, capacity: int | None, *, pages: int)
 
 def assert_finished(store: Store, timeline: str, all_keys: list[str], capacity: int | None) -> None:
     """Fail unless the worker that comes after the lapse gets the newest up to capacity."""
-    taken = open_and_take(store, timeline, capacity=capacity, now=NOW + LEASE)
+    lease = open_lease(store, timeline, now=NOW + LEASE)
+    taken = take_all(store, lease, capacity=capacity, now=NOW + LEASE)
     newest_first = all_keys[::-1]
     assert record_keys(taken.records) == newest_first[:capacity]
     assert taken.dropped == len(all_keys) - len(taken.records)
     assert store.ledger().balanced
     assert store.verify()
+    assert close(store, lease, now=NOW + LEASE)

@@ -34,16 +34,13 @@ class Scanning(Suite):
 
         assert found == sorted(HOSTILE)
 
-    @pytest.mark.parametrize(
-        "prefix", ["a", "a:", "%", "_", "a_", "A", "é", "\0", "\U0010ffff", "😀", "x" * 511, "none"]
-    )
-    def test_a_prefix_is_taken_to_the_letter(self, store: Store, prefix: str) -> None:
+    def test_a_prefix_is_taken_to_the_letter(self, store: Store) -> None:
         """Fact 43. Hostile keys: a prefix finds exactly the timelines that begin with it."""
         arrive_everywhere(store, HOSTILE)
 
-        found = [timeline for timeline, _ in store.scan(prefix=prefix, after=None, limit=200)]
-
-        assert found == sorted(key for key in HOSTILE if key.startswith(prefix))
+        for prefix in ["a", "a:", "%", "_", "a_", "A", "é", "\0", "\U0010ffff", "😀", "x" * 511, "none"]:
+            found = [timeline for timeline, _ in store.scan(prefix=prefix, after=None, limit=200)]
+            assert found == sorted(key for key in HOSTILE if key.startswith(prefix))
 
     def test_a_scan_shows_each_timeline_as_it_is(self, store: Store) -> None:
         """Fact 1. What scan says of a timeline is what inspect says, paused idle ones too."""
