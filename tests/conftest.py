@@ -1,6 +1,7 @@
-"""What all tests share: compiled modules, and the profiles of Hypothesis."""
+"""What all tests share: compiled modules, Ctrl-C, and the profiles of Hypothesis."""
 
 import os
+import signal
 import sys
 
 from hypothesis import settings
@@ -8,6 +9,10 @@ from hypothesis import settings
 # Tests start hundreds of Python processes, and each would compile the package anew where writing files is forbidden.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell that runs the tests in its background lets them ignore Ctrl-C, and every program that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)  # chance is for torture/
 settings.register_profile("thorough", max_examples=500, deadline=None)

@@ -25,7 +25,7 @@ class OneMode(NothingLarge):
 class SharedRules(OneMode):
     """For a store that has its rules in common with another one, which shows the sentences that try them for long:
 
-    PostgreSQL has those of SQLite (`stores/rows`), a cluster the scripts of a single server.
+    SQLite and PostgreSQL have those of the store in memory (`stores/rows`), a cluster the scripts of a single server.
     """
 
     test_any_two_records_are_apart: Any = None

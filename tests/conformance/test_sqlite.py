@@ -13,7 +13,7 @@ from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, next_digest, numbered
 from digestif.testing.conformance.base import Damager, Harm
-from tests.conformance.modes import OneMode
+from tests.conformance.modes import SharedRules
 
 KEPT = {"namespace", "sequence", "history"}  # counters, settings and history
 
@@ -30,7 +30,7 @@ DAMAGE = {
 }
 
 
-class TestSQLiteFile(OneMode, StoreConformance):
+class TestSQLiteFile(SharedRules, StoreConformance):
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> Iterator[Callable[[], Store]]:
         yield from made(lambda number: SQLiteStore(tmp_path / f"{number}.db", namespace="d", synchronous="normal"))

@@ -76,7 +76,7 @@ def test_connections_that_nobody_needs_any_more_are_let_go(
         redis_server.cli("RPUSH", key("queue"), *range(5))
         for call in calls:
             call.result()
-    assert len(connections(redis_server)) == 5
+    assert becomes_true(lambda: len(connections(redis_server)) == 5)  # those of others may still be closing
 
     for _ in range(6):
         now += nodes.IDLE_SECONDS / 4

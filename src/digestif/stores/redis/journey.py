@@ -3,18 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from threading import Event
 
-from redis.backoff import FullJitterBackoff
-
 from digestif.clock import monotonic
 from digestif.errors import ConfigError, StoreUnavailable
+from digestif.stores.redis.backoff import backoff
 from digestif.stores.redis.confirming import Confirmation, ConfirmedExchange
 from digestif.stores.redis.exchange import UNANSWERED, Errand, Exchange
 from digestif.stores.redis.faults import FAILURES, Remedy, final, redirection, remedy, unavailable
 from digestif.stores.redis.nodes import Node
 from digestif.stores.redis.routes import Routes
-
-_BACKOFF = FullJitterBackoff(cap=1.0, base=0.02)
-_DOUBLINGS = 10  # more make no difference below the cap
 
 
 class Journey:
@@ -117,7 +113,7 @@ class Journey:
 
     def _pause(self) -> None:
         self._failures += 1
-        delay = _BACKOFF.compute(min(self._failures, _DOUBLINGS))
+        delay = backoff(self._failures)
         self._closed.wait(min(delay, max(0.0, self._deadline - monotonic())))
 
     def _given_up(self, errand: Errand) -> Exception:

@@ -15,13 +15,13 @@ from math import inf
 from threading import Lock, Thread
 from typing import NamedTuple
 
-from redis.backoff import FullJitterBackoff
 from redis.exceptions import RedisError
 
 from digestif.clock import monotonic
 from digestif.errors import ConfigError, DigestifError
 from digestif.stores.base import Wakeups
 from digestif.stores.forking import watch
+from digestif.stores.redis.backoff import backoff
 from digestif.stores.redis.faults import Remedy, remedy
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.nodes import Node
@@ -33,8 +33,6 @@ CALM_SECONDS = 10.0  # without a try, after which pauses are short again
 REFUSED_SECONDS = 30.0  # the pause if a user may not listen: only people can change that
 # Polling needs no file of its own, which a fork would share.
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.DefaultSelector)
-_BACKOFF = FullJitterBackoff(cap=1.0, base=0.02)
-_DOUBLINGS = 10  # more make no difference below the cap
 _TROUBLE = (DigestifError, RedisError, OSError)
 
 
@@ -184,8 +182,8 @@ class RedisWakeups(Wakeups):
             return REFUSED_SECONDS
         if now > self._tried_at + CALM_SECONDS:
             self._tries = 0
-        self._tries = min(self._tries + 1, _DOUBLINGS)
-        return _BACKOFF.compute(self._tries)
+        self._tries += 1
+        return backoff(self._tries)
 
     def _mend(self) -> None:
         """In a thread of its own: subscribe wherever nobody listens."""

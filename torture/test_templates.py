@@ -1,0 +1,27 @@
+"""Templates that would never end: stopped within two seconds."""
+
+from pathlib import Path
+
+import pytest
+
+from digestif.clock import monotonic
+from digestif.compose.rendering import TemplateFailed
+from tests.compose.samples import many
+from tests.compose.test_bombs import BOMBS, arm
+
+ATTEMPTS = 3  # a machine that does other things as well may take longer
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_stopped_within_two_seconds(tmp_path: Path, name: str) -> None:
+    renderer = arm(tmp_path)
+    for _ in range(ATTEMPTS):
+        started = monotonic()
+        with pytest.raises(TemplateFailed, match=BOMBS[name][1]):
+            renderer.render(many(), formats=["text"], title=name)
+        took = monotonic() - started
+        if took < 2:
+            break
+    renderer.close()
+
+    assert took < 2
