@@ -15,16 +15,9 @@ REFUSE = Script.of("refuse", "#!lua\nreturn redis.error_reply('DIGESTIF_STALE it
 WRITE = Script.of("write", "#!lua\nreturn redis.call('INCR', KEYS[1])")
 
 
-class NoPauses:
+def refuse_to_pause(failures: int) -> float:
     """Instead of the link's backoff: shows that a call was repeated at once."""
-
-    def compute(self, failures: int) -> float:
-        raise AssertionError("the link made a pause")
-
-
-class LongPauses:
-    def compute(self, failures: int) -> float:
-        return 60.0
+    raise AssertionError("the link made a pause")
 
 
 @contextmanager

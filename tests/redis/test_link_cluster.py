@@ -15,7 +15,7 @@ from digestif.stores.redis.commands import Command
 from digestif.stores.redis.link import Link
 from digestif.stores.redis.opening import link_over
 from digestif.testing.servers import ClusterServers, RedisServer, becomes_true
-from tests.redis.links import NoPauses, echo, get, increment, key, linked, put
+from tests.redis.links import echo, get, increment, key, linked, put, refuse_to_pause
 
 PARTITIONS = range(64)
 
@@ -115,7 +115,7 @@ def test_a_cluster_client_of_ones_own_knows_the_way(cluster: ClusterServers) -> 
 def test_a_slot_that_has_moved_is_followed_at_once(
     link: Link, cluster: ClusterServers, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digestif.stores.redis.journey._BACKOFF", NoPauses())
+    monkeypatch.setattr("digestif.stores.redis.journey.backoff", refuse_to_pause)
     link.run([put("k", "v")])
     with moving(cluster) as way:
         way.begin()

@@ -16,7 +16,7 @@ from digestif.stores.redis.commands import Command
 from digestif.stores.redis.link import Link
 from digestif.stores.redis.opening import link_over
 from digestif.testing.servers import ClusterServers, RedisServer, becomes_true, free_port
-from tests.redis.links import LongPauses, NoPauses, echo, get, increment, key, linked, put
+from tests.redis.links import echo, get, increment, key, linked, put, refuse_to_pause
 
 POP = Command(0, ("BLPOP", key("queue"), 0))  # a call that stays under way until there is something to pop
 
@@ -73,7 +73,7 @@ def connections(server: RedisServer) -> int:
 
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("digestif.stores.redis.journey._BACKOFF", NoPauses())
+    monkeypatch.setattr("digestif.stores.redis.journey.backoff", refuse_to_pause)
 
 
 @pytest.mark.parametrize("calls", [1, 2])
@@ -301,7 +301,7 @@ def test_a_server_that_becomes_a_replica_and_a_primary_again_is_waited_for(serve
 
 
 def test_closing_ends_the_patience_of_calls_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("digestif.stores.redis.journey._BACKOFF", LongPauses())
+    monkeypatch.setattr("digestif.stores.redis.journey.backoff", lambda failures: 60.0)
     with linked(f"redis://127.0.0.1:{free_port()}", patience=60) as link, running(link, echo("a")) as answers:
         with pytest.raises(TimeoutError):
             answers.result(0.1)
