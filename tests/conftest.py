@@ -14,6 +14,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)  # chance is for torture/
+settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)  # chance is for torture/
 settings.register_profile("thorough", max_examples=500, deadline=None)
 settings.load_profile("quick")
