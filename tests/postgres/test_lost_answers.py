@@ -81,8 +81,12 @@ def test_what_others_did_meanwhile_does_not_hide_that_it_took_place(url: str) ->
 
 
 def test_a_server_that_crashed_meanwhile_gives_the_same_id_to_others_who_are_not_taken_for_it() -> None:
-    """What was never written to its log is forgotten, ids too."""
-    with PostgresServer(fsync=False) as server, Proxy(server.url) as proxy, Digests(proxy.url) as digests:
+    """What was never written to its log is forgotten, ids too. Nothing else writes it out here, for ten seconds."""
+    with (
+        PostgresServer(fsync=False, wal_writer_delay=10_000) as server,
+        Proxy(server.url) as proxy,
+        Digests(proxy.url) as digests,
+    ):
         digests.add("before", 1)
         ask = digests.store._has_committed  # type: ignore[attr-defined]
 
