@@ -250,7 +250,7 @@ def test_a_delivery_of_which_every_reply_gets_lost_carries_its_records_once(prox
 @pytest.fixture
 def impatient(proxy: Proxy) -> Iterator[Digests]:
     """Gives up soon after a call failed."""
-    with Digests(f"{proxy.url}?patience=0.1", policy=POLICY) as digests:
+    with Digests(f"{proxy.url}?patience=0.6", policy=POLICY) as digests:
         yield digests
 
 
