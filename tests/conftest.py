@@ -1,9 +1,12 @@
-"""What all tests share: compiled modules, Ctrl-C, and the profiles of Hypothesis."""
+"""What all tests share: compiled modules, Ctrl-C, the garbage collector, and the profiles of Hypothesis."""
 
+import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 # Tests start hundreds of Python processes, and each would compile the package anew where writing files is forbidden.
@@ -17,3 +20,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)  # chance is for torture/
 settings.register_profile("thorough", max_examples=500, deadline=None)
 settings.load_profile("quick")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect thousands of tests without looking for garbage among them, then or later: a tenth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

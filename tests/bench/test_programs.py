@@ -10,8 +10,6 @@ import pytest
 
 from bench._measure import start
 from bench.rounds import rounds
-from bench.sqlite import sqlite
-from bench.worker import Scale, worker
 
 SMALL = ("--timelines", "30", "--records", "600")
 
@@ -90,22 +88,3 @@ def test_a_wrong_argument_is_answered_in_one_line(program: Program, args: tuple[
     assert complaint in refused
     assert refused.startswith("./dev bench: ")
     assert len(refused.splitlines()) == 1
-
-
-def test_the_bench_of_the_sqlite_store_gives_its_figures(program: Program, tmp_path: Path) -> None:
-    found = program.figures(sqlite, "--quick", "--rounds", "1", "--only", "adds", "--folder", str(tmp_path))
-
-    assert found["adds"]["add"]["per_second"] > 0
-    assert found["adds"]["add in 64 threads"]["to_add"] > 0
-    assert found["adds"]["add in 64 tasks"]["peak_mib"] > 0
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_bench_of_workers_gives_its_figures(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.worker.QUICK", Scale(timelines=40, times=1, crowd=60))
-
-    found = program.figures(worker, "--quick", "--store", "sqlite")
-
-    assert found["sqlite"]["1 process, coroutine"]["digests_per_second"] > 0
-    assert found["sqlite"]["crowd"]["timelines"] == 60
-    assert "sqlite, digests a second" in found["asked"]

@@ -41,10 +41,6 @@ def test_the_memory_store_lives_as_the_model_says() -> None:
     run_state_machine_as_test(store_machine(MemoryStore), settings=QUICKLY(max_examples=15))
 
 
-def test_sqlite_in_memory_lives_as_the_model_says() -> None:
-    run_state_machine_as_test(store_machine(lambda: SQLiteStore(None)), settings=QUICKLY(max_examples=5))
-
-
 def test_sqlite_in_a_file_lives_as_the_model_says(files: Callable[[], Store]) -> None:
     run_state_machine_as_test(store_machine(files), settings=QUICKLY(max_examples=5))
 

@@ -84,7 +84,7 @@ def pigeon(dsn: Dsn) -> Channel:
 def offer(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     point = EntryPoint(name="pigeon", value=value, group=opening.ENTRY_POINTS)
     monkeypatch.setattr(
-        "digestif.stores.dsn.entry_points", lambda group: [point] if group == "digestif.channels" else []
+        "importlib.metadata.entry_points", lambda group: [point] if group == "digestif.channels" else []
     )
 
 

@@ -11,14 +11,14 @@ from digestif.partitions import claim
 from digestif.testing.conformance.actions import T, deliver, let_wait, scheduled
 from digestif.testing.conformance.base import DigestsWith
 from digestif.testing.faults import Partitioned
-from tests.origin.stores import OnEveryStore
+from tests.origin.stores import InMemory
 
 WAITING = [f"waiting {n}" for n in range(10)]
 READY = [f"ready {n}" for n in range(10)]
 ENTRIES = [ScheduleEntry(key, float(n)) for n, key in enumerate(WAITING)]
 
 
-class TestTheTwoSets(OnEveryStore):
+class TestTheTwoSets(InMemory):
     @pytest.fixture
     def digests(self, digests_with: DigestsWith) -> Digests:
         """Ten timelines wait and are due at 0…9, ten others are ready."""
@@ -65,7 +65,7 @@ class TestTheTwoSets(OnEveryStore):
         assert sorted(key for key, _ in given if key in READY) == READY
 
 
-class TestSeveralHosts(OnEveryStore):
+class TestSeveralHosts(InMemory):
     """The origin spread its timelines over Redis hosts; here they are partitions."""
 
     @pytest.fixture

@@ -17,10 +17,10 @@ from digestif.testing.conformance.actions import (
 )
 from digestif.testing.footprint import assert_nothing_left
 from tests.origin.steps import due
-from tests.origin.stores import OnEveryStore
+from tests.origin.stores import InMemory
 
 
-class TestAFailedDelivery(OnEveryStore):
+class TestAFailedDelivery(InMemory):
     def test_what_the_mail_server_said_reaches_the_caller_and_nothing_is_removed(self, digests: Digests) -> None:
         """Facts 25, 26. The block raises: its own exception, ready and free, and a second try has the same ten."""
         add_all(digests, "t", numbered(range(10)))
@@ -69,7 +69,7 @@ class TestAFailedDelivery(OnEveryStore):
         assert (digests.ledger().dead, digests.ledger().delivered) == (1, 1)
 
 
-class TestMaintenance(OnEveryStore):
+class TestMaintenance(InMemory):
     def test_a_failed_digest_takes_its_turn_again(self, digests: Digests) -> None:
         """Fact 27. Failed at T; maintenance(T−1) leaves it, maintenance(T) lets it wait at T; schedule(T+1) has it."""
         digests.add("t", Record("old", 1, T), now=T)

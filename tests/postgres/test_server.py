@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,6 @@ from digestif.testing import postgres, processes
 from digestif.testing.postgres import PostgresServer, find_postgres
 from digestif.testing.processes import ServerFailed, ServerMissing, becomes_true
 from tests.postgres.servers import empty_database, shared_server
-from tests.sqlite.alone import alone
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
 
@@ -92,35 +90,6 @@ def test_it_runs_as_somebody_harmless_when_we_are_root(server: PostgresServer) -
 
     assert {owner_of(pid) for pid in (server.pid, *server.children())} == {nobody}
     assert (server.directory / "data").stat().st_uid == nobody
-
-
-@needs_root
-def test_programs_and_folders_that_only_root_may_enter_are_no_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (wheel,) = {initdb.parent for initdb in processes.in_wheel(postgres.WHEEL, "initdb")}
-    tmp_path.chmod(0o700)
-    site, package, install = wheel.parents[2], wheel.parents[1].name, wheel.parents[0].name
-    for part in (f"{package}/{install}", f"{package}.libs"):
-        shutil.copytree(site / part, tmp_path / part, ignore=shutil.ignore_patterns("include"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-
-    command = [sys.executable, "-c", BRIEF, str(tmp_path / package / install / "bin")]
-    said = subprocess.run(command, capture_output=True, text=True)
-
-    assert said.stdout.split() == ["1"], said.stderr
-    assert not Path(said.stderr.strip()).exists()
-
-
-BRIEF = """
-import sys
-from pathlib import Path
-from digestif.testing.postgres import PostgresServer
-with PostgresServer(binaries=Path(sys.argv[1])) as server:
-    print(*server.sql("SELECT 1")[0])
-    print(server.directory, file=sys.stderr)
-"""
 
 
 # Life and death
@@ -239,21 +208,6 @@ def test_a_server_goes_with_its_owner_however_that_ends(end: signal.Signals, sta
     assert becomes_true(lambda: not Path(directory).exists() and not Path(template).exists())
     assert becomes_true(lambda: not any(is_alive(int(pid)) for pid in pids))
     assert segment not in segments()
-
-
-def test_a_fork_of_the_owner_closes_nothing() -> None:
-    assert alone(close_in_a_fork) == [True, True]
-
-
-def close_in_a_fork() -> list[bool]:
-    with PostgresServer() as server:
-        child = os.fork()
-        if not child:
-            server.is_running()
-            server.close()
-            os._exit(0)
-        os.waitpid(child, 0)
-        return [server.sql("SELECT 1") == [(1,)], server.directory.exists()]
 
 
 # The shared one

@@ -22,7 +22,7 @@ from tests.sqlite.soundness import check_sound
 Told = dict[str, int]  # how often what happened
 APART = 3600.0  # seconds
 LEASE = 200  # milliseconds
-SECONDS = 2.0
+SECONDS = 0.7
 TIMELINES = 60
 POLICY = Policy(minimum_delay=0, increment_delay=0, capacity=None, lapses=1_000_000, attempts=1_000_000)
 

@@ -87,14 +87,14 @@ def test_a_password_is_not_shown() -> None:
 
 def test_other_packages_bring_stores_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("elsewhere", "digestif.stores.memory:from_dsn", dsn.ENTRY_POINTS)
-    monkeypatch.setattr(dsn, "entry_points", lambda group: [point] if group == dsn.ENTRY_POINTS else [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point] if group == dsn.ENTRY_POINTS else [])
 
     assert type(open_store("elsewhere://")).__name__ == "MemoryStore"
 
 
 def test_a_store_whose_extra_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("elsewhere", "a_module_that_is_not_here:open", dsn.ENTRY_POINTS)
-    monkeypatch.setattr(dsn, "entry_points", lambda group: [point])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
     monkeypatch.setitem(sys.modules, "a_module_that_is_not_here", None)
 
     with pytest.raises(ConfigError, match=r"pip install 'elsewhere\[elsewhere\]'"):
