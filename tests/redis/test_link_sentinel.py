@@ -70,6 +70,18 @@ def test_the_primary_is_found(watched: Watched) -> None:
     assert watched.primary.cli("DBSIZE") == 1
 
 
+def test_closing_leaves_no_connection_to_a_sentinel_behind(watched: Watched) -> None:
+    def clients() -> int:
+        return len(watched.sentinel.cli("CLIENT", "LIST"))
+
+    before = clients()
+    with linked(watched.url) as link:
+        link.run([echo("a")])
+        assert clients() > before
+
+    assert becomes_true(lambda: clients() == before)  # the server notices it soon, not at once
+
+
 def test_sentinels_that_are_down_do_not_matter_as_long_as_one_answers(watched: Watched) -> None:
     with linked(watched.url.replace("://", f"://127.0.0.1:{free_port()},")) as link:
         assert link.run([echo("a")]) == [b"a"]

@@ -57,7 +57,10 @@ def test_a_busy_worker_claims_nothing_more_and_finishes_what_it_has_begun(
     assert not any("late" in line for line in program.heard)
     assert digests.timeline("late").state == "ready"
     ledger = digests.ledger()
-    assert (ledger.delivered, ledger.pending + ledger.open) == (1, 1)  # a claim under way may take it, and gives it back
+    assert (ledger.delivered, ledger.pending + ledger.open) == (
+        1,
+        1,
+    )  # a claim under way may take it, and gives it back
 
 
 def test_what_is_not_finished_in_time_is_given_back_as_it_was(dsn: str, digests: Digests) -> None:

@@ -113,6 +113,8 @@ def _watched(place: Place, settings: dict[str, Any], options: Options) -> Node:
 
     def primary() -> Any:
         sentinel: Any = Sentinel(place.addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
+        for client in sentinel.sentinels:
+            pool_of(client)  # closed by the node, never by the collector
         return pool_of(sentinel.master_for(service, db=db, **_login(place), **settings))
 
     return WatchedNode(primary, service)

@@ -50,6 +50,12 @@ class WatchedNode(Node):
         self._move_to((connection.host, connection.port))
         return connection
 
+    def close(self) -> None:
+        super().close()
+        for sentinel in self._pool.sentinel_manager.sentinels:
+            if not sentinel.auto_close_connection_pool:  # ours: those of a client that we were given are its own
+                sentinel.connection_pool.disconnect()
+
     def _connect(self) -> Any:
         try:
             connection = super()._connect()
