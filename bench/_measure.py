@@ -94,13 +94,17 @@ def input_output() -> tuple[int, int]:
 
 
 class Child:
-    """A subject in a process of its own: the class is called there with the arguments, and its methods on request."""
+    """A subject in a process of its own: the class is called there with the arguments, and its methods on request.
 
-    def __init__(self, subject: Callable[..., object], *args: Any) -> None:
+    `source` is a folder that `digestif` is imported from instead, for a comparison with another commit.
+    """
+
+    def __init__(self, subject: Callable[..., object], *args: Any, source: Path | None = None) -> None:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, subject, args), daemon=True)
-        self._process.start()
+        with _importing_from(source):  # a new process takes over the search path of its parent
+            self._process.start()
         theirs.close()
         self._answer()
 
@@ -128,6 +132,17 @@ class Child:
         if isinstance(answer, str):
             raise click.ClickException(f"a measuring process failed: {answer}")
         return answer
+
+
+@contextmanager
+def _importing_from(source: Path | None) -> Iterator[None]:
+    before = sys.path[:]
+    if source is not None:
+        sys.path.insert(0, str(source))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _serve(connection: Connection, subject: Callable[..., Any], args: tuple[Any, ...]) -> None:

@@ -40,6 +40,7 @@ FULL = Scale(7, 0.7, (10, 1_000, 100_000), (100, 10_000, 1_000_000), (1_000, 1_0
 QUICK = Scale(3, 0.2, (10, 1_000, 10_000), (100, 10_000), (1_000, 10_000), (50, 5), 200)
 
 BOUNDS = {f"add in {CALLERS} threads": (3, 5), f"add in {CALLERS} tasks": (5, 8)}  # times the rate of add: must, aim
+COMPARED = {"add": 0.9, f"add_many of {BATCH}": 0.9, f"add in {CALLERS} threads": 1.0, f"add in {CALLERS} tasks": 1.0}
 FLAT, WITHIN = 1.3, 2.0
 GROWTH = ("µs per add", "×", "bound", f"µs by {BATCH}", "×", "MiB")
 
@@ -60,6 +61,30 @@ def adds(scale: Scale, folder: str) -> Report:
         peak = child.end()
         report.rows.append((name, f"{rate:,.0f}", times(to_single), times(to_bare), bound, f"{peak:,.0f}"))
         report.figures[name] = {"per_second": rate, "to_add": to_single, "to_bare": to_bare, "peak_mib": peak}
+    return report
+
+
+def compared(scale: Scale, folder: str, tree: Path) -> Report:
+    """The same adds by this tree and by another, in turns."""
+    sources = {"this": None, "that": tree / "src"}
+    children: dict[tuple[str, str], Child] = {}
+    for which, source in sources.items():
+        place = Path(folder, which)
+        place.mkdir()
+        for name in COMPARED:
+            kind, args = _adding.SUBJECTS[name]
+            children[name, which] = Child(kind, str(place), scale.seconds, *args, source=source)
+    asks = {f"{name}, {which}": children[name, which].ask("rate") for name in COMPARED for which in sources}
+    answers = interleaved(asks, rounds=scale.rounds)
+    report = Report(f"adding, beside {tree.name}", ("per second", "there", "ratio", "bound"))
+    for name, must in COMPARED.items():
+        this, that = (answers[f"{name}, {which}"] for which in sources)
+        ratio = middle_ratio(this, that, "rate")
+        rates = [middle(found, "rate") for found in (this, that)]
+        report.rows.append((name, *(f"{rate:,.0f}" for rate in rates), times(ratio), at_least(ratio, must, must)))
+        report.figures[name] = {"per_second": rates[0], "there": rates[1], "ratio": ratio}
+    for child in children.values():
+        child.end()
     return report
 
 
@@ -195,8 +220,15 @@ def surroundings(folder: str) -> dict[str, Any]:
 @click.option("--only", type=click.Choice(list(SECTIONS)), multiple=True, help="A section; may be repeated.")
 @click.option("--rounds", type=click.IntRange(1), help="How often each is measured; more is steadier.")
 @click.option("--folder", type=click.Path(exists=True, file_okay=False, writable=True), help="Whose disk is measured.")
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Another checkout: adds by its code and by this one's, in turns, and nothing else.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
-def sqlite(quick: bool, only: tuple[str, ...], rounds: int | None, folder: str | None, as_json: bool) -> int:
+def sqlite(
+    quick: bool, only: tuple[str, ...], rounds: int | None, folder: str | None, against: Path | None, as_json: bool
+) -> int:
     """Measure the SQLite store, durable as it is by default (WAL, synchronous=FULL)."""
     figures: dict[str, Any] = {}
     scale = QUICK if quick else FULL
@@ -206,8 +238,8 @@ def sqlite(quick: bool, only: tuple[str, ...], rounds: int | None, folder: str |
         if not as_json:
             line = "Python {python} · SQLite {sqlite} · {cores} cores · fsync {fsync_ms:.2f} ms"
             console().print(f"[dim]{line.format(**facts)} · MiB: peak memory[/]")
-        for name in only or SECTIONS:
-            report = SECTIONS[name](scale, place)
+        for name in ("compared",) if against else only or SECTIONS:
+            report = compared(scale, place, against) if against else SECTIONS[name](scale, place)
             figures[name] = report.figures
             if not as_json:
                 show(report)
