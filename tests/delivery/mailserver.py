@@ -117,6 +117,8 @@ async def mail_server(
         yield owner
     finally:
         listening.close()
+        for _ in range(5):  # turns of the loop until one that was just accepted is among the connections
+            await asyncio.sleep(0)
         owner.hang_up()
         await listening.wait_closed()
         await asyncio.sleep(0)  # the connections end in the next turn of the loop
