@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from digestif import ConfigError, Digests, Policy, StoreError, StoreUnavailable
+from digestif import ConfigError, Digests, Policy, Record, StoreError, StoreUnavailable
 from digestif.stores.base import Closing
 from digestif.stores.postgres import PostgresStore
 from digestif.stores.postgres.migrations import FOLDER, Upgrade
@@ -376,3 +376,25 @@ def test_tables_of_others_that_are_not_in_the_way_do_not_matter(url: str) -> Non
     execute(url, "CREATE TABLE public.orders (mine text)")
 
     assert add(f"{url}?schema=public")
+
+
+# Sequences
+
+
+def test_sequences_that_lag_behind_their_tables_are_refused_until_somebody_migrates(url: str) -> None:
+    """As after logical replication, which copies no sequences: numbers given twice would mix timelines up."""
+    for number in range(3):
+        with Digests(url) as digests:
+            digests.add_many([(f"old {timeline}", Record(str(number), "old", 0.0)) for timeline in range(3)])
+    for (name,) in execute(url, "SELECT sequencename FROM pg_sequences WHERE schemaname = 'digestif'"):
+        execute(url, f'ALTER SEQUENCE digestif."{name}" RESTART WITH 1')
+
+    with pytest.raises(ConfigError, match="are behind its tables.*run `digestif migrate STORE`"):
+        add(url)
+    migrate(url)
+
+    with Digests(url) as digests:
+        digests.add_many([(f"new {timeline}", Record(str(timeline), "new", 0.0)) for timeline in range(3)])
+        for timeline in digests.timelines():
+            assert {record.value for record in digests.peek(timeline.key)} == {timeline.key[:3]}
+        assert digests.verify()

@@ -201,3 +201,28 @@ def test_two_who_repair_at_once_correct_the_ledger_once(path: Path, store: SQLit
     assert [damage.part for damage in surveyed[0]] == ["ledger"]
     assert other.verify()
     other.store.disconnect()
+
+
+def test_a_counter_that_was_set_back_gives_no_number_twice(digests: Digests, path: Path) -> None:
+    for number in range(3):
+        digests.add("old", number)
+    change(path, "UPDATE namespace SET number = 0")
+
+    digests.add("new", "new")
+
+    assert [record.value for record in digests.peek("new")] == ["new"]
+    assert sorted(record.value for record in digests.peek("old")) == [0, 1, 2]
+    assert digests.verify()
+
+
+def test_a_record_that_is_noted_as_another_namespaces_breaks_no_books_when_they_are_repaired(
+    digests: Digests, path: Path
+) -> None:
+    for number in range(3):
+        digests.add("t", number)
+    fail(digests, "t")
+    change(path, "UPDATE record SET namespace = 99 WHERE arrival = (SELECT min(arrival) FROM record)")
+
+    digests.repair()
+
+    assert digests.verify()

@@ -158,7 +158,7 @@ def _look_at_letter(row: LetterRow, records: int, found: Survey) -> None:
 def _look_for_orphans(rows: Rows, found: Survey, owned: set[int], damaged: Sequence[TimelineRow]) -> None:
     """Find what damaged timelines own by the numbers that are left in their rows, if nobody else owns that."""
     stored = rows.footprint()["records"] - rows.trashed_records()
-    found.orphaned = stored - sum(found.counted.values())
+    found.orphaned = max(0, stored - sum(found.counted.values()))  # below 0: some are noted as another namespace's
     orphans = {} if found.orphaned == 0 else {b: n for b, n in rows.batches().items() if b not in owned}
     parts = [_salvaged(row.raw, orphans) for row in damaged]
     if len(damaged) == 1 and not any(parts[0]):

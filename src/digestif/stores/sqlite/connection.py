@@ -118,8 +118,8 @@ class Database:
         with connection:
             connection.execute("BEGIN")
             version = self._version(connection)
-        if version is None and self.path is not None:
-            connection.execute("PRAGMA journal_mode = WAL")
+        if self.path is not None and (version or 0) <= SCHEMA:
+            connection.execute("PRAGMA journal_mode = WAL")  # a copy made by VACUUM INTO has another one
         if version is None or 0 < version < SCHEMA:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")

@@ -15,10 +15,11 @@ import os
 import sqlite3
 import stat
 from contextlib import closing, suppress
+from fcntl import F_GETFL, fcntl
 from pathlib import Path
 
 from digestif.clock import monotonic
-from digestif.stores.sqlite.connection import Connection
+from digestif.stores.sqlite.connection import Connection, is_full
 
 MEBIBYTE = 1 << 20
 LEAST_PAGES = 256  # enough for a full history and some dead letters
@@ -63,6 +64,9 @@ class Reserve:
         """Give SQLite the log that was kept, if it has none. What is in it must not count as a log any more."""
         if self._most and not self._log.exists() and _size(self._kept) and _size(self._path):
             with suppress(OSError):
+                if self._kept.stat().st_nlink > 1:  # the log was moved aside after a crash: it is not ours to blank
+                    self._kept.unlink()
+                    return
                 _blank(self._kept, self._path.stat(), most=self._most)
                 os.link(self._kept, self._log)
 
@@ -90,7 +94,7 @@ class Reserve:
         """Pages that were freed before they were first written have no blocks, in files of older releases."""
         found = self._stat()
         if self._file is not None and found is not None and found.st_blocks * 512 < found.st_size:
-            os.posix_fallocate(self._file, 0, found.st_size)
+            self._allocate(self._file, 0, found.st_size)
 
     # Writing
 
@@ -133,32 +137,49 @@ class Reserve:
         if self._file is not None and found is not None and found.st_size < pages * self._page:
             missing = pages * self._page - found.st_size
             try:
-                os.posix_fallocate(self._file, found.st_size, missing + AHEAD_PAGES * self._page)
+                self._allocate(self._file, found.st_size, missing + AHEAD_PAGES * self._page)
             except OSError:
-                os.posix_fallocate(self._file, found.st_size, missing)
+                self._allocate(self._file, found.st_size, missing)
 
     def _stat(self) -> os.stat_result | None:
-        if self._file is None:
-            return None
-        found = os.fstat(self._file)
-        return found if (found.st_dev, found.st_ino) == self._identity else None
+        """Of the file, by a descriptor that is open for writing; None if there is none."""
+        for _ in range(2):
+            if self._file is None:
+                return None
+            with suppress(OSError):
+                found = os.fstat(self._file)
+                if (found.st_dev, found.st_ino) == self._identity:
+                    return found
+            self._file = _descriptor(self._identity)  # that one was the application's own, and is closed
+        return None
+
+    def _allocate(self, file: int, start: int, size: int) -> None:
+        """Get blocks of the disk. OSError if it is full; a file system that gives none in advance keeps no reserve."""
+        try:
+            os.posix_fallocate(file, start, size)
+        except OSError as error:
+            if is_full(error):
+                raise
+            self._most = 0
 
     # The log
 
     def _lengthen_log(self, pages: int, share: float) -> None:
         """See that the log has its length, and its second name. An error if it has less than this share of it."""
         wanted = min(LOG_HEADER + (pages + self._wanted) * (self._page + FRAME_HEADER), self._most)
-        found = self._log.stat()
-        if found.st_size < wanted:
-            try:
-                with self._log.open("r+b") as log:
-                    os.posix_fallocate(log.fileno(), found.st_size, wanted - found.st_size)
-            except OSError:
-                if found.st_size < wanted * share:
-                    raise
-        if not self._kept.exists() or not os.path.samestat(found, self._kept.stat()):
-            self._kept.unlink(missing_ok=True)
-            with suppress(OSError):  # a file system without links
+        try:
+            with self._log.open("r+b") as log:
+                found = os.fstat(log.fileno())
+                if found.st_size < wanted:
+                    self._allocate(log.fileno(), found.st_size, wanted - found.st_size)
+        except FileNotFoundError:  # another program has changed the journal mode
+            return
+        except OSError:
+            if found.st_size < wanted * share:
+                raise
+        with suppress(OSError):  # a file system without links, or a folder where others' files may not be removed
+            if not self._kept.exists() or not os.path.samestat(found, self._kept.stat()):
+                self._kept.unlink(missing_ok=True)
                 os.link(self._log, self._kept)
 
     def restart_log(self) -> bool:
@@ -227,7 +248,7 @@ def _descriptor(identity: tuple[int, int] | None) -> int | None:
     with suppress(OSError):  # not on Linux
         for entry in Path("/proc/self/fd").iterdir():
             with suppress(OSError):
-                found = entry.stat()
-                if (found.st_dev, found.st_ino) == identity:
+                found, mode = entry.stat(), fcntl(int(entry.name), F_GETFL) & os.O_ACCMODE
+                if (found.st_dev, found.st_ino) == identity and mode == os.O_RDWR:
                     return int(entry.name)
     return None

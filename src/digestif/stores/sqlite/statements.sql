@@ -223,7 +223,11 @@ INSERT INTO namespace (name) VALUES (?) ON CONFLICT (name) DO NOTHING
 SELECT id FROM namespace WHERE name = ?
 
 -- name: sequence
-SELECT max(number) FROM namespace
+-- Also above what is in the tables: a counter that was set back must not give a number twice.
+SELECT max(
+    (SELECT coalesce(max(number), 0) FROM namespace), (SELECT coalesce(max(id), 0) FROM timeline),
+    (SELECT coalesce(max(arrival), 0) FROM record), (SELECT coalesce(max(number), 0) FROM letter)
+)
 
 -- name: ledger
 SELECT accepted, pending, open, delivered, superseded, dropped, expired, deleted, dead FROM namespace WHERE id = ?

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,7 +53,7 @@ class SQLiteStore(RowStore):
             raise ConfigError(f"reserve: {shortened(reserve)} is not a number of mebibytes ≥ 0")
         if path is not None and "\0" in os.fspath(path):
             raise ConfigError("store: the path has a NUL character")
-        file = None if path is None else Path(path).absolute()  # the folder may change, the file must not
+        file = None if path is None else Path(path).resolve()  # its side files are beside it, not beside a link to it
         self.namespace = namespace
         self.clock = clock
         self.durability = Durability.NOTHING if file is None else _DURABILITY[synchronous]
@@ -125,6 +126,7 @@ class SQLiteStore(RowStore):
         """Run the jobs. If there is no space for all, those are refused that have to leave the most of the reserve."""
         share = max(job.share for job in jobs)
         try:
+            self._connect()
             self._reserve.refuse_near_the_end_of_the_log(share=share)
             try:
                 self._transact_once(page, jobs, share)
@@ -208,6 +210,9 @@ class SQLiteStore(RowStore):
     def _read(self, unit: Callable[[Rows], T]) -> T:
         if self._turns is None:
             return self._write(unit)  # in memory there is one connection, for one thread at a time
+        if self._writer is None:  # after a fork: opened by a reader, the file would get a log without a reserve
+            with suppress(StoreError):
+                self._write(lambda _: None)
         try:
             return self._turnstile.through(lambda: self._read_one_state(unit))
         finally:

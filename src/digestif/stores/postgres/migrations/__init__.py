@@ -46,7 +46,7 @@ class Upgrade:
 
 
 def prepare(connection: "Connection[Any]", schema: str) -> None:
-    """Make the tables if there are none. ConfigError if they are those of another release."""
+    """Make the tables if there are none. ConfigError if they are those of another release, or their sequences lag."""
     upgrade = examine(connection, schema)
     if upgrade.version is None:
         migrate(connection, schema)
@@ -54,6 +54,11 @@ def prepare(connection: "Connection[Any]", schema: str) -> None:
         raise ConfigError(
             f"store: the schema {schema!r} has version {upgrade.version}, this release needs {upgrade.latest}; "
             "run `digestif migrate STORE`"
+        )
+    elif _lags(connection, schema):
+        raise ConfigError(
+            f"store: the sequences of the schema {schema!r} are behind its tables, as after a restore of data alone or "
+            "by logical replication, and would give numbers twice; run `digestif migrate STORE`"
         )
 
 
@@ -69,6 +74,8 @@ def migrate(connection: "Connection[Any]", schema: str) -> Upgrade:
         if upgrade.numbers:
             for statement in upgrade.statements:
                 connection.execute(statement.encode())
+        if _lags(connection, schema):
+            connection.execute(_in_schema(_CATCH_UP, schema))
     return upgrade
 
 
@@ -76,6 +83,41 @@ def examine(connection: "Connection[Any]", schema: str) -> Upgrade:
     """What `migrate` would do, and ConfigError if it would refuse."""
     with explained(connection, schema):
         return _examine(connection, schema)
+
+
+# By indexes alone. Who may not read the sequence does not use it either.
+_LAGS = """
+SELECT coalesce(last_value, 0) < greatest((SELECT max(batch) FROM {0}.record), (SELECT max(number) FROM {0}.letter))
+FROM pg_sequences
+WHERE schemaname = {1} AND sequencename = 'number'
+AND has_sequence_privilege(format('%I.number', schemaname), 'SELECT')
+"""
+_CATCH_UP = """
+SELECT setval(format('%I.%I', {1}, sequence)::regclass, highest)
+FROM (VALUES
+    ('number', greatest(
+        (SELECT max(greatest(batch, arrival)) FROM {0}.record), (SELECT max(number) FROM {0}.letter),
+        (SELECT max(version) FROM {0}.timeline)
+    )),
+    ('ended', (SELECT max(number) FROM {0}.history)),
+    ('namespace_id_seq', (SELECT max(id) FROM {0}.namespace)),
+    ('timeline_id_seq', (SELECT max(id) FROM {0}.timeline)),
+    ('inbox_id_seq', (SELECT max(id) FROM {0}.inbox))
+) AS found (sequence, highest)
+JOIN pg_sequences ON schemaname = {1} AND sequencename = sequence
+WHERE highest > coalesce(last_value, 0)
+"""
+
+
+def _lags(connection: "Connection[Any]", schema: str) -> bool:
+    """Whether numbers would be given that are in use: nothing copies sequences along with tables."""
+    with explained(connection, schema):
+        row = connection.execute(_in_schema(_LAGS, schema)).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _in_schema(statement: str, schema: str) -> sql.Composed:
+    return sql.SQL(statement).format(sql.Identifier(schema), sql.Literal(schema))
 
 
 _CREATED = re.compile(r"^CREATE (?:TABLE|SEQUENCE|INDEX) (\w+)", re.MULTILINE)
