@@ -389,7 +389,7 @@ def test_sequences_that_lag_behind_their_tables_are_refused_until_somebody_migra
     for (name,) in execute(url, "SELECT sequencename FROM pg_sequences WHERE schemaname = 'digestif'"):
         execute(url, f'ALTER SEQUENCE digestif."{name}" RESTART WITH 1')
 
-    with pytest.raises(ConfigError, match="are behind its tables.*run `digestif migrate STORE`"):
+    with pytest.raises(ConfigError, match=r"are behind its tables.*run `digestif migrate STORE`"):
         add(url)
     migrate(url)
 
