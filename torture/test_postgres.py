@@ -18,13 +18,13 @@ from digestif.testing.postgres import PostgresServer
 from tests.postgres.proxy import Loss, Proxy
 from tests.postgres.test_callers import IMPATIENT, PROMPT, TIMELINES, waits_from_commits, waits_of_others
 from tests.postgres.test_faults import FAULTS, tormented
-from tests.postgres.test_horizon import DEAD, claims_before_a_horizon, claims_with_nothing_dead
 from tests.postgres.test_interruptions import check as check_interrupted
 from tests.postgres.test_interruptions import interrupt
 from tests.postgres.test_locks import check, meeting
 from tests.postgres.test_lost_answers import told
 from tests.redis.test_repetition import EVERYDAY, POLICY
 from tests.sqlite.alone import alone
+from torture._horizon import DEAD, claims_before_a_horizon, claims_with_nothing_dead
 
 SECONDS = 30.0  # in which batches meet
 HELD = 10.0  # seconds that a caller's transaction stays open

@@ -11,7 +11,6 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from digestif import ConfigError, Digests, Record, Worker
-from digestif.clock import monotonic
 from tests.runtime.workers import working
 
 ROOT = Path(__file__).parents[2]
@@ -106,11 +105,9 @@ def test_a_transaction_that_stays_open_keeps_nobody_waiting(digests: Digests, ur
         for connection, timelines in ((one, ("t", "u")), (other, ("u", "t"))):
             for timeline in timelines:
                 digests.add(timeline, "late", connection=connection)
-        began = monotonic()
-        digests.add("t", 1)
+        digests.add("t", 1)  # to wait for a lock would end in an error
         with digests.digest("t") as digest:
             assert len(digest) == 2
-        assert monotonic() - began < 2
         one.commit()
         other.commit()
 

@@ -173,11 +173,12 @@ def test_a_primary_that_dies_is_replaced_and_the_others_answer_at_once(cluster: 
         victim.kill()
         answers = thread.submit(link.run, [get("k", partition) for partition in PARTITIONS])
 
+        answered = 0
         while not answers.done():
-            for partition in others[:4]:
-                began = monotonic()
-                assert link.run([get("k", partition)]) == [b"%d" % partition]
-                assert monotonic() - began < 1.5  # the node time-out
+            partition = others[answered % len(others)]
+            assert link.run([get("k", partition)]) == [b"%d" % partition]
+            answered += 1
+        assert answered > len(others)  # one that waits for the successor, too, would be the only one
         assert answers.result() == [b"%d" % partition for partition in PARTITIONS]
         assert link.run([increment()]) == [1]
     for node in cluster.nodes:
