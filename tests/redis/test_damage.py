@@ -282,3 +282,14 @@ def test_notes_of_a_move_that_cannot_be_read_are_removed(digests: Digests, clien
 
     assert client.hkeys("{d:0}:notes") == [b"somebody's own"]
     assert digests.verify()
+
+
+def test_a_count_below_zero_is_named_and_mended(digests: Digests, client: "redis.Redis") -> None:
+    digests.add("t", 1)
+    client.hset("{d:0}:ledger", "delivered", -1)
+
+    assert any("negative counts: delivered -1" in problem for problem in digests.verify().problems)
+    digests.repair()
+
+    assert digests.verify()
+    assert digests.ledger().delivered == 0

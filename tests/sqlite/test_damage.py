@@ -226,3 +226,14 @@ def test_a_record_that_is_noted_as_another_namespaces_breaks_no_books_when_they_
     digests.repair()
 
     assert digests.verify()
+
+
+def test_a_count_below_zero_is_named_and_mended(digests: Digests, path: Path) -> None:
+    digests.add("t", 1)
+    change(path, "UPDATE namespace SET delivered = -1")
+
+    assert "the ledger has negative counts: delivered -1" in digests.verify().problems
+    digests.repair()
+
+    assert digests.verify()
+    assert digests.ledger().delivered == 0

@@ -25,7 +25,16 @@ class Ledger:
     @property
     def balanced(self) -> bool:
         """True if every accepted record has exactly one fate, and no count is negative."""
-        return self.accepted == self.accounted and all(getattr(self, fate) >= 0 for fate in FATES)
+        return self.imbalance is None
+
+    @property
+    def imbalance(self) -> str | None:
+        """What is wrong with the counters by themselves."""
+        if negative := [f"{fate} {getattr(self, fate)}" for fate in FATES if getattr(self, fate) < 0]:
+            return f"the ledger has negative counts: {', '.join(negative)}"
+        if self.accepted != self.accounted:
+            return f"the ledger does not balance: {self.accepted} accepted, {self.accounted} accounted for"
+        return None
 
 
 COUNTERS = tuple(field.name for field in fields(Ledger))

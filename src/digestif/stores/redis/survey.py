@@ -60,14 +60,12 @@ class Survey:
             for name, each in zip(RAW_COUNTERS, self.raw, strict=True)
             if not _is_number(each)
         ]
-        if not ledger.balanced:
-            wrong.append(f"the ledger does not balance: {ledger.accepted} accepted, {ledger.accounted} accounted for")
-        return wrong
+        return [*wrong, ledger.imbalance] if ledger.imbalance else wrong
 
     def corrections(self) -> dict[str, int]:
         """What the counters should be. What was accepted gives records their numbers, and never falls."""
         ledger = self.ledger
-        counts = {name: getattr(ledger, name) for name in COUNTERS} | self.counted
+        counts = {name: max(0, getattr(ledger, name)) for name in COUNTERS} | self.counted
         accounted = sum(count for name, count in counts.items() if name != "accepted")
         numbers = dict(zip(RAW_COUNTERS, self.raw, strict=True))
         accepted = numbers[b"accepted"]

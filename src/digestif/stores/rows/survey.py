@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from digestif.core.damage import Damage, legible
-from digestif.core.ledger import Ledger, Verification
+from digestif.core.ledger import FATES, Ledger, Verification
 from digestif.core.machine import LEAVING, Slot
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_TIMELINES
@@ -46,9 +46,10 @@ class Survey:
     orphaned: int = 0  # records that nothing owns
 
     def corrections(self) -> dict[str, int]:
-        """How the counters have to change: what nothing owned is dead then."""
-        found = {**self.counted, "dead": self.counted["dead"] + self.orphaned}
-        changes = {fate: found[fate] - getattr(self.ledger, fate) for fate in _COUNTS}
+        """How the counters have to change: what nothing owned is dead then, and none is negative."""
+        counts = {fate: max(0, getattr(self.ledger, fate)) for fate in FATES}
+        found = {**counts, **self.counted, "dead": self.counted["dead"] + self.orphaned}
+        changes = {fate: found[fate] - getattr(self.ledger, fate) for fate in FATES}
         changes["accepted"] = self.ledger.accounted + sum(changes.values()) - self.ledger.accepted
         return changes
 
@@ -67,9 +68,7 @@ def differences(ledger: Ledger, counted: "Counter[str]") -> list[str]:
         for fate, count in counted.items()
         if getattr(ledger, fate) != count
     ]
-    if not ledger.balanced:
-        wrong.append(f"the ledger does not balance: {ledger.accepted} accepted, {ledger.accounted} accounted for")
-    return wrong
+    return [*wrong, ledger.imbalance] if ledger.imbalance else wrong
 
 
 def survey(rows: Rows) -> Survey:
@@ -214,7 +213,7 @@ def _look_at_ledger(found: Survey) -> None:
     """Counters that damaged timelines do not explain."""
     changes = found.corrections()
     unexplained = changes["accepted"] or (not found.orphaned and any(changes.values()))
-    if unexplained or min(getattr(found.ledger, fate) for fate in _COUNTS) < 0:
+    if unexplained or min(getattr(found.ledger, fate) for fate in FATES) < 0:
         told = ", ".join(
             f"{counter} {getattr(found.ledger, counter)}, should be {getattr(found.ledger, counter) + change}"
             for counter, change in changes.items()
