@@ -20,7 +20,7 @@ from tests.postgres.test_callers import IMPATIENT, PROMPT, TIMELINES, waits_from
 from tests.postgres.test_faults import FAULTS, tormented
 from tests.postgres.test_interruptions import check as check_interrupted
 from tests.postgres.test_interruptions import interrupt
-from tests.postgres.test_locks import check, meeting
+from tests.postgres.test_locks import check, have_met, meeting
 from tests.postgres.test_lost_answers import told
 from tests.redis.test_repetition import EVERYDAY, POLICY
 from tests.sqlite.alone import alone
@@ -43,7 +43,10 @@ def server() -> Iterator[PostgresServer]:
 
 
 def test_batches_in_any_order_deliveries_and_maintenance_never_deadlock(server: PostgresServer) -> None:
-    check(meeting(server.url, seconds=SECONDS))
+    found = meeting(server.url, seconds=SECONDS)
+
+    check(found)
+    assert have_met(found)
 
 
 def test_claims_are_quick_although_nothing_dead_is_cleared_away() -> None:

@@ -13,8 +13,13 @@ ADDERS = 8
 
 
 def test_batches_in_any_order_deliveries_and_maintenance_never_deadlock() -> None:
-    with empty_database() as url:
-        check(meeting(url, seconds=SECONDS))
+    for _ in range(5):  # whether they meet is a matter of chance
+        with empty_database() as url:
+            found = meeting(url, seconds=SECONDS)
+        check(found)
+        if have_met(found):
+            return
+    raise AssertionError("they never met")
 
 
 def meeting(url: str, *, seconds: float) -> dict[str, Any]:
@@ -29,5 +34,7 @@ def check(found: dict[str, Any]) -> None:
     assert found["problems"] == []
     assert found["balanced"]
     assert found["accepted"] == found["added"]
-    for fate in ("closed", "moved", "lapsed", "expired"):  # they did meet
-        assert found[fate] > 0
+
+
+def have_met(found: dict[str, Any]) -> bool:
+    return all(found[fate] > 0 for fate in ("closed", "moved", "lapsed", "expired"))

@@ -167,16 +167,16 @@ class Reserve:
     def _lengthen_log(self, pages: int, share: float) -> None:
         """See that the log has its length, and its second name. An error if it has less than this share of it."""
         wanted = min(LOG_HEADER + (pages + self._wanted) * (self._page + FRAME_HEADER), self._most)
-        try:
-            with self._log.open("r+b") as log:
-                found = os.fstat(log.fileno())
-                if found.st_size < wanted:
-                    self._allocate(log.fileno(), found.st_size, wanted - found.st_size)
-        except FileNotFoundError:  # another program has changed the journal mode
+        if not self._log.exists():  # another program has changed the journal mode
             return
-        except OSError:
-            if found.st_size < wanted * share:
-                raise
+        found = self._log.stat()
+        if found.st_size < wanted:
+            try:
+                with self._log.open("r+b") as log:
+                    self._allocate(log.fileno(), found.st_size, wanted - found.st_size)
+            except OSError:
+                if found.st_size < wanted * share:
+                    raise
         with suppress(OSError):  # a file system without links, or a folder where others' files may not be removed
             if not self._kept.exists() or not os.path.samestat(found, self._kept.stat()):
                 self._kept.unlink(missing_ok=True)
