@@ -212,18 +212,22 @@ class RedisStore(Store, RedisMoving):
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
         leases: list[Lease] = []
-        retired = lost = 0  # lost: rounds in which somebody else was quicker
+        rounds = retired = lost = 0  # lost: rounds in which somebody else was quicker
         while lost < ATTEMPTS and (rest := min(limit, PAGE_TIMELINES) - len(leases) - retired):
             wanted = min(rest, ACTED_TIMELINES)
             names = self._claimable(partition, wanted, lost=lost, now=now)
             if not names:
                 break
-            request = wire.encode({"count": len(names), "token": token, "lease": lease, "first": len(leases)})
+            # A token for each round: frozen between two, this process may claim a timeline again whose lease of the
+            # first round has lapsed, and that lease must not come to life again.
+            held = f"{token}.{rounds}" if rounds else token
+            rounds += 1
+            request = wire.encode({"count": len(names), "token": held, "lease": lease, "first": len(leases)})
             emptied, told, damaged = wire.decode(
                 self._dialogue.write_one("claim", self._call(partition, names, request), now=now)
             )
             self._tell_of([names[number - 1] for number in damaged])
-            leases += [wire.lease(each, token) for each in told]
+            leases += [wire.lease(each, held) for each in told]
             retired += emptied + len(damaged)
             if len(told) + emptied + len(damaged) < len(names):
                 lost += 1
