@@ -74,12 +74,12 @@ def test_a_server_with_a_certificate_of_a_known_authority_is_trusted(encrypted: 
 
 def test_a_server_of_an_unknown_authority_is_refused_at_once(encrypted: Encrypted) -> None:
     began = monotonic()
-    with linked(encrypted.url) as link:
+    with linked(encrypted.url, patience=60) as link:
         [answer] = link.run([echo("a")])
 
     assert isinstance(answer, ConfigError)
     assert "ca=/path" in str(answer)
-    assert monotonic() - began < 5
+    assert monotonic() - began < 30  # it is not tried again
 
 
 def test_a_server_by_another_name_is_refused(encrypted: Encrypted) -> None:
