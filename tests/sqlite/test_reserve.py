@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests, StoreUnavailable
-from digestif.stores.sqlite import SQLiteStore
 from tests.sqlite.alone import alone
 
-HUGE = 1e9  # MiB: no disk has that much left
+HUGE = 10**9  # MiB: no disk has that much left
 
 
 def test_a_log_that_was_moved_aside_after_a_crash_keeps_what_is_in_it(tmp_path: Path) -> None:
@@ -113,8 +112,7 @@ def test_descriptors_of_the_application_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_removed_is_opened_anew_also_where_little_space_is_left(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    with Digests(SQLiteStore(path, reserve=HUGE)) as digests:
+    with Digests(f"sqlite:///{tmp_path}/a.db?reserve={HUGE}") as digests:
         digests.add("t", 1)
         digests.add("t", 2)
         for each in tmp_path.iterdir():
