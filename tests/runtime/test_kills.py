@@ -33,7 +33,7 @@ def emptied(store: Kind, folder: Path) -> Iterator[str]:
             yield empty_server().url
 
 
-@pytest.mark.parametrize("dsn", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("dsn", ["sqlite"], indirect=True)
 def test_workers_that_are_killed_lose_nothing_and_send_nothing_under_two_keys(dsn: str) -> None:
     found = tortured(dsn, kills=4, lease=LEASE)
 

@@ -13,7 +13,7 @@ from tests.sqlite.alone import alone
 from tests.sqlite.children import Child, Report, killed_at_the_end, listen
 from tests.sqlite.soundness import check_sound, pending_keys
 
-ROUNDS = 12  # 200 in torture/test_sqlite.py
+ROUNDS = 8  # 200 in torture/test_sqlite.py
 FILES = 4  # a new one now and then, so that its making is disturbed too
 PROCESSES = 4
 TIMELINES = ("t0", "t1", "t2")
