@@ -29,7 +29,7 @@ class Ledger:
 
     @property
     def imbalance(self) -> str | None:
-        """What is wrong with the counters by themselves."""
+        """Why the counters can't be right, in words; None if they agree with each other."""
         if negative := [f"{fate} {getattr(self, fate)}" for fate in FATES if getattr(self, fate) < 0]:
             return f"the ledger has negative counts: {', '.join(negative)}"
         if self.accepted != self.accounted:

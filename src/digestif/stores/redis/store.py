@@ -212,7 +212,7 @@ class RedisStore(Store, RedisMoving):
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
         leases: list[Lease] = []
-        rounds = retired = lost = 0  # lost: rounds in which somebody else was quicker
+        rounds = retired = lost = 0  # lost: rounds in which other workers took some of the candidates first
         while lost < ATTEMPTS and (rest := min(limit, PAGE_TIMELINES) - len(leases) - retired):
             wanted = min(rest, ACTED_TIMELINES)
             names = self._claimable(partition, wanted, lost=lost, now=now)

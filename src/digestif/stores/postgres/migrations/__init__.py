@@ -85,7 +85,7 @@ def examine(connection: "Connection[Any]", schema: str) -> Upgrade:
         return _examine(connection, schema)
 
 
-# By indexes alone. Who may not read the sequence does not use it either.
+# Reads the ends of two indexes. A role that may not read the sequence draws no numbers from it: there is nothing to check.
 _LAGS = """
 SELECT coalesce(last_value, 0) < greatest((SELECT max(batch) FROM {0}.record), (SELECT max(number) FROM {0}.letter))
 FROM pg_sequences
@@ -110,7 +110,7 @@ WHERE highest > coalesce(last_value, 0)
 
 
 def _lags(connection: "Connection[Any]", schema: str) -> bool:
-    """Whether numbers would be given that are in use: nothing copies sequences along with tables."""
+    """Whether the sequence would give numbers that the tables already use. Replication copies tables, not sequences."""
     with explained(connection, schema):
         row = connection.execute(_in_schema(_LAGS, schema)).fetchone()
     return row is not None and bool(row[0])
