@@ -85,7 +85,7 @@ def examine(connection: "Connection[Any]", schema: str) -> Upgrade:
         return _examine(connection, schema)
 
 
-# Reads the ends of two indexes. A role that may not read the sequence draws no numbers from it: there is nothing to check.
+# Reads the ends of two indexes. A role that may not read the sequence draws no numbers from it.
 _LAGS = """
 SELECT coalesce(last_value, 0) < greatest((SELECT max(batch) FROM {0}.record), (SELECT max(number) FROM {0}.letter))
 FROM pg_sequences
