@@ -309,7 +309,7 @@ class SqliteRows:
         return {batch: Size(records, lost) for batch, records, lost in rows}
 
     def batches(self) -> dict[int, int]:
-        return dict(self._execute(SQL.batches, (self._namespace,)).fetchall())
+        return dict(self._execute(SQL.batches, {"namespace": self._namespace}).fetchall())
 
     def lost_keys(self, batch: int, *, limit: int) -> list[str]:
         return [key for (key,) in self._rows(SQL.lost_keys, (batch, limit))]

@@ -36,7 +36,7 @@ SELECT CAST(name AS BLOB), body FROM note WHERE namespace = ?
 
 -- name: batches
 SELECT batch, count(*) FROM record
-WHERE namespace = ?1 AND batch NOT IN (SELECT batch FROM trash WHERE namespace = ?1) GROUP BY batch
+WHERE namespace = :namespace AND batch NOT IN (SELECT batch FROM trash WHERE namespace = :namespace) GROUP BY batch
 
 -- name: lost_keys
 SELECT key FROM record WHERE batch = ? AND payload IS NULL ORDER BY key LIMIT ?
