@@ -1,6 +1,6 @@
 """Capacity and merging: which records stay, newest by timestamp, ties by arrival."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -23,6 +23,22 @@ class Cursor(NamedTuple):
 def age_order(record: Stored) -> Cursor:
     """Sort key: the oldest first."""
     return Cursor(record.timestamp, record.arrival)
+
+
+def weight_of(records: Iterable[Stored]) -> int:
+    """Bytes of payloads."""
+    return sum(len(record.payload) for record in records if record.payload is not None)
+
+
+def within_bytes(newest_first: Sequence[Stored], max_bytes: int | None) -> int:
+    """How many of these records a digest of so many bytes keeps: the newest, at least one."""
+    if max_bytes is None:
+        return len(newest_first)
+    for count, record in enumerate(newest_first):
+        max_bytes -= len(record.payload or b"")
+        if max_bytes < 0:
+            return max(count, 1)
+    return len(newest_first)
 
 
 def merged(older: Iterable[Stored], newer: Iterable[Stored], *, capacity: int | None) -> list[Stored]:

@@ -4,6 +4,7 @@ A `Slot` is all that a store keeps about a timeline apart from its records. Each
 facts of the event and gives the slot that follows; stores move the records and count the fates that go with it.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -48,7 +49,8 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     dropped: Count = 0
     revision: Count = 1
     attempt: Count = 1
-    lapses: Count = 0
+    lapses: Count = 0  # leases that ran out
+    lapses_alone: Count = 0  # of these, while nothing else ran beside it: only such a lapse speaks against it
     frozen: bool = False  # it may have gone out: it comes again exactly as it was
     deciding: bool = False  # opened again after a failure: newer records may join when it is read
     settled: bool = True  # not being merged or trimmed
@@ -77,6 +79,7 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     placed: Count = 0  # when it began to wait, in the order of the store's sequence
     token: str | None = None  # of the lease
     until: Time | None = None  # its expiry
+    alone: bool = False  # whoever has it runs nothing else beside it
     digest: Unfinished | None = None
     parked: State | None = None  # on its way from or to another store: the state that it has when it is there
 
@@ -163,8 +166,8 @@ def after_lapse(slot: Slot) -> Slot:
     """The lease ran out: nobody knows whether the digest went out, so it is frozen."""
     digest = _kept(slot.digest, freeze=True)
     if digest is not None:
-        digest = replace(digest, lapses=digest.lapses + 1)
-    return replace(slot, state=State.WAITING, digest=digest, token=None, until=None)
+        digest = replace(digest, lapses=digest.lapses + 1, lapses_alone=digest.lapses_alone + slot.alone)
+    return replace(slot, state=State.WAITING, digest=digest, token=None, until=None, alone=False)
 
 
 # Leases
@@ -198,8 +201,30 @@ def refuse_opening(slot: Slot, timeline: str, *, now: Millis) -> None:
         raise InvalidState(f"{timeline!r} is {slot.state}, not ready{hint if slot.state is State.WAITING else ''}")
 
 
-def after_open(slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: str, fresh_batch: int) -> Slot:
-    """Give a lease. The digest is the unfinished one, or else a new one that takes all pending records."""
+def is_suspect(slot: Slot, *, now: Millis) -> bool:
+    """True if the lease has lapsed and nobody took over: delivering its digest may be what ended the worker."""
+    return slot.state is State.OPEN and slot.digest is not None and not is_live(slot, now=now)
+
+
+def tried_together(suspects: Sequence[Slot]) -> list[int]:
+    """Which of these suspects, the first to lapse first, are tried beside each other: the first one decides.
+
+    Many may have lapsed with one worker. Those of which this is the first lapse share an attempt, so that the healthy
+    ones are soon delivered; one that has lapsed before is tried alone, and then it is known whether it was the cause.
+    """
+    lapsed_before = [slot.digest is not None and slot.digest.lapses > 0 for slot in suspects]
+    if lapsed_before[:1] == [True]:
+        return [0]
+    return [number for number, before in enumerate(lapsed_before) if not before]
+
+
+def after_open(
+    slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: str, fresh_batch: int, alone: bool = False
+) -> Slot:
+    """Give a lease. The digest is the unfinished one, or else a new one that takes all pending records.
+
+    `alone` is noted for a digest that has lapsed before: if it lapses again, it is known to have been alone.
+    """
     since = now if slot.state is State.WAITING else slot.since
     if slot.state is State.OPEN:
         slot = after_lapse(slot)
@@ -208,7 +233,9 @@ def after_open(slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: 
     else:
         again = replace(slot.digest, attempt=slot.digest.attempt + 1, deciding=not slot.digest.frozen)
         slot = replace(slot, digest=again)
-    return replace(slot, state=State.OPEN, since=since, token=token, until=until)
+    assert slot.digest is not None  # one or the other
+    alone = alone and slot.digest.lapses > 0
+    return replace(slot, state=State.OPEN, since=since, token=token, until=until, alone=alone)
 
 
 def _cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
@@ -250,7 +277,7 @@ def after_close(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int 
     """The digest ended: cool down, or be idle again after an empty one."""
     assert slot.digest is not None
     delivered = slot.digest.records > 0
-    slot = replace(slot, digest=None, token=None, until=None)
+    slot = replace(slot, digest=None, token=None, until=None, alone=False)
     if not delivered and slot.pending == 0:
         return after_retirement(slot)
     slot = replace(
@@ -265,12 +292,13 @@ def after_close(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int 
 def after_failure(slot: Slot, *, freeze: bool, counted: bool = True) -> Slot:
     """The block raised: ready again, at the same times."""
     digest = _kept(slot.digest, freeze=freeze, counted=counted)
-    return replace(slot, state=State.READY, token=None, until=None, digest=digest)
+    return replace(slot, state=State.READY, token=None, until=None, alone=False, digest=digest)
 
 
 def after_release(slot: Slot, *, until: Millis, freeze: bool, counted: bool = True) -> Slot:
     """The attempt failed: try again at a later time."""
-    slot = replace(slot, token=None, until=None, digest=_kept(slot.digest, freeze=freeze, counted=counted))
+    digest = _kept(slot.digest, freeze=freeze, counted=counted)
+    slot = replace(slot, token=None, until=None, alone=False, digest=digest)
     return replace(slot, state=State.WAITING, at=until, was=slot.at, rule=Rule.RETRY)
 
 
@@ -301,7 +329,7 @@ def after_flush(slot: Slot, *, now: Millis) -> Slot:
 
 def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     """A dead letter becomes the unfinished digest again, exactly as it was, with its attempts counted anew."""
-    revived = replace(digest, attempt=0, lapses=0, frozen=True, replayed=True)
+    revived = replace(digest, attempt=0, lapses=0, lapses_alone=0, frozen=True, replayed=True)
     was = slot.at if slot.state is not State.IDLE else None
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
 
@@ -340,7 +368,7 @@ def after_departure(slot: Slot, *, now: Millis, token: str, fresh_batch: int) ->
     if slot.digest is None:
         opened = now if slot.first is None else slot.first
         slot = _cut(slot, now=opened, fresh_id=token, fresh_batch=fresh_batch)
-    return replace(slot, state=State.OPEN, token=token, until=FOREVER, parked=parked)
+    return replace(slot, state=State.OPEN, token=token, until=FOREVER, alone=False, parked=parked)
 
 
 def takes_pending(slot: Slot) -> bool:
@@ -356,7 +384,7 @@ def after_departed(slot: Slot, *, now: Millis) -> Slot:
 
 
 def _unparked(slot: Slot) -> Slot:
-    return replace(slot, state=slot.parked or State.WAITING, parked=None, token=None, until=None)
+    return replace(slot, state=slot.parked or State.WAITING, parked=None, token=None, until=None, alone=False)
 
 
 def _awake(slot: Slot, *, now: Millis) -> Slot:

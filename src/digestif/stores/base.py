@@ -30,6 +30,8 @@ from digestif.stores.notes import Notes
 
 PAGE_TIMELINES = 200
 PAGE_RECORDS = 1000
+PAGE_BYTES = 8 << 20  # of payloads, that a page of records holds at most, or a single record
+SUSPECTS_TOGETHER = 8  # digests that lapsed once, which are tried beside each other and nothing else
 HISTORY_KEYS = 100  # record keys that an entry of the history names
 HISTORY_LIMIT = 1000  # entries that a namespace keeps
 
@@ -68,9 +70,9 @@ class SchedulePage(NamedTuple):
 class Maintained(NamedTuple):
     """What one page of maintenance did."""
 
-    moved: int = 0  # ready for too long, now waiting
-    lapsed: int = 0  # leases that ran out
-    expired: int = 0  # records
+    moved: Sequence[Due] = ()  # ready for too long, now waiting
+    lapsed: Sequence[str] = ()  # timelines whose lease ran out
+    expired: Sequence[tuple[str, int]] = ()  # timelines, and how many of their records
     more: bool = False
 
 
@@ -86,11 +88,13 @@ class Lease(NamedTuple):
     iteration: int  # of the timeline, before this digest
     at: Millis  # when the timeline was due
     lapsed: bool = False  # taken over from somebody whose lease ran out
+    lapses_alone: int = 0  # of `lapses`, those while nothing else ran beside it
 
 
 class Claimed(NamedTuple):
     leases: list[Lease]
     retired: int  # timelines that left the schedule on the way: empty ones, now idle, and damaged ones
+    suspect: Millis | None = None  # when the first lease lapsed that nobody took over; None: there is none
 
 
 class Take(NamedTuple):
@@ -246,34 +250,45 @@ class Store(Notes):
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         """Let timelines wait again that are ready since the deadline or longer, or whose lease lapsed.
 
-        Without a deadline, ready ones are left alone. Also expires records that arrived longer than their ttl ago, and
-        erases what ended digests left behind.
+        Without a deadline, which is how workers call it, ready ones are left alone, and lapsed ones to `claim_suspects`
+        unless they are paused. Also expires records that arrived longer than their ttl ago, and erases what ended
+        digests left behind.
         """
 
     # Delivering
 
     @abstractmethod
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
-        """Open up to `limit` timelines that are ready, waiting and due, or open with a lapsed lease; not paused.
+        """Open up to `limit` timelines that are ready, or waiting and due; not paused.
 
-        Earliest first. Those without any record become idle instead.
+        Earliest first. Those without any record become idle instead. Those whose lease lapsed are left to
+        `claim_suspects`: they may be what ended their worker, and would end this one with all that it holds.
         """
 
     @abstractmethod
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        """Open timelines whose lease lapsed, not paused, for a worker that tries nothing else beside them.
+
+        The one that lapsed first decides. If its digest lapsed once: it and others that did, SUSPECTS_TOGETHER at most.
+        If it lapsed before: it alone. `alone` says that the worker runs nothing else; of a single digest that is noted
+        in its lease, and if that lapses too, it counts in `lapses_alone`.
+        """
+
+    @abstractmethod
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         """Take a timeline's records for delivery.
 
         Raises InvalidState unless it is ready (or open with a lapsed lease), Busy while another lease lives. Records
         that arrive meanwhile belong to the next digest. After a reported failure the same records come again, with the
-        new ones; after a lapse, exactly the same.
+        new ones; after a lapse, exactly the same. `alone` is noted as in `claim_suspects`.
         """
 
     @abstractmethod
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         """Read pages of open digests, merging and trimming them first where that is due.
 
-        At most PAGE_RECORDS are moved and read in one call, over all requests; repeat with each answer's `after`
-        until it is complete. Pages of a complete digest never change while the lease is held.
+        At most PAGE_RECORDS are moved and read in one call, over all requests, and about PAGE_BYTES; repeat with each
+        answer's `after` until it is complete. Pages of a complete digest never change while the lease is held.
         """
 
     @abstractmethod

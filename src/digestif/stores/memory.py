@@ -22,7 +22,19 @@ from digestif.stores.dsn import Dsn
 from digestif.stores.forking import watch
 from digestif.stores.gate import Turnstile, holding
 from digestif.stores.ordered import Ordered
-from digestif.stores.rows import NEVER, LetterRow, Marks, Rows, RowStore, Size, TimelineRow, Waiting, marks
+from digestif.stores.rows import (
+    NEVER,
+    UNBOUNDED,
+    LetterRow,
+    Marks,
+    Rows,
+    RowStore,
+    Size,
+    TimelineRow,
+    Waiting,
+    marks,
+    within,
+)
 from digestif.stores.travel import Cargo
 
 T = TypeVar("T")
@@ -319,11 +331,17 @@ class Tables(NeverDamaged):
     def expiring(self, now: Millis, *, limit: int) -> list[str]:
         return [timeline for *_, timeline in self._until(_EXPIRES, now, limit=limit)]
 
-    def claimable(self, now: Millis, *, limit: int) -> list[str]:
-        lapsed = self._until(_UNTIL, now, limit=limit)
+    def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
+        return [timeline for *_, timeline in self._until(_PAUSED_UNTIL, now, limit=limit)]
+
+    def suspects(self, now: Millis, *, limit: int) -> list[str]:
+        return [timeline for *_, timeline in self._until(_UNTIL, now, limit=limit)]
+
+    def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
         due = self._until(_WAITING, now, limit=limit)
         ready = islice(self._orders[_READY].after(None), limit)
-        return [timeline for *_, timeline in sorted([*lapsed, *due, *ready])[:limit]]
+        suspect = next((until for until, *_ in self._until(_UNTIL, now, limit=1)), None)
+        return [timeline for *_, timeline in sorted([*due, *ready])[:limit]], suspect
 
     def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]:
         names = islice(self._names.after(after or "", inclusive=False), limit)
@@ -348,9 +366,9 @@ class Tables(NeverDamaged):
         found = self._batches.get(batch)
         return {} if found is None else found.entries
 
-    def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]:
+    def page(self, batch: int, *, after: Cursor | None, limit: int, room: int = UNBOUNDED) -> list[Stored]:
         found = self._batches.get(batch)
-        return [] if found is None else list(islice(found.newest_first(after), limit))
+        return [] if found is None else within(islice(found.newest_first(after), limit), room)
 
     def remove_record(self, batch: int, key: str) -> bool:
         return self._pop(batch, key) is not None

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 from psycopg import Cursor as PgCursor
 
-from digestif.core.capacity import Cursor, Stored
+from digestif.core.capacity import Cursor, Stored, weight_of
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES
 from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles
 from digestif.stores.postgres.slots import Slots
 from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, in_columns
-from digestif.stores.rows import NEVER, Size
+from digestif.stores.rows import NEVER, UNBOUNDED, Size, within
 from digestif.stores.travel import Cargo
 
 RECORD = (Bigints, Byteas, Bigints, Doubles, Bigints, Bigints, Byteas)
@@ -22,6 +22,7 @@ class _Page(NamedTuple):
 
     limit: int
     records: list[Stored]
+    room: int  # bytes after which it ends
 
 
 class Records(Slots):
@@ -74,32 +75,35 @@ class Records(Slots):
         row = self._execute(SQL.record, (batch, as_bytes(key))).fetchone()
         return None if row is None else _stored(row)
 
-    def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]:
+    def page(self, batch: int, *, after: Cursor | None, limit: int, room: int = UNBOUNDED) -> list[Stored]:
         if after is None:
-            return self._first_page(batch, limit)
-        return [_stored(row) for row in self._records(SQL.next_page, (batch, *after, limit))]
+            return self._first_page(batch, limit, room)
+        return [_stored(row) for row in self._records(SQL.next_page, (batch, *after, limit, room))]
 
-    def _first_page(self, batch: int, limit: int) -> list[Stored]:
+    def _first_page(self, batch: int, limit: int, room: int) -> list[Stored]:
         if self._new or batch in self._erased:
             self._write_records()
         page = self._pages.pop(batch, None)
-        if page is None or page.limit < limit:
-            self._read_ahead(batch, limit)
+        if page is None or page.limit < limit or page.room < room:
+            self._read_ahead(batch, limit, room)
             page = self._pages.pop(batch)
-        return page.records[:limit]
+        return within(page.records[:limit], room)
 
-    def _read_ahead(self, batch: int, limit: int) -> None:
+    def _read_ahead(self, batch: int, limit: int, room: int) -> None:
         """Read the first page of a batch, and those of the digests that come next, if it is not too much."""
-        batches, room = [batch], PAGE_RECORDS - min(limit, self._ahead.pop(batch, limit))
+        batches, allowed = [batch], PAGE_RECORDS - min(limit, self._ahead.pop(batch, limit))
         for other, records in list(self._ahead.items()):
-            room -= min(limit, records)
-            if room < 0:
+            allowed -= min(limit, records)
+            if allowed < 0:
                 break
             batches.append(other)
             del self._ahead[other]
-        self._pages.update({one: _Page(limit, []) for one in batches})
-        for one, *row in self._execute(SQL.first_pages, (Bigints(batches), limit)):
-            self._pages[one].records.append(_stored(row))
+        pages: dict[int, list[Stored]] = {one: [] for one in batches}
+        for one, *row in self._execute(SQL.first_pages, (Bigints(batches), limit, room)):
+            pages[one].append(_stored(row))
+        for one, records in pages.items():  # each ends where the room for all of them does
+            self._pages[one] = _Page(limit, records, room)
+            room -= weight_of(records)
 
     def remove_record(self, batch: int, key: str) -> bool:
         return self._records(SQL.remove_record, (batch, as_bytes(key))).rowcount > 0

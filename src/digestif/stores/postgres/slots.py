@@ -14,7 +14,7 @@ from digestif.stores.postgres.transaction import SQL, Transaction, as_bytes, as_
 from digestif.stores.rows import NEVER, Marks, TimelineRow, Waiting, decoding, marks
 
 CHOICE = 4  # times as many candidates as a claim wants, if others are after the first ones
-INBOX = 3  # what a row of a search is about, if not about one of the three orders
+LAPSED, INBOX = 2, 3  # what a row of a search is about, if not about what is waiting or ready
 MARKS = (*(Bigints,) * len(Marks._fields), Byteas)  # and the slot
 
 
@@ -171,15 +171,24 @@ class Slots(Transaction):
         self._write_slots()
         return [as_text(key) for (key,) in self._execute(statement, arguments).fetchall()]
 
-    def claimable(self, now: Millis, *, limit: int) -> list[str]:
+    def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
+        return self._names(SQL.lapsed_while_paused, (self._namespace, now, limit))
+
+    def suspects(self, now: Millis, *, limit: int) -> list[str]:
         """Those that nobody else has locked just now."""
         self._write_slots()
-        found = self._search(now, limit=limit)
+        found = self._execute(SQL.suspects, (self._namespace, now, limit)).fetchall()
+        return [name for name in self._lock_some(found, limit) if _is_suspect(self._loaded[name], now)]
+
+    def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
+        """Those that nobody else has locked just now."""
+        self._write_slots()
+        found, suspect = self._search(now, limit=limit)
         names = self._lock_some(found, limit)
         if len(names) < limit == len(found):  # others are after the first ones
-            further = [one for one in self._search(now, limit=limit * CHOICE) if one not in found]
+            further = [one for one in self._search(now, limit=limit * CHOICE)[0] if one not in found]
             names += self._lock_some(further, limit - len(names))
-        return [name for name in names if _is_claimable(self._loaded[name], now)]
+        return [name for name in names if _is_claimable(self._loaded[name], now)], suspect
 
     def _lock_some(self, found: Sequence[tuple[int, Millis, int, str]], limit: int) -> list[str]:
         if not found:
@@ -189,19 +198,21 @@ class Slots(Transaction):
         self._remember(rows)
         return [as_text(key) for _, key, _ in rows]
 
-    def _search(self, now: Millis, *, limit: int) -> list[tuple[int, Millis, int, str]]:
+    def _search(self, now: Millis, *, limit: int) -> tuple[list[tuple[int, Millis, int, str]], Millis | None]:
+        """What is due, and when the first lease lapsed that nobody took over."""
         floors = self.search.floors()
         arguments = {"namespace": self._namespace, "now": now, "limit": limit, **floors._asdict()}
         began = monotonic()
         rows = self._execute(SQL.claimable, arguments).fetchall()
-        found = [row for row in rows if row[0] != INBOX]
+        found = [row for row in rows if row[0] < LAPSED]
+        lapsed = [(order, at) for order, at, _, _ in rows if order == LAPSED]
         ((_, _, end, table),) = (row for row in rows if row[0] == INBOX)
-        times = [(order, at) for order, at, _, _ in found]
+        times = [*lapsed, *((order, at) for order, at, _, _ in found)]
         self.search.learn(floors, times, full=len(found) == limit, now=now, took=monotonic() - began)
         self.refuse_other_tables(int(table))
         if end is not None and self.claims_after_inbox:
             raise InboxFirst(end)
-        return found
+        return found, lapsed[0][1] if lapsed else None
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]:
         self._write_slots()
@@ -248,5 +259,10 @@ def _is_claimable(loaded: Loaded, now: Millis) -> bool:
     marks = loaded.before
     if loaded.damage is not None:
         return True
-    due = marks.ready is not None or (marks.waiting is not None and marks.waiting <= now)
-    return due or (marks.until is not None and marks.until <= now)
+    return marks.ready is not None or (marks.waiting is not None and marks.waiting <= now)
+
+
+def _is_suspect(loaded: Loaded, now: Millis) -> bool:
+    """Or damaged, likewise."""
+    until = loaded.before.until
+    return loaded.damage is not None or (until is not None and until <= now)

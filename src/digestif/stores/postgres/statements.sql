@@ -70,11 +70,17 @@ SELECT key FROM (
         WHERE namespace = %(namespace)s AND paused_until <= %(now)s ORDER BY paused_until, id LIMIT %(limit)s)
 ) AS found ORDER BY at, id LIMIT %(limit)s
 
+-- name: lapsed_while_paused
+SELECT key FROM timeline WHERE namespace = %s AND paused_until <= %s ORDER BY paused_until, id LIMIT %s
+
+-- name: suspects
+SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until <= %s ORDER BY until, id LIMIT %s
+
 -- name: expiring
 SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires, id LIMIT %s
 
--- Each branch reads a page from the head of its own order, so the cost does not grow with what is due. The row of place 3 is about the inbox: its
--- end, and the table by which namespaces are numbered.
+-- Each branch reads a page from the head of its own order, so the cost does not grow with what is due. The row of place 2 is the first whose lease
+-- lapsed, that of place 3 is about the inbox: its end, and the table by which namespaces are numbered.
 -- name: claimable
 (SELECT place, at, id, tid FROM (
     (SELECT 0 AS place, waiting AS at, id, ctid::text AS tid FROM timeline
@@ -82,10 +88,10 @@ SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires
     UNION ALL
     (SELECT 1, ready, id, ctid::text FROM timeline
         WHERE namespace = %(namespace)s AND ready >= %(ready)s ORDER BY ready, id LIMIT %(limit)s)
-    UNION ALL
-    (SELECT 2, until, id, ctid::text FROM timeline
-        WHERE namespace = %(namespace)s AND until >= %(until)s AND until <= %(now)s ORDER BY until, id LIMIT %(limit)s)
 ) AS found ORDER BY at, id LIMIT %(limit)s)
+UNION ALL
+(SELECT 2, until, id, ctid::text FROM timeline
+    WHERE namespace = %(namespace)s AND until >= %(until)s AND until <= %(now)s ORDER BY until, id LIMIT 1)
 UNION ALL
 SELECT 3, NULL, max(id), 'namespace'::regclass::oid::text FROM inbox WHERE namespace = %(namespace)s
 
@@ -213,14 +219,25 @@ SELECT pg_current_xact_id()::text, CASE WHEN %(channel)s::text IS NOT NULL THEN 
 -- name: record
 SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s AND key = %s
 
+-- A page ends with the record that fills its room. Their lengths are known without reading the payloads.
 -- name: first_pages
-SELECT wanted.batch, found.* FROM unnest(%s::bigint[]) WITH ORDINALITY AS wanted (batch, place), LATERAL (
-    SELECT key, payload, timestamp, arrival FROM record WHERE batch = wanted.batch ORDER BY timestamp DESC, arrival DESC LIMIT %s
-) AS found ORDER BY wanted.place, found.timestamp DESC, found.arrival DESC
+SELECT batch, key, payload, timestamp, arrival FROM (
+    SELECT wanted.batch, wanted.place, found.*, coalesce(octet_length(found.payload), 0) AS length,
+        sum(coalesce(octet_length(found.payload), 0)) OVER (ORDER BY wanted.place, found.timestamp DESC, found.arrival DESC) AS weight
+    FROM unnest(%s::bigint[]) WITH ORDINALITY AS wanted (batch, place), LATERAL (
+        SELECT key, payload, timestamp, arrival FROM record WHERE batch = wanted.batch ORDER BY timestamp DESC, arrival DESC LIMIT %s
+    ) AS found
+) AS pages WHERE weight - length < %s ORDER BY place, timestamp DESC, arrival DESC
 
 -- name: next_page
-SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s AND (timestamp, arrival) < (%s, %s)
-ORDER BY timestamp DESC, arrival DESC LIMIT %s
+SELECT key, payload, timestamp, arrival FROM (
+    SELECT page.*, coalesce(octet_length(payload), 0) AS length,
+        sum(coalesce(octet_length(payload), 0)) OVER (ORDER BY timestamp DESC, arrival DESC) AS weight
+    FROM (
+        SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s AND (timestamp, arrival) < (%s, %s)
+        ORDER BY timestamp DESC, arrival DESC LIMIT %s
+    ) AS page
+) AS pages WHERE weight - length < %s ORDER BY timestamp DESC, arrival DESC
 
 -- name: remove_record
 DELETE FROM record WHERE batch = %s AND key = %s

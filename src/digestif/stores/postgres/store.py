@@ -41,6 +41,7 @@ from digestif.stores.postgres.slots import InboxFirst
 from digestif.stores.postgres.transaction import SQL, Namespace, OtherTables
 from digestif.stores.postgres.wakeups import NotifyWakeups
 from digestif.stores.rows import Rows, RowStore, adding, leasing, moving, operating, reading
+from digestif.stores.rows.leasing import Grant
 from digestif.stores.shielded import Shield
 from digestif.stores.travel import Fence, Mark, Page
 
@@ -191,7 +192,7 @@ class PostgresStore(RowStore):
         def unit(rows: PostgresRows) -> Claimed:
             if now is None:  # times of the caller's choice are looked for from the start
                 rows.search = self._search
-            return leasing.claim(rows, limit, token=token, until=at + lease, now=at)
+            return leasing.claim(rows, limit, Grant(token, at + lease, at))
 
         def unless_inbox(rows: PostgresRows) -> Claimed:
             rows.claims_after_inbox = True
@@ -203,9 +204,9 @@ class PostgresStore(RowStore):
             self._fold_page(first.end, now=now)
         return self._transact(unit, self._begin, writes=True)
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         self.fold(now=now)
-        return super().open(timeline, token=token, lease=lease, now=now)
+        return super().open(timeline, token=token, lease=lease, now=now, alone=alone)
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         """What is in the inbox is no part of an open digest, and need not be folded in before."""

@@ -3,6 +3,7 @@
 from digestif.stores.rows.store import RowStore
 from digestif.stores.rows.view import (
     NEVER,
+    UNBOUNDED,
     LetterRow,
     Marks,
     Rows,
@@ -10,10 +11,12 @@ from digestif.stores.rows.view import (
     TimelineRow,
     Waiting,
     marks,
+    within,
 )
 
 __all__ = [
     "NEVER",
+    "UNBOUNDED",
     "LetterRow",
     "Marks",
     "RowStore",
@@ -22,4 +25,5 @@ __all__ = [
     "TimelineRow",
     "Waiting",
     "marks",
+    "within",
 ]

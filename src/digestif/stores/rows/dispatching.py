@@ -29,42 +29,47 @@ def schedule(
 
 def maintain(rows: Rows, deadline: Millis | None, *, limit: int, now: Millis) -> Maintained:
     stale = [] if deadline is None else rows.stale_ready(deadline, limit=limit)
-    lapsed = rows.lapsed(now, limit=limit)
+    lapsed = (rows.lapsed_while_paused if deadline is None else rows.lapsed)(now, limit=limit)
     expiring = rows.expiring(now, limit=limit)
     rows.concern([*stale, *lapsed, *expiring])  # together: two who lock group after group may wait for each other
     full = limit in (len(stale), len(lapsed), len(expiring))
-    moved = 0 if deadline is None else _move_back(rows, stale, deadline)
+    moved = [] if deadline is None else _move_back(rows, stale, deadline)
     ended = _end_leases(rows, lapsed, now=now)
     expired = _expire(rows, [*expiring, *lapsed], now=now)  # nothing of an open digest expires, until it lapses
     dirty = rows.sweep(PAGE_RECORDS)
-    return Maintained(moved=moved, lapsed=ended, expired=expired, more=full or dirty or expired >= PAGE_RECORDS)
+    more = full or dirty or sum(count for _, count in expired) >= PAGE_RECORDS
+    return Maintained(moved, ended, expired, more)
 
 
 # What was found may have been changed by others until it was locked.
 
 
-def _move_back(rows: Rows, timelines: Sequence[str], deadline: Millis) -> int:
-    moved = 0
+def _move_back(rows: Rows, timelines: Sequence[str], deadline: Millis) -> list[Due]:
+    moved = []
     for timeline, slot in readable(rows, timelines):
         if slot.state is State.READY and slot.since <= deadline:
             put(rows, timeline, slot, machine.after_maintenance(slot))
-            moved += 1
+            moved.append(Due(timeline, slot.at))
     return moved
 
 
-def _end_leases(rows: Rows, timelines: Sequence[str], *, now: Millis) -> int:
-    ended = 0
+def _end_leases(rows: Rows, timelines: Sequence[str], *, now: Millis) -> list[str]:
+    ended = []
     for timeline, slot in readable(rows, timelines):
         if slot.state is State.OPEN and not machine.is_live(slot, now=now):
             put(rows, timeline, slot, expirable(rows, machine.after_lapse(slot)))
-            ended += 1
+            ended.append(timeline)
     return ended
 
 
-def _expire(rows: Rows, timelines: Sequence[str], *, now: Millis) -> int:
+def _expire(rows: Rows, timelines: Sequence[str], *, now: Millis) -> list[tuple[str, int]]:
     allowed = PAGE_RECORDS
+    expired = []
     for timeline, slot in readable(rows, timelines):
         expires = marks(slot).expires
         if allowed > 0 and expires is not None and expires <= now:
-            allowed -= expire(rows, timeline, now=now, limit=allowed)
-    return PAGE_RECORDS - allowed
+            count = expire(rows, timeline, now=now, limit=allowed)
+            allowed -= count
+            if count:
+                expired.append((timeline, count))
+    return expired

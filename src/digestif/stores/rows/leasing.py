@@ -1,6 +1,7 @@
 """Leases: claimed, opened, extended, and given back after a failed attempt."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -8,40 +9,75 @@ from digestif.core import machine
 from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.core.times import Millis
-from digestif.stores.base import Claimed, Lease, Release
+from digestif.stores.base import SUSPECTS_TOGETHER, Claimed, Lease, Release
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.view import Rows, held_slot, put, readable
 
 
-def claim(rows: Rows, limit: int, *, token: str, until: Millis, now: Millis) -> Claimed:
+class Grant(NamedTuple):
+    """The lease that is to be given."""
+
+    token: str
+    until: Millis
+    now: Millis
+    alone: bool = False
+
+
+def claim(rows: Rows, limit: int, grant: Grant) -> Claimed:
+    found, suspect = rows.claimable(grant.now, limit=limit)
+    leases = _open_all(rows, list(readable(rows, found)), grant)
+    return Claimed(leases, len(found) - len(leases), suspect)
+
+
+def claim_suspects(rows: Rows, grant: Grant) -> Claimed:
+    found = rows.suspects(grant.now, limit=SUSPECTS_TOGETHER)
+    suspects = [each for each in readable(rows, found) if machine.is_suspect(each[1], now=grant.now)]
+    chosen = [suspects[number] for number in machine.tried_together([slot for _, slot in suspects])]
+    leases = _open_all(rows, chosen, grant._replace(alone=grant.alone and len(chosen) == 1))
+    return Claimed(leases, len(found) - len(suspects) + len(chosen) - len(leases))
+
+
+def _open_all(rows: Rows, timelines: Sequence[tuple[str, Slot]], grant: Grant) -> list[Lease]:
+    """Leases for those that have records; the others become idle."""
     leases: list[Lease] = []
-    found = rows.claimable(now, limit=limit)
-    for timeline, slot in readable(rows, found):
+    for timeline, slot in timelines:
         if machine.is_empty(slot):
             rows.put_slot(timeline, machine.after_retirement(slot))
         else:
-            fresh_id = f"{token}-{len(leases)}"
-            leases.append(_open(rows, timeline, slot, token=token, until=until, fresh_id=fresh_id, now=now))
-    return Claimed(leases, len(found) - len(leases))
+            leases.append(_open(rows, timeline, slot, grant, fresh_id=f"{grant.token}-{len(leases)}"))
+    return leases
 
 
-def open_ready(rows: Rows, timeline: str, *, token: str, until: Millis, now: Millis) -> Lease:
+def open_ready(rows: Rows, timeline: str, grant: Grant) -> Lease:
     slot = rows.slot(timeline)
-    machine.refuse_opening(slot, timeline, now=now)
-    return _open(rows, timeline, slot, token=token, until=until, fresh_id=token, now=now)
+    machine.refuse_opening(slot, timeline, now=grant.now)
+    return _open(rows, timeline, slot, grant, fresh_id=grant.token)
 
 
-def _open(rows: Rows, timeline: str, slot: Slot, *, token: str, until: Millis, fresh_id: str, now: Millis) -> Lease:
-    fresh_batch = rows.next_number() if slot.batch is None else slot.batch
-    after = machine.after_open(slot, now=now, token=token, until=until, fresh_id=fresh_id, fresh_batch=fresh_batch)
+def _open(rows: Rows, timeline: str, slot: Slot, grant: Grant, *, fresh_id: str) -> Lease:
+    token, until, now, alone = grant
+    batch = rows.next_number() if slot.batch is None else slot.batch
+    after = machine.after_open(
+        slot, now=now, token=token, until=until, fresh_id=fresh_id, fresh_batch=batch, alone=alone
+    )
     if slot.digest is not None:
         after = expirable(rows, after)
     move_to_open(rows, slot, after)
     rows.put_slot(timeline, after)
     digest = after.digest
     assert digest is not None
-    lapsed = slot.state is State.OPEN
-    return Lease(timeline, token, until, digest.id, digest.attempt, digest.lapses, slot.iteration, slot.at, lapsed)
+    return Lease(
+        timeline,
+        token,
+        until,
+        digest.id,
+        digest.attempt,
+        digest.lapses,
+        slot.iteration,
+        slot.at,
+        lapsed=slot.state is State.OPEN,
+        lapses_alone=digest.lapses_alone,
+    )
 
 
 def move_to_open(rows: Rows, before: Slot, after: Slot) -> None:

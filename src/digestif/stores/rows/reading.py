@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from digestif.core import machine
-from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.capacity import Cursor, Stored, age_order, weight_of
 from digestif.core.machine import Slot
 from digestif.core.times import Millis
-from digestif.stores.base import PAGE_RECORDS, Take, Taken
+from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Take, Taken
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leasing import move_to_open
 from digestif.stores.rows.view import Rows, held_slot
@@ -79,24 +79,26 @@ def _trim(rows: Rows, slot: Slot, capacity: int | None, *, limit: int) -> tuple[
 
 def take_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None]:
     rows.concern(request.lease.timeline for request in requests)
-    allowed = PAGE_RECORDS
+    allowed, room = PAGE_RECORDS, PAGE_BYTES
     answers: list[Taken | None] = []
     for request in requests:
-        answer = _take(rows, request, limit=allowed, now=now)
+        answer = _take(rows, request, limit=allowed if room > 0 else 0, room=room, now=now)
         answers.append(answer)
-        allowed -= len(answer.records) if answer else 0
+        if answer is not None:
+            allowed -= len(answer.records)
+            room -= weight_of(answer.records)
     return answers
 
 
-def _take(rows: Rows, request: Take, *, limit: int, now: Millis) -> Taken | None:
+def _take(rows: Rows, request: Take, *, limit: int, room: int, now: Millis) -> Taken | None:
     slot = held_slot(rows, request.lease, now=now)
     if slot is None or slot.digest is None:
         return None
     digest = slot.digest
     if limit == 0 or _needs_settling(rows, request, now=now):
         return Taken(digest.revision, digest.dropped, [], request.after, complete=False)
-    records = rows.page(digest.batch, after=request.after, limit=limit)
-    complete = len(records) < limit
+    records = rows.page(digest.batch, after=request.after, limit=limit, room=room)
+    complete = len(records) < limit and weight_of(records) < room
     return Taken(digest.revision, digest.dropped, records, _cursor(records) or request.after, complete)
 
 

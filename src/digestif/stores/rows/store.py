@@ -32,6 +32,7 @@ from digestif.stores.base import (
 )
 from digestif.stores.hints import Hints, LocalWakeups
 from digestif.stores.rows import adding, dispatching, ending, leasing, looking, moving, operating, reading
+from digestif.stores.rows.leasing import Grant
 from digestif.stores.rows.survey import mend, mending_pages, survey, verify
 from digestif.stores.rows.view import Rows
 from digestif.stores.travel import Cargo, Fence, Mark, Movable, Page, Parcel
@@ -99,13 +100,17 @@ class RowStore(Store, Movable):
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
         at = self._now(now)
-        return self._write_leases(lambda rows: leasing.claim(rows, limit, token=token, until=at + lease, now=at))
+        return self._write_leases(lambda rows: leasing.claim(rows, limit, Grant(token, at + lease, at)))
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
         at = self._now(now)
-        return self._write_leases(
-            lambda rows: leasing.open_ready(rows, timeline, token=token, until=at + lease, now=at)
-        )
+        grant = Grant(token, at + lease, at, alone)
+        return self._write_leases(lambda rows: leasing.claim_suspects(rows, grant))
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
+        at = self._now(now)
+        grant = Grant(token, at + lease, at, alone)
+        return self._write_leases(lambda rows: leasing.open_ready(rows, timeline, grant))
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)

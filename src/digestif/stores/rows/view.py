@@ -17,6 +17,7 @@ from digestif.stores.base import Arrival, Lease
 from digestif.stores.damage import Unreadable
 from digestif.stores.travel import Cargo
 
+UNBOUNDED = 2**62  # bytes of payloads; a page ends with the record that fills its room
 NEVER: Millis = 2**62  # the expiry of a record without a ttl
 
 
@@ -102,8 +103,10 @@ class Rows(Protocol):
     def waiting(self, deadline: Millis, *, after: tuple[int, int] | None, limit: int) -> list[Waiting]: ...
     def stale_ready(self, deadline: Millis, *, limit: int) -> list[str]: ...
     def lapsed(self, now: Millis, *, limit: int) -> list[str]: ...
+    def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]: ...
+    def suspects(self, now: Millis, *, limit: int) -> list[str]: ...  # lapsed and not paused
     def expiring(self, now: Millis, *, limit: int) -> list[str]: ...
-    def claimable(self, now: Millis, *, limit: int) -> list[str]: ...
+    def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]: ...  # and the first lapse
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]: ...
 
     # damage
@@ -123,7 +126,7 @@ class Rows(Protocol):
     # records
     def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool: ...
     def record(self, batch: int, key: str) -> Stored | None: ...
-    def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]: ...
+    def page(self, batch: int, *, after: Cursor | None, limit: int, room: int = UNBOUNDED) -> list[Stored]: ...
     def remove_record(self, batch: int, key: str) -> bool: ...
     def drop_oldest(self, batch: int, count: int) -> int: ...
     def expire(self, batch: int, now: Millis, *, limit: int) -> int: ...
@@ -185,6 +188,17 @@ def readable(rows: Rows, timelines: Iterable[str]) -> Iterator[tuple[str, Slot]]
             rows.shelve(timeline)
         else:
             yield timeline, slot
+
+
+def within(records: Iterable[Stored], room: int) -> list[Stored]:
+    """Records up to the one that fills the room, which is in bytes of payloads."""
+    page: list[Stored] = []
+    for record in records:
+        page.append(record)
+        room -= len(record.payload or b"")
+        if room <= 0:
+            break
+    return page
 
 
 def held_slot(rows: Rows, lease: Lease, *, now: Millis) -> Slot | None:

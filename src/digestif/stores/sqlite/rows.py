@@ -16,7 +16,7 @@ from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival
 from digestif.stores.damage import Unreadable
-from digestif.stores.rows import NEVER, LetterRow, Marks, Size, TimelineRow, Waiting, marks
+from digestif.stores.rows import NEVER, UNBOUNDED, LetterRow, Marks, Size, TimelineRow, Waiting, marks, within
 from digestif.stores.rows.decoding import (
     damaged_entries,
     encode_entry,
@@ -216,8 +216,15 @@ class SqliteRows:
     def expiring(self, now: Millis, *, limit: int) -> list[str]:
         return self._timelines(SQL.expiring, now, limit)
 
-    def claimable(self, now: Millis, *, limit: int) -> list[str]:
-        return self._heads(SQL.claimable, now, limit)
+    def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
+        return self._timelines(SQL.lapsed_while_paused, now, limit)
+
+    def suspects(self, now: Millis, *, limit: int) -> list[str]:
+        return self._timelines(SQL.suspects, now, limit)
+
+    def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
+        names = self._heads(SQL.claimable, now, limit)
+        return names, self._value(SQL.first_suspect, self._namespace, now)
 
     def _heads(self, statement: str, now: Millis, limit: int) -> list[str]:
         self._write_slots()
@@ -257,19 +264,23 @@ class SqliteRows:
         rows = self._rows(SQL.record, (batch, key))
         return Stored(*rows[0]) if rows else None
 
-    def page(self, batch: int, *, after: Cursor | None, limit: int) -> list[Stored]:
+    def page(self, batch: int, *, after: Cursor | None, limit: int, room: int = UNBOUNDED) -> list[Stored]:
         if after is None:
-            return self._stored(SQL.first_page, (batch, limit))
-        return self._stored(SQL.next_page, (batch, *after, limit))
+            return self._stored(SQL.first_page, (batch, limit), room)
+        return self._stored(SQL.next_page, (batch, *after, limit), room)
 
-    def _stored(self, statement: str, arguments: Sequence[Any]) -> list[Stored]:
+    def _stored(self, statement: str, arguments: Sequence[Any], room: int) -> list[Stored]:
         """Records; one whose key is not UTF-8 is given without its value, and so set aside when it is delivered."""
+        cursor = self._connection.cursor()  # of its own: it may have to end before its last row
         try:
-            return [Stored(*row) for row in self._execute(statement, arguments)]
+            return within((Stored(*row) for row in cursor.execute(statement, arguments)), room)
         except sqlite3.OperationalError as error:
             _refuse_all_but_texts(error)
+        finally:
+            cursor.close()
         found = [Stored(*row) for row in self._rows(statement, arguments)]
-        return [one if legible(one.key) == one.key else one._replace(payload=None) for one in found]
+        legibly = [one if legible(one.key) == one.key else one._replace(payload=None) for one in found]
+        return within(legibly, room)
 
     def remove_record(self, batch: int, key: str) -> bool:
         return self._execute(SQL.remove_record, (batch, _bytes(key))).rowcount > 0

@@ -77,6 +77,15 @@ SELECT key FROM (
         WHERE namespace = :namespace AND paused_until <= :now ORDER BY paused_until, id LIMIT :limit)
 ) ORDER BY at, id LIMIT :limit
 
+-- name: lapsed_while_paused
+SELECT key FROM timeline WHERE namespace = ? AND paused_until <= ? ORDER BY paused_until, id LIMIT ?
+
+-- name: suspects
+SELECT key FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until, id LIMIT ?
+
+-- name: first_suspect
+SELECT until FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until LIMIT 1
+
 -- name: expiring
 SELECT key FROM timeline WHERE namespace = ? AND expires <= ? ORDER BY expires, id LIMIT ?
 
@@ -89,9 +98,6 @@ SELECT key FROM (
     UNION ALL SELECT * FROM (
         SELECT ready AS at, id, key FROM timeline
         WHERE namespace = :namespace AND ready IS NOT NULL ORDER BY ready, id LIMIT :limit)
-    UNION ALL SELECT * FROM (
-        SELECT until AS at, id, key FROM timeline
-        WHERE namespace = :namespace AND until <= :now ORDER BY until, id LIMIT :limit)
 ) ORDER BY at, id LIMIT :limit
 
 -- A key that is not UTF-8 can only be given as bytes.
