@@ -48,6 +48,9 @@ if _TYPE_CHECKING:
         Discarded,
         Dispatched,
         DispatchFailed,
+        DispatchLost,
+        Empty,
+        Ended,
         Event,
         Expired,
         Failed,
@@ -55,17 +58,21 @@ if _TYPE_CHECKING:
         LeaseLost,
         LeaseNotRenewed,
         PartitionFailed,
+        PutOff,
+        Quarantined,
         Returned,
+        Skipped,
         StoreChanged,
         StoreFailed,
         Unhandled,
+        Unsettled,
         WorkerStarted,
         WorkerStopped,
     )
     from digestif.routes.budget import Budget
-    from digestif.runtime.running import run
-    from digestif.runtime.worker import Worker
     from digestif.stores.base import Durability, Store
+    from digestif.worker.signals import run
+    from digestif.worker.worker import Worker
 
 __all__ = [
     "Added",
@@ -88,8 +95,11 @@ __all__ = [
     "Discard",
     "Discarded",
     "DispatchFailed",
+    "DispatchLost",
     "Dispatched",
     "Durability",
+    "Empty",
+    "Ended",
     "Event",
     "Expired",
     "Explanation",
@@ -110,6 +120,8 @@ __all__ = [
     "Overloaded",
     "PartitionFailed",
     "Policy",
+    "PutOff",
+    "Quarantined",
     "Receipt",
     "Record",
     "Retry",
@@ -118,6 +130,7 @@ __all__ = [
     "ScheduleEntry",
     "Secret",
     "Sighting",
+    "Skipped",
     "StaleLease",
     "State",
     "Store",
@@ -128,6 +141,7 @@ __all__ = [
     "Summary",
     "Timeline",
     "Unhandled",
+    "Unsettled",
     "Verification",
     "Worker",
     "WorkerStarted",
@@ -157,12 +171,12 @@ _HOMES = {
     "digestif.engine": "Digests",
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
     "StoreUnavailable",
-    "digestif.events": "Added Buried Claimed Damaged Delivered Discarded DispatchFailed Dispatched Event Expired "
-    "Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed Returned StoreChanged StoreFailed Unhandled WorkerStarted "
-    "WorkerStopped",
+    "digestif.events": "Added Buried Claimed Damaged Delivered Discarded DispatchFailed DispatchLost Dispatched Empty "
+    "Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed PutOff Quarantined Returned "
+    "Skipped StoreChanged StoreFailed Unhandled Unsettled WorkerStarted WorkerStopped",
     "digestif.routes.budget": "Budget",
-    "digestif.runtime.running": "run",
-    "digestif.runtime.worker": "Worker",
+    "digestif.worker.signals": "run",
+    "digestif.worker.worker": "Worker",
     "digestif.stores.base": "Durability Store",
 }
 

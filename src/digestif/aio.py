@@ -1,27 +1,23 @@
 """`AsyncDigests`: the same face, awaitable. The store runs in threads; adds that wait share a store call."""
 
 import asyncio
-import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext, suppress
-from functools import partial, wraps
+from contextlib import asynccontextmanager, suppress
+from functools import partial, update_wrapper, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
+from digestif.attempts import Attempt, Attempts
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, ScheduleEntry, check_timeline
 from digestif.core.times import Millis
-from digestif.core.verdicts import Discard
-from digestif.desk import Desk
+from digestif.core.verdicts import DELIVERED, give_back
 from digestif.engine import PAGE_LIMIT, Digests, HandlerFunction
 from digestif.errors import DigestifError, InvalidState, StoreUnavailable
-from digestif.events import Listener
-from digestif.handlers import Handler, Handlers
-from digestif.leases import Delivery
-from digestif.runtime.single import Single, argument, error_in, handler_for
+from digestif.events.base import Listener
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
 from digestif.stores.codec import Codec
 
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from digestif.routes.route import RouteOptions
 
 T = TypeVar("T")
-Openable = TypeVar("Openable", Delivery, Single)
+Opened = TypeVar("Opened", bound=Attempt | None)
 
 _THREADS = 8
 
@@ -46,6 +42,27 @@ def _awaitable(
         return await self._in_thread(partial(method, self._digests, *args, **kwargs))
 
     return call
+
+
+def _same(method: Callable[Concatenate[Digests, P], T]) -> "Callable[..., Callable[Concatenate[AsyncDigests, P], T]]":
+    """Let a method have the parameters of the one of `Digests`, which is awaitable itself."""
+    return lambda call: update_wrapper(call, method)
+
+
+def _like(
+    method: Callable[Concatenate[Digests, P], T],
+) -> "Callable[[Callable[..., Awaitable[T]]], Callable[Concatenate[AsyncDigests, P], Awaitable[T]]]":
+    """Let an awaitable method have the parameters of the same method of `Digests`, for people and for types."""
+
+    def decorate(call: Callable[..., Awaitable[T]]) -> "Callable[Concatenate[AsyncDigests, P], Awaitable[T]]":
+        @wraps(method)
+        async def checked(self: "AsyncDigests", /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return await call(self, *args, **kwargs)
+
+        checked.__doc__ = call.__doc__
+        return checked
+
+    return decorate
 
 
 class AsyncDigests:
@@ -88,7 +105,7 @@ class AsyncDigests:
         if self._closed:
             return
         await self._gate.drained()
-        await self._digests._close_routes()
+        await self._digests._handlers.close()
         loop = asyncio.get_running_loop()
         while returning := [task for task in self._returning if task.get_loop() is loop]:
             await asyncio.wait(returning)
@@ -124,6 +141,7 @@ class AsyncDigests:
             self._gates[loop] = _AddGate(self)
         return self._gates[loop]
 
+    @_like(Digests.add)
     async def add(
         self,
         timeline: str,
@@ -132,43 +150,35 @@ class AsyncDigests:
         key: str | None = None,
         timestamp: float | None = None,
         within: float | None = None,
-        first_delay: float | None = None,
-        increment_delay: float | None = None,
-        maximum_delay: float | None = None,
         connection: Any = None,
         now: float | None = None,
+        **delays: float | None,
     ) -> bool:
         """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
         intake = self._digests._intake
-        terms = intake.terms(first_delay, increment_delay, maximum_delay)
+        terms = intake.terms(**{"first_delay": None, "increment_delay": None, "maximum_delay": None, **delays})
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if connection is not None:
             await self._in_thread(partial(self.store.add_inside, connection, [arrival]))
             return False
         return await self._gate.add(arrival, intake.millis(now))
 
+    @_like(Digests.notify)
     async def notify(
         self,
         timeline: str,
         value: Any,
         *,
-        key: str | None = None,
-        timestamp: float | None = None,
-        within: float | None = None,
         dispatch: Callable[[str], object] | None = None,
         now: float | None = None,
+        **record: Any,
     ) -> bool:
         """Add a record and deliver its timeline at once if that makes it ready, as `Digests.notify` does."""
-        gathers = self._digests._gathers(check_timeline(timeline))
-        handler = None if dispatch and gathers else handler_for(self._handlers, timeline)
-        if handler and not gathers:
-            digest = self._digests._digest_of(timeline, value, key, timestamp, now=now)
-            try:
-                await self._handle(handler, digest)
-            except Discard:
-                return False
-            return True
-        is_ready = await self.add(timeline, value, key=key, timestamp=timestamp, within=within, now=now)
+        if not self._digests._gathers(check_timeline(timeline)):
+            return await self._deliver_alone(self._digests._unstored(timeline, value, now=now, **record), now=now)
+        if not dispatch:
+            self._digests._handlers.required(timeline)
+        is_ready = await self.add(timeline, value, now=now, **record)
         if is_ready and dispatch:
             await self._in_thread(partial(dispatch, timeline))
         elif is_ready:
@@ -176,29 +186,37 @@ class AsyncDigests:
                 await self.deliver(timeline, now=now)
         return is_ready
 
+    async def _deliver_alone(self, attempt: Attempt, *, now: float | None) -> bool:
+        assert attempt.handler is not None
+        try:
+            error = await attempt.handler.deliver(attempt, in_thread=self._in_thread)
+        except BaseException as failure:  # noqa: BLE001  # raised below
+            error = failure
+        return self.attempts(now).finish_unstored(attempt, error)
+
+    @_like(Digests.deliver)
     async def deliver(self, timeline: str, *, now: float | None = None) -> bool:
         """Open a ready timeline and let its handler deliver it here and now, as `Digests.deliver` does."""
         digests = self._digests
-        handler = handler_for(self._handlers, check_timeline(timeline))
-        digests._intake.millis(now)  # a wrong time must not open anything
-        renews = digests._renews(now)
-        single = await self._opened(partial(Single, digests._desk(now), handler, timeline, renews=renews))
-        if single.digest is None:
+        handler = digests._handlers.required(check_timeline(timeline))
+        attempts = digests._attempts_to_open(None, now=now)
+        attempt = await self._opened(attempts, partial(attempts.open_for, handler, timeline))
+        if attempt is None:
             return False
-        with single.renewed():
+        with attempts.renewed(attempt, renews=digests._renews(now)):
             try:
-                error = error_in(handler, await self._handle(handler, single.digest, single))
+                error = await handler.deliver(attempt, in_thread=self._in_thread)
             except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
                 error = failure
             except BaseException as interrupt:
-                await asyncio.shield(self._in_thread(partial(single.end, interrupt)))
+                await asyncio.shield(self._in_thread(partial(attempts.fail, attempt, interrupt)))
                 raise
-        return await asyncio.shield(self._in_thread(partial(single.end, error)))
+        return await asyncio.shield(self._in_thread(partial(attempts.conclude, attempt, error)))
 
-    async def _handle(self, handler: Handler, digest: Digest, single: Single | None = None) -> Any:
-        call = partial(handler.call, argument(handler, digest, single))
-        answer = call() if handler.is_async else await self._in_thread(call)
-        return await answer if inspect.isawaitable(answer) else answer
+    @_same(Digests.serve)
+    async def serve(self, **options: Any) -> None:
+        """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
+        await self._digests.serve(**options)
 
     def handler(
         self, pattern: str, *, batch: int | None = None, at_most_once: bool = False
@@ -210,30 +228,9 @@ class AsyncDigests:
         """Let a channel deliver the digests of timelines that match the pattern, as `Digests.route` does."""
         self._digests.route(pattern, channel=channel, **options)
 
-    async def serve(
-        self,
-        *,
-        concurrency: int = 100,
-        threads: int = 16,
-        poll: float = 1.0,
-        grace: float = 25.0,
-        start_timeout: float | None = 60.0,
-        name: str | None = None,
-    ) -> None:
-        """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
-        await self._digests.serve(
-            concurrency=concurrency, threads=threads, poll=poll, grace=grace, start_timeout=start_timeout, name=name
-        )
-
-    @property
-    def _handlers(self) -> Handlers:
-        return self._digests._handlers
-
-    def _desk(self, now: float | None = None) -> Desk:
-        return self._digests._desk(now)
-
-    async def _close_routes(self) -> None:
-        await self._digests._close_routes()
+    def attempts(self, now: float | None = None) -> Attempts:
+        """What a worker works with, as `Digests.attempts`."""
+        return self._digests.attempts(now)
 
     def schedule(
         self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None
@@ -252,29 +249,33 @@ class AsyncDigests:
     ) -> AsyncIterator[Digest]:
         """Open a ready timeline and deliver its digest in the block, as `Digests.digest` does."""
         digests = self._digests
-        delivery = await self._opened(partial(digests._open_delivery, timeline, minimum_delay, now=now))
+        attempts = digests._attempts_to_open(minimum_delay, now=now)
+        opening = partial(attempts.open, check_timeline(timeline), minimum_delay=minimum_delay)
+        attempt = await self._opened(attempts, opening)
         try:
-            with delivery.renewed() if digests._renews(now) else nullcontext():
-                yield delivery.digest
+            with attempts.renewed(attempt, renews=digests._renews(now)):
+                yield attempt.digest
         except BaseException as error:
-            await asyncio.shield(self._in_thread(partial(delivery.fail, error)))
+            await asyncio.shield(self._in_thread(partial(attempts.fail, attempt, error)))
             raise
-        await asyncio.shield(self._in_thread(delivery.close))
+        await asyncio.shield(self._in_thread(partial(attempts.finish, attempt, DELIVERED)))
 
-    async def _opened(self, call: Callable[[], Openable]) -> Openable:
+    async def _opened(self, attempts: Attempts, call: Callable[[], Opened]) -> Opened:
         """Open in a thread; if cancelled meanwhile, give the digest back as soon as it is open."""
         opening = asyncio.ensure_future(self._in_thread(call))
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            returning = asyncio.ensure_future(self._give_back(opening))
+            returning = asyncio.ensure_future(self._give_back(attempts, opening))
             self._returning.add(returning)
             returning.add_done_callback(self._returning.discard)
             raise
 
-    async def _give_back(self, opening: asyncio.Future[Openable]) -> None:
+    async def _give_back(self, attempts: Attempts, opening: asyncio.Future[Opened]) -> None:
         with suppress(DigestifError):  # it could not be opened
-            await self._in_thread((await opening).give_back)
+            attempt = await opening
+            if attempt is not None:
+                await self._in_thread(partial(attempts.finish_quietly, attempt, give_back(begun=False)))
 
     add_many = _awaitable(Digests.add_many)
     retract = _awaitable(Digests.retract)

@@ -6,6 +6,8 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from digestif.attempts import Attempt, Attempts, Handlers
+from digestif.attempts.upkeep import tell_of_maintenance
 from digestif.core.damage import Damage
 from digestif.core.policy import Policy, check_delay
 from digestif.core.records import (
@@ -17,22 +19,18 @@ from digestif.core.records import (
 )
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, is_duration, to_millis, to_seconds
-from digestif.core.verdicts import Discard
-from digestif.desk import Desk
+from digestif.core.verdicts import DELIVERED
 from digestif.errors import ConfigError, InvalidState
-from digestif.events import Added, Damaged, Events, Listener
-from digestif.handlers import Handler, Handlers
-from digestif.ids import fresh_id
+from digestif.events.base import Events, Listener
+from digestif.events.engine import Added, Damaged
 from digestif.intake import Intake, check_limit, check_time
-from digestif.leases import Delivery
 from digestif.overview import Overview
-from digestif.partitions import tell_of_maintenance, visit
 from digestif.policies import Policies
-from digestif.runtime.single import Single, argument, called, error_in, handler_for
-from digestif.runtime.worker import Worker
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Arrival, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.dsn import check_namespace, open_store
+from digestif.stores.partitions import visit
+from digestif.worker.worker import MEMORY, Worker
 
 if TYPE_CHECKING:
     from digestif.delivery.channel import Channel
@@ -195,8 +193,10 @@ class Digests(Overview):
         each record on its own.
         """
         if not self._gathers(timeline):
-            return self._deliver_alone(timeline, value, key, timestamp, now=now)
-        handler = None if dispatch else handler_for(self._handlers, timeline)
+            return self._deliver_alone(
+                self._unstored(timeline, value, key=key, timestamp=timestamp, within=within, now=now), now=now
+            )
+        handler = None if dispatch else self._handlers.required(timeline)
         is_ready = self.add(timeline, value, key=key, timestamp=timestamp, within=within, now=now)
         if is_ready and dispatch:
             dispatch(timeline)
@@ -209,27 +209,33 @@ class Digests(Overview):
         """False if each record is delivered on its own."""
         return self.enabled and (self._routes is None or self._routes.gathers(timeline))
 
-    def _deliver_alone(
-        self, timeline: str, value: Any, key: str | None, timestamp: float | None, *, now: float | None
-    ) -> bool:
-        handler = _sync(handler_for(self._handlers, check_timeline(timeline)))
-        digest = self._digest_of(timeline, value, key, timestamp, now=now)
-        try:
-            answer = called(handler, argument(handler, digest))
-        except Discard:
-            return False
-        if error := error_in(handler, answer):
-            raise error
-        return True
-
-    def _digest_of(
-        self, timeline: str, value: Any, key: str | None, timestamp: float | None, *, now: float | None
-    ) -> Digest:
-        """A digest of one record that was never stored, with what a store would have refused refused."""
-        terms = self._intake.terms(None, None, None)
-        arrival = self._intake.arrival(timeline, value, key, timestamp, within=None, terms=terms, now=now)
+    def _unstored(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: float | None = None,
+        within: float | None = None,
+        now: float | None = None,
+    ) -> Attempt:
+        """An attempt for one record that is not stored, with what a store would have refused refused."""
+        handler = self._handlers.required(check_timeline(timeline))
+        arrival = self._intake.arrival(
+            timeline, value, key, timestamp, within=within, terms=self._intake.terms(None, None, None), now=now
+        )
         record = Record(arrival.key, self._sealer.unseal(arrival.payload), arrival.timestamp)
-        return Digest(timeline, fresh_id(), 1, 1, 0, (record,))
+        return self.attempts(now).unstored(timeline, record, handler)
+
+    def _deliver_alone(self, attempt: Attempt, *, now: float | None) -> bool:
+        """Deliver a record that is not stored: what its handler raises is the caller's."""
+        assert attempt.handler is not None
+        attempts = self.attempts(now)
+        try:
+            error = attempt.handler.deliver_here(attempt)
+        except BaseException as failure:  # noqa: BLE001  # raised below
+            error = failure
+        return attempts.finish_unstored(attempt, error)
 
     def retract(self, timeline: str, record_key: str, *, now: float | None = None) -> bool:
         """Remove a pending record. False if there is none: it is in a digest already, or unknown."""
@@ -274,16 +280,17 @@ class Digests(Overview):
         at = self._intake.millis(now)
 
         def pages(partition: int) -> Iterator[Maintained]:
-            since = self._time(partition, at) - MAINTENANCE_DELAY if given is None else given
+            time = self._time(partition, at)
             more = True
             while more:
+                since = time - MAINTENANCE_DELAY if given is None else given
                 page = self.store.maintain(partition, since, limit=PAGE_TIMELINES, now=at)
+                tell_of_maintenance(page, self.events, now=time)
                 yield page
                 more = page.more
 
-        done = list(visit(self.store, "maintenance", pages, self.events))
-        tell_of_maintenance(done, self.events)
-        return sum(page.moved + page.lapsed for page in done)
+        done = visit(self.store, "maintenance", pages, self.events)
+        return sum(len(page.moved) + len(page.lapsed) for page in done)
 
     # Delivering
 
@@ -296,33 +303,32 @@ class Digests(Overview):
         If the block raises, nothing is removed and the timeline is ready again; after the last attempt of the policy
         the digest becomes a dead letter. InvalidState or Busy if it can't be opened, StaleLease if the lease was lost.
         """
-        delivery = self._open_delivery(timeline, minimum_delay, now=now)
+        attempts = self._attempts_to_open(minimum_delay, now=now)
+        attempt = attempts.open(check_timeline(timeline), minimum_delay=minimum_delay)
         try:
-            if self._renews(now):
-                with delivery.renewed():
-                    yield delivery.digest
-            else:
-                yield delivery.digest
+            with attempts.renewed(attempt, renews=self._renews(now)):
+                yield attempt.digest
         except BaseException as error:
-            delivery.fail(error)
+            attempts.fail(attempt, error)
             raise
-        delivery.close()
+        attempts.finish(attempt, DELIVERED)
 
-    def _open_delivery(self, timeline: str, minimum_delay: float | None, *, now: float | None) -> Delivery:
-        """The attempt behind `digest`, for those who end it themselves."""
+    def _attempts_to_open(self, minimum_delay: float | None, *, now: float | None) -> Attempts:
         if minimum_delay is not None:
             check_delay("minimum_delay", minimum_delay)
         self._intake.millis(now)  # a wrong time must not open anything
-        return Delivery(self._desk(now), check_timeline(timeline), minimum_delay=minimum_delay)
+        return self.attempts(now)
 
-    def _desk(self, now: float | None = None) -> Desk:
-        return Desk(
-            store=self.store,
-            policy_for=self._policies.of,
+    def attempts(self, now: float | None = None) -> Attempts:
+        """What a worker works with: the way to begin and to end attempts. Not needed for anything else."""
+        return Attempts(
+            self.store,
+            policy_of=self._policies.of,
             sealer=self._sealer,
             lease=self._lease,
             now=lambda: self._intake.millis(now),
             events=self.events,
+            handlers=self._handlers,
         )
 
     def _renews(self, now: float | None) -> bool:
@@ -335,20 +341,21 @@ class Digests(Overview):
         If the handler raises, the digest comes again by the policy's rules, and the error is told as an event. False
         also if there is nothing to send. InvalidState or Busy if it can't be opened.
         """
-        handler = _sync(handler_for(self._handlers, check_timeline(timeline)))
-        self._intake.millis(now)  # a wrong time must not open anything
-        single = Single(self._desk(now), handler, timeline, renews=self._renews(now))
-        if single.digest is None:
+        handler = self._handlers.required(check_timeline(timeline))
+        handler.refuse_unless_here()
+        attempts = self._attempts_to_open(None, now=now)
+        attempt = attempts.open_for(handler, timeline)
+        if attempt is None:
             return False
-        with single.renewed():
+        with attempts.renewed(attempt, renews=self._renews(now)):
             try:
-                error = error_in(handler, called(handler, argument(handler, single.digest, single)))
+                error = handler.deliver_here(attempt)
             except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
                 error = failure
             except BaseException as interrupt:
-                single.end(interrupt)
+                attempts.fail(attempt, interrupt)
                 raise
-        return single.end(error)
+        return attempts.conclude(attempt, error)
 
     # Handlers and workers
 
@@ -382,15 +389,12 @@ class Digests(Overview):
             self._routes = Routes(self._handlers, self._policies)
         self._routes.add(Route(pattern=pattern, channel=channel, **options))
 
-    async def _close_routes(self) -> None:
-        if self._routes is not None:
-            await self._routes.close()
-
     def run(
         self,
         *,
         concurrency: int = 100,
         threads: int = 16,
+        memory: int = MEMORY,
         poll: float = 1.0,
         grace: float = 25.0,
         start_timeout: float | None = 60.0,
@@ -401,6 +405,7 @@ class Digests(Overview):
             self,
             concurrency=concurrency,
             threads=threads,
+            memory=memory,
             poll=poll,
             grace=grace,
             start_timeout=start_timeout,
@@ -413,6 +418,7 @@ class Digests(Overview):
         *,
         concurrency: int = 100,
         threads: int = 16,
+        memory: int = MEMORY,
         poll: float = 1.0,
         grace: float = 25.0,
         start_timeout: float | None = 60.0,
@@ -423,20 +429,13 @@ class Digests(Overview):
             self,
             concurrency=concurrency,
             threads=threads,
+            memory=memory,
             poll=poll,
             grace=grace,
             start_timeout=start_timeout,
             name=name,
         )
         await worker.serve()
-
-
-def _sync(handler: Handler) -> Handler:
-    if handler.is_async and not handler.is_route:
-        raise ConfigError(
-            f"the handler of {handler.pattern!r} is a coroutine: await it with AsyncDigests, or run a worker"
-        )
-    return handler
 
 
 def _store(store: str | Store, namespace: str) -> Store:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from digestif.attempts.contents import decode
 from digestif.core.backlog import Backlog, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged
 from digestif.core.damage import Damage
@@ -22,13 +23,12 @@ from digestif.core.records import (
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.errors import ConfigError
-from digestif.events import Events
+from digestif.events.base import Events
 from digestif.intake import Intake, check_limit, check_text
-from digestif.partitions import visit
 from digestif.policies import Policies
-from digestif.reading import decode
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Part, Store
 from digestif.stores.codec import Sealer
+from digestif.stores.partitions import visit
 
 SWEPT_PAGES = 1000  # at most by one call: what deliveries leave behind meanwhile is the affair of maintenance
 

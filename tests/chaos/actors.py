@@ -7,9 +7,9 @@ from typing import Any, cast
 from digestif.core.times import Millis
 from digestif.desk import Desk
 from digestif.errors import Busy, ConfigError, InvalidState, StaleLease, StoreError
-from digestif.handlers import Handlers
-from digestif.runtime.shift import Job, Shift
-from digestif.runtime.single import Single
+from digestif.attempts import Handlers
+from digestif.worker.shift import Job, Shift
+from digestif.worker.single import Single
 from digestif.stores.base import Lease, Store
 from tests.chaos.book import LEASES_OF, Violation
 from tests.chaos.stage import Crashed

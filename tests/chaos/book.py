@@ -13,7 +13,7 @@ from digestif.core.machine import Slot
 from digestif.core.policy import Policy
 from digestif.core.records import State
 from digestif.core.times import Millis
-from digestif.runtime.shift import Job
+from digestif.worker.shift import Job
 from digestif.stores.base import (
     Arrival,
     Burial,

@@ -13,8 +13,8 @@ from digestif.core.machine import Slot, Unfinished
 from digestif.core.verdicts import Deliver, PutOff
 from digestif.endings import Ending
 from digestif.errors import StoreError
-from digestif.runtime import shift
-from digestif.runtime.shift import Job, Shift
+from digestif.worker import shift
+from digestif.worker.shift import Job, Shift
 from digestif.stores.base import Closing, Lease, Release, Store
 from digestif.stores.rows import RowStore, ending, leasing, reading
 from digestif.stores.rows.view import Rows

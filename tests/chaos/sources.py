@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from digestif import clock, ids
 from digestif.core.times import Millis
-from digestif.runtime import shift
+from digestif.worker import shift
 
 
 class Chances(random.Random):

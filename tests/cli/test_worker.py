@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from digestif.cli import working
-from digestif.runtime import duty
+from digestif.worker import duty
 from digestif.testing.servers import free_port
 from tests.cli.calling import Run, is_one_line, start
 

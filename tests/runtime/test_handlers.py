@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from digestif import ConfigError, Digest, Digests, Worker
-from digestif.handlers import Handlers
+from digestif.attempts import Handlers
 from tests.runtime.workers import once, rounds
 
 

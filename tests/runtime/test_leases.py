@@ -9,7 +9,7 @@ import pytest
 
 from digestif import Delivered, Digest, Digests, Lapsed, LeaseLost, LeaseNotRenewed, Policy, StoreUnavailable
 from digestif.clock import monotonic
-from digestif.runtime.shift import Shift
+from digestif.worker.shift import Shift
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock, Partitioned
 from tests.runtime.workers import Ear, becomes, once, rounds, working

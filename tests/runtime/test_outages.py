@@ -18,7 +18,7 @@ from digestif import (
     WorkerStarted,
 )
 from digestif.clock import monotonic
-from digestif.runtime import duty, worker
+from digestif.worker import duty, worker
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from digestif.testing.postgres import PostgresServer

@@ -22,7 +22,7 @@ from digestif import (
     WorkerStarted,
     WorkerStopped,
 )
-from digestif.runtime.shift import Shift
+from digestif.worker.shift import Shift
 from digestif.testing import FakeClock
 from tests.runtime.workers import Ear, once, rounds, working
 

@@ -22,7 +22,7 @@ from digestif import (
     run,
 )
 from digestif.ids import fresh_id
-from digestif.runtime import shift
+from digestif.worker import shift
 from digestif.testing import FakeClock, assert_nothing_left
 from tests.runtime.workers import PATIENCE, Ear, becomes, once, rounds, working
 

@@ -18,7 +18,7 @@ from digestif import (
     WorkerStopped,
 )
 from digestif.clock import monotonic
-from digestif.runtime import duty, execution
+from digestif.worker import duty, execution
 from digestif.stores.memory import MemoryStore
 from tests.runtime.workers import LONG, PATIENCE, Ear, becomes, working
 

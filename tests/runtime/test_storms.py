@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from digestif import Digest, Digests, Policy, Retry, StoreUnavailable
-from digestif.runtime import duty
+from digestif.worker import duty
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from tests.runtime.workers import becomes, working

@@ -37,7 +37,7 @@ def load_engine(app: str) -> Digests:
 def load_served(app: str) -> Digests | AsyncDigests:
     """The same, for a worker, who needs handlers."""
     found = load(app)
-    if not found._handlers:
+    if not found.attempts().handlers:
         raise ConfigError(f"{app}: it has no handler; register one with @{ATTRIBUTE}.handler('mail:*')")
     return found
 

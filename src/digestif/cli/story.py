@@ -23,7 +23,7 @@ from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.engine import Digests
 from digestif.events import Event, Failed
-from digestif.runtime.worker import Worker
+from digestif.worker.worker import Worker
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -49,8 +49,8 @@ def worker(apps: Sequence[str], wait: bool, log_level: str, as_json_: bool, **op
     --grace; a second one ends at once. A store that has not answered once in a minute ends it with code 3.
     """
     from digestif.cli.applications import load_served
-    from digestif.runtime.running import run
-    from digestif.runtime.worker import Worker
+    from digestif.worker.signals import run
+    from digestif.worker.worker import Worker
 
     as_json_ = as_json_ or outer_json()
     refuse_store("it has the store of its APP")

@@ -53,7 +53,8 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     lapses_alone: Count = 0  # of these, while nothing else ran beside it: only such a lapse speaks against it
     frozen: bool = False  # it may have gone out: it comes again exactly as it was
     deciding: bool = False  # opened again after a failure: newer records may join when it is read
-    settled: bool = True  # not being merged or trimmed
+    settled: bool = True  # merged and trimmed: it can be read
+    weighed: bool = False  # since it was cut or merged, it was seen to fit into the bytes that a digest may carry
     merging: Count | None = None  # a batch whose records are being moved in, page by page
     replayed: bool = False  # somebody asked for it again: it does not expire
     served: tuple[str, ...] = ()  # recipients who have got it, where each gets a part; or LOST, and who never will
@@ -88,6 +89,8 @@ IDLE = Slot()
 FOREVER: Millis = 253_402_300_800_000  # the year 10000: what is on its way to another store does not lapse
 LEAVING = "leaving:"  # begins the token of a timeline that is on its way to another store…
 COMING = "coming:"  # …and of one that has not arrived whole
+LARGEST_PAYLOAD = 256 * 1024 + 64  # bytes: a value, its codec and its timestamp
+LIGHT_RECORDS = 127  # that are no more than the bytes that a digest carries by default, whatever they are
 LOST = "\0"  # before the name of a recipient who can never be reached
 
 
@@ -240,7 +243,14 @@ def after_open(
 
 def _cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
     batch = fresh_batch if slot.batch is None else slot.batch
-    digest = Unfinished(id=fresh_id, batch=batch, records=slot.pending, dropped=slot.dropped, opened=now)
+    digest = Unfinished(
+        id=fresh_id,
+        batch=batch,
+        records=slot.pending,
+        dropped=slot.dropped,
+        opened=now,
+        settled=slot.pending <= LIGHT_RECORDS,
+    )
     return without_pending(replace(slot, digest=digest, expires=None))
 
 
@@ -259,6 +269,7 @@ def after_decision(slot: Slot, *, merge: bool) -> Slot:
         digest,
         deciding=False,
         settled=False,
+        weighed=False,
         revision=digest.revision + 1,
         merging=slot.batch,
         records=digest.records + slot.pending,
@@ -268,9 +279,26 @@ def after_decision(slot: Slot, *, merge: bool) -> Slot:
 
 
 def excess(digest: Unfinished, capacity: int | None) -> int:
-    """How many records are too many, while the digest may still be trimmed: nobody can have read the whole of it."""
-    unread = not digest.settled or (digest.attempt == 1 and not digest.frozen)
-    return digest.records - capacity if unread and capacity is not None and digest.records > capacity else 0
+    """How many records are too many, while the digest may still be trimmed."""
+    if capacity is None or digest.records <= capacity or not _is_unread(digest):
+        return 0
+    return digest.records - capacity
+
+
+def _is_unread(digest: Unfinished) -> bool:
+    """True if nobody can have read the whole of it."""
+    return not digest.settled or (digest.attempt == 1 and not digest.frozen)
+
+
+def must_be_weighed(digest: Unfinished, max_bytes: int | None) -> bool:
+    """True if it may be too heavy, while it may still be trimmed."""
+    heavy = max_bytes is not None and digest.records * LARGEST_PAYLOAD > max_bytes
+    return heavy and _is_unread(digest) and not digest.weighed
+
+
+def after_weighing(digest: Unfinished, dropped: int, *, fits: bool) -> Unfinished:
+    """Its oldest records were dropped; if it fits now, nothing more is."""
+    return replace(digest, weighed=fits, records=digest.records - dropped, dropped=digest.dropped + dropped)
 
 
 def after_close(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int | None) -> Slot:
@@ -329,7 +357,7 @@ def after_flush(slot: Slot, *, now: Millis) -> Slot:
 
 def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     """A dead letter becomes the unfinished digest again, exactly as it was, with its attempts counted anew."""
-    revived = replace(digest, attempt=0, lapses=0, lapses_alone=0, frozen=True, replayed=True)
+    revived = replace(digest, attempt=0, lapses=0, lapses_alone=0, frozen=True, weighed=True, replayed=True)
     was = slot.at if slot.state is not State.IDLE else None
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
 
@@ -337,6 +365,16 @@ def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
 def who_got(digest: Unfinished) -> tuple[str, ...]:
     """The recipients who need not get it again, should it be replayed."""
     return tuple(name for name in digest.served if not name.startswith(LOST))
+
+
+def who_never_can(digest: Unfinished) -> tuple[str, ...]:
+    """The recipients who can't be reached."""
+    return tuple(name.removeprefix(LOST) for name in digest.served if name.startswith(LOST))
+
+
+def lost(recipient: str) -> str:
+    """How a recipient who can't be reached is noted among those who were served."""
+    return LOST + recipient
 
 
 def after_losing(digest: Unfinished, lost: int, *, raises: bool = True) -> Unfinished:

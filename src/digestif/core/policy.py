@@ -64,10 +64,11 @@ class Policy:
     backoff: Backoff | None = None  # from iteration to cool-down, instead of minimum_delay and increments
     max_records: int | None = None  # this many pending make the timeline due at once
     capacity: int | None = 10_000  # the newest are kept, the rest is dropped and counted
+    max_bytes: int | None = 32 << 20  # of a digest, as stored: the newest are kept, at least one, the rest is dropped
     ttl: float | None = 7 * DAY  # pending records older than this expire and are counted
     attempts: int = 8  # then the digest is buried
     retry: Retry = field(default_factory=Retry)  # the wait after a failed attempt
-    lapses: int = 3  # so many dead workers bury the digest
+    lapses: int = 3  # so many workers that died while they tried it alone bury the digest
     redelivery: Literal["merge", "same"] = "merge"  # after a failure: with newer records, or exactly as it was
     window: None = None  # calendar windows; not available in this release
 
@@ -77,7 +78,7 @@ class Policy:
         for name in ("quiet", "ttl"):
             if getattr(self, name) is not None:
                 check_delay(name, getattr(self, name))
-        for name in ("max_records", "capacity"):
+        for name in ("max_records", "capacity", "max_bytes"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name))
         _check_count("attempts", self.attempts)

@@ -23,6 +23,11 @@ def reason_of(error: BaseException) -> str:
     return _cut(text, LONGEST_TEXT)
 
 
+def in_one_line(text: str) -> str:
+    """A text for a line of a log: whatever else is in it, no second line."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
+
+
 def did_you_mean(name: str, known: list[str]) -> str:
     """An ending for an error message: the nearest known name, or all of them."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

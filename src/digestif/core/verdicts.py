@@ -1,6 +1,7 @@
 """What becomes of a digest after an attempt: a decision as a value, made without a clock and without I/O."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from digestif.core.policy import Policy
 from digestif.core.texts import reason_of, shortened
@@ -48,70 +49,85 @@ class DeliveryFailed(Exception):
         self.throttled = throttled
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
-    """It was delivered."""
+class Ending(StrEnum):
+    """How an attempt ends."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"  # it counts, and the digest comes again
+    PUT_OFF = "put off"  # it does not count, and the digest comes again
+    RETURNED = "returned"  # likewise, at once: whoever had it stops
+    BURIED = "buried"  # the digest becomes a dead letter
+    DISCARDED = "discarded"  # nobody wants it
 
 
-@dataclass(frozen=True, slots=True)
-class TryAgain:
-    """It failed and comes again after a delay."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the outcome of an attempt means for its digest."""
 
-    delay: Millis | None  # None: at once
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bury:
-    """It is given up and becomes a dead letter."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Nobody wants it."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PutOff:
-    """Nothing was tried, or nobody knows how it ended: it comes again, and the attempt does not count."""
-
-    delay: Millis | None  # None: at once
+    ending: Ending
+    reason: str = ""
+    delay: Millis | None = None  # until it comes again; None: at once
     unknown: bool = False  # it may have gone out, so it comes again exactly as it was
-    reason: str = ""  # of a receiver that asked for patience
+    error: BaseException | None = None  # of the handler, or of what was to prepare its call
 
 
-Verdict = Deliver | TryAgain | Bury | Drop | PutOff
+DELIVERED = Verdict(ending=Ending.DELIVERED)
 
 
 def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: float) -> Verdict:
     """The verdict on an attempt that ended with this error, or with none."""
     match error:
         case None:
-            return Deliver()
+            return DELIVERED
         case Discard():
-            return Drop(reason_of(error))
+            return Verdict(ending=Ending.DISCARDED, reason=reason_of(error))
         case DeliveryFailed(throttled=True):
             patience = max(PATIENCE, policy.retry.delay(attempt, chance=chance))
-            return PutOff(to_millis(patience if error.after is None else error.after), reason=reason_of(error))
+            return put_off(reason_of(error), delay=to_millis(patience if error.after is None else error.after))
         case DeliveryFailed(retry=False):
-            return Bury(reason_of(error))
+            return bury(error)
         case _ if attempt >= policy.attempts:
-            return Bury(reason_of(error))
+            return bury(error)
         case RetryLater(after=after) | DeliveryFailed(after=after) if is_duration(after):
             assert after is not None
-            return TryAgain(to_millis(after), reason_of(error))
+            return _try_again(error, to_millis(after))
         case _:
-            return TryAgain(to_millis(policy.retry.delay(attempt, chance=chance)), reason_of(error))
+            return _try_again(error, to_millis(policy.retry.delay(attempt, chance=chance)))
 
 
-def is_poison(lapses: int, policy: Policy) -> bool:
-    """True if delivering a digest has ended so many of its workers that nobody should try again."""
-    return lapses >= policy.lapses
+def judge_block(error: BaseException, *, attempt: int, policy: Policy) -> Verdict:
+    """The verdict on a block that raised: its timeline is ready again at once; the last attempt buries.
+
+    After an interrupt nobody knows whether the digest went out.
+    """
+    if not isinstance(error, Exception):
+        return give_back(begun=True)
+    return bury(error) if attempt >= policy.attempts else _try_again(error, None)
 
 
-def poison(lapses: int) -> Bury:
-    return Bury(f"{lapses} leases lapsed: delivering it seems to end its workers")
+def bury(error: BaseException) -> Verdict:
+    return Verdict(ending=Ending.BURIED, reason=reason_of(error), error=error)
+
+
+def put_off(reason: str, *, delay: Millis | None = None) -> Verdict:
+    """Nothing was tried, or the receiver asked for patience."""
+    return Verdict(ending=Ending.PUT_OFF, reason=reason, delay=delay)
+
+
+def give_back(*, begun: bool) -> Verdict:
+    """Whoever had it stops. If the handler was running, the digest may have gone out."""
+    return Verdict(ending=Ending.RETURNED, unknown=begun)
+
+
+def poison(lapses_alone: int, policy: Policy) -> Verdict | None:
+    """The verdict on a digest that has ended its worker often enough, with nothing else beside it; else None."""
+    if lapses_alone < policy.lapses:
+        return None
+    times = "once" if lapses_alone == 1 else f"{lapses_alone} times"
+    return Verdict(
+        ending=Ending.BURIED, reason=f"its lease lapsed {times} while it was tried alone: it ends its workers"
+    )
+
+
+def _try_again(error: BaseException, delay: Millis | None) -> Verdict:
+    return Verdict(ending=Ending.FAILED, reason=reason_of(error), delay=delay, error=error)

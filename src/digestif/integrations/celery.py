@@ -15,7 +15,7 @@ from digestif.core.texts import shortened
 from digestif.core.times import is_duration, to_millis, to_seconds
 from digestif.engine import Digests
 from digestif.errors import ConfigError, InvalidState, StaleLease
-from digestif.events import Dispatched, DispatchFailed
+from digestif.events.engine import Dispatched, DispatchFailed, Skipped
 
 try:
     from celery import Celery
@@ -147,8 +147,9 @@ def _deliver_digest(digests: Digests) -> Callable[[str, float | None], bool]:
             digests.events.emit(Dispatched(timeline=key, late=late))
         try:
             return digests.deliver(key)
-        except (InvalidState, StaleLease):
-            return False  # somebody else has delivered it, or is doing so
+        except (InvalidState, StaleLease) as error:  # somebody else has delivered it, or is doing so
+            digests.events.emit(Skipped(timeline=key, reason=str(error)))
+            return False
 
     return deliver_digest
 

@@ -25,6 +25,7 @@ from digestif.events import (
     Discarded,
     Dispatched,
     DispatchFailed,
+    DispatchLost,
     Event,
     Expired,
     Failed,
@@ -32,10 +33,14 @@ from digestif.events import (
     LeaseLost,
     LeaseNotRenewed,
     PartitionFailed,
+    PutOff,
+    Quarantined,
     Returned,
+    Skipped,
     StoreChanged,
     StoreFailed,
     Unhandled,
+    Unsettled,
 )
 
 try:
@@ -342,7 +347,14 @@ class _Events:
             "digestif_dispatch_lateness_seconds", "From due to the start of the task, in a task queue.", lateness
         )
         self._undispatched = counter("digestif_failed_dispatches_total", "Tasks that a task queue did not take.")
-        self._failed = counter("digestif_failed_attempts_total", "Attempts to deliver that failed.")
+        self._dispatches_lost = counter("digestif_lost_dispatches_total", "Timelines made ready that nobody took.")
+        self._skipped = counter("digestif_skipped_tasks_total", "Tasks that found nothing to deliver.")
+        self._failed = counter(
+            "digestif_failed_attempts_total", "Attempts to deliver that failed, the last one of a digest included."
+        )
+        self._put_off = counter("digestif_put_off_attempts_total", "Attempts that did not count.")
+        self._unsettled = counter("digestif_unsettled_attempts_total", "Attempts of whose end the store was not told.")
+        self._quarantined = counter("digestif_quarantined_records_total", "Records that could not be decoded.")
         self._buried = counter("digestif_buried_digests_total", "Digests that were given up.")
         self._discarded = counter("digestif_discarded_digests_total", "Digests that a handler did not want.")
         self._returned = counter("digestif_returned_digests_total", "Digests that a stopping worker gave back.")
@@ -375,18 +387,29 @@ class _Events:
                 self._undispatched.labels(namespace).inc()
             case Failed():
                 self._failed.labels(namespace).inc()
-            case Buried():
+            case Buried(error=error):
                 self._buried.labels(namespace).inc()
+                self._failed.labels(namespace).inc(error is not None)  # not if it was given up without a try
+            case PutOff():
+                self._put_off.labels(namespace).inc()
+            case Quarantined():
+                self._quarantined.labels(namespace).inc()
+            case Unsettled():
+                self._unsettled.labels(namespace).inc()
+            case DispatchLost():
+                self._dispatches_lost.labels(namespace).inc()
+            case Skipped():
+                self._skipped.labels(namespace).inc()
             case Discarded():
                 self._discarded.labels(namespace).inc()
             case Returned():
                 self._returned.labels(namespace).inc()
-            case Unhandled():
-                self._unhandled.labels(namespace).inc()
+            case Unhandled(timelines=timelines):
+                self._unhandled.labels(namespace).inc(timelines)
             case Expired(records=records):
                 self._expired.labels(namespace).inc(records)
-            case Lapsed(digests=digests):
-                self._lapsed.labels(namespace).inc(digests)
+            case Lapsed():
+                self._lapsed.labels(namespace).inc()
             case LeaseLost():
                 self._lost.labels(namespace).inc()
             case LeaseNotRenewed():

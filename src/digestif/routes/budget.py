@@ -6,10 +6,10 @@ from zlib import crc32
 
 import msgspec
 
+from digestif.attempts import Attempt
 from digestif.core.policy import check_delay
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
-from digestif.desk import Desk
 from digestif.errors import ConfigError
 
 BOOKS = 256
@@ -51,9 +51,10 @@ class Account:
         self._per = to_millis(budget.per)
         self._pattern = pattern
 
-    def spend(self, desk: Desk, recipient: str, digest: str) -> float:
+    def spend(self, attempt: Attempt, recipient: str) -> float:
         """Take one message out of the budget: 0, or the seconds after which there is room, with nothing taken."""
         wait: Millis = 0
+        digest = attempt.digest.id
 
         def spent(entries: Entries, now: Millis) -> Entries:
             nonlocal wait
@@ -64,26 +65,30 @@ class Account:
             wait = 0 if over < 0 else ends[over] - now
             return entries if wait else {**entries, digest: latest}
 
-        self._turn(desk, recipient, spent)
+        self._turn(attempt, recipient, spent)
         return to_seconds(wait)
 
-    def give_back(self, desk: Desk, recipient: str, digest: str) -> None:
+    def give_back(self, attempt: Attempt, recipient: str) -> None:
         """It was not sent after all."""
-        self._turn(desk, recipient, lambda entries, _: {name: end for name, end in entries.items() if name != digest})
+        digest = attempt.digest.id
+        self._turn(
+            attempt, recipient, lambda entries, _: {name: end for name, end in entries.items() if name != digest}
+        )
 
-    def _turn(self, desk: Desk, recipient: str, change: Callable[[Entries, Millis], Entries]) -> None:
+    def _turn(self, attempt: Attempt, recipient: str, change: Callable[[Entries, Millis], Entries]) -> None:
         """Write a change of one account into its book, again if somebody else has written there meanwhile."""
+        store = attempt.store
         account = f"{self._pattern}\0{recipient}"
         number = crc32(account.encode()) % BOOKS
-        name, partition = f"budget-{number}", number % desk.store.partitions
+        name, partition = f"budget-{number}", number % store.partitions
         is_written = False
         while not is_written:
-            noted, now = desk.store.note(partition, name), desk.now()
-            now = desk.store.time(partition) if now is None else now
+            noted, now = store.note(partition, name), attempt.now()
+            now = store.time(partition) if now is None else now
             book = _open_book(noted, now)
             before = book.get(account, {})
             book[account] = change(before, now)
-            is_written = book[account] == before or desk.store.swap_note(partition, name, noted, _closed_book(book))
+            is_written = book[account] == before or store.swap_note(partition, name, noted, _closed_book(book))
 
 
 def _open_book(noted: bytes | None, now: Millis) -> Book:

@@ -9,26 +9,22 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from digestif.clock import wall_clock
+from digestif.attempts import Attempt
 from digestif.compose.grouping import Grouping
 from digestif.compose.rendering import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
-from digestif.core.machine import LOST
 from digestif.core.records import Digest, Record
 from digestif.core.texts import reason_of
-from digestif.core.times import to_seconds
 from digestif.core.verdicts import DeliveryFailed, Discard
 from digestif.delivery.channel import Channel, Format, Message
 from digestif.errors import StaleLease, StoreError
-from digestif.reading import Attempt, Errand
 from digestif.routes.background import BACKGROUND
 from digestif.routes.budget import Account
 from digestif.routes.route import Route, check_recipients, kept_keys
-from digestif.stores.base import PAGE_RECORDS
 from digestif.threads import DaemonThreads
 
 
-class Room:
+class Resources:
     """What a route needs on one event loop. Threads of its own: no slow hook or template holds up another route."""
 
     def __init__(self, channel: Channel) -> None:
@@ -51,58 +47,67 @@ class Pipeline:
         self._renderer = route.renderer()
         self._grouping = Grouping(group_by=route.group_by, distinct=route.distinct, top=route.top)
         self._account = None if route.budget is None else Account(route.budget, route.pattern)
-        self._rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, Room] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Resources] = WeakKeyDictionary()
 
-    async def __call__(self, errand: Errand) -> None:
+    async def __call__(self, attempt: Attempt) -> None:
         """Deliver a digest. Raises what the policy's rules understand: DeliveryFailed, Discard, or any other error."""
-        errand = await self._weeded(errand)
+        await self._weed(attempt)
         if self.route.split is None:
-            await self._send(errand, self.route.recipient(errand.digest.timeline), errand.digest.records)
+            await self._send(attempt, self.route.recipient(attempt.timeline), attempt.digest.records)
         else:
-            await self._send_shares(errand, await self._shares(errand))
+            await self._send_shares(attempt, await self._shares(attempt))
 
-    async def _send_shares(self, errand: Errand, shares: Mapping[str, Sequence[Record]]) -> None:
+    async def _send_shares(self, attempt: Attempt, shares: Mapping[str, Sequence[Record]]) -> None:
         """Serve those who were not served yet. Who can't be reached does not keep the others waiting."""
-        served = await self._room.store.run(lambda: _served(errand))
-        failures = {name: _GIVEN_UP for name in shares if LOST + name in served}
+        served = await self._resources.store.run(attempt.served)
+        failures = {name: _GIVEN_UP for name in shares if name in served.unreachable}
         for recipient, records in shares.items():
-            if recipient in served or recipient in failures:
+            if recipient in served.reached or recipient in failures:
                 continue
             try:
-                await self._send(errand, recipient, records)
+                await self._send(attempt, recipient, records)
             except (StaleLease, StoreError):
                 raise
             except Exception as error:  # noqa: BLE001  # of one recipient, whatever it is
                 failure = error if isinstance(error, DeliveryFailed) else DeliveryFailed(reason_of(error))
                 failures[recipient] = failure
-            await self._room.store.run(partial(_note, errand, recipient, failures.get(recipient)))
+            await self._mark(attempt, recipient, failures.get(recipient))
         if failures:
             raise _summed_up(failures, len(shares))
 
-    def wait(self, errand: Errand) -> None:
-        """Deliver a digest for somebody who has no event loop."""
-        BACKGROUND.run(self, lambda: self(errand))
+    async def _mark(self, attempt: Attempt, recipient: str, failure: DeliveryFailed | None) -> None:
+        """Who has got it, or never can, is not tried again."""
+        if failure is None or not failure.retry:
+            await self._resources.store.run(partial(attempt.mark_served, recipient, reached=failure is None))
+
+    def wait(self, attempt: Attempt) -> None:
+        """Deliver a digest for a caller without an event loop."""
+        BACKGROUND.run(self, lambda: self(attempt))
 
     async def close(self) -> None:
         """Let go of the connections of this event loop, and of the processes that render."""
-        room = self._rooms.pop(asyncio.get_running_loop(), None)
+        room = self._by_loop.pop(asyncio.get_running_loop(), None)
         if room is not None:
             await room.close()
         self._renderer.close()
 
     # What is still wanted, and by whom
 
-    async def _weeded(self, errand: Errand) -> Errand:
-        """Without the records that the `keep` hook does not want; they count as deleted."""
+    async def _weed(self, attempt: Attempt) -> None:
+        """Remove the records that the `keep` hook does not want; they count as deleted."""
         if self.route.keep is None:
-            return errand
-        records = errand.digest.records
-        keys = kept_keys(records, await self._called(self.route.keep, list(records)))
-        return await self._without(errand, [record.key for record in records if record.key not in keys], "keep")
+            return
+        records = attempt.digest.records
+        kept = kept_keys(records, await self._called(self.route.keep, list(records)))
+        unwanted = [record.key for record in records if record.key not in kept]
+        if len(unwanted) == len(records):
+            raise Discard("keep left no record")
+        if unwanted:
+            await self._resources.store.run(lambda: attempt.remove(unwanted))
 
-    async def _shares(self, errand: Errand) -> Mapping[str, Sequence[Record]]:
+    async def _shares(self, attempt: Attempt) -> Mapping[str, Sequence[Record]]:
         assert self.route.split is not None
-        wanted = check_recipients(await self._called(self.route.split, errand.digest))
+        wanted = check_recipients(await self._called(self.route.split, attempt.digest))
         if not wanted:
             raise Discard("split left no recipient")
         return wanted
@@ -111,36 +116,26 @@ class Pipeline:
         """Hooks that are functions run in a thread: they may ask a database."""
         if inspect.iscoroutinefunction(hook):
             return await hook(argument)
-        answer = await self._room.hooks.run(lambda: hook(argument))
+        answer = await self._resources.hooks.run(lambda: hook(argument))
         return await answer if inspect.isawaitable(answer) else answer
-
-    async def _without(self, errand: Errand, keys: Sequence[str], word: str) -> Errand:
-        """The errand without these records, which leave the store's digest, too."""
-        digest = errand.digest
-        if len(keys) == len(digest.records):
-            raise Discard(f"{word} left no record")
-        revision = await self._room.store.run(lambda: _withdraw(errand, keys)) if keys else digest.revision
-        gone = set(keys)
-        rest = tuple(record for record in digest.records if record.key not in gone)
-        return errand._replace(digest=replace(digest, records=rest, revision=revision))
 
     # One message
 
-    async def _send(self, errand: Errand, recipient: str, records: Sequence[Record]) -> None:
-        channel = self._room.channel
-        message = await self._message(errand, recipient, records, channel)
-        async with self._paid(errand, recipient):
+    async def _send(self, attempt: Attempt, recipient: str, records: Sequence[Record]) -> None:
+        channel = self._resources.channel
+        message = await self._message(attempt, recipient, records, channel)
+        async with self._paid(attempt, recipient):
             await channel.deliver(message)
 
     @asynccontextmanager
-    async def _paid(self, errand: Errand, recipient: str) -> AsyncIterator[None]:
+    async def _paid(self, attempt: Attempt, recipient: str) -> AsyncIterator[None]:
         """Pay for a message out of the budget, unless it is not sent."""
-        account, desk, digest = self._account, errand.desk, errand.digest.id
-        if account is None or desk is None:
+        account = self._account
+        if account is None:
             yield
             return
         try:
-            wait = await self._room.store.run(lambda: account.spend(desk, recipient, digest))
+            wait = await self._resources.store.run(lambda: account.spend(attempt, recipient))
         except StoreError as error:  # of another partition, maybe: no reason to bury anything
             raise DeliveryFailed(f"the budget of {recipient!r} can't be read: {error}", throttled=True) from error
         if wait:
@@ -149,22 +144,22 @@ class Pipeline:
             yield
         except Exception:
             with suppress(StoreError):
-                await self._room.store.run(lambda: account.give_back(desk, recipient, digest))
+                await self._resources.store.run(lambda: account.give_back(attempt, recipient))
             raise
 
     @property
-    def _room(self) -> Room:
+    def _resources(self) -> Resources:
         loop = asyncio.get_running_loop()
-        if loop not in self._rooms:
-            self._rooms[loop] = Room(self.route.open_channel())
-        return self._rooms[loop]
+        if loop not in self._by_loop:
+            self._by_loop[loop] = Resources(self.route.open_channel())
+        return self._by_loop[loop]
 
-    async def _message(self, errand: Errand, recipient: str, records: Sequence[Record], channel: Channel) -> Message:
-        route, digest = self.route, errand.digest
+    async def _message(self, attempt: Attempt, recipient: str, records: Sequence[Record], channel: Channel) -> Message:
+        route, digest = self.route, attempt.digest
         part = digest if route.split is None else replace(digest, records=tuple(records))
         summary = self._grouping.summarize(part)
         links = route.links_for(digest.timeline, recipient)
-        rendered = await self._rendered(errand, summary, recipient, links, channel)
+        rendered = await self._rendered(attempt, summary, recipient, links, channel)
         key = digest.idempotency_key
         return Message(
             key=key if route.split is None else f"{key}.{recipient}",
@@ -178,68 +173,28 @@ class Pipeline:
             data=_data(part, summary) if Format.DATA in channel.formats else {},
             links=links,
             attempt=digest.attempt,
-            timestamp=_time(errand),
+            timestamp=attempt.time(),
         )
 
     async def _rendered(
-        self, errand: Errand, summary: Summary, recipient: str, links: Mapping[str, str], channel: Channel
+        self, attempt: Attempt, summary: Summary, recipient: str, links: Mapping[str, str], channel: Channel
     ) -> Rendered:
-        attempt = errand.attempt
-        is_known = attempt is not None and attempt.policy.max_records is None  # a crowd may come before
-        cool_down = to_seconds(attempt.cool_down) if attempt is not None and is_known else None
+        next_delivery = attempt.next_delivery()
 
         def render() -> Rendered:
             return self._renderer.render(
                 summary,
                 formats=channel.formats,
-                next_delivery=None if cool_down is None else _time(errand) + cool_down,
+                next_delivery=next_delivery,
                 links=links,
                 zone=self.route.zone_of(recipient),
                 title=self.route.title,
             )
 
         try:
-            return render() if self._renderer.in_process else await self._room.templates.run(render)
+            return render() if self._renderer.in_process else await self._resources.templates.run(render)
         except TemplateFailed as error:
             raise DeliveryFailed(f"the template {self.route.template or 'default'!r} failed: {error}") from error
-
-
-def _withdraw(errand: Errand, keys: Sequence[str]) -> int:
-    if errand.attempt is None or errand.desk is None:
-        return errand.digest.revision
-    lease, desk = errand.attempt.lease, errand.desk
-    revision = errand.digest.revision
-    for start in range(0, len(keys), PAGE_RECORDS):
-        answer = desk.store.withdraw(lease, keys[start : start + PAGE_RECORDS], now=desk.now())
-        if answer is None:
-            raise _stale(errand.attempt)
-        revision = answer
-    return revision
-
-
-def _served(errand: Errand) -> frozenset[str]:
-    """Who has got this digest in an earlier attempt, and who never can."""
-    attempt, desk = errand.attempt, errand.desk
-    if attempt is None or desk is None:
-        return frozenset()
-    slot = desk.store.inspect(attempt.lease.timeline)
-    if slot.digest is None or slot.token != attempt.lease.token:
-        raise _stale(attempt)
-    return frozenset(slot.digest.served)
-
-
-def _note(errand: Errand, recipient: str, failure: DeliveryFailed | None) -> None:
-    """Who has got it, or never will, is not asked again."""
-    attempt, desk = errand.attempt, errand.desk
-    if attempt is None or desk is None or (failure is not None and failure.retry):
-        return
-    name = recipient if failure is None else LOST + recipient
-    if not desk.store.serve(attempt.lease, [name], now=desk.now()):
-        raise _stale(attempt)
-
-
-def _stale(attempt: Attempt) -> StaleLease:
-    return StaleLease(f"{attempt.lease.timeline!r}: the lease lapsed or was lost; somebody else goes on")
 
 
 _GIVEN_UP = DeliveryFailed("could not be reached in an earlier attempt", retry=False)
@@ -254,11 +209,6 @@ def _summed_up(failures: Mapping[str, DeliveryFailed], recipients: int) -> Deliv
     waits = [failure.after for failure in counted or again]
     after = None if None in waits else min(waits, default=None)  # type: ignore[type-var]  # there is no None in it
     return DeliveryFailed(reason, retry=bool(again), after=after, throttled=bool(again) and not counted)
-
-
-def _time(errand: Errand) -> float:
-    at = None if errand.desk is None else errand.desk.now()
-    return wall_clock() if at is None else to_seconds(at)
 
 
 def _data(digest: Digest, summary: Summary) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The routes of an engine, and how they become handlers."""
 
-from digestif.handlers import Handler, Handlers
+from digestif.attempts import Handler, Handlers, Kind
 from digestif.patterns import Patterns
 from digestif.policies import Policies
 from digestif.routes.background import BACKGROUND
@@ -20,19 +20,25 @@ class Routes:
         """Take in a route; ConfigError if its pattern has a handler, or its channel or template is wrong."""
         pipeline = Pipeline(route)
         policy = route.policy_over(self._policies.default)
-        self._handlers.add(Handler(pattern=route.pattern, call=pipeline, is_async=True, is_route=True))
+        self._handlers.add(
+            Handler(
+                pattern=route.pattern,
+                call=lambda attempts: pipeline(attempts[0]),
+                call_here=lambda attempts: pipeline.wait(attempts[0]),
+                kind=Kind.COROUTINE,
+                close=pipeline.close,
+            )
+        )
         self._pipelines.add(route.pattern, pipeline)
         self._policies.add(route.pattern, policy)
 
     def gathers(self, timeline: str) -> bool:
         """False for a timeline whose route sends each record at once."""
         handler = self._handlers.find(timeline)
-        return handler is None or not isinstance(handler.call, Pipeline) or handler.call.route.digest
-
-    async def close(self) -> None:
-        """Let go of the connections of this event loop."""
-        for pipeline in self._pipelines:
-            await pipeline.close()
+        pipeline = self._pipelines.find(timeline)
+        if handler is None or pipeline is None or pipeline.route.pattern != handler.pattern:
+            return True
+        return pipeline.route.digest
 
     def close_background(self) -> None:
         """Let go of the connections of those who have no event loop."""

@@ -24,7 +24,7 @@ from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
-from digestif.events import Events
+from digestif.events.base import Events
 from digestif.stores.damage import Damages
 from digestif.stores.notes import Notes
 
@@ -104,6 +104,7 @@ class Take(NamedTuple):
     capacity: int | None
     merge: bool  # after a reported failure, newer records join
     after: Cursor | None = None
+    max_bytes: int | None = None  # of payloads, that a digest may carry: the newest are kept, at least one
 
 
 class Taken(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from digestif.clock import wall_clock
 from digestif.core.backlog import Standing
-from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.capacity import Cursor, Stored, age_order, within_bytes
 from digestif.core.damage import Damage
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
@@ -369,6 +369,10 @@ class Tables(NeverDamaged):
     def page(self, batch: int, *, after: Cursor | None, limit: int, room: int = UNBOUNDED) -> list[Stored]:
         found = self._batches.get(batch)
         return [] if found is None else within(islice(found.newest_first(after), limit), room)
+
+    def fitting(self, batch: int, max_bytes: int) -> int:
+        found = self._batches.get(batch)
+        return 0 if found is None else within_bytes(list(found.newest_first(None)), max_bytes)
 
     def remove_record(self, batch: int, key: str) -> bool:
         return self._pop(batch, key) is not None

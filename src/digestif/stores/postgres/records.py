@@ -101,9 +101,13 @@ class Records(Slots):
         pages: dict[int, list[Stored]] = {one: [] for one in batches}
         for one, *row in self._execute(SQL.first_pages, (Bigints(batches), limit, room)):
             pages[one].append(_stored(row))
-        for one, records in pages.items():  # each ends where the room for all of them does
-            self._pages[one] = _Page(limit, records, room)
-            room -= weight_of(records)
+        for one, found in pages.items():  # each ends where the room for all of them does
+            self._pages[one] = _Page(limit, found, room)
+            room -= weight_of(found)
+
+    def fitting(self, batch: int, max_bytes: int) -> int:
+        row = self._records(SQL.fitting, (batch, max_bytes)).fetchone()
+        return max(1, int(row[0])) if row else 1
 
     def remove_record(self, batch: int, key: str) -> bool:
         return self._records(SQL.remove_record, (batch, as_bytes(key))).rowcount > 0

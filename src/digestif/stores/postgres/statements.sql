@@ -239,6 +239,11 @@ SELECT key, payload, timestamp, arrival FROM (
     ) AS page
 ) AS pages WHERE weight - length < %s ORDER BY timestamp DESC, arrival DESC
 
+-- name: fitting
+SELECT count(*) FROM (
+    SELECT sum(coalesce(octet_length(payload), 0)) OVER (ORDER BY timestamp DESC, arrival DESC) AS weight FROM record WHERE batch = %s
+) AS weighed WHERE weight <= %s
+
 -- name: remove_record
 DELETE FROM record WHERE batch = %s AND key = %s
 

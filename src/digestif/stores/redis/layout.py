@@ -13,7 +13,8 @@ from redis.exceptions import ReadOnlyError
 
 from digestif.clock import monotonic
 from digestif.errors import ConfigError, StoreError, StoreUnavailable
-from digestif.events import Event, StoreChanged
+from digestif.events.base import Event
+from digestif.events.engine import StoreChanged
 from digestif.ids import fresh_id
 from digestif.stores.redis.commands import Command, Refused
 from digestif.stores.redis.keys import Keys, ledger_key, settings_key

@@ -20,7 +20,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import Busy, InvalidState, StoreError
-from digestif.events import Event, Events
+from digestif.events.base import Event, Events
 from digestif.ids import fresh_id, shuffled
 from digestif.stores.base import (
     HISTORY_LIMIT,

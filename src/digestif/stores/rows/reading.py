@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from digestif.core import machine
 from digestif.core.capacity import Cursor, Stored, age_order, weight_of
-from digestif.core.machine import Slot
+from digestif.core.machine import Slot, Unfinished
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Take, Taken
 from digestif.stores.rows.expiry import expirable
@@ -27,7 +27,12 @@ def _needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
     if slot is None or slot.digest is None:
         return False
     digest = slot.digest
-    return digest.deciding or not digest.settled or machine.excess(digest, request.capacity) > 0
+    return (
+        digest.deciding
+        or not digest.settled
+        or machine.excess(digest, request.capacity) > 0
+        or machine.must_be_weighed(digest, request.max_bytes)
+    )
 
 
 def settle_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
@@ -39,7 +44,7 @@ def settle_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
 
 
 def _settle(rows: Rows, request: Take, *, limit: int) -> int:
-    """One page of: finish a merge that was begun, decide what this attempt carries, merge that, trim."""
+    """One page of: finish a merge that was begun, decide what this attempt carries, merge that, trim, weigh."""
     timeline = request.lease.timeline
     slot, work = _merge_page(rows, rows.slot(timeline), limit=limit)
     if slot.digest is not None and slot.digest.deciding and slot.digest.merging is None:
@@ -47,9 +52,9 @@ def _settle(rows: Rows, request: Take, *, limit: int) -> int:
         move_to_open(rows, slot, decided)
         slot, merged = _merge_page(rows, decided, limit=limit - work)
         work += merged
-    slot, trimmed = _trim(rows, slot, request.capacity, limit=limit - work)
+    slot, dropped = _trim(rows, slot, request, limit=limit - work)
     rows.put_slot(timeline, expirable(rows, slot))
-    return work + trimmed
+    return work + dropped
 
 
 def _merge_page(rows: Rows, slot: Slot, *, limit: int) -> tuple[Slot, int]:
@@ -64,17 +69,29 @@ def _merge_page(rows: Rows, slot: Slot, *, limit: int) -> tuple[Slot, int]:
     return replace(slot, digest=merged), moved
 
 
-def _trim(rows: Rows, slot: Slot, capacity: int | None, *, limit: int) -> tuple[Slot, int]:
+def _trim(rows: Rows, slot: Slot, request: Take, *, limit: int) -> tuple[Slot, int]:
+    """Once it is merged: drop the oldest records above capacity, then those that make it too heavy."""
     digest = slot.digest
     if digest is None or digest.merging is not None:
         return slot, 0
-    dropped = rows.drop_oldest(digest.batch, min(machine.excess(digest, capacity), limit))
+    dropped = _drop(rows, digest, min(machine.excess(digest, request.capacity), limit))
+    digest = replace(digest, records=digest.records - dropped, dropped=digest.dropped + dropped)
+    if machine.excess(digest, request.capacity) == 0 and machine.must_be_weighed(digest, request.max_bytes):
+        assert request.max_bytes is not None
+        excess = digest.records - rows.fitting(digest.batch, request.max_bytes)
+        heavy = _drop(rows, digest, min(excess, limit - dropped))
+        digest = machine.after_weighing(digest, heavy, fits=heavy == excess)
+        dropped += heavy
+    # otherwise whoever comes next goes on
+    settled = machine.excess(digest, request.capacity) == 0 and not machine.must_be_weighed(digest, request.max_bytes)
+    return replace(slot, digest=replace(digest, settled=settled)), dropped
+
+
+def _drop(rows: Rows, digest: Unfinished, count: int) -> int:
+    dropped = rows.drop_oldest(digest.batch, count)
     rows.tally["open"] -= dropped
     rows.tally["dropped"] += dropped
-    digest = replace(digest, records=digest.records - dropped, dropped=digest.dropped + dropped)
-    settled = machine.excess(digest, capacity) == 0  # otherwise whoever comes next goes on
-    digest = replace(digest, settled=settled)
-    return replace(slot, digest=digest), dropped
+    return dropped
 
 
 def take_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None]:

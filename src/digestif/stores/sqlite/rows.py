@@ -282,6 +282,10 @@ class SqliteRows:
         legibly = [one if legible(one.key) == one.key else one._replace(payload=None) for one in found]
         return within(legibly, room)
 
+    def fitting(self, batch: int, max_bytes: int) -> int:
+        count: int = self._value(SQL.fitting, batch, max_bytes)
+        return max(1, count)
+
     def remove_record(self, batch: int, key: str) -> bool:
         return self._execute(SQL.remove_record, (batch, _bytes(key))).rowcount > 0
 

@@ -126,6 +126,12 @@ SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? ORDER BY tim
 SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? AND (timestamp, arrival) < (?, ?)
 ORDER BY timestamp DESC, arrival DESC LIMIT ?
 
+-- The length of a payload is known without reading it.
+-- name: fitting
+SELECT count(*) FROM (
+    SELECT sum(coalesce(length(payload), 0)) OVER (ORDER BY timestamp DESC, arrival DESC) AS weight FROM record WHERE batch = ?
+) WHERE weight <= ?
+
 -- name: remove_record
 DELETE FROM record WHERE batch = ? AND key = CAST(? AS TEXT)
 

@@ -8,7 +8,7 @@ from itertools import chain, count
 import pytest
 
 from digestif import Digest, Digests, InvalidState, Policy, Record, Retry, Worker
-from digestif.runtime.shift import Shift
+from digestif.worker.shift import Shift
 from digestif.stores.base import PAGE_RECORDS, Store
 from digestif.testing.conformance.actions import Boom, T, add_all, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite

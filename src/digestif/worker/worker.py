@@ -1,41 +1,38 @@
-"""The worker: claims what is due, runs handlers side by side, and ends digests in batches."""
+"""The worker: claims what is due, runs handlers side by side, and ends attempts in batches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
+from digestif.attempts import Attempts, Heartbeat
 from digestif.core.texts import shortened
 from digestif.core.times import is_duration
-from digestif.desk import Desk
 from digestif.errors import ConfigError, StoreError, StoreUnavailable
-from digestif.events import StoreFailed, WorkerStarted, WorkerStopped
-from digestif.handlers import Handlers
+from digestif.events.engine import StoreFailed, WorkerStarted, WorkerStopped
 from digestif.ids import fresh_id
-from digestif.runtime.duty import Duty, pause
-from digestif.runtime.heartbeat import Heartbeat
-from digestif.runtime.running import run
 from digestif.stores.base import Wakeups
+from digestif.worker.loop import Limits, Loop, pause
+from digestif.worker.signals import run
 
 REACH_SECONDS = 4.0  # after which a store that says nothing is told of
+MEMORY = 256 << 20  # bytes
 
 
 class Served(Protocol):
     """What a worker needs of a `Digests`."""
 
-    @property
-    def _handlers(self) -> Handlers: ...
-    def _desk(self, now: float | None = None) -> Desk: ...
-    async def _close_routes(self) -> None: ...
+    def attempts(self, now: float | None = None) -> Attempts: ...
 
 
 class Worker:
     """Delivers the digests of one `Digests` through its handlers, until it is stopped.
 
     Any number of workers may serve a store, in any number of processes. `concurrency` is how many coroutines run at
-    once, `threads` how many functions; `poll` the seconds between two looks at a store that gives no hints; `grace` the
-    seconds that handlers get to finish when the worker stops; `start_timeout` the seconds in which the store must have
-    answered once, else StoreUnavailable ends the worker (None: it waits for ever). Later outages are waited out.
+    once, `threads` how many functions; `memory` how many bytes of records, as they are stored, it holds at once; `poll`
+    the seconds between two looks at a store that gives no hints; `grace` the seconds that handlers get to finish when
+    the worker stops; `start_timeout` the seconds in which the store must have answered once, else StoreUnavailable ends
+    the worker (None: it waits for ever). Later outages are waited out.
     """
 
     def __init__(
@@ -44,6 +41,7 @@ class Worker:
         *,
         concurrency: int = 100,
         threads: int = 16,
+        memory: int = MEMORY,
         poll: float = 1.0,
         grace: float = 25.0,
         start_timeout: float | None = 60.0,
@@ -51,13 +49,14 @@ class Worker:
     ) -> None:
         _check_count("concurrency", concurrency)
         _check_count("threads", threads)
+        _check_count("memory", memory)
         _check_seconds("poll", poll, least=0.001)
         _check_seconds("grace", grace)
         if start_timeout is not None:
             _check_seconds("start_timeout", start_timeout, least=0.001)
         self.name = fresh_id()[:8] if name is None else name
         self._digests = digests
-        self._limits = concurrency, threads
+        self._limits = Limits(concurrency, threads, memory)
         self._poll = poll
         self._grace = grace
         self._start_timeout = start_timeout
@@ -73,77 +72,75 @@ class Worker:
 
     async def serve(self) -> None:
         """Work until `stop`. If this is cancelled, what is running is cancelled and given back at once."""
-        desk = self._desk(None)
-        duty = self._duty(desk)
-        reaching = asyncio.create_task(_tell_if_out_of_reach(desk, duty))
-        wakeups = await duty.in_thread(desk.store.listen)
+        attempts = self._attempts(None)
+        loop = Loop(attempts, self._limits)
+        reaching = asyncio.create_task(_tell_if_out_of_reach(attempts, loop))
+        wakeups = await loop.in_thread(attempts.store.listen)
         grace = 0.0
-        with Heartbeat(duty.shift.renew, seconds=desk.lease / 3000):
-            desk.events.emit(WorkerStarted(worker=self.name))
+        with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
+            attempts.events.emit(WorkerStarted(worker=self.name))
             try:
-                await self._work(desk, duty, wakeups)
+                await self._work(attempts, loop, wakeups)
                 grace = self._grace
             finally:
                 self._wake = None
                 reaching.cancel()
                 wakeups.close()
-                await duty.wind_down(grace)
-                await self._digests._close_routes()
-                shift = duty.shift
-                desk.events.emit(WorkerStopped(worker=self.name, delivered=shift.delivered, returned=shift.returned))
+                await loop.wind_down(grace)
+                await attempts.handlers.close()
+                attempts.events.emit(
+                    WorkerStopped(worker=self.name, delivered=attempts.delivered, returned=attempts.returned)
+                )
 
     async def run_once(self, now: float | None = None) -> int:
         """Deliver some of what is due and return when it has ended: how many timelines it claimed, 0 if none is due."""
-        desk = self._desk(now)
-        duty = self._duty(desk)
-        with Heartbeat(duty.shift.renew, seconds=desk.lease / 3000):
+        attempts = self._attempts(now)
+        loop = Loop(attempts, self._limits)
+        with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
             try:
-                claimed, _ = await duty.round()
-                await duty.settled()
+                claimed, _ = await loop.run_once()
+                await loop.idle()
             finally:
-                await duty.wind_down(0)
-                await self._digests._close_routes()
+                await loop.wind_down(0)
+                await attempts.handlers.close()
         return claimed
 
     def run(self) -> None:
         """Work until SIGTERM or SIGINT."""
         run(self)
 
-    def _desk(self, now: float | None) -> Desk:
-        if not self._digests._handlers:
+    def _attempts(self, now: float | None) -> Attempts:
+        attempts = self._digests.attempts(now)
+        if not attempts.handlers:
             raise ConfigError(
                 "there is no handler: register one with @digests.handler('mail:*'), or a route, before a worker runs"
             )
-        return self._digests._desk(now)
+        return attempts
 
-    def _duty(self, desk: Desk) -> Duty:
-        concurrency, threads = self._limits
-        return Duty(desk, self._digests._handlers, concurrency=concurrency, threads=threads)
-
-    async def _work(self, desk: Desk, duty: Duty, wakeups: Wakeups) -> None:
+    async def _work(self, attempts: Attempts, loop: Loop, wakeups: Wakeups) -> None:
         """Claim until stopped. As long as there is plenty, a second claim is under way while the first is read."""
-        loop = asyncio.get_running_loop()
+        running = asyncio.get_running_loop()
         stopped, plenty, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         def wake() -> None:
             for event in (stopped, plenty, answered):
                 event.set()
-            duty.wake()
+            loop.wake()
             wakeups.close()
 
-        self._wake = lambda: _call_soon(loop, wake)
+        self._wake = lambda: _call_soon(running, wake)
 
         async def claim(rest: Callable[[], Awaitable[object]]) -> None:
             failures = 0
             while not self._is_stopping:
                 try:
-                    _, more = await duty.round()
+                    _, more = await loop.run_once()
                     failures = 0
                     answered.set()
                 except StoreError as error:
                     failures += 1
                     self._last_error = error
-                    desk.events.emit(StoreFailed(operation="claim", error=error))
+                    attempts.events.emit(StoreFailed(operation="claim", error=error))
                     await _wait(stopped, pause(failures))
                     continue
                 if more:
@@ -153,7 +150,7 @@ class Worker:
                     await rest()
             answered.set()  # or it is not waited for any more
 
-        first = claim(lambda: duty.in_thread(lambda: wakeups.wait(self._poll)))
+        first = claim(lambda: loop.in_thread(lambda: wakeups.wait(self._poll)))
         tasks = [asyncio.create_task(each) for each in (first, claim(plenty.wait), self._give_up_unless(answered))]
         try:
             await asyncio.gather(*tasks)
@@ -173,11 +170,11 @@ class Worker:
             ) from self._last_error
 
 
-async def _tell_if_out_of_reach(desk: Desk, duty: Duty) -> None:
+async def _tell_if_out_of_reach(attempts: Attempts, loop: Loop) -> None:
     """Say within seconds why the store can't be reached, which is claimed from with more patience."""
     error: StoreError = StoreUnavailable(f"the store has not answered for {REACH_SECONDS:g} s; check its address")
     try:
-        await asyncio.wait_for(duty.in_thread(desk.store.reach), REACH_SECONDS)
+        await asyncio.wait_for(loop.in_thread(attempts.store.reach), REACH_SECONDS)
         return
     except TimeoutError:
         pass
@@ -185,7 +182,7 @@ async def _tell_if_out_of_reach(desk: Desk, duty: Duty) -> None:
         error = reason
     except ConfigError:
         return  # claims raise it
-    desk.events.emit(StoreFailed(operation="connect", error=error))
+    attempts.events.emit(StoreFailed(operation="connect", error=error))
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

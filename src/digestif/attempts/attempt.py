@@ -1,0 +1,127 @@
+"""The attempt: a digest, its lease, its policy, and what a route may do with it on the way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from digestif.clock import monotonic, wall_clock
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.machine import lost, who_got, who_never_can
+from digestif.core.policy import Policy
+from digestif.core.records import Digest, Record
+from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.errors import StaleLease
+from digestif.ids import fresh_id
+from digestif.stores.base import PAGE_RECORDS, Lease, Store
+from digestif.stores.off import OffStore
+
+if TYPE_CHECKING:
+    from digestif.attempts.handlers import Handler
+
+Now = Callable[[], Millis | None]  # None leaves it to the store's clock
+
+
+class Served(NamedTuple):
+    """Recipients whom another attempt does not try again."""
+
+    reached: frozenset[str] = frozenset()  # they have got it
+    unreachable: frozenset[str] = frozenset()  # they never can
+
+
+class Attempt:
+    """One try to deliver one digest."""
+
+    def __init__(self, lease: Lease, policy: Policy, *, store: Store, now: Now) -> None:
+        self.lease = lease
+        self.policy = policy
+        self.store = store
+        self.now = now
+        self.handler: Handler | None = None
+        self.digest = Digest(lease.timeline, lease.digest_id, 1, lease.attempt, 0, ())
+        self.cool_down: Millis = 0  # after it was delivered or buried
+        self.began = monotonic()
+        self.weight = 0  # bytes of its records, as they are stored
+        self.late = 0.0  # seconds from due to claimed
+        self.is_closed = False  # the store has no part in how it ends: delivered at most once, or never stored
+        self.is_lost = False  # the lease lapsed or was lost
+        self.is_dead = False  # it was to be discarded, and is still a dead letter
+        self.is_told = False  # it has ended, and that was told
+        self.stored: list[Stored] = []  # while its records are read
+        self.after: Cursor | None = None  # likewise
+        self.is_read = False  # to the end
+
+    def forget_what_was_read(self) -> None:
+        self.stored, self.after, self.is_read = [], None, False
+
+    @property
+    def timeline(self) -> str:
+        return self.lease.timeline
+
+    @property
+    def took(self) -> float:
+        """Seconds since it began."""
+        return monotonic() - self.began
+
+    def time(self) -> float:
+        """Seconds, by the clock that was given, else that of this machine."""
+        now = self.now()
+        return wall_clock() if now is None else to_seconds(now)
+
+    def next_delivery(self) -> float | None:
+        """When the timeline is delivered next at the earliest, if that is known; in seconds."""
+        if self.is_closed or self.policy.max_records is not None:  # a crowd may come before
+            return None
+        return self.time() + to_seconds(self.cool_down)
+
+    # What a route does on the way. Each of these raises StaleLease if the lease is lost.
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Take records out of the digest, here and in the store; they count as deleted."""
+        revision: int | None = self.digest.revision
+        for start in range(0, len(keys), PAGE_RECORDS):
+            revision = self.store.withdraw(self.lease, keys[start : start + PAGE_RECORDS], now=self.now())
+            if revision is None:
+                raise self.stale()
+        assert revision is not None
+        gone = set(keys)
+        rest = tuple(record for record in self.digest.records if record.key not in gone)
+        self.digest = replace(self.digest, records=rest, revision=revision)
+
+    def served(self) -> Served:
+        """Recipients who need no message any more, of a digest that each gets a part of."""
+        slot = self.store.inspect(self.timeline)
+        if slot.digest is None or slot.token != self.lease.token:
+            raise self.stale()
+        return Served(frozenset(who_got(slot.digest)), frozenset(who_never_can(slot.digest)))
+
+    def mark_served(self, recipient: str, *, reached: bool = True) -> None:
+        """Note that a recipient has got it, or never can: another attempt does not try again."""
+        name = recipient if reached else lost(recipient)
+        if not self.store.serve(self.lease, [name], now=self.now()):
+            raise self.stale()
+
+    def stale(self) -> StaleLease:
+        return StaleLease(f"{self.timeline!r}: the lease lapsed or was lost; nothing was changed")
+
+
+class Unstored(Attempt):
+    """An attempt to deliver a record that was never stored: it can be told about, and that is all."""
+
+    def __init__(self, timeline: str, record: Record, policy: Policy, *, now: Now) -> None:
+        at = now()
+        began = to_millis(wall_clock()) if at is None else at
+        super().__init__(Lease(timeline, "", began, fresh_id(), 1, 0, 0, began), policy, store=OffStore(), now=now)
+        self.digest = replace(self.digest, records=(record,))
+        self.is_closed = True
+
+    def remove(self, keys: Sequence[str]) -> None:
+        gone = set(keys)
+        self.digest = replace(
+            self.digest, records=tuple(record for record in self.digest.records if record.key not in gone)
+        )
+
+    def served(self) -> Served:
+        return Served()
+
+    def mark_served(self, recipient: str, *, reached: bool = True) -> None:
+        """Nobody asks again."""

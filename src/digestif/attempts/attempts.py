@@ -1,0 +1,446 @@
+"""`Attempts`: opens or claims digests, makes them ready for a handler, ends them in the store, and tells."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple, TypeVar
+
+from digestif.attempts import contents, reports
+from digestif.attempts.attempt import Attempt, Now, Unstored
+from digestif.attempts.handlers import Handler, Handlers
+from digestif.attempts.heartbeat import Heartbeat
+from digestif.attempts.room import Room
+from digestif.attempts.running import RUNNING
+from digestif.attempts.submission import Answer, Judged, Unanswerable, submit
+from digestif.attempts.unhandled import UnhandledTimelines
+from digestif.attempts.upkeep import tell_of_maintenance
+from digestif.core.policy import Policy
+from digestif.core.records import Record
+from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.core.verdicts import DELIVERED, Discard, Verdict, give_back, judge, judge_block, poison, put_off
+from digestif.errors import InvalidState, StaleLease, StoreError
+from digestif.events.attempts import Delivered, Ended, Returned
+from digestif.events.base import Events
+from digestif.events.engine import Lapsed, LeaseNotRenewed
+from digestif.ids import chance, fresh_id
+from digestif.stores.base import (
+    PAGE_RECORDS,
+    PAGE_TIMELINES,
+    Claimed,
+    Lease,
+    Maintained,
+    Store,
+    Take,
+)
+from digestif.stores.codec import Sealer
+from digestif.stores.partitions import visit
+
+T = TypeVar("T")
+
+UNREAD = "the store did not answer when it was read"
+
+
+class Page(NamedTuple):
+    """What a claim brought."""
+
+    attempts: list[Attempt]  # for handlers
+    judged: list[Judged]  # those that end before a handler sees them: the store has to be told
+    claimed: int  # timelines
+    suspect: Millis | None = None  # when the first lease lapsed that nobody took over
+    error: StoreError | None = None  # why those that were claimed could not be read
+
+
+class Attempts:
+    """The attempts of one worker, or of one call. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy_of: Callable[[str], Policy],
+        sealer: Sealer,
+        lease: Millis,
+        now: Now,
+        events: Events,
+        handlers: Handlers,
+    ) -> None:
+        self.store = store
+        self.events = events
+        self.handlers = handlers
+        self.lease = lease
+        self._policy_of = policy_of
+        self._sealer = sealer
+        self._now = now
+        self._held: dict[int, Attempt] = {}  # by identity: a digest may be held twice, by two leases
+        self._unhandled = UnhandledTimelines(events)
+        self.delivered = 0
+        self.returned = 0
+
+    # Beginning
+
+    def open(self, timeline: str, *, minimum_delay: float | None = None) -> Attempt:
+        """Open a ready timeline. Its digest may be empty.
+
+        Raises InvalidState or Busy if it can't be opened, also if its digest is buried as poison; StaleLease if the
+        lease is lost while it is read; and what keeps it from being read, which then counts as a failure.
+        """
+        alone = RUNNING.is_none
+        lease = self.store.open(timeline, token=fresh_id(), lease=self.lease, now=self._now(), alone=alone)
+        attempt = self._begin(lease)
+        verdict = self._poison(attempt)
+        if verdict is not None:
+            self.finish(attempt, verdict)
+            raise InvalidState(f"{timeline!r}: its digest lapsed too often and is now a dead letter")
+        try:
+            contents.read(self.store, [attempt], room=Room())
+            self._unpack(attempt, minimum_delay)
+        except StaleLease:
+            self._tell(attempt, reports.lost(attempt))
+            raise
+        except StoreError:
+            self.finish_quietly(attempt, put_off(UNREAD))
+            raise
+        except BaseException as error:
+            self.fail(attempt, error)
+            raise
+        return attempt
+
+    def claim(self, limit: int, *, room: Room) -> Page:
+        """Take at most `limit` digests that are due and make them ready for their handlers.
+
+        Raises StoreError if no partition answers.
+        """
+        claimed = self._claim_pages(limit)
+        suspects = [page.suspect for page in claimed if page.suspect is not None]
+        leases = [lease for page in claimed for lease in page.leases]
+        return self._prepared(leases, room)._replace(suspect=min(suspects, default=None))
+
+    def claim_suspects(self, *, alone: bool, room: Room) -> Page:
+        """Take digests whose lease lapsed, from the first partition that has some, to be tried beside nothing else.
+
+        `alone` says that nothing else runs in this process.
+        """
+
+        def pages(partition: int) -> Iterator[Claimed]:
+            if not found:
+                page = self.store.claim_suspects(
+                    partition, alone=alone, token=fresh_id(), lease=self.lease, now=self._now()
+                )
+                found.extend(page.leases)
+                yield page
+
+        found: list[Lease] = []
+        for _ in visit(self.store, "claim", pages, self.events):
+            pass
+        return self._prepared(found, room)
+
+    def _claim_pages(self, limit: int) -> list[Claimed]:
+        def pages(partition: int) -> Iterator[Claimed]:
+            while (left := limit - sum(len(page.leases) for page in done)) > 0:
+                wanted = min(left, PAGE_TIMELINES)
+                page = self.store.claim(partition, wanted, token=fresh_id(), lease=self.lease, now=self._now())
+                done.append(page)
+                yield page
+                if len(page.leases) + page.retired < wanted:
+                    return
+
+        done: list[Claimed] = []
+        try:
+            return list(visit(self.store, "claim", pages, self.events))
+        except StoreError:
+            if done:  # what the pages before it gave must not be forgotten
+                return done
+            raise
+
+    def _begin(self, lease: Lease) -> Attempt:
+        attempt = Attempt(lease, self._policy_of(lease.timeline), store=self.store, now=self._now)
+        attempt.late = to_seconds(max(0, lease.until - self.lease - lease.at))
+        self._held[id(attempt)] = attempt
+        RUNNING.add(1)
+        if lease.lapsed:
+            self.events.emit(Lapsed(timeline=lease.timeline))
+        self.events.emit(reports.begun(attempt))
+        return attempt
+
+    def _prepared(self, leases: Sequence[Lease], room: Room) -> Page:
+        """Attempts that a handler can be called with; the others with their verdicts."""
+        judged: list[Judged] = []
+        chosen: list[Attempt] = []
+        for attempt in [self._begin(lease) for lease in leases]:
+            verdict = self._turned_away(attempt, room)
+            if verdict is None:
+                chosen.append(attempt)
+            else:
+                judged.append((attempt, verdict))
+        try:
+            judged += self._read(chosen, room)
+        except StoreError as error:
+            unread = [(attempt, put_off(UNREAD)) for attempt in chosen if not attempt.is_told]
+            return Page([], judged + unread, len(leases), error=error)
+        ready: list[Attempt] = []
+        for attempt in chosen:
+            verdict = self._verdict_before_delivery(attempt) if attempt.is_read else None
+            if verdict is not None:
+                judged.append((attempt, verdict))
+            elif attempt.is_read and not attempt.is_told:
+                ready.append(attempt)
+        return self._closed_first(Page(ready, judged, len(leases)))
+
+    def _turned_away(self, attempt: Attempt, room: Room) -> Verdict | None:
+        """The verdict on an attempt for which nothing has to be read."""
+        handler = self.handlers.find(attempt.timeline)
+        if handler is None:
+            return put_off("no handler is registered for it", delay=self._unhandled.delay(attempt.timeline))
+        attempt.handler = handler
+        verdict = self._poison(attempt)
+        if verdict is None and not room.take(handler.kind):
+            verdict = put_off("no hand is free for it", delay=room.delay(handler.kind))
+        return verdict
+
+    def _poison(self, attempt: Attempt) -> Verdict | None:
+        verdict = poison(attempt.lease.lapses_alone, attempt.policy)
+        if verdict is not None:
+            attempt.cool_down = to_millis(attempt.policy.minimum_delay)
+            with suppress(Exception):  # a backoff that fails must not keep it from ending
+                attempt.cool_down = attempt.policy.cool_down(attempt.lease.iteration + 1)
+            self._finish_merging(attempt)
+        return verdict
+
+    def _finish_merging(self, attempt: Attempt) -> None:
+        """Let the store finish a merge that an earlier attempt began, or it can't be buried. Nothing of it is kept."""
+        after = None
+        with suppress(StoreError):  # then the burial fails, too, and the digest comes again
+            while True:
+                [page] = self.store.take(
+                    [Take(attempt.lease, attempt.policy.capacity, merge=True, after=after)], now=self._now()
+                )
+                if page is None or page.complete:
+                    return
+                after = page.after
+
+    def _read(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
+        """Read them, and judge those for which there is no room. One that is too large for memory fails alone."""
+        try:
+            return self._read_together(attempts, room)
+        except MemoryError:
+            return [judged for attempt in attempts for judged in self._read_alone(attempt)]
+
+    def _read_together(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
+        contents.read(self.store, attempts, room=room)
+        for attempt in attempts:
+            if attempt.is_lost:
+                self._tell(attempt, reports.lost(attempt))
+        unread = [attempt for attempt in attempts if not attempt.is_read and not attempt.is_lost]
+        return [(attempt, put_off("the worker has enough in hand")) for attempt in unread]
+
+    def _read_alone(self, attempt: Attempt) -> list[Judged]:
+        attempt.forget_what_was_read()
+        try:
+            return self._read_together([attempt], Room())
+        except MemoryError as error:
+            attempt.forget_what_was_read()
+            return [(attempt, self._unreadable(attempt, error))]
+
+    def _verdict_before_delivery(self, attempt: Attempt) -> Verdict | None:
+        """Decode it; the verdict if no handler has to see it. A policy or codec that fails is judged as a handler."""
+        try:
+            self._unpack(attempt, None)
+        except StaleLease:
+            self._tell(attempt, reports.lost(attempt))
+            return None
+        except Exception as error:  # noqa: BLE001  # judged
+            return self._unreadable(attempt, error)
+        return None if attempt.digest else DELIVERED
+
+    def _unpack(self, attempt: Attempt, minimum_delay: float | None) -> None:
+        if attempt.is_lost:
+            raise attempt.stale()
+        self._set_cool_down(attempt, minimum_delay)  # a policy that fails does so before the delivery
+        for event in contents.unpack(attempt, self._sealer):
+            self.events.emit(event)
+
+    def _set_cool_down(self, attempt: Attempt, minimum_delay: float | None) -> None:
+        policy = attempt.policy
+        attempt.cool_down = to_millis(policy.minimum_delay if minimum_delay is None else minimum_delay)
+        if minimum_delay is None:
+            attempt.cool_down = policy.cool_down(attempt.lease.iteration + 1 if attempt.stored else 0)
+
+    def _unreadable(self, attempt: Attempt, error: Exception) -> Verdict:
+        """The verdict on an attempt that failed before a handler saw it."""
+        if isinstance(error, StoreError):
+            return put_off(UNREAD)
+        return self.judge(attempt, error)
+
+    def _closed_first(self, page: Page) -> Page:
+        """Close what is to be delivered at most once; what can't be closed is not delivered."""
+        early = [attempt for attempt in page.attempts if attempt.handler and attempt.handler.at_most_once]
+        if not early:
+            return page
+        answers = [answer for some in _pages(early) for answer in self._submit([(each, DELIVERED) for each in some])]
+        for attempt, answer in zip(early, answers, strict=True):
+            if answer is True:
+                self._let_go(attempt)
+                attempt.is_closed = True
+            elif answer is False:
+                self._tell(attempt, reports.lost(attempt))
+            else:  # nobody knows; if it was closed after all, giving it back is refused
+                page.judged.append((attempt, give_back(begun=False)))
+        ready = [attempt for attempt in page.attempts if attempt not in early or attempt.is_closed]
+        return page._replace(attempts=ready)
+
+    def _close_first(self, attempt: Attempt) -> None:
+        """End an attempt in the store before its handler is called, at most once. StaleLease if the lease is lost."""
+        [answer] = self._submit([(attempt, DELIVERED)])
+        if answer is not True:
+            self._tell_answer(attempt, DELIVERED, answer)
+            raise attempt.stale() if answer is False else answer
+        self._let_go(attempt)
+        attempt.is_closed = True
+
+    def open_for(self, handler: Handler, timeline: str) -> Attempt | None:
+        """Open a ready timeline for its handler; None if there is nothing to deliver, and then it has ended."""
+        attempt = self.open(timeline)
+        attempt.handler = handler
+        if not attempt.digest:
+            self.finish(attempt, DELIVERED)
+            return None
+        if handler.at_most_once:
+            self._close_first(attempt)
+        return attempt
+
+    def unstored(self, timeline: str, record: Record, handler: Handler) -> Attempt:
+        """An attempt to deliver a record that is not stored."""
+        attempt = Unstored(timeline, record, self._policy_of(timeline), now=self._now)
+        attempt.handler = handler
+        RUNNING.add(1)
+        return attempt
+
+    # Ending
+
+    def judge(self, attempt: Attempt, error: BaseException | None) -> Verdict:
+        """The verdict on what a handler did."""
+        return judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
+
+    def end(self, judged: Sequence[Judged]) -> list[Answer]:
+        """End attempts, one store call for each way to end, and tell. Those without an answer are still to be ended."""
+        open_ones = [(attempt, verdict) for attempt, verdict in judged if not attempt.is_closed]
+        answers = iter(self._submit(open_ones))
+        told: list[Answer] = []
+        for attempt, verdict in judged:
+            if attempt.is_closed:
+                self._tell(attempt, reports.ended_after_closing(attempt, verdict))
+                told.append(True)
+                continue
+            answer = next(answers)
+            told.append(answer)
+            if not isinstance(answer, StoreError) or isinstance(answer, Unanswerable):
+                self._tell_answer(attempt, verdict, answer)
+        self._sweep_after(judged)
+        return told
+
+    def _submit(self, judged: Sequence[Judged]) -> list[Answer]:
+        return submit(self.store, judged, lease=self.lease, now=self._now())
+
+    def finish(self, attempt: Attempt, verdict: Verdict) -> None:
+        """End one attempt. StaleLease if the lease was lost; a failure of the store is raised."""
+        [answer] = self.end([(attempt, verdict)])
+        if isinstance(answer, StoreError):
+            self.abandon(attempt, verdict, answer)
+            raise answer
+        if not answer:
+            raise attempt.stale()
+
+    def finish_quietly(self, attempt: Attempt, verdict: Verdict) -> None:
+        """End one attempt whose own error matters more than what becomes of it."""
+        with suppress(StaleLease, StoreError):
+            self.finish(attempt, verdict)
+
+    def conclude(self, attempt: Attempt, error: BaseException | None) -> bool:
+        """End an attempt by the policy's rules. True if it was delivered; StaleLease if the lease was lost."""
+        verdict = self.judge(attempt, error)
+        self.finish(attempt, verdict)
+        return verdict is DELIVERED
+
+    def finish_unstored(self, attempt: Attempt, error: BaseException | None) -> bool:
+        """End an attempt whose record is not stored: raise its error, or answer False if its handler discards it."""
+        self.end([(attempt, self.judge(attempt, error))])
+        if error is not None and not isinstance(error, Discard):
+            raise error
+        return error is None
+
+    def fail(self, attempt: Attempt, error: BaseException) -> None:
+        """End an attempt whose block raised. Never raises: the error itself matters."""
+        self.finish_quietly(attempt, judge_block(error, attempt=attempt.lease.attempt, policy=attempt.policy))
+
+    def abandon(self, attempt: Attempt, verdict: Verdict, error: StoreError) -> None:
+        """Leave an attempt to its lease: the store did not answer when it was told how it ended."""
+        self._tell(attempt, reports.unsettled(attempt, verdict, error))
+
+    def _tell_answer(self, attempt: Attempt, verdict: Verdict, answer: Answer) -> None:
+        if isinstance(answer, StoreError):
+            self.abandon(attempt, verdict, answer)
+        elif answer:
+            self._tell(attempt, reports.ended(attempt, verdict))
+        else:
+            self._tell(attempt, reports.lost(attempt))
+
+    def _tell(self, attempt: Attempt, event: Ended) -> None:
+        """Tell how an attempt ended: once, and here."""
+        if attempt.is_told:
+            return
+        attempt.is_told = True
+        self._let_go(attempt)
+        RUNNING.add(-1)
+        self.delivered += isinstance(event, Delivered)
+        self.returned += isinstance(event, Returned)
+        self.events.emit(event)
+
+    def _let_go(self, attempt: Attempt) -> None:
+        self._held.pop(id(attempt), None)
+
+    def _sweep_after(self, judged: Sequence[Judged]) -> None:
+        if any(len(attempt.digest) > PAGE_RECORDS for attempt, _ in judged):
+            with suppress(StoreError):  # maintenance erases it later
+                while self.store.sweep():
+                    pass
+
+    # Besides
+
+    def maintain(self) -> bool:
+        """Expire old records, one page of each partition. True if there is more to do.
+
+        Raises StoreError if no partition answers.
+        """
+
+        def page(partition: int) -> Iterator[Maintained]:
+            yield self.store.maintain(partition, None, limit=PAGE_TIMELINES, now=self._now())
+
+        pages = list(visit(self.store, "maintenance", page, self.events))
+        for done in pages:
+            tell_of_maintenance(done, self.events)
+        return any(done.more for done in pages)
+
+    @contextmanager
+    def renewed(self, attempt: Attempt, *, renews: bool) -> Iterator[None]:
+        """Hold the lease of an attempt in the background while the block runs, if that is wanted and needed."""
+        if renews and not attempt.is_closed:
+            with Heartbeat(self.renew, seconds=self.lease / 3000):
+                yield
+        else:
+            yield
+
+    def renew(self) -> None:
+        """Let the leases of all attempts that are under way last longer."""
+        for attempts in _pages(list(self._held.values())):
+            try:
+                answers = self.store.extend([attempt.lease for attempt in attempts], lease=self.lease, now=self._now())
+            except StoreError as error:
+                if any(id(attempt) in self._held for attempt in attempts):
+                    self.events.emit(LeaseNotRenewed(timeline=attempts[0].timeline, error=error))
+                continue
+            for attempt, alive in zip(attempts, answers, strict=True):
+                if not alive:
+                    self._let_go(attempt)  # lost: the end will say so
+
+
+def _pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + PAGE_TIMELINES] for start in range(0, len(items), PAGE_TIMELINES))

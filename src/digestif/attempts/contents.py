@@ -1,0 +1,87 @@
+"""What an attempt carries: read page by page, decoded, with the records that can't be decoded quarantined."""
+
+from collections.abc import Sequence
+
+from digestif.attempts.attempt import Attempt
+from digestif.attempts.room import Room
+from digestif.core.capacity import Stored, weight_of
+from digestif.core.records import Digest, Record
+from digestif.events.attempts import Quarantined
+from digestif.ids import fresh_id
+from digestif.stores.base import PAGE_RECORDS, SetAside, Store, Take
+from digestif.stores.codec import Sealer, read_timestamp
+
+
+def read(store: Store, attempts: Sequence[Attempt], *, room: Room) -> None:
+    """Read digests, the first ones first. Once the room is full, those of which nothing was read are left unread."""
+    reading = list(attempts)
+    while reading:
+        pages = store.take([_request(attempt) for attempt in reading], now=reading[0].now())
+        for attempt, page in zip(reading, pages, strict=True):
+            if page is None:
+                attempt.is_lost = True
+                continue
+            attempt.stored += page.records
+            attempt.after, attempt.is_read = page.after, page.complete
+            attempt.digest = _header(attempt, page.revision, page.dropped)
+        reading = [attempt for attempt in reading if not attempt.is_read and not attempt.is_lost]
+        records = sum(len(attempt.stored) for attempt in attempts)
+        if reading and room.is_full(records=records, weight=sum(weight_of(attempt.stored) for attempt in attempts)):
+            reading = [attempt for attempt in reading if attempt.stored]
+
+
+def _request(attempt: Attempt) -> Take:
+    policy = attempt.policy
+    return Take(attempt.lease, policy.capacity, merge=True, after=attempt.after, max_bytes=policy.max_bytes)
+
+
+def _header(attempt: Attempt, revision: int, dropped: int) -> Digest:
+    lease = attempt.lease
+    return Digest(lease.timeline, lease.digest_id, revision, lease.attempt, dropped, attempt.digest.records)
+
+
+def unpack(attempt: Attempt, sealer: Sealer) -> list[Quarantined]:
+    """Decode what was read. Records that can't be decoded become dead letters of their own; the answer tells of them.
+
+    Raises StaleLease if the lease is lost meanwhile.
+    """
+    quarantined: list[Quarantined] = []
+    records, broken = decode(attempt.stored, sealer)
+    while broken:
+        quarantined += _quarantine(attempt, broken)
+        _read_anew(attempt)  # it may have another revision now
+        records, broken = decode(attempt.stored, sealer)
+    attempt.weight, attempt.stored = weight_of(attempt.stored), []
+    digest = attempt.digest
+    attempt.digest = Digest(digest.timeline, digest.id, digest.revision, digest.attempt, digest.dropped, tuple(records))
+    return quarantined
+
+
+def _read_anew(attempt: Attempt) -> None:
+    attempt.forget_what_was_read()
+    read(attempt.store, [attempt], room=Room())
+    if attempt.is_lost:
+        raise attempt.stale()
+
+
+def _quarantine(attempt: Attempt, broken: Sequence[tuple[str, str]]) -> list[Quarantined]:
+    letters = [SetAside(key, fresh_id(), reason) for key, reason in broken]
+    for start in range(0, len(letters), PAGE_RECORDS):
+        page = letters[start : start + PAGE_RECORDS]
+        if not attempt.store.set_aside(attempt.lease, page, now=attempt.now()):
+            raise attempt.stale()
+    return [Quarantined(timeline=attempt.timeline, key=key, letter_id=of, reason=why) for key, of, why in letters]
+
+
+def decode(stored: Sequence[Stored], sealer: Sealer) -> tuple[list[Record], list[tuple[str, str]]]:
+    """The records whose values can be read, and key and reason of those whose values can't."""
+    records: list[Record] = []
+    broken: list[tuple[str, str]] = []
+    for item in stored:
+        try:
+            value = sealer.unseal(item.payload)
+        except ValueError as error:
+            broken.append((item.key, str(error)))
+        else:
+            records.append(Record(item.key, value, read_timestamp(item)))
+    return records, broken

@@ -1,0 +1,150 @@
+"""Handlers: which function delivers the digests of which timelines, and how it is called."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from digestif.attempts.attempt import Attempt
+from digestif.core.texts import shortened
+from digestif.errors import ConfigError
+from digestif.patterns import Patterns, check_pattern
+
+Call = Callable[[Sequence[Attempt]], Any]
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class Kind(StrEnum):
+    """Where a handler runs."""
+
+    FUNCTION = "function"  # in a thread
+    COROUTINE = "coroutine"  # on the event loop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """How the digests of a pattern are delivered."""
+
+    pattern: str
+    call: Call  # gives what the function answers, or a coroutine of that
+    call_here: Call | None  # the same for a caller without an event loop; None: that is impossible
+    kind: Kind
+    batch: int | None = None  # it takes at most so many attempts at once; None: one, and its own argument is no list
+    at_most_once: bool = False  # digests are closed before it is called
+    close: Callable[[], Awaitable[None]] | None = None  # lets go of what it has open on the running event loop
+
+    def deliver_here(self, attempt: Attempt) -> BaseException | None:
+        """Deliver without an event loop; the error that the handler told of. Raises what the handler raises."""
+        self.refuse_unless_here()
+        assert self.call_here is not None
+        answer = self.call_here([attempt])
+        if inspect.iscoroutine(answer):
+            answer.close()
+            return ConfigError(f"the handler of {self.pattern!r} gives a coroutine: use AsyncDigests, or run a worker")
+        return self.errors_in(answer, 1)[0]
+
+    async def deliver(self, attempt: Attempt, *, in_thread: InThread) -> BaseException | None:
+        """Deliver on the running event loop; the error that the handler told of. Raises what the handler raises."""
+        call = partial(self.call, [attempt])
+        answer = call() if self.kind is Kind.COROUTINE else await in_thread(call)
+        return self.errors_in(await answer if inspect.isawaitable(answer) else answer, 1)[0]
+
+    def refuse_unless_here(self) -> None:
+        """ConfigError if it can't be called without an event loop."""
+        if self.call_here is None:
+            raise ConfigError(
+                f"the handler of {self.pattern!r} is a coroutine: await it with AsyncDigests, or run a worker"
+            )
+
+    def errors_in(self, answer: object, count: int) -> Sequence[BaseException | None]:
+        """What the answer says about each of so many digests.
+
+        A handler of batches gives None, or a list of None or an error for each digest. Return values of other handlers
+        are ignored, except an exception or a generator, which count as failures.
+        """
+        if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            return [TypeError("the handler gave a generator, which nobody runs: it has done nothing")] * count
+        if isinstance(answer, BaseException):
+            return [answer] * count
+        if answer is None or self.batch is None:
+            return [None] * count
+        if isinstance(answer, list | tuple) and len(answer) == count and all(map(_is_none_or_error, answer)):
+            return answer
+        wrong = TypeError(
+            f"a handler of {count} digests gives None or a list of {count} (None or an error), not {shortened(answer)}"
+        )
+        return [wrong] * count
+
+
+def _is_none_or_error(each: object) -> bool:
+    return each is None or isinstance(each, BaseException)
+
+
+class Handlers:
+    """The handlers of one engine, found by the names of timelines."""
+
+    def __init__(self) -> None:
+        self._handlers: Patterns[Handler] = Patterns()
+        self.find = self._handlers.find
+
+    def __bool__(self) -> bool:
+        return bool(self._handlers)
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._handlers)
+
+    def required(self, timeline: str) -> Handler:
+        """The handler of a timeline; ConfigError if there is none."""
+        handler = self.find(timeline)
+        if handler is None:
+            raise ConfigError(f"{timeline!r} has no handler; register one with @digests.handler({timeline!r})")
+        return handler
+
+    def register(self, pattern: object, call: object, *, batch: object = None, at_most_once: bool = False) -> Handler:
+        """Let a function deliver the timelines of a pattern."""
+        name = check_pattern(pattern)
+        if not callable(call):
+            raise ConfigError(f"handler: {shortened(call)} is not a function; use @digests.handler({pattern!r})")
+        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+            raise ConfigError(f"handler: {shortened(call)} has a yield in it: called, it would do nothing")
+        if batch is not None and (type(batch) is not int or batch < 1):
+            raise ConfigError(f"batch: {shortened(batch)} is not a whole number ≥ 1")
+        kind = Kind.COROUTINE if _is_async(call) else Kind.FUNCTION
+        deliver = _with_digest(call) if batch is None else _with_digests(call)
+        return self.add(
+            Handler(
+                pattern=name,
+                call=deliver,
+                call_here=deliver if kind is Kind.FUNCTION else None,
+                kind=kind,
+                batch=batch,
+                at_most_once=at_most_once,
+            )
+        )
+
+    async def close(self) -> None:
+        """Let handlers let go of what they have open on the running event loop."""
+        for handler in self:
+            if handler.close is not None:
+                await handler.close()
+
+    def add(self, handler: Handler) -> Handler:
+        """Take in a handler; ConfigError if its pattern has one."""
+        if handler.pattern in self._handlers:
+            raise ConfigError(f"handler: {handler.pattern!r} has a handler already")
+        self._handlers.add(handler.pattern, handler)
+        return handler
+
+
+def _with_digest(call: Callable[[Any], Any]) -> Call:
+    return lambda attempts: call(attempts[0].digest)
+
+
+def _with_digests(call: Callable[[Any], Any]) -> Call:
+    return lambda attempts: call([attempt.digest for attempt in attempts])
+
+
+def _is_async(call: Any) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004  # its kind, not whether it is there

@@ -1,0 +1,83 @@
+"""Telling: the event that belongs to an attempt's beginning, and to each way to end."""
+
+from typing import Any
+
+from digestif.attempts.attempt import Attempt
+from digestif.core.times import to_seconds
+from digestif.core.verdicts import Ending, Verdict
+from digestif.errors import StoreError
+from digestif.events.attempts import (
+    Buried,
+    Claimed,
+    Delivered,
+    Discarded,
+    Empty,
+    Ended,
+    Failed,
+    LeaseLost,
+    PutOff,
+    Returned,
+    Unsettled,
+)
+
+
+def begun(attempt: Attempt) -> Claimed:
+    return Claimed(**_who(attempt), late=attempt.late)
+
+
+def ended(attempt: Attempt, verdict: Verdict) -> Ended:
+    """The event of an attempt that has ended as the verdict says."""
+    who, records, reason = _who(attempt), len(attempt.digest), verdict.reason
+    match verdict.ending:
+        case Ending.DELIVERED if not records:
+            return Empty(**who)
+        case Ending.DELIVERED:
+            return Delivered(
+                **who, records=records, dropped=attempt.digest.dropped, late=attempt.late, took=attempt.took
+            )
+        case Ending.FAILED:
+            return Failed(**who, **_failure(attempt, verdict), retry_in=to_seconds(verdict.delay or 0))
+        case Ending.BURIED:
+            return Buried(**who, **_failure(attempt, verdict))
+        case Ending.PUT_OFF:
+            return PutOff(**who, records=records, reason=reason, retry_in=to_seconds(verdict.delay or 0))
+        case Ending.RETURNED:
+            return Returned(**who, begun=verdict.unknown)
+        case Ending.DISCARDED if attempt.is_dead:
+            return Buried(**who, **_failure(attempt, verdict))
+        case Ending.DISCARDED:
+            return Discarded(**who, records=records, reason=reason)
+
+
+def ended_after_closing(attempt: Attempt, verdict: Verdict) -> Ended:
+    """The event of an attempt in whose end the store has no part: whatever was not delivered never comes again."""
+    if verdict.ending in (Ending.DELIVERED, Ending.DISCARDED):
+        return ended(attempt, verdict)
+    failure = _failure(attempt, verdict)
+    if verdict.ending is Ending.RETURNED:
+        when = "while" if verdict.unknown else "before"
+        failure["reason"] = f"the worker stopped {when} it was delivered"
+    return Failed(**_who(attempt), **failure, retry_in=None)
+
+
+def lost(attempt: Attempt) -> LeaseLost:
+    return LeaseLost(**_who(attempt))
+
+
+def unsettled(attempt: Attempt, verdict: Verdict, error: StoreError) -> Unsettled:
+    return Unsettled(**_who(attempt), ending=verdict.ending.value, error=error)
+
+
+def _who(attempt: Attempt) -> dict[str, Any]:
+    lease = attempt.lease
+    return {"timeline": lease.timeline, "digest_id": lease.digest_id, "attempt": lease.attempt}
+
+
+def _failure(attempt: Attempt, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "records": len(attempt.digest) or len(attempt.stored),
+        "reason": verdict.reason,
+        "late": attempt.late,
+        "took": attempt.took,
+        "error": verdict.error,
+    }

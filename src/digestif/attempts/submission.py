@@ -1,0 +1,86 @@
+"""How verdicts reach the store: one call for all attempts that end the same way."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from digestif.attempts.attempt import Attempt
+from digestif.clock import monotonic
+from digestif.core.times import Millis, to_millis
+from digestif.core.verdicts import Ending, Verdict
+from digestif.errors import StoreError
+from digestif.stores.base import Burial, Closing, Release, Store
+
+Judged = tuple[Attempt, Verdict]
+Answer = bool | StoreError  # False: the lease was lost, and nothing was changed; an error: the store did not answer
+
+logger = logging.getLogger("digestif")
+
+
+def submit(store: Store, judged: Sequence[Judged], *, lease: Millis, now: Millis | None) -> list[Answer]:
+    """What the store says to each. `lease` is how long leases last."""
+    calls: dict[Ending, Callable[[Sequence[Judged]], Sequence[bool]]] = {
+        Ending.DELIVERED: lambda some: store.close([_closing(*one) for one in some], now=now),
+        Ending.FAILED: lambda some: store.release([_release(*one, lease=lease, now=now) for one in some], now=now),
+        Ending.BURIED: lambda some: store.bury([_burial(*one) for one in some], now=now),
+        Ending.DISCARDED: lambda some: _discard(store, some, now=now),
+    }
+    answers: list[Answer] = [False] * len(judged)
+    for ending, call in calls.items():
+        places = [place for place, (_, verdict) in enumerate(judged) if _CALLED_AS[verdict.ending] is ending]
+        if places:
+            for place, answer in zip(places, _answers(call, [judged[place] for place in places]), strict=True):
+                answers[place] = answer
+    return answers
+
+
+_CALLED_AS = {ending: ending for ending in Ending} | {
+    Ending.PUT_OFF: Ending.FAILED,
+    Ending.RETURNED: Ending.FAILED,
+}
+
+
+def _answers(call: Callable[[Sequence[Judged]], Sequence[bool]], judged: Sequence[Judged]) -> Sequence[Answer]:
+    """One call. If it fails in a way that no store should, each is tried for itself: one of them is to blame."""
+    try:
+        return list(call(judged))
+    except StoreError as error:
+        return [error if answer is None else answer for answer in error.answers or [None] * len(judged)]
+    except Exception as error:
+        if len(judged) > 1:
+            return [answer for one in judged for answer in _answers(call, [one])]
+        logger.exception("%s can't be ended; it comes again when its lease has lapsed", judged[0][0].timeline)
+        return [Unanswerable(f"the store failed: {error}")]
+
+
+class Unanswerable(StoreError):
+    """The store fails whenever it is told how this attempt ended. There is no use in telling it again."""
+
+
+def _closing(attempt: Attempt, _: Verdict) -> Closing:
+    return Closing(attempt.lease, attempt.cool_down, attempt.policy.max_records)
+
+
+def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis | None) -> Release:
+    at = now
+    if at is None:  # the time of the store that gave the lease, without asking it: leases tell when they began
+        at = attempt.lease.until - lease + to_millis(monotonic() - attempt.began)
+    until = None if verdict.delay is None else at + verdict.delay
+    counted = verdict.ending is Ending.FAILED
+    freeze = verdict.unknown or (counted and attempt.policy.redelivery == "same")
+    return Release(attempt.lease, until, freeze=freeze, counted=counted)
+
+
+def _burial(attempt: Attempt, verdict: Verdict) -> Burial:
+    return Burial(attempt.lease, verdict.reason, attempt.cool_down, attempt.policy.max_records)
+
+
+def _discard(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> Sequence[bool]:
+    answers = store.bury([_burial(*one) for one in judged], now=now)
+    for (attempt, _), is_buried in zip(judged, answers, strict=True):
+        if is_buried:
+            attempt.is_dead = True
+            with suppress(StoreError):  # it stays a dead letter
+                store.discard(attempt.lease.digest_id, now=now)
+                attempt.is_dead = False
+    return answers

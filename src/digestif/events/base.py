@@ -1,0 +1,83 @@
+"""What events are, and the one point at which they are told and heard."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from digestif.core.texts import in_one_line, reason_of
+
+logger = logging.getLogger("digestif")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened. Durations in seconds."""
+
+    level: ClassVar[int] = logging.INFO  # of the line in the log
+
+    def __str__(self) -> str:
+        """A line for people: what happened, to which timeline, and the facts, with rounded numbers."""
+        facts = ", ".join(self._facts())
+        timeline = getattr(self, "timeline", None)
+        subject = "" if timeline is None else f" {in_one_line(timeline)}"
+        return f"{type(self).__name__}{subject}{': ' if facts else ''}{facts}"
+
+    @property
+    def trace(self) -> BaseException | None:
+        """The error whose traceback belongs into the log."""
+        return None
+
+    def _facts(self) -> Iterator[str]:
+        names = [field.name for field in fields(self) if field.name not in _NAMED_LAST]
+        for name in [*names, *_NAMED_LAST[1:]]:
+            value = getattr(self, name, None)
+            if value is not None and value != "" and value != ():
+                yield f"{name}={_shown(value)}"
+
+
+_NAMED_LAST = ("timeline", "attempt", "digest_id")  # the first of these is named before all others
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    if isinstance(value, tuple):
+        more = f" and {len(value) - 3} more" if len(value) > 3 else ""
+        return " ".join(map(_shown, value[:3])) + more
+    return in_one_line(reason_of(value) if isinstance(value, BaseException) else str(value))
+
+
+Listener = Callable[[Event], object]
+
+
+class Events:
+    """The one subscription point."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call the listener with every event from now on; the answer ends that."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):  # it was ended already
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def wanted(self, kind: type[Event]) -> bool:
+        """True if somebody would hear of it: for events that are costly to make."""
+        return bool(self._listeners) or logger.isEnabledFor(kind.level)
+
+    def emit(self, event: Event) -> None:
+        """Tell the log and the listeners. A listener that raises is logged and does not stop the others."""
+        if logger.isEnabledFor(event.level):
+            logger.log(event.level, "%s", event, exc_info=event.trace)
+        for listener in list(self._listeners):
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a listener failed on %s", event)

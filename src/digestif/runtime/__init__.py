@@ -1,1 +1,0 @@
-"""The worker: claims digests, runs handlers, and ends what they did."""

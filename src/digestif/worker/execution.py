@@ -1,0 +1,156 @@
+"""Handlers run here: coroutines on the event loop, functions in threads, and each attempt gets its verdict."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from digestif.attempts import Attempt, Attempts, Handler, Kind
+from digestif.core.verdicts import Verdict, give_back
+from digestif.threads import DaemonThreads
+
+CANCEL_SECONDS = 2.0  # that a coroutine may take to be cancelled
+
+
+class Execution:
+    """The handlers that are running. `judged` is called with the verdicts as soon as there are some."""
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        concurrency: int,
+        threads: int,
+        *,
+        judged: Callable[[list[tuple[Attempt, Verdict]]], None],
+    ) -> None:
+        self._attempts = attempts
+        self._judged = judged
+        self._coroutines = asyncio.Semaphore(concurrency)
+        self._threads = DaemonThreads(threads, "digestif-handler")
+        self._running: dict[asyncio.Task[None], Sequence[Attempt]] = {}
+        self._is_giving_up = False
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts are in the hands of handlers."""
+        return sum(map(len, self._running.values()))
+
+    @property
+    def weight(self) -> int:
+        """Bytes of the records that they hold."""
+        return sum(attempt.weight for attempts in self._running.values() for attempt in attempts)
+
+    def count(self, kind: Kind) -> int:
+        """How many attempts are in the hands of handlers of this kind."""
+        return sum(len(attempts) for attempts in self._running.values() if _handler(attempts).kind is kind)
+
+    def start(self, attempts: Sequence[Attempt]) -> None:
+        """Run the handlers of these attempts."""
+        loop = asyncio.get_running_loop()
+        for group in _groups(attempts):
+            task = loop.create_task(self._run(group))
+            self._running[task] = group
+
+    async def finished(self, seconds: float | None = None) -> None:
+        """Wait until no handler is running, or so many seconds."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+
+    async def give_up(self) -> None:
+        """Cancel what can be cancelled, and give back all attempts whose handlers have not ended."""
+        self._is_giving_up = True
+        left = dict(self._running)
+        for task in left:
+            task.cancel()
+        await self.finished(CANCEL_SECONDS)
+        unfinished = [attempt for task, attempts in left.items() if not task.done() for attempt in attempts]
+        self._judged([(attempt, give_back(begun=True)) for attempt in unfinished])
+        self._threads.shutdown()
+
+    async def _run(self, attempts: Sequence[Attempt]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        verdicts: Sequence[Verdict] = [give_back(begun=True)] * len(attempts)  # unless it gets to the end
+        try:
+            verdicts = await self._verdicts(attempts)
+        finally:
+            del self._running[task]  # first: whoever hears that it ended counts the hands that are free
+            self._judged(list(zip(attempts, verdicts, strict=True)))
+
+    async def _verdicts(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
+        try:
+            errors = await self._errors(_handler(attempts), attempts)
+        except _NotBegun:
+            return [give_back(begun=False)] * len(attempts)
+        except asyncio.CancelledError as error:
+            if self._is_giving_up:
+                return [give_back(begun=True)] * len(attempts)
+            errors = [error] * len(attempts)
+        return [self._attempts.judge(attempt, error) for attempt, error in zip(attempts, errors, strict=True)]
+
+    async def _errors(self, handler: Handler, attempts: Sequence[Attempt]) -> Sequence[BaseException | None]:
+        """The error of each attempt, or None."""
+        try:
+            if handler.kind is Kind.COROUTINE:
+                answer = await self._on_loop(handler, attempts)
+            else:
+                answer = await self._in_thread(handler, attempts)
+        except (asyncio.CancelledError, _NotBegun):
+            raise
+        except BaseException as error:  # noqa: BLE001  # also SystemExit: a handler does not end its worker
+            return [error] * len(attempts)
+        return handler.errors_in(answer, len(attempts))
+
+    async def _on_loop(self, handler: Handler, attempts: Sequence[Attempt]) -> Any:
+        try:
+            await self._coroutines.acquire()
+        except asyncio.CancelledError:
+            raise _NotBegun from None
+        try:
+            return await handler.call(attempts)
+        finally:
+            self._coroutines.release()
+
+    async def _in_thread(self, handler: Handler, attempts: Sequence[Attempt]) -> Any:
+        future = self._threads.submit(_outcome, handler, attempts)
+        try:
+            answer, error = await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if future.cancelled():
+                raise _NotBegun from None
+            raise
+        if error is not None:
+            raise error
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+class _NotBegun(BaseException):
+    """It was cancelled while it waited for a thread."""
+
+
+def _outcome(handler: Handler, attempts: Sequence[Attempt]) -> tuple[Any, BaseException | None]:
+    try:
+        return handler.call(attempts), None
+    except BaseException as error:  # noqa: BLE001  # a future would pass some of them on to the loop
+        return None, error
+
+
+def _handler(attempts: Sequence[Attempt]) -> Handler:
+    handler = attempts[0].handler
+    assert handler is not None  # or it would not have been claimed
+    return handler
+
+
+def _groups(attempts: Sequence[Attempt]) -> Iterator[Sequence[Attempt]]:
+    """What is handed out together: single attempts, and batches of those with the same handler of batches."""
+    batches: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        handler = _handler([attempt])
+        if handler.batch is None:
+            yield [attempt]
+        else:
+            batches.setdefault(handler.pattern, []).append(attempt)
+    for group in batches.values():
+        size = _handler(group).batch or 1
+        for start in range(0, len(group), size):
+            yield group[start : start + size]
