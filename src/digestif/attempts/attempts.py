@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from digestif.attempts import contents, reports
 from digestif.attempts.attempt import Attempt, Now, Unstored
+from digestif.attempts.claims import claim, claim_suspects
 from digestif.attempts.handlers import Handler, Handlers
 from digestif.attempts.heartbeat import Heartbeat
 from digestif.attempts.room import Room
@@ -25,7 +26,6 @@ from digestif.ids import chance, fresh_id
 from digestif.stores.base import (
     PAGE_RECORDS,
     PAGE_TIMELINES,
-    Claimed,
     Lease,
     Maintained,
     Store,
@@ -109,10 +109,8 @@ class Attempts:
 
         Raises StoreError if no partition answers.
         """
-        claimed = self._claim_pages(limit)
-        suspects = [page.suspect for page in claimed if page.suspect is not None]
-        leases = [lease for page in claimed for lease in page.leases]
-        return self._prepared(leases, room)._replace(suspect=min(suspects, default=None))
+        leases, _, suspect = claim(self.store, limit, lease=self.lease, now=self._now, events=self.events)
+        return self._prepared(leases, room)._replace(suspect=suspect)
 
     def claim_suspects(self, *, alone: bool, room: Room) -> Page:
         """Take digests whose lease lapsed, from the first partition that has some, to be tried beside nothing else.
@@ -120,36 +118,8 @@ class Attempts:
         `alone` says that nothing else runs in this process.
         """
 
-        def pages(partition: int) -> Iterator[Claimed]:
-            if not found:
-                page = self.store.claim_suspects(
-                    partition, alone=alone, token=fresh_id(), lease=self.lease, now=self._now()
-                )
-                found.extend(page.leases)
-                yield page
-
-        found: list[Lease] = []
-        for _ in visit(self.store, "claim", pages, self.events):
-            pass
-        return self._prepared(found, room)
-
-    def _claim_pages(self, limit: int) -> list[Claimed]:
-        def pages(partition: int) -> Iterator[Claimed]:
-            while (left := limit - sum(len(page.leases) for page in done)) > 0:
-                wanted = min(left, PAGE_TIMELINES)
-                page = self.store.claim(partition, wanted, token=fresh_id(), lease=self.lease, now=self._now())
-                done.append(page)
-                yield page
-                if len(page.leases) + page.retired < wanted:
-                    return
-
-        done: list[Claimed] = []
-        try:
-            return list(visit(self.store, "claim", pages, self.events))
-        except StoreError:
-            if done:  # what the pages before it gave must not be forgotten
-                return done
-            raise
+        leases = claim_suspects(self.store, alone=alone, lease=self.lease, now=self._now, events=self.events)
+        return self._prepared(leases, room)
 
     def _begin(self, lease: Lease) -> Attempt:
         attempt = Attempt(lease, self._policy_of(lease.timeline), store=self.store, now=self._now)

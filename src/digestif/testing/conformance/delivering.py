@@ -8,13 +8,13 @@ from itertools import chain, count
 import pytest
 
 from digestif import Digest, Digests, InvalidState, Policy, Record, Retry, Worker
-from digestif.worker.shift import Shift
 from digestif.stores.base import PAGE_RECORDS, Store
 from digestif.testing.conformance.actions import Boom, T, add_all, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import ROUNDS
 from digestif.testing.faults import Partitioned
 from digestif.testing.footprint import assert_nothing_left
+from digestif.worker.shift import Shift
 
 LEASE = 30.0
 
