@@ -577,8 +577,8 @@ READING = [
         says="a page of heavy records is not made shorter",
         file="include/paging.lua",
         old="""\
-    if bytes > HEAVY then
-      return flat, false
+    if bytes >= room then
+      return flat, false, bytes
     end
 """,
         new="",
@@ -587,7 +587,7 @@ READING = [
     Fault(
         says="the bytes of a reply are not bounded",
         file="take.lua",
-        old="  allowed = weight < HEAVY and allowed or 0\n",
+        old="  allowed = room > 0 and allowed or 0\n",
         new="",
         found_by=("test_digests_of_one_call_share_the_bytes_of_its_reply",),
     ),
@@ -601,9 +601,23 @@ READING = [
     Fault(
         says="a small page is longer than its limit",
         file="include/paging.lua",
-        old="if #flat == limit * 2 then",
-        new="if #flat > limit * 2 then",
+        old="if #flat == limit * 2 or bytes >= room then",
+        new="if #flat > limit * 2 or bytes >= room then",
         found_by=("test_several_digests_share_the_page_of_one_call[180]",),
+    ),
+    Fault(
+        says="a small page of many bytes is not made shorter",
+        file="include/paging.lua",
+        old="if #flat == limit * 2 or bytes >= room then",
+        new="if #flat == limit * 2 then",
+        found_by=("test_a_small_batch_of_many_bytes_is_read_in_pages_too",),
+    ),
+    Fault(
+        says="each partition of a call gives as many bytes as one alone",
+        file="take.lua",
+        old="math.min(request.room, HEAVY)",
+        new="HEAVY",
+        found_by=("test_partitions_of_one_call_share_the_bytes_of_its_reply",),
     ),
     Fault(
         says="a merge ends with its first full page",

@@ -24,10 +24,11 @@ from digestif.events import Event, Events
 from digestif.ids import fresh_id, shuffled
 from digestif.stores.base import (
     HISTORY_LIMIT,
+    PAGE_BYTES,
     PAGE_RECORDS,
     PAGE_TIMELINES,
-    Arrival,
     SUSPECTS_TOGETHER,
+    Arrival,
     Burial,
     Claimed,
     Closing,
@@ -213,8 +214,8 @@ class RedisStore(Store, RedisMoving):
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
         leases: list[Lease] = []
-        rounds = retired = lost = 0  # lost: rounds in which other workers took some of the candidates first
         suspect: Millis | None = None
+        rounds = retired = lost = 0  # lost: rounds in which other workers took some of the candidates first
         while lost < ATTEMPTS and (rest := min(limit, PAGE_TIMELINES) - len(leases) - retired):
             wanted = min(rest, ACTED_TIMELINES)
             names, suspect = self._claimable(partition, wanted, lost=lost, now=now)
@@ -282,14 +283,14 @@ class RedisStore(Store, RedisMoving):
 
     def _take(self, requests: Sequence[Take], *, now: Millis | None) -> tuple[list[Taken | None], list[int]]:
         shares = self._shares(requests, lambda request: request.lease.timeline)
-        limit = max(1, PAGE_RECORDS // max(1, len(shares)))
+        limits = {"limit": max(1, PAGE_RECORDS // max(1, len(shares))), "room": PAGE_BYTES // max(1, len(shares))}
         calls = []
         for partition, places in shares.items():
             wanted = [
                 (requests[place].lease.token, requests[place].capacity, requests[place].after) for place in places
             ]
             timelines = [requests[place].lease.timeline for place in places]
-            calls.append(self._call(partition, timelines, wire.encode({"limit": limit, "requests": wanted})))
+            calls.append(self._call(partition, timelines, wire.encode({**limits, "requests": wanted})))
         replies = every(self._dialogue.looks("take", calls, now=now))
         answers: list[Taken | None] = [None] * len(requests)
         unsettled = []
