@@ -29,10 +29,12 @@ from typing import NamedTuple, Self
 
 from digestif import Digests, InvalidState, Ledger, Policy, Record, StaleLease, StoreError, Verification
 from digestif.clock import monotonic, wall_clock
+from digestif.core.times import Millis
 from digestif.events import Events
-from digestif.partitions import claim
+from digestif.ids import fresh_id
+from digestif.partitions import visit
 from digestif.reading import read_whole
-from digestif.stores.base import Closing, Release
+from digestif.stores.base import Closing, Lease, Release, Store
 from digestif.testing.servers import becomes_true
 
 POLICY = Policy(minimum_delay=0.05, increment_delay=0.005, maximum_delay=0.2, attempts=1000, lapses=1000)
@@ -122,7 +124,7 @@ def work(digests: Digests, log: Log, name: str) -> Iterator[None]:
 
 def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, now: float | None = None) -> int:
     at = None if now is None else round(now * 1000)
-    leases = claim(digests.store, limit, lease=LEASE * 1000, now=at, events=Events())
+    leases = claim(digests.store, limit, now=at)
     closings, releases = [], []
     for place, lease in enumerate(leases):
         [whole] = read_whole(digests._desk(now), [lease])
@@ -136,6 +138,23 @@ def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, 
     digests.store.close(closings, now=at)
     digests.store.release(releases, now=at)
     return len(leases)
+
+
+def claim(store: Store, limit: int, *, now: Millis | None) -> list[Lease]:
+    """Leases for timelines that are due, and for some whose lease lapsed."""
+
+    def pages(partition: int) -> Iterator[Lease]:
+        if len(leases) >= limit:
+            return
+        claimed = store.claim(partition, limit - len(leases), token=fresh_id(), lease=lease, now=now)
+        leases.extend(claimed.leases)
+        yield from claimed.leases
+        if claimed.suspect is not None:
+            yield from store.claim_suspects(partition, alone=False, token=fresh_id(), lease=lease, now=now).leases
+
+    leases: list[Lease] = []
+    lease = LEASE * 1000
+    return list(visit(store, "claim", pages, Events()))
 
 
 ACTORS = {"produce": produce, "produce-too": produce, "dispatch": dispatch, "work": work}

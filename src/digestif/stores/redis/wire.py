@@ -101,8 +101,8 @@ def numbers(terms: Terms) -> bytes:
 
 
 def lease(told: Sequence[Any], token: str) -> Lease:
-    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed = told
-    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed)
+    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = told
+    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone)
 
 
 def flags(reply: bytes) -> list[bool]:

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Read pages of open digests.
 -- KEYS   12… the timelines
--- ARGV   4 {limit, requests}: records to read, over all; per timeline {token, capacity, after}
+-- ARGV   4 {limit, room, requests}: records and bytes to read, over all; per timeline {token, capacity, after}
 -- Reply  per timeline: nil if the token is stale or its keys are damaged, else {revision, dropped, 1 if complete, 1 if unsettled, page}, the
 --        page being key and record in turn
 -- include: timelines.lua
@@ -15,7 +15,7 @@ if refused then
 end
 local request = cmsgpack.unpack(ARGV[4])
 local allowed = request.limit -- records
-local weight = 0 -- bytes
+local room = math.min(request.room, HEAVY) -- bytes
 
 local function take(timeline, token, capacity, after)
   local slot = timeline.slot
@@ -29,12 +29,10 @@ local function take(timeline, token, capacity, after)
   if allowed == 0 then
     return { digest.revision, digest.dropped, 0, 0 }
   end
-  local flat, complete = page(digest_of(timeline), after, allowed)
+  local flat, complete, bytes = page(digest_of(timeline), after, allowed, room)
   allowed = allowed - #flat / 2
-  for place = 2, #flat, 2 do
-    weight = weight + string.len(flat[place])
-  end
-  allowed = weight < HEAVY and allowed or 0
+  room = room - bytes
+  allowed = room > 0 and allowed or 0
   return { digest.revision, digest.dropped, complete and 1 or 0, 0, flat }
 end
 

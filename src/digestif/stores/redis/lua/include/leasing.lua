@@ -29,8 +29,11 @@ local function after_lapse(slot)
   slot.digest = kept(slot.digest, true)
   if slot.digest then
     slot.digest.lapses = slot.digest.lapses + 1
+    if slot.alone then
+      slot.digest.lapses_alone = (slot.digest.lapses_alone or 0) + 1
+    end
   end
-  slot.state, slot.token, slot['until'] = 'waiting', nil, nil
+  slot.state, slot.token, slot['until'], slot.alone = 'waiting', nil, nil, nil
 end
 
 -- All pending records have left.
@@ -54,8 +57,8 @@ local function cut(slot, now, fresh_id, pending)
 end
 
 -- Give a lease. The digest is the unfinished one, or else a new one that takes all pending records: then it answers
--- true.
-local function after_open(slot, now, token, lease, fresh_id, pending)
+-- true. `alone` is noted for a digest that has lapsed before: if it lapses again, it is known to have been alone.
+local function after_open(slot, now, token, lease, fresh_id, pending, alone)
   local since = slot.state == 'waiting' and now or slot.since
   if slot.state == 'open' then
     after_lapse(slot)
@@ -68,13 +71,14 @@ local function after_open(slot, now, token, lease, fresh_id, pending)
     slot.digest.deciding = not slot.digest.frozen or nil
   end
   slot.state, slot.since, slot.token, slot['until'] = 'open', since, token, now + lease
+  slot.alone = alone and slot.digest.lapses > 0 or nil
   return fresh
 end
 
 -- The attempt failed: at once ready again at the same times, or try again later.
 local function after_failure(slot, later, freeze, uncounted)
   slot.digest = kept(slot.digest, freeze, uncounted)
-  slot.token, slot['until'] = nil, nil
+  slot.token, slot['until'], slot.alone = nil, nil, nil
   if later then
     slot.state, slot.was, slot.at, slot.rule = 'waiting', slot.at, later, 'retry'
   else

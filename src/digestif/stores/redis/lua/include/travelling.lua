@@ -18,12 +18,13 @@ local function after_departure(slot, now, token, pending)
   if fresh then
     cut(slot, slot.first or now, token, pending)
   end
-  slot.state, slot.token, slot['until'] = 'open', token, FOREVER
+  slot.state, slot.token, slot['until'], slot.alone = 'open', token, FOREVER, nil
   return fresh
 end
 
 local function unparked(slot)
-  slot.state, slot.parked, slot.token, slot['until'] = slot.parked or 'waiting', nil, nil, nil
+  slot.state = slot.parked or 'waiting'
+  slot.parked, slot.token, slot['until'], slot.alone = nil, nil, nil, nil
 end
 
 -- Idle, but with records: due at once.
@@ -102,6 +103,7 @@ local function after_boarding(slot, travelled, token)
     revision = digest.revision or 1,
     attempt = digest.attempt or 1,
     lapses = digest.lapses or 0,
+    lapses_alone = digest.lapses_alone,
     frozen = digest.frozen or nil,
     replayed = digest.replayed or nil,
     served = digest.served,
