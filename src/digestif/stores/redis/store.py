@@ -286,10 +286,9 @@ class RedisStore(Store, RedisMoving):
         limits = {"limit": max(1, PAGE_RECORDS // max(1, len(shares))), "room": PAGE_BYTES // max(1, len(shares))}
         calls = []
         for partition, places in shares.items():
-            wanted = [
-                (requests[place].lease.token, requests[place].capacity, requests[place].after) for place in places
-            ]
-            timelines = [requests[place].lease.timeline for place in places]
+            some = [requests[place] for place in places]
+            wanted = [(each.lease.token, each.capacity, each.after, each.max_bytes) for each in some]
+            timelines = [each.lease.timeline for each in some]
             calls.append(self._call(partition, timelines, wire.encode({**limits, "requests": wanted})))
         replies = every(self._dialogue.looks("take", calls, now=now))
         answers: list[Taken | None] = [None] * len(requests)
@@ -307,10 +306,9 @@ class RedisStore(Store, RedisMoving):
         limit = max(1, MOVED_RECORDS // max(1, len(shares)))
         calls = []
         for partition, places in shares.items():
-            wanted = [
-                (requests[place].lease.token, requests[place].capacity, requests[place].merge) for place in places
-            ]
-            timelines = [requests[place].lease.timeline for place in places]
+            some = [requests[place] for place in places]
+            wanted = [(each.lease.token, each.capacity, each.merge, each.max_bytes) for each in some]
+            timelines = [each.lease.timeline for each in some]
             calls.append(self._call(partition, timelines, wire.encode({"limit": limit, "requests": wanted})))
         every(self._dialogue.write("settle", calls, now=now))
 
