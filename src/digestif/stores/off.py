@@ -70,7 +70,10 @@ class OffStore(Store):
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
         return Claimed([], 0)
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        return Claimed([], 0)
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         raise InvalidState(f"{timeline!r} is idle, not ready: digests are switched off")
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
