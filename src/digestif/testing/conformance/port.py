@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from digestif.core.capacity import Cursor, Stored
+from digestif.core.capacity import Cursor, Stored, weight_of
 from digestif.core.policy import Terms
 from digestif.ids import fresh_id
 from digestif.stores.base import (
+    PAGE_BYTES,
     PAGE_RECORDS,
     SUSPECTS_TOGETHER,
     Arrival,
@@ -93,6 +94,7 @@ def take_all(store: Store, lease: Lease, *, capacity: int | None = None, merge: 
         [page] = store.take([request], now=now)
         assert page is not None, "the token is stale"
         assert len(page.records) <= PAGE_RECORDS
+        assert weight_of(page.records[:-1]) < PAGE_BYTES
         records += page.records
         if page.complete:
             return page._replace(records=records)
