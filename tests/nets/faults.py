@@ -278,8 +278,8 @@ SUSPECTS = [
     Fault(
         says="a digest whose page ends by its bytes is taken for complete",
         file="stores/rows/reading.py",
-        old="complete = len(records) < limit and weight_of(records) < room",
-        new="complete = len(records) < limit",
+        old="is_last = len(records) < limit and not _may_fill(records, room)",
+        new="is_last = len(records) < limit",
         directed="test_a_page_ends_with_the_record_that_fills_it",
         model=False,  # its records are small
     ),
