@@ -108,7 +108,9 @@ class Partitioned(Store):
 
     def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
         part, inner = self._place(partition)
-        return part.claim_suspects(inner, alone=alone, token=token, lease=lease, now=now)
+        claimed = part.claim_suspects(inner, alone=alone, token=token, lease=lease, now=now)
+        self._watch("claim_suspects", len(claimed.leases))
+        return claimed
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         return self._home(timeline).open(timeline, token=token, lease=lease, now=now, alone=alone)
