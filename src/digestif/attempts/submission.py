@@ -7,7 +7,8 @@ from contextlib import suppress
 from digestif.attempts.attempt import Attempt
 from digestif.clock import monotonic
 from digestif.core.times import Millis, to_millis
-from digestif.core.verdicts import Ending, Verdict
+from digestif.core.texts import traceback_of
+from digestif.core.verdicts import Ending, Verdict, is_deliberate
 from digestif.errors import StoreError
 from digestif.stores.base import Burial, Closing, Release, Store
 
@@ -72,7 +73,8 @@ def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis |
 
 
 def _burial(attempt: Attempt, verdict: Verdict) -> Burial:
-    return Burial(attempt.lease, verdict.reason, attempt.cool_down, attempt.policy.max_records)
+    traceback = "" if is_deliberate(verdict.error) else traceback_of(verdict.error)
+    return Burial(attempt.lease, verdict.reason, attempt.cool_down, attempt.policy.max_records, traceback)
 
 
 def _discard(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> Sequence[bool]:

@@ -103,6 +103,7 @@ class DeadLetter:
     opened: float  # first
     buried: float
     served: tuple[str, ...] = ()  # recipients who have got their part; replayed, it goes to the others
+    traceback: str = ""  # of the handler's last error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

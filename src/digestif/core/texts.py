@@ -1,8 +1,10 @@
 """Values, errors and hints as text for people: always short, always valid, never an error of its own."""
 
 import difflib
+import traceback
 
 LONGEST_TEXT = 1000
+LONGEST_TRACEBACK = 4000
 
 
 def shortened(value: object, length: int = 80) -> str:
@@ -21,6 +23,18 @@ def reason_of(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  # an error whose text fails
         text = type(error).__name__
     return _cut(text, LONGEST_TEXT)
+
+
+def traceback_of(error: BaseException | None) -> str:
+    """The traceback of an error as it is stored; of a long one the end, where it happened."""
+    if error is None:
+        return ""
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001  # an error whose text fails
+        return ""
+    valid = text.encode("utf-8", "replace").decode()
+    return valid if len(valid) <= LONGEST_TRACEBACK else "…" + valid[-LONGEST_TRACEBACK + 1 :]
 
 
 def in_one_line(text: str) -> str:

@@ -141,6 +141,7 @@ class Burial(NamedTuple):
     reason: str
     cool_down: Millis
     max_records: int | None = None
+    traceback: str = ""  # of the error, for people
 
 
 class SetAside(NamedTuple):

@@ -383,7 +383,7 @@ class RedisStore(Store, RedisMoving):
         for burial in burials:
             keys.append(self._dialogue.keys.home(burial.lease.timeline).whole)
             keys.append(self._dialogue.keys.letters(partition, [burial.lease.digest_id]))
-        told = [(b.lease.token, b.lease.digest_id, b.reason, b.cool_down, b.max_records) for b in burials]
+        told = [(b.lease.token, b.lease.digest_id, b.reason, b.cool_down, b.max_records, b.traceback) for b in burials]
         return Call(partition, joined(keys), pack((wire.encode({"ring": self._ring, "burials": told}),)))
 
     def listen(self) -> Wakeups:

@@ -49,6 +49,7 @@ class Letter(msgspec.Struct):
     buried: Millis
     number: int
     served: tuple[str, ...] = ()
+    traceback: str = ""
 
 
 class Entry(msgspec.Struct):
@@ -203,6 +204,7 @@ def dead_letter(found: Letter) -> DeadLetter:
         opened=to_seconds(found.opened),
         buried=to_seconds(found.buried),
         served=found.served,
+        traceback=found.traceback,
     )
 
 

@@ -120,6 +120,10 @@ class Endings(Suite):
         assert isinstance(ended, Buried)
         assert ended.error is boom
         assert (ended.records, digests.ledger().dead) == (1, 1)
+        [letter] = digests.dead_letters()
+        assert letter.reason == "Boom: bang"
+        assert "Boom: bang" in letter.traceback
+        assert "in act" in letter.traceback  # where it was raised
 
     @opened
     def test_poison_is_told_once_as_a_burial(self, digests_with: DigestsWith, store: Store, way: Way) -> None:
