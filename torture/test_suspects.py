@@ -119,7 +119,7 @@ def test_kills_of_workers_bury_nothing(dsn: str, tmp_path: Path) -> None:
 
 
 def test_a_giant_holds_up_no_neighbour(dsn: str, tmp_path: Path) -> None:
-    """Fact 67. 4,000 records of 250 KB in one timeline, workers of 512 MB: the newest within max_bytes are delivered."""
+    """Fact 67. 4,000 records of 250 KB in one timeline, workers of 512 MB: the newest are delivered."""
     value = "x" * 250_000
     neighbours = [f"n{number}" for number in range(40)]
     with digests_on(dsn) as digests:

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from digestif.attempts.attempt import Attempt
 from digestif.clock import monotonic
+from digestif.core.texts import LONGEST_TEXT, shortened_text, traceback_of
 from digestif.core.times import Millis, to_millis
-from digestif.core.texts import traceback_of
 from digestif.core.verdicts import Ending, Verdict, is_deliberate
 from digestif.errors import StoreError
 from digestif.stores.base import Burial, Closing, Release, Store
@@ -59,7 +59,8 @@ class Unanswerable(StoreError):
 
 
 def _closing(attempt: Attempt, _: Verdict) -> Closing:
-    return Closing(attempt.lease, attempt.cool_down, attempt.policy.max_records)
+    receipt = shortened_text("; ".join(attempt.receipts), LONGEST_TEXT) or None
+    return Closing(attempt.lease, attempt.cool_down, attempt.policy.max_records, receipt)
 
 
 def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis | None) -> Release:

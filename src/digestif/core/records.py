@@ -121,6 +121,7 @@ class HistoryEntry:
     ended: float
     reason: str | None = None
     keys: tuple[str, ...] = ()  # of its newest records, at most 100
+    receipt: str | None = None  # what the receivers of its messages said, such as the name under which a mail is queued
 
 
 class Fate(StrEnum):

@@ -123,6 +123,7 @@ class Closing(NamedTuple):
     lease: Lease
     cool_down: Millis
     max_records: int | None = None
+    receipt: str | None = None  # for the history
 
 
 class Release(NamedTuple):

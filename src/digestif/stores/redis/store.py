@@ -354,7 +354,7 @@ class RedisStore(Store, RedisMoving):
 
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
         def request(share: list[Closing]) -> bytes:
-            told = [(closing.lease.token, closing.cool_down, closing.max_records) for closing in share]
+            told = [(each.lease.token, each.cool_down, each.max_records, each.receipt) for each in share]
             return wire.encode({"ring": self._ring, "closings": told})
 
         return self._in_shares("close", closings, _timeline_of, request, now=now)

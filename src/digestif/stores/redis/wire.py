@@ -67,6 +67,7 @@ class Entry(msgspec.Struct):
     ended: Millis
     reason: str | None = None
     keys: list[str] = []
+    receipt: str | None = None
 
 
 _WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -230,4 +231,5 @@ def history_entry(found: Entry) -> HistoryEntry:
         ended=to_seconds(found.ended),
         reason=found.reason,
         keys=tuple(found.keys),
+        receipt=found.receipt,
     )

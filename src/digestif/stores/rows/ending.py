@@ -26,7 +26,7 @@ def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
     digest = slot.digest
     if digest.records:
         keys = newest_keys(rows, digest.batch)
-        rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, now=now))
+        rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, receipt=closing.receipt, now=now))
         erase_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["delivered"] += digest.records
@@ -150,6 +150,7 @@ def ended(
     now: Millis,
     keys: tuple[str, ...] = (),
     reason: str | None = None,
+    receipt: str | None = None,
 ) -> HistoryEntry:
     return HistoryEntry(
         id=digest.id,
@@ -163,4 +164,5 @@ def ended(
         ended=to_seconds(now),
         reason=reason,
         keys=keys,
+        receipt=receipt,
     )
