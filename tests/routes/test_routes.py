@@ -27,8 +27,8 @@ from digestif.core.ledger import Ledger
 from digestif.routes.budget import BOOKS, Account
 from digestif.testing import FakeClock
 from tests.routes.recording import Recording
-from tests.runtime.test_kills import Kind, emptied
-from tests.runtime.workers import Ear, becomes, once, working
+from tests.worker.test_kills import Kind, emptied
+from tests.worker.workers import Ear, becomes, once, working
 
 T = 1_700_000_000.0
 POLICY = Policy(minimum_delay=60, increment_delay=0, maximum_delay=600)

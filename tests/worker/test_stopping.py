@@ -20,7 +20,7 @@ from digestif import (
 from digestif.clock import monotonic
 from digestif.worker import duty, execution
 from digestif.stores.memory import MemoryStore
-from tests.runtime.workers import LONG, PATIENCE, Ear, becomes, working
+from tests.worker.workers import LONG, PATIENCE, Ear, becomes, working
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from digestif import Digest, Digests, Policy
 from digestif.clock import monotonic
-from tests.runtime.programs import PATIENCE, Program, running
-from tests.runtime.workers import becomes, rounds
+from tests.worker.programs import PATIENCE, Program, running
+from tests.worker.workers import becomes, rounds
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 

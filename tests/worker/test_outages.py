@@ -23,7 +23,7 @@ from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.servers import RedisServer, free_port
-from tests.runtime.workers import PATIENCE, Ear, working
+from tests.worker.workers import PATIENCE, Ear, working
 
 POLICY = Policy(minimum_delay=60)
 TOLD_SECONDS = 5.0  # in which a reason is told

@@ -13,7 +13,7 @@ from digestif import Digest, Digests, Policy, Retry, StoreUnavailable
 from digestif.worker import duty
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
-from tests.runtime.workers import becomes, working
+from tests.worker.workers import becomes, working
 
 LEASE = 0.6
 VERBS = ("claim", "take", "extend", "close", "release", "bury", "maintain", "sweep", "discard")

@@ -12,7 +12,7 @@ from digestif.clock import monotonic
 from digestif.worker.shift import Shift
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock, Partitioned
-from tests.runtime.workers import Ear, becomes, once, rounds, working
+from tests.worker.workers import Ear, becomes, once, rounds, working
 
 LEASE = 0.8  # a machine that does other things as well may hold a renewal up
 SLOW = 1.5 * LEASE

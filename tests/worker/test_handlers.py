@@ -8,7 +8,7 @@ import pytest
 
 from digestif import ConfigError, Digest, Digests, Worker
 from digestif.attempts import Handlers
-from tests.runtime.workers import once, rounds
+from tests.worker.workers import once, rounds
 
 
 def nothing(_: object) -> None:

@@ -24,7 +24,7 @@ from digestif import (
 from digestif.ids import fresh_id
 from digestif.worker import shift
 from digestif.testing import FakeClock, assert_nothing_left
-from tests.runtime.workers import PATIENCE, Ear, becomes, once, rounds, working
+from tests.worker.workers import PATIENCE, Ear, becomes, once, rounds, working
 
 POLICY = Policy(minimum_delay=0, capacity=None)
 

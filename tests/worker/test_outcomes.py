@@ -24,7 +24,7 @@ from digestif import (
 )
 from digestif.worker.shift import Shift
 from digestif.testing import FakeClock
-from tests.runtime.workers import Ear, once, rounds, working
+from tests.worker.workers import Ear, once, rounds, working
 
 NOW = 1_700_000_000.0
 POLICY = Policy(minimum_delay=60, attempts=3, lapses=3, retry=Retry(initial=10, factor=2, jitter=0))
