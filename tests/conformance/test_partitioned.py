@@ -11,11 +11,12 @@ from digestif.testing.conformance.leases import Claiming
 from digestif.testing.conformance.listing import Letters, Remembering, Scanning
 from digestif.testing.conformance.recovery import Recovery
 from digestif.testing.conformance.scheduling import Scheduling
+from digestif.testing.conformance.suspects import LapsesAlone, MaintainingSuspects, Suspects
 from digestif.testing.conformance.upkeep import Expiring, Maintaining, SchedulingInPages
 
 ALL_THAT_VISIT_PARTITIONS = (
-    *(Accounts, Claiming, DeadLetters, Expiring, HostileKeys, Letters, Maintaining),
-    *(Recovery, Remembering, Scanning, Scheduling, SchedulingInPages),
+    *(Accounts, Claiming, DeadLetters, Expiring, HostileKeys, LapsesAlone, Letters, Maintaining, MaintainingSuspects),
+    *(Recovery, Remembering, Scanning, Scheduling, SchedulingInPages, Suspects),
 )
 
 

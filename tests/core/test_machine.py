@@ -1,5 +1,6 @@
 """The machine agrees with arithmetic that was worked out by hand."""
 
+import pytest
 from msgspec.structs import replace
 
 from digestif.core import machine
@@ -7,6 +8,18 @@ from digestif.core.machine import Slot, Unfinished
 from digestif.core.policy import Terms
 from digestif.core.records import State
 from digestif.testing.vectors import Add, Close, check_adds, check_closes
+
+
+def _digest(*, lapses: int = 0, lapses_alone: int = 0, records: int = 1) -> Unfinished:
+    return Unfinished(id="x", batch=1, records=records, opened=0, lapses=lapses, lapses_alone=lapses_alone)
+
+
+def _open(
+    *, lapses: int = 0, lapses_alone: int = 0, alone: bool = False, records: int = 1, pending: int = 0, until: int = 100
+) -> Slot:
+    digest = _digest(lapses=lapses, lapses_alone=lapses_alone, records=records)
+    batch = 3 if pending else None
+    return Slot(state=State.OPEN, digest=digest, token="t", until=until, alone=alone, pending=pending, batch=batch)
 
 
 def test_every_add_places_a_timeline_where_the_vectors_say() -> None:
@@ -23,6 +36,104 @@ def test_a_due_time_that_an_add_leaves_alone_keeps_its_rule() -> None:
     after = machine.after_add(waiting, now=9, terms=Terms(increment=30), pending=2, deadline=None)
 
     assert (after.at, after.rule, after.pending) == (5, machine.Rule.FIRST_DELAY, 2)
+
+
+@pytest.mark.parametrize(
+    ("lapses", "lapses_alone", "alone", "counts"),
+    [
+        (0, 0, False, (1, 0)),
+        (0, 0, True, (1, 1)),
+        (1, 0, True, (2, 1)),
+        (2, 1, False, (3, 1)),
+        (2, 1, True, (3, 2)),
+    ],
+)
+def test_a_lapse_counts_as_alone_if_that_was_noted(
+    lapses: int, lapses_alone: int, alone: bool, counts: tuple[int, int]
+) -> None:
+    after = machine.after_lapse(_open(lapses=lapses, lapses_alone=lapses_alone, alone=alone))
+
+    assert after.digest is not None
+    assert (after.digest.lapses, after.digest.lapses_alone) == counts
+    assert (after.state, after.alone, after.token, after.until) == (State.WAITING, False, None, None)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("before", "may_be_noted"),
+    [
+        (Slot(state=State.READY, pending=1, batch=1), False),
+        (Slot(state=State.READY, digest=_digest(lapses=0)), False),
+        (Slot(state=State.READY, digest=_digest(lapses=1)), True),
+        (Slot(state=State.WAITING, digest=_digest(lapses=1)), True),
+        (_open(lapses=0), True),
+        (_open(lapses=0, alone=True), True),
+        (_open(lapses=3), True),
+        (_open(lapses=0, records=0, pending=1), False),
+    ],
+    ids=["new", "failed", "lapsed", "lapsed, waiting", "lapses now", "lapses now, noted", "often", "another one"],
+)
+def test_only_what_lapsed_before_is_noted_as_alone(before: Slot, may_be_noted: bool, alone: bool) -> None:
+    after = machine.after_open(before, now=100, token="n", until=200, fresh_id="y", fresh_batch=2, alone=alone)
+
+    assert after.alone is (alone and may_be_noted)
+    assert (after.state, after.token, after.until) == (State.OPEN, "n", 200)
+
+
+@pytest.mark.parametrize("records", [0, 1])
+def test_every_ending_ends_the_note(records: int) -> None:
+    held = _open(lapses=1, alone=True, records=records)
+
+    endings = [
+        machine.after_close(held, now=50, cool_down=0, max_records=None),
+        machine.after_failure(held, freeze=False),
+        machine.after_release(held, until=70, freeze=False),
+        machine.after_lapse(held),
+        machine.after_departure(held, now=150, token="leaving:", fresh_batch=2),
+    ]
+
+    assert [after.alone for after in endings] == [False] * 5
+
+
+def test_a_replayed_digest_has_never_lapsed() -> None:
+    after = machine.after_replay(Slot(), _digest(lapses=4, lapses_alone=2), now=9)
+
+    assert after.digest is not None
+    assert (after.digest.lapses, after.digest.lapses_alone, after.alone) == (0, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("slot", "now", "expected"),
+    [
+        (_open(until=100), 99, False),
+        (_open(until=100), 100, True),
+        (Slot(state=State.WAITING, digest=_digest(lapses=1)), 100, False),
+        (Slot(state=State.READY, digest=_digest(lapses=1)), 100, False),
+        (Slot(), 100, False),
+        (machine.after_departure(_open(until=100), now=100, token="leaving:", fresh_batch=2), 10**12, False),
+    ],
+    ids=["alive", "lapsed", "waits", "ready", "idle", "on its way"],
+)
+def test_a_suspect_is_open_with_a_lease_that_ran_out(slot: Slot, now: int, expected: bool) -> None:
+    assert machine.is_suspect(slot, now=now) is expected
+
+
+@pytest.mark.parametrize(
+    ("lapses", "expected"),
+    [
+        ([], []),
+        ([0], [0]),
+        ([1], [0]),
+        ([0, 0, 0], [0, 1, 2]),
+        ([0, 1, 0, 5, 0], [0, 2, 4]),
+        ([0, 1, 1], [0]),
+        ([1, 0, 0], [0]),
+        ([2, 1], [0]),
+    ],
+    ids=str,
+)
+def test_the_first_suspect_decides_who_is_tried_beside_it(lapses: list[int], expected: list[int]) -> None:
+    assert machine.tried_together([_open(lapses=each) for each in lapses]) == expected
 
 
 def _after_add(vector: Add) -> tuple[str, int]:

@@ -222,4 +222,67 @@ OURS = [
     ),
 ]
 
-FAULTS = ORIGIN + OURS
+SUSPECTS = [
+    Fault(
+        says="a digest whose lease lapsed is claimed with others",
+        file="stores/memory.py",
+        old="sorted([*due, *ready])[:limit]], suspect",
+        new="sorted([*due, *ready, *self._until(_UNTIL, now, limit=limit)])[:limit]], suspect",
+        directed="test_what_lapsed_is_not_claimed_with_others",
+    ),
+    Fault(
+        says="suspects fill a claim, though it does not give them",
+        file="stores/memory.py",
+        old="sorted([*due, *ready])[:limit]], suspect",
+        new="sorted([*due, *ready])[: max(0, limit - len(self._until(_UNTIL, now, limit=limit)))]], suspect",
+        directed="test_many_suspects_hide_no_healthy_timeline",
+    ),
+    Fault(
+        says="a digest that lapsed before is tried beside others",
+        file="core/machine.py",
+        old="for number, before in enumerate(lapsed_before) if not before]",
+        new="for number, before in enumerate(lapsed_before)]",
+        directed="test_one_that_lapsed_before_joins_no_group",
+        vectors=True,
+    ),
+    Fault(
+        says="that a digest is tried alone is not noted",
+        file="core/machine.py",
+        old="since=since, token=token, until=until, alone=alone)",
+        new="since=since, token=token, until=until)",
+        directed="test_only_a_lapse_that_was_noted_alone_counts_as_such",
+        vectors=True,
+    ),
+    Fault(
+        says="any lapse counts as one alone",
+        file="core/machine.py",
+        old="lapses_alone=digest.lapses_alone + slot.alone)",
+        new="lapses_alone=digest.lapses_alone + 1)",
+        directed="test_a_group_is_not_noted",
+        vectors=True,
+    ),
+    Fault(
+        says="each of a group is noted as alone",
+        file="stores/rows/leasing.py",
+        old="grant._replace(alone=grant.alone and len(chosen) == 1)",
+        new="grant",
+        directed="test_a_group_is_not_noted",
+    ),
+    Fault(
+        says="workers let suspects wait, and so they are claimed with others",
+        file="stores/rows/dispatching.py",
+        old="(rows.lapsed_while_paused if deadline is None else rows.lapsed)",
+        new="rows.lapsed",
+        directed="test_workers_leave_suspects_as_they_are",
+    ),
+    Fault(
+        says="a digest whose page ends by its bytes is taken for complete",
+        file="stores/rows/reading.py",
+        old="is_last = len(records) < limit and not _may_fill(records, room)",
+        new="is_last = len(records) < limit",
+        directed="test_a_page_ends_with_the_record_that_fills_it",
+        model=False,  # its records are small
+    ),
+]
+
+FAULTS = ORIGIN + OURS + SUSPECTS

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from digestif import Damage, Digests, Policy, Store, StoreError
+from digestif.core.policy import Terms
+from digestif.stores.base import Arrival
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing.conformance.actions import T, deliver, fail, keys, scheduled
-from digestif.testing.conformance.port import arrive_everywhere, claim_all
+from digestif.testing.conformance.port import NOW, arrive_everywhere, claim_all, open_lease, take_all
 
 
 @pytest.fixture
@@ -98,6 +100,19 @@ def test_a_record_whose_key_is_not_utf_8_is_set_aside_when_it_is_delivered(diges
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("SELECT payload FROM record").fetchall() == [(b'json/1 "bad"',)]
     assert digests.verify()
+
+
+@pytest.mark.parametrize("place", [0, 30, 49])
+def test_a_large_digest_with_such_a_key_is_read_to_its_end(store: Store, path: Path, place: int) -> None:
+    """The key may stand in the first page of bytes, or in the second."""
+    for number in range(50):
+        store.add([Arrival("t", f"r{number}", b"x" * 200_000, -float(number), None, Terms())], now=NOW)
+    change(path, f"UPDATE record SET key = CAST(x'62ff' AS TEXT) WHERE key = 'r{place}'")
+
+    taken = take_all(store, open_lease(store))
+
+    assert len(taken.records) == 50
+    assert [at for at, record in enumerate(taken.records) if record.payload is None] == [place]
 
 
 def test_a_digest_that_holds_such_a_key_can_be_merged_and_buried(digests: Digests, path: Path) -> None:

@@ -95,7 +95,7 @@ class Partitioned(Store):
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         part, inner = self._place(partition)
         done = part.maintain(inner, deadline, limit=limit, now=now)
-        self._watch("maintain", done.moved + done.lapsed)
+        self._watch("maintain", len(done.moved) + len(done.lapsed))
         return done
 
     # Delivering
@@ -106,8 +106,14 @@ class Partitioned(Store):
         self._watch("claim", len(claimed.leases))
         return claimed
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
-        return self._home(timeline).open(timeline, token=token, lease=lease, now=now)
+    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        part, inner = self._place(partition)
+        claimed = part.claim_suspects(inner, alone=alone, token=token, lease=lease, now=now)
+        self._watch("claim_suspects", len(claimed.leases))
+        return claimed
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
+        return self._home(timeline).open(timeline, token=token, lease=lease, now=now, alone=alone)
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         answers = self._under_leases("take", requests, lambda part, share: part.take(share, now=now))

@@ -52,8 +52,18 @@ class Leased(NamedTuple):
     id: int
     attempt: int
     lapses: int
+    lapses_alone: int
     iteration: int
     at: int
+    lapsed: bool
+
+
+class Upkeep(NamedTuple):
+    """What maintenance did, by the names of timelines."""
+
+    moved: dict[str, int]  # and when they are due
+    lapsed: set[str]
+    expired: dict[str, int]  # and how many records
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ class Parcel:
     attempt: int = 0
     again: bool = False  # it was given back before
     lapses: int = 0
+    lapses_alone: int = 0  # while nothing else ran beside it, and that was known before
     complete: bool = False  # looked at under the present lease
     frozen: bool = False  # stays as it is
     replayed: bool = False  # does not expire: somebody asked for it again
@@ -99,6 +110,7 @@ class Line:
     digest: Parcel | None = None
     token: int | None = None
     expiry: int = 0
+    alone: bool = False  # its deliverer said so
 
     @property
     def empty(self) -> bool:
@@ -203,21 +215,25 @@ class Model:
             line = self.lines[key]
             line.state, line.since = "ready", now
 
-    def maintenance(self, deadline: int, now: int) -> int:
-        """Expire what is too old; find lost dispatches and lapsed leases again. How many moved?"""
-        moved = 0
+    def maintenance(self, deadline: int | None, now: int) -> Upkeep:
+        """Expire what is too old; find lost dispatches and lapsed leases again.
+
+        Without a deadline, as workers do it, ready ones stay, and of the lapsed ones those that are not paused.
+        """
+        done = Upkeep({}, set(), {})
         for key, line in list(self.lines.items()):
-            if line.has_lapsed(now):
+            if line.has_lapsed(now) and (deadline is not None or line.paused):
                 self._lapse(line)
                 line.state = "waiting"
-                moved += 1
-            elif line.state == "ready" and line.since <= deadline:
+                done.lapsed.add(key)
+            elif deadline is not None and line.state == "ready" and line.since <= deadline:
                 line.state = "waiting"
-                moved += 1
-            self._expire(key, line, now)
-        return moved
+                done.moved[key] = line.at
+            if expired := self._expire(key, line, now):
+                done.expired[key] = expired
+        return done
 
-    def _expire(self, key: str, line: Line, now: int) -> None:
+    def _expire(self, key: str, line: Line, now: int) -> int:
         def is_old(item: Item) -> bool:
             return item.expires is not None and now >= item.expires
 
@@ -235,6 +251,7 @@ class Model:
         self.counts["expired"] += expired
         if expired and line.empty and (line.state == "ready" or (line.state == "waiting" and line.at <= now)):
             self._retire(key)
+        return expired
 
     def _retire(self, key: str) -> None:
         """Back to idle: nothing stored but the pause."""
@@ -244,56 +261,69 @@ class Model:
 
     # Opening
 
-    def open(self, key: str, policy: Policy, now: int, lease: int, minimum_delay: float | None = None) -> Opened:
-        """What entering digest(key) gives."""
+    def open(
+        self, key: str, policy: Policy, now: int, lease: int, minimum_delay: float | None = None, *, alone: bool = False
+    ) -> Opened:
+        """What entering digest(key) gives; `alone` if its process delivers nothing else just then."""
         line = self.lines.get(key, Line())
         if line.state == "open" and not line.has_lapsed(now):
             raise Busy(key)
         if line.paused or line.state not in ("ready", "open"):
             raise InvalidState(key)
-        leased = self._grant(key, line, now, lease)
-        if leased.lapses >= policy.lapses:
+        leased = self._grant(key, line, now, lease, alone)
+        if leased.lapses_alone >= policy.lapses:
             self.bury(key, leased.token, policy, now, minimum_delay)
             raise InvalidState(key)
         return self.take(key, leased.token, policy, now)
 
     def claimable(self, now: int) -> dict[str, int]:
-        """The timelines that a worker may claim, and since when: the earliest go first."""
+        """The timelines that a worker may claim, and since when: the earliest go first. None has lapsed."""
         found = {}
         for key, line in self.lines.items():
-            if not line.paused:
-                if line.state == "ready" or (line.state == "waiting" and line.at <= now):
-                    found[key] = line.at
-                elif line.has_lapsed(now):
-                    found[key] = line.expiry
+            if not line.paused and (line.state == "ready" or (line.state == "waiting" and line.at <= now)):
+                found[key] = line.at
         return found
 
-    def claim(self, key: str, now: int, lease: int) -> Leased | None:
-        """Lease a claimable timeline; None if there was nothing in it and it is idle now."""
+    def suspects(self, now: int) -> dict[str, int]:
+        """The timelines that lapsed and that a worker may take over, and since when."""
+        return {key: line.expiry for key, line in self.lines.items() if line.has_lapsed(now) and not line.paused}
+
+    def is_second_lapse(self, key: str) -> bool:
+        """True of a suspect that has to be tried alone: it lapsed before, and now again."""
+        digest = self.lines[key].digest
+        return digest is not None and digest.lapses > 0
+
+    def claim(self, key: str, now: int, lease: int, *, alone: bool = False) -> Leased | None:
+        """Lease a claimable timeline or a suspect; None if there was nothing in it and it is idle now."""
         line = self.lines[key]
         if line.empty:
             self._retire(key)
             return None
-        return self._grant(key, line, now, lease)
+        return self._grant(key, line, now, lease, alone)
 
-    def _grant(self, key: str, line: Line, now: int, lease: int) -> Leased:
-        if line.state == "open":
+    def _grant(self, key: str, line: Line, now: int, lease: int, alone: bool) -> Leased:
+        lapsed = line.state == "open"
+        if lapsed:
             self._lapse(line)
         elif line.state == "waiting":
             line.since = now
         if line.digest is None:
             line.digest = Parcel(next(self.numbers), key)
             self._move_pending(line, line.digest)
-        line.digest.attempt += 1
-        line.digest.complete = False
+        digest = line.digest
+        digest.attempt += 1
+        digest.complete = False
         line.state, line.token, line.expiry = "open", next(self.numbers), now + lease
-        return Leased(line.token, line.digest.id, line.digest.attempt, line.digest.lapses, line.iteration, line.at)
+        line.alone = alone and digest.lapses > 0
+        counts = (digest.attempt, digest.lapses, digest.lapses_alone)
+        return Leased(line.token, digest.id, *counts, line.iteration, line.at, lapsed)
 
     def _lapse(self, line: Line) -> None:
         """Nobody knows whether the digest went out: from now on it stays as it is."""
         line.token = None
         if line.digest is not None:
             line.digest.lapses += 1
+            line.digest.lapses_alone += line.alone
             line.digest.frozen = True
             line.forget_if_empty()
 
@@ -432,7 +462,8 @@ class Model:
         if line.digest is not None or line.state == "open":
             raise Busy(parcel.timeline)
         del self.dead[digest_id]
-        parcel.attempt, parcel.lapses, parcel.frozen, parcel.replayed = 0, 0, True, True
+        parcel.attempt, parcel.lapses, parcel.lapses_alone = 0, 0, 0
+        parcel.frozen, parcel.replayed = True, True
         line.digest = parcel
         line.state, line.at, line.since = "ready", now, now
         return True

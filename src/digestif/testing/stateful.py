@@ -6,7 +6,7 @@ Engines with different policies share the store. After each step everything that
 sides. Only the clock of the test passes, so a failure repeats itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from digestif import Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease
 from digestif.core.capacity import Stored
-from digestif.stores.base import Burial, Closing, Lease, Release, Store, Take, Taken
+from digestif.stores.base import Burial, Claimed, Closing, Lease, Release, Store, Take, Taken
 from digestif.stores.codec import Sealer
 from digestif.testing.model import FATES, Leased, Line, Model, Opened, ms
 
@@ -163,10 +163,22 @@ class StoreMachine(RuleBasedStateMachine):
     def maintenance(self, passing: float, ago: float | None) -> None:
         self.now += ms(passing)
         deadline = self.now - ms(300 if ago is None else ago)
-        self.same(
-            lambda: self.any_engine.maintenance(None if ago is None else deadline / 1000),
-            lambda: self.model.maintenance(deadline, self.now),
-        )
+        answer = self.any_engine.maintenance(None if ago is None else deadline / 1000)
+        done = self.model.maintenance(deadline, self.now)
+        assert answer == len(done.moved) + len(done.lapsed)
+
+    @rule(passing=seconds, ago=maybe_seconds)
+    def maintain(self, passing: float, ago: float | None) -> None:
+        self.now += ms(passing)
+        deadline = None if ago is None else self.now - ms(ago)
+        pages = [self.store.maintain(p, deadline, limit=100, now=self.now) for p in range(self.store.partitions)]
+
+        wanted = self.model.maintenance(deadline, self.now)
+
+        assert not any(page.more for page in pages)
+        assert dict(due for page in pages for due in page.moved) == wanted.moved
+        assert {key for page in pages for key in page.lapsed} == wanted.lapsed
+        assert dict(each for page in pages for each in page.expired) == wanted.expired
 
     # Digesting in a block
 
@@ -194,10 +206,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     def entered(self, timeline: str, policy: str, minimum_delay: float | None, given: bool) -> Held | None:
         now = self.now if given else None
+        alone = not any(held.block for held in self.held)
         block = self.engines[policy].digest(timeline, minimum_delay, now=None if now is None else now / 1000)
         both = self.both(
             lambda: block.__enter__(),
-            lambda: self.model.open(timeline, POLICIES[policy], self.now, ms(LEASE), minimum_delay),
+            lambda: self.model.open(timeline, POLICIES[policy], self.now, ms(LEASE), minimum_delay, alone=alone),
         )
         if both is None:
             return None
@@ -222,32 +235,61 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 5), policy=policies, takes=st.booleans())
     def claim(self, limit: int, policy: str, takes: bool) -> None:
         claimable = self.model.claimable(self.now)
-        empty = {key for key in claimable if self.model.lines[key].empty}
+        suspects = self.model.suspects(self.now)
 
-        leases: list[Lease] = []
-        retired = 0
-        for partition in range(self.store.partitions):
-            token = f"token-{next(self.numbers)}"
-            claimed = self.store.claim(partition, limit, token=token, lease=ms(LEASE), now=self.now)
-            assert len(claimed.leases) <= limit
-            leases += claimed.leases
-            retired += claimed.retired
+        claims = [
+            self.store.claim(partition, limit, token=self.token(), lease=ms(LEASE), now=self.now)
+            for partition in range(self.store.partitions)
+        ]
 
-        gone = {key for key in empty if self.any_engine.timeline(key).state == "idle"}
-        touched = gone | {lease.timeline for lease in leases}
-        left = set(claimable) - touched
-        assert retired == len(gone)
+        assert all(len(claimed.leases) <= limit for claimed in claims)
+        lapsed = {claimed.suspect for claimed in claims if claimed.suspect is not None}
+        assert lapsed <= set(suspects.values())
+        assert min(lapsed, default=None) == min(suspects.values(), default=None)
+        touched = self.claimed(claims, claimable, policy, alone=False, takes=takes)
         if self.store.partitions == 1:
+            left = set(claimable) - touched
             assert len(touched) == min(limit, len(claimable))
             assert all(claimable[one] <= claimable[other] for one in touched for other in left)
+
+    @rule(passing=seconds, alone=st.booleans(), policy=policies, takes=st.booleans())
+    def claim_suspects(self, passing: float, alone: bool, policy: str, takes: bool) -> None:
+        self.now += ms(passing)
+        suspects = self.model.suspects(self.now)
+        before = {key: self.model.is_second_lapse(key) for key in suspects}
+
+        claims = [
+            self.store.claim_suspects(partition, alone=alone, token=self.token(), lease=ms(LEASE), now=self.now)
+            for partition in range(self.store.partitions)
+        ]
+
+        touched = self.claimed(claims, suspects, policy, alone=alone, takes=takes)
+        if self.store.partitions == 1:
+            first = {key for key in suspects if suspects[key] == min(suspects.values())}
+            assert first & touched or not first
+            assert len({before[key] for key in touched}) <= 1
+            assert len(touched) == 1 or touched == {key for key in suspects if not before[key]}
+
+    def claimed(
+        self, claims: Sequence[Claimed], candidates: Mapping[str, int], policy: str, *, alone: bool, takes: bool
+    ) -> set[str]:
+        """What claims gave is leased in the model, too; the answer is all timelines that they touched."""
+        empty = {key for key in candidates if self.model.lines[key].empty}
+        gone = {key for key in empty if self.any_engine.timeline(key).state == "idle"}
+        given = {lease.timeline for claimed in claims for lease in claimed.leases}
+        assert given <= set(candidates)
+        assert sum(claimed.retired for claimed in claims) == len(gone)
         assert all(self.model.claim(key, self.now, ms(LEASE)) is None for key in gone)
-        for lease in leases:
-            leased = self.model.claim(lease.timeline, self.now, ms(LEASE))
-            assert leased is not None
-            self.check_lease(lease, leased)
-            held = self.remember(Held(lease.timeline, policy, leased.token, lease=lease))
-            if takes:
-                self.taken(held)
+        for claimed in claims:
+            single = len(claimed.leases) + claimed.retired == 1
+            for lease in claimed.leases:
+                leased = self.model.claim(lease.timeline, self.now, ms(LEASE), alone=alone and single)
+                assert leased is not None
+                self.check_lease(lease, leased)
+                held = self.remember(Held(lease.timeline, policy, leased.token, lease=lease))
+                if takes:
+                    self.taken(held)
+        return gone | given
 
     @precondition(lambda self: any(held.lease for held in self.held))
     @rule(index=indexes)
@@ -428,8 +470,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     def check_lease(self, lease: Lease, wanted: Leased) -> None:
         self.check_id(wanted.id, lease.digest_id)
-        facts = (lease.attempt, lease.lapses, lease.iteration, lease.at, lease.until)
-        assert facts == (wanted.attempt, wanted.lapses, wanted.iteration, wanted.at, self.now + ms(LEASE))
+        counts = (lease.attempt, lease.lapses, lease.lapses_alone, lease.lapsed)
+        assert counts == (wanted.attempt, wanted.lapses, wanted.lapses_alone, wanted.lapsed)
+        assert (lease.iteration, lease.at, lease.until) == (wanted.iteration, wanted.at, self.now + ms(LEASE))
 
     def check_id(self, number: int, id: str) -> None:
         """The same digest on one side is the same on the other."""
@@ -445,6 +488,9 @@ class StoreMachine(RuleBasedStateMachine):
         if len(leases) > HELD:
             self.held.remove(leases[0])
         return held
+
+    def token(self) -> str:
+        return f"token-{next(self.numbers)}"
 
     def value(self) -> Any:
         """Something new to say."""

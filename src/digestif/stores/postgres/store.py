@@ -204,6 +204,10 @@ class PostgresStore(RowStore):
             self._fold_page(first.end, now=now)
         return self._transact(unit, self._begin, writes=True)
 
+    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        self._fold_some(now=now)
+        return super().claim_suspects(partition, alone=alone, token=token, lease=lease, now=now)
+
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         self.fold(now=now)
         return super().open(timeline, token=token, lease=lease, now=now, alone=alone)

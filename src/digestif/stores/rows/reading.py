@@ -115,8 +115,13 @@ def _take(rows: Rows, request: Take, *, limit: int, room: int, now: Millis) -> T
     if limit == 0 or _needs_settling(rows, request, now=now):
         return Taken(digest.revision, digest.dropped, [], request.after, complete=False)
     records = rows.page(digest.batch, after=request.after, limit=limit, room=room)
-    complete = len(records) < limit and weight_of(records) < room
-    return Taken(digest.revision, digest.dropped, records, _cursor(records) or request.after, complete)
+    is_last = len(records) < limit and not _may_fill(records, room)
+    return Taken(digest.revision, digest.dropped, records, _cursor(records) or request.after, complete=is_last)
+
+
+def _may_fill(records: Sequence[Stored], room: int) -> bool:
+    """True if the page may have ended by its bytes; those of a record that lost its value on the way are not known."""
+    return weight_of(records) >= room or any(record.payload is None for record in records)
 
 
 def _cursor(records: Sequence[Stored]) -> Cursor | None:

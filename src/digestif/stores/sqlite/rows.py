@@ -1,7 +1,8 @@
 """One SQLite transaction's view of the tables. Slots are read once, kept, and written together at the end."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -47,6 +48,11 @@ def _slot_text(slot: Slot) -> str:
     return _encode(slot).decode().ljust(SLOT_LENGTH)
 
 
+def _with_a_legible_key(key: str, payload: bytes | None, timestamp: float, arrival: int) -> Stored:
+    """A record, or what is left of it."""
+    return Stored(key, payload if legible(key) == key else None, timestamp, arrival)
+
+
 def _refuse_all_but_texts(error: sqlite3.OperationalError) -> None:
     """Raise it unless it says that a text is not UTF-8: that is the only one that the driver raises without a code."""
     if hasattr(error, "sqlite_errorcode"):
@@ -74,8 +80,9 @@ class SqliteRows:
         self._connection = connection
         self.tally = dict.fromkeys(COUNTERS, 0)
         self.budget = PAGE_RECORDS
-        self.cursor = connection.cursor()  # one: each result is read before the next statement
-        self._execute = self.cursor.execute
+        self._cursor = connection.cursor()  # one: each result is read before the next statement…
+        self._execute = self._cursor.execute
+        self._pages: sqlite3.Cursor | None = None  # …but a page of records may end before its last row
         self._namespace = namespace
         self._loaded: dict[str, _Loaded] = {}
         self._dirty: list[str] = []
@@ -98,6 +105,12 @@ class SqliteRows:
         assert self._number is not None
         return self._number
 
+    def close(self) -> None:
+        """Let go of half a result: it would keep the connection at an old state of the data."""
+        self._cursor.close()
+        if self._pages is not None:
+            self._pages.close()
+
     def flush(self) -> None:
         """Write slots, counters and the sequence."""
         self._write_slots()
@@ -115,10 +128,15 @@ class SqliteRows:
             return self._execute(statement, arguments).fetchall()
         except sqlite3.OperationalError as error:
             _refuse_all_but_texts(error)
+        with self._any_text():
+            return self._execute(statement, arguments).fetchall()
+
+    @contextmanager
+    def _any_text(self) -> Iterator[None]:
         kept = self._connection.text_factory
         self._connection.text_factory = _loosely
         try:
-            return self._execute(statement, arguments).fetchall()
+            yield
         finally:
             self._connection.text_factory = kept
 
@@ -271,16 +289,19 @@ class SqliteRows:
 
     def _stored(self, statement: str, arguments: Sequence[Any], room: int) -> list[Stored]:
         """Records; one whose key is not UTF-8 is given without its value, and so set aside when it is delivered."""
-        cursor = self._connection.cursor()  # of its own: it may have to end before its last row
         try:
-            return within((Stored(*row) for row in cursor.execute(statement, arguments)), room)
+            return self._page(Stored, statement, arguments, room)
         except sqlite3.OperationalError as error:
             _refuse_all_but_texts(error)
+        with self._any_text():
+            return self._page(_with_a_legible_key, statement, arguments, room)
+
+    def _page(self, record: Callable[..., Stored], statement: str, arguments: Sequence[Any], room: int) -> list[Stored]:
+        self._pages = self._connection.cursor()
+        try:
+            return within((record(*row) for row in self._pages.execute(statement, arguments)), room)
         finally:
-            cursor.close()
-        found = [Stored(*row) for row in self._rows(statement, arguments)]
-        legibly = [one if legible(one.key) == one.key else one._replace(payload=None) for one in found]
-        return within(legibly, room)
+            self._pages.close()
 
     def fitting(self, batch: int, max_bytes: int) -> int:
         count: int = self._value(SQL.fitting, batch, max_bytes)

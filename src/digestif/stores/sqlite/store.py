@@ -153,7 +153,7 @@ class SQLiteStore(RowStore):
                     self._reserve.keep(writer, share=share)
                     page.is_over = True  # no signal handler runs between this and the end of the COMMIT
                 except BaseException:
-                    rows.cursor.close()  # half a result would keep the writer at an old state of the data
+                    rows.close()
                     raise
         except sqlite3.Error:
             page.is_over = False  # there was no COMMIT, or it has failed
@@ -232,7 +232,7 @@ class SQLiteStore(RowStore):
                 reader.execute("BEGIN")
                 return unit(rows)
             except BaseException:
-                rows.cursor.close()  # half a result would keep the reader at this state of the data
+                rows.close()
                 raise
 
     def listen(self) -> Wakeups:

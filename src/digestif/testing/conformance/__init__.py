@@ -24,7 +24,8 @@ from digestif.testing.conformance.serving import Noting, Serving, Withdrawing
 from digestif.testing.conformance.signals import Signals
 from digestif.testing.conformance.standing import Standing, Uncounted
 from digestif.testing.conformance.steering import Flushing, Pausing, Retracting
-from digestif.testing.conformance.taking import Merging, SettingAside, Taking
+from digestif.testing.conformance.suspects import LapsesAlone, MaintainingSuspects, Suspects
+from digestif.testing.conformance.taking import Merging, PagesOfBytes, SettingAside, Taking
 from digestif.testing.conformance.threads import Threads
 from digestif.testing.conformance.upkeep import DeletingInPages, Expiring, Maintaining, SchedulingInPages
 from digestif.testing.conformance.urgency import Quiet, Urgency
@@ -52,13 +53,16 @@ class StoreConformance(
     Flushing,
     HostileKeys,
     Interruptions,
+    LapsesAlone,
     Letters,
     LookingAtTimelines,
     LookingBack,
     Maintaining,
+    MaintainingSuspects,
     Merging,
     Noting,
     Opening,
+    PagesOfBytes,
     Partitions,
     Pausing,
     Peeking,
@@ -79,6 +83,7 @@ class StoreConformance(
     Signals,
     StaleTokens,
     Standing,
+    Suspects,
     Taking,
     Threads,
     Tracing,

@@ -54,7 +54,7 @@ class Adding(Suite):
         store.add(batch, now=NOW)
 
         assert [store.inspect(timeline).at for timeline in delays] == [NOW + 10, NOW + 20]
-        assert maintain(store, now=NOW + 100).expired == 1
+        assert maintain(store, now=NOW + 100).expired == [("ready", 1)]
 
     def test_increments_end_at_the_maximum_after_the_last_delivery(self, digests_with: DigestsWith) -> None:
         """Fact 3. Waiting, due T, last delivery T, increment 1, maximum 10: twenty adds make it due T+10."""

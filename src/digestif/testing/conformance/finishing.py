@@ -9,12 +9,14 @@ from digestif.stores.base import Burial, Closing, Lease, Part, Release, SetAside
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
+    LONG_AGO,
     NOW,
     arrive,
     claim_all,
     close,
     delete,
     everything,
+    expire,
     let_wait,
     maintain,
     open_and_take,
@@ -50,7 +52,7 @@ def assert_refused(store: Store, lease: Lease, now: int) -> None:
 
 LOSSES: dict[str, Callable[[Store, Lease], object]] = {
     "lapsed": lambda store, lease: None,
-    "lapsed and maintained": lambda store, lease: maintain(store, now=LATER),
+    "lapsed and maintained": lambda store, lease: maintain(store, LONG_AGO, now=LATER),
     "taken over": lambda store, lease: open_digest(store, now=LATER),
     "taken over and released": lambda store, lease: release(store, open_digest(store, now=LATER), now=LATER),
     "closed": lambda store, lease: close(store, lease),
@@ -134,7 +136,7 @@ class Finishing(Suite):
 
         with pytest.raises(Busy):
             open_lease(store, now=NOW + 2 * LEASE - 2)
-        assert maintain(store, NOW, now=NOW + 2 * LEASE - 2).lapsed == 0
+        assert maintain(store, NOW, now=NOW + 2 * LEASE - 2).lapsed == []
         assert close(store, lease, now=NOW + 2 * LEASE - 2) is True
 
     def test_a_released_digest_waits_for_its_retry(self, store: Store) -> None:
@@ -289,10 +291,10 @@ class Replaying(Suite):
         lease = open_digest(store)
         store.bury([Burial(lease, "poison", 0)], now=NOW)
 
-        assert maintain(store, now=NOW + 100).expired == 0
+        assert expire(store, now=NOW + 100) == 0
         assert store.replay(lease.digest_id, now=NOW + 100) is True
         release(store, open_digest(store, now=NOW + 100), now=NOW + 100)
-        assert maintain(store, now=NOW + 200).expired == 0
+        assert expire(store, now=NOW + 200) == 0
         assert record_keys(open_and_take(store, "t", now=NOW + 200).records) == ["a"]
 
     def test_an_idle_timeline_comes_to_life_again(self, store: Store) -> None:

@@ -12,6 +12,7 @@ from digestif.testing.conformance.port import (
     arrive_everywhere,
     claim,
     claim_all,
+    claim_suspects,
     close,
     let_wait,
     open_and_take,
@@ -84,7 +85,7 @@ class Claiming(Suite):
         arrive(store, "t", ["a"])
         store.set_aside(open_digest(store), [SetAside("a", "letter", "odd")], now=NOW)
 
-        assert claim_all(store, now=NOW + LEASE) == []
+        assert claim_suspects(store, now=NOW + LEASE) == []
 
         assert store.inspect("t").state == "idle"
         assert store.ledger().dead == 1
@@ -94,9 +95,9 @@ class Claiming(Suite):
         arrive(store, "t", ["a"])
         first = open_digest(store)
         arrive(store, "t", ["b"], now=NOW + 1)
-        assert claim_all(store, now=NOW + LEASE - 1) == []
+        assert claim_suspects(store, now=NOW + LEASE - 1) == []
 
-        [second] = claim_all(store, now=NOW + LEASE)
+        [second] = claim_suspects(store, now=NOW + LEASE)
 
         assert (second.digest_id, second.attempt, second.lapses) == (first.digest_id, 2, 1)
         taken = take_all(store, second, now=NOW + LEASE)
@@ -127,10 +128,11 @@ class Claiming(Suite):
             store.pause(timeline, True, now=NOW)
 
         assert claim_all(store, now=NOW + LEASE) == []
+        assert claim_suspects(store, now=NOW + LEASE) == []
         assert store.inspect("empty").state == "waiting"
 
         store.pause("lapsed", False, now=NOW + LEASE)
-        assert [lease.timeline for lease in claim_all(store, now=NOW + LEASE)] == ["lapsed"]
+        assert [lease.timeline for lease in claim_suspects(store, now=NOW + LEASE)] == ["lapsed"]
 
     @pytest.mark.parametrize("first_delay", [0, 1], ids=["ready", "due"])
     def test_paused_timelines_do_not_hide_the_others(self, store: Store, first_delay: int) -> None:

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from digestif.core.capacity import Cursor, Stored
+from digestif.core.capacity import Cursor, Stored, weight_of
 from digestif.core.policy import Terms
 from digestif.ids import fresh_id
 from digestif.stores.base import (
+    PAGE_BYTES,
     PAGE_RECORDS,
+    SUSPECTS_TOGETHER,
     Arrival,
     Claimed,
     Closing,
@@ -22,6 +24,7 @@ from digestif.stores.base import (
 
 NOW = 1_700_000_000_000
 LEASE = 30_000
+LONG_AGO = 0  # a deadline at which nothing was ready: maintenance with it lets only lapsed ones wait
 ROUNDS = 1_000  # more than any loop of these tests needs: a store that never ends fails instead of hanging
 
 
@@ -73,6 +76,16 @@ def claim_all(store: Store, *, limit: int = 200, now: int = NOW) -> list[Lease]:
     return leases
 
 
+def claim_suspects(store: Store, *, alone: bool = False, now: int = NOW + LEASE) -> list[Lease]:
+    """Claim suspects once in each partition; by default when leases of NOW have just lapsed."""
+    claims = [
+        store.claim_suspects(partition, alone=alone, token=fresh_id(), lease=LEASE, now=now)
+        for partition in range(store.partitions)
+    ]
+    assert all(len(claimed.leases) <= SUSPECTS_TOGETHER for claimed in claims)
+    return [lease for claimed in claims for lease in claimed.leases]
+
+
 def take_all(store: Store, lease: Lease, *, capacity: int | None = None, merge: bool = True, now: int = NOW) -> Taken:
     """Take a whole digest, page by page."""
     records: list[Stored] = []
@@ -81,6 +94,7 @@ def take_all(store: Store, lease: Lease, *, capacity: int | None = None, merge: 
         [page] = store.take([request], now=now)
         assert page is not None, "the token is stale"
         assert len(page.records) <= PAGE_RECORDS
+        assert weight_of(page.records[:-1]) < PAGE_BYTES
         records += page.records
         if page.complete:
             return page._replace(records=records)
@@ -88,9 +102,9 @@ def take_all(store: Store, lease: Lease, *, capacity: int | None = None, merge: 
     raise AssertionError("the digest does not end")
 
 
-def open_lease(store: Store, timeline: str = "t", *, now: int = NOW) -> Lease:
+def open_lease(store: Store, timeline: str = "t", *, now: int = NOW, alone: bool = False) -> Lease:
     """Open a timeline, with a token that nobody has used before."""
-    return store.open(timeline, token=fresh_id(), lease=LEASE, now=now)
+    return store.open(timeline, token=fresh_id(), lease=LEASE, now=now, alone=alone)
 
 
 def open_and_take(store: Store, timeline: str, *, now: int = NOW, **options: Any) -> Taken:
@@ -123,17 +137,24 @@ def let_wait(store: Store, timelines: Iterable[str], *, at: int) -> None:
 
 
 def maintain(store: Store, deadline: int | None = None, *, now: int = NOW, limit: int = 200) -> Maintained:
-    """Maintain all partitions until there is no more to do; the sum of what was done."""
-    total = Maintained()
+    """Maintain all partitions until there is no more to do; all that was done."""
+    total = Maintained([], [], [])
     for partition in range(store.partitions):
         for _ in range(ROUNDS):
             done = store.maintain(partition, deadline, limit=limit, now=now)
-            total = Maintained(total.moved + done.moved, total.lapsed + done.lapsed, total.expired + done.expired)
+            total = Maintained(
+                [*total.moved, *done.moved], [*total.lapsed, *done.lapsed], [*total.expired, *done.expired]
+            )
             if not done.more:
                 break
         else:
             raise AssertionError("maintenance does not end")
     return total
+
+
+def expire(store: Store, *, now: int) -> int:
+    """Maintain as a worker does; how many records expired?"""
+    return sum(count for _, count in maintain(store, now=now).expired)
 
 
 def sweep(store: Store) -> None:

@@ -1,12 +1,17 @@
 """Taking, at the level of the port: digests are read, merged and trimmed in pages under their lease."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from digestif.stores.base import PAGE_RECORDS, Part, SetAside, Store, Take
+from digestif.core.capacity import Stored, weight_of
+from digestif.core.policy import Terms
+from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Arrival, Part, SetAside, Store, Take
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
     NOW,
+    ROUNDS,
     arrive,
     close,
     numbers,
@@ -20,6 +25,17 @@ from digestif.testing.conformance.port import (
 )
 
 OVER_A_PAGE = PAGE_RECORDS + 200
+LARGE = 200_000  # bytes; a page holds 42 of them
+SIZES = {
+    "alike": [LARGE] * 60,
+    "a mixture": [number * 7919 % 13 * LARGE for number in range(24)],
+    "exactly a page": [PAGE_BYTES // 8] * 8,
+    "a page and a byte": [PAGE_BYTES // 8] * 8 + [1],
+    "one as large as a page": [0, 10, PAGE_BYTES, 10, 0],
+    "one larger than a page": [10, PAGE_BYTES + 1, 10],
+    "small ones before a large one": [PAGE_BYTES] + [5] * 100,
+    "empty ones": [PAGE_BYTES - 1, *[0] * 50, PAGE_BYTES],
+}
 
 
 class Taking(Suite):
@@ -70,6 +86,80 @@ class Taking(Suite):
         arrive(store, "t", numbers(0, OVER_A_PAGE), timestamp=5.0)
 
         assert record_keys(open_and_take(store, "t").records) == numbers(0, OVER_A_PAGE)[::-1]
+
+
+class PagesOfBytes(Suite):
+    @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+    def test_a_page_ends_with_the_record_that_fills_it(self, store: Store, sizes: list[int]) -> None:
+        """Fact 67. Whatever the sizes: pages of bounded bytes, together complete, newest first, each record once."""
+        arrive_in_sizes(store, "t", sizes)
+        lease = open_lease(store)
+        pages: list[list[Stored]] = []
+
+        request = Take(lease, None, True)
+        for _ in range(ROUNDS):
+            [taken] = store.take([request], now=NOW)
+            assert taken is not None
+            pages.append(taken.records)
+            if taken.complete:
+                break
+            request = request._replace(after=taken.after)
+
+        assert all(weight_of(page[:-1]) < PAGE_BYTES for page in pages)
+        assert all(pages[:-1])
+        assert len(pages) <= 2 + sum(sizes) // PAGE_BYTES
+        read = [(record.key, record.payload) for page in pages for record in page]
+        assert read == [(f"r{n}", payload_of(size)) for n, size in enumerate(sizes)][::-1]
+
+    def test_several_large_digests_share_the_bytes_of_one_call(self, store: Store) -> None:
+        """Fact 67. One call reads about a page of bytes over all its requests, and still every digest comes whole."""
+        timelines = [f"t{n}" for n in range(6)]
+        for timeline in timelines:
+            arrive_in_sizes(store, timeline, [LARGE] * 20)
+        requests = {t: Take(open_lease(store, t), None, True) for t in timelines}
+        read: dict[str, list[str]] = {timeline: [] for timeline in timelines}
+
+        for _ in range(ROUNDS):
+            answers = dict(zip(requests, store.take(list(requests.values()), now=NOW), strict=True))
+            weight = sum(weight_of(taken.records) for taken in answers.values() if taken)
+            assert 0 < weight < PAGE_BYTES + store.partitions * LARGE
+            for timeline, taken in answers.items():
+                assert taken is not None
+                read[timeline] += record_keys(taken.records)
+                requests[timeline] = requests[timeline]._replace(after=taken.after)
+                if taken.complete:
+                    del requests[timeline]
+            if not requests:
+                break
+
+        assert read == {timeline: numbers(0, 20)[::-1] for timeline in timelines}
+
+    def test_a_large_digest_leaves_small_ones_to_the_next_call(self, store: Store) -> None:
+        """Fact 67. The first fills the page: of the others it is not said that they are complete before they are."""
+        arrive_in_sizes(store, "large", [LARGE] * 50)
+        for timeline in ("small", "smaller"):
+            arrive(store, timeline, ["a", "b"])
+        leases = [open_lease(store, timeline) for timeline in ("large", "small", "smaller")]
+
+        answers = store.take([Take(lease, None, True) for lease in leases], now=NOW)
+
+        for taken, whole in zip(answers, (50, 2, 2), strict=True):
+            assert taken is not None
+            assert taken.complete is (len(taken.records) == whole)
+        assert [len(take_all(store, lease).records) for lease in leases] == [50, 2, 2]
+
+    def test_a_merged_digest_is_read_in_pages_of_bytes(self, store: Store) -> None:
+        """Fact 67. A failed digest and newer records, more than a page each: merged, trimmed, complete, in order."""
+        arrive_in_sizes(store, "t", [LARGE] * 45)
+        release(store, open_digest(store))
+        arrive_in_sizes(store, "t", [LARGE + 1] * 45, first=40)
+
+        taken = open_and_take(store, "t", capacity=80)
+
+        assert record_keys(taken.records) == numbers(5, 85)[::-1]
+        assert [len(record.payload or b"") for record in taken.records] == [LARGE + 1] * 45 + [LARGE] * 35
+        assert (taken.dropped, store.ledger().superseded) == (5, 5)
+        assert store.verify()
 
 
 class Merging(Suite):
@@ -236,3 +326,13 @@ class SettingAside(Suite):
 
         assert (store.ledger().dead, store.ledger().open) == (PAGE_RECORDS, 0)
         assert store.verify()
+
+
+def arrive_in_sizes(store: Store, timeline: str, sizes: Sequence[int], *, first: int = 0) -> None:
+    """Add records whose payloads have so many bytes, each a second newer than the last."""
+    for number, size in enumerate(sizes, first):
+        store.add([Arrival(timeline, f"r{number}", payload_of(size), float(number), None, Terms())], now=NOW)
+
+
+def payload_of(size: int) -> bytes:
+    return bytes([size % 251]) * size
