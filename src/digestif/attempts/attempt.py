@@ -47,6 +47,7 @@ class Attempt:
         self.is_dead = False  # it was to be discarded, and is still a dead letter
         self.is_told = False  # it has ended, and that was told
         self.stored: list[Stored] = []  # while its records are read
+        self.counted = 0  # records that were seen and not kept
         self.after: Cursor | None = None  # likewise
         self.is_read = False  # to the end
 

@@ -183,9 +183,12 @@ class Attempts:
                 [page] = self.store.take(
                     [Take(attempt.lease, attempt.policy.capacity, merge=True, after=after)], now=self._now()
                 )
-                if page is None or page.complete:
+                if page is None:
                     return
+                attempt.counted += len(page.records)
                 after = page.after
+                if page.complete:
+                    return
 
     def _read(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
         """Read them, and judge those for which there is no room. One that is too large for memory fails alone."""
