@@ -222,7 +222,7 @@ def test_what_ended_while_the_store_was_away_is_told_when_it_is_back(
         assert begun.wait(PATIENCE)
         store.failing = {0, 1, 2}
         released.set()
-        while "settle" not in {event.operation for event in ear.wait_for(StoreFailed)}:
+        while "end" not in {event.operation for event in ear.wait_for(StoreFailed)}:
             ear.wait_for(StoreFailed, len(ear.of(StoreFailed)) + 1)
         store.failing = set()
         assert digests.backlog() is not None
