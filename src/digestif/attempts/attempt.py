@@ -59,6 +59,11 @@ class Attempt:
         return self.lease.timeline
 
     @property
+    def records(self) -> int:
+        """How many records it was seen to have."""
+        return len(self.digest) or len(self.stored) or self.counted
+
+    @property
     def took(self) -> float:
         """Seconds since it began."""
         return monotonic() - self.began

@@ -342,7 +342,8 @@ class Attempts:
 
     def fail(self, attempt: Attempt, error: BaseException) -> None:
         """End an attempt whose block raised. Never raises: the error itself matters."""
-        self.finish_quietly(attempt, judge_block(error, attempt=attempt.lease.attempt, policy=attempt.policy))
+        verdict = judge_block(error, attempt=attempt.lease.attempt, policy=attempt.policy, records=attempt.records)
+        self.finish_quietly(attempt, verdict)
 
     def abandon(self, attempt: Attempt, verdict: Verdict, error: StoreError) -> None:
         """Leave an attempt to its lease: the store did not answer when it was told how it ended."""
