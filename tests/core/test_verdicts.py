@@ -98,7 +98,7 @@ DISCARDED = Verdict(ending=Ending.DISCARDED, reason="Discard: gone")
         (THROTTLED, 1, SLOW, patient(500)),
         (THROTTLED, 2, SLOW, patient(1000)),
         (THROTTLED, LAST, QUICK, patient(PATIENCE)),
-        (THROTTLED, LAST + 1, QUICK, patient(PATIENCE)),
+        (THROTTLED, LAST + 1, QUICK, patient(80)),
         (THROTTLED, 1, ONCE, patient(PATIENCE)),
         (THROTTLED_7, 1, SLOW, patient(7)),
         (THROTTLED_7, LAST, QUICK, patient(7)),
