@@ -26,7 +26,7 @@ from typing import Any
 from digestif import Busy, Digest, Digests
 from digestif.clock import monotonic
 from digestif.testing.servers import becomes_true
-from tests.runtime.workers import working
+from tests.worker.workers import working
 from torture._storm_roles import LEASE, POLICY, ROLES, TIMELINES, Notes, family_of, ids_of, key_of, play
 
 CREW = {"produce": 2, "tasks": 1, "work": 3, "dispatch": 1, "operate": 1}

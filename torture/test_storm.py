@@ -18,7 +18,7 @@ import pytest
 
 from digestif.ids import chance
 from tests.moving.stores import dsn_of
-from tests.runtime.programs import ROOT
+from tests.worker.programs import ROOT
 
 SECONDS = os.environ.get("DIGESTIF_STORM_SECONDS", "600")
 SEED = os.environ.get("DIGESTIF_STORM_SEED", str(int(chance() * 1_000_000)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from digestif.cli import working
-from digestif.worker import duty
+from digestif.worker import loop
 from digestif.testing.servers import free_port
 from tests.cli.calling import Run, is_one_line, start
 
@@ -112,7 +112,7 @@ def test_a_store_that_was_never_reached_ends_it_with_a_code(
 ) -> None:
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(working, "START_SECONDS", 0.3)
-    monkeypatch.setattr(duty, "LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr(loop, "LAST_WORDS_SECONDS", 0.1)
     app = f"from digestif import Digests\ndigests = Digests('redis://127.0.0.1:{free_port()}')\ndigests.handler('*')(print)\n"
     (folder / "astray_app.py").write_text(app)
 

@@ -19,10 +19,10 @@ class Slow(MemoryStore):
         self.may_open = threading.Event()
         self.released = threading.Event()
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         self.opening.set()
         assert self.may_open.wait(30)
-        return super().open(timeline, token=token, lease=lease, now=now)
+        return super().open(timeline, token=token, lease=lease, now=now, alone=alone)
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         try:

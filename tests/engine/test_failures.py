@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from digestif import ConfigError, Digests, Policy, Record
+from digestif import Buried, ConfigError, Digests, Event, Policy, Record
 
 
 class Unspeakable(Exception):
@@ -32,6 +32,24 @@ def test_the_last_attempt_buries_whatever_was_raised(dsn: str, error: Exception)
         assert letter.reason.startswith(type(error).__name__)
         assert len(letter.reason) <= 1000
         assert digests.verify()
+
+
+def test_an_empty_digest_is_never_buried(dsn: str) -> None:
+    """There is nothing to bury: its timeline is ready again, and no dead letter is told of."""
+    events: list[Event] = []
+    with Digests(dsn, policy=Policy(attempts=1, minimum_delay=60)) as digests:
+        digests.add("t", 1, now=0)
+        with digests.digest("t", now=0):
+            pass
+        assert [entry.key for entry in digests.schedule(now=60)] == ["t"]
+        digests.subscribe(events.append)
+
+        with pytest.raises(OSError, match="later"), digests.digest("t", now=60) as digest:
+            assert len(digest) == 0
+            raise OSError("later")
+
+        assert digests.timeline("t").state == "ready"
+        assert not [event for event in events if isinstance(event, Buried)]
 
 
 class Shallow:

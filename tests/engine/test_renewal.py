@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from digestif import AsyncDigests, Digests, Event, LeaseNotRenewed, StaleLease, StoreUnavailable
+from digestif import AsyncDigests, Claimed, Delivered, Digests, Event, LeaseNotRenewed, StaleLease, StoreUnavailable
 from digestif.core.times import Millis
 from digestif.stores.base import Lease
 from digestif.stores.memory import MemoryStore
@@ -76,7 +76,7 @@ def test_a_store_that_does_not_answer_is_told_and_tried_again(store: Watched) ->
         store.wait_for_extensions(1)
         store.wait_for_extensions(1)
 
-    assert [type(event) for event in events] == [LeaseNotRenewed]
+    assert [type(event) for event in events] == [Claimed, LeaseNotRenewed, Delivered]
     assert digests.ledger().delivered == 1
 
 

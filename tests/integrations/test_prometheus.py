@@ -26,15 +26,20 @@ from digestif.events import (
     Discarded,
     Dispatched,
     DispatchFailed,
+    DispatchLost,
     Expired,
     Failed,
     Lapsed,
     LeaseLost,
     LeaseNotRenewed,
     PartitionFailed,
+    PutOff,
+    Quarantined,
     Returned,
+    Skipped,
     StoreFailed,
     Unhandled,
+    Unsettled,
 )
 from digestif.integrations.prometheus import instrument, watch_events, watch_store
 from digestif.testing import FakeClock
@@ -278,30 +283,38 @@ def test_a_handler_that_wants_nothing_or_fails_is_counted(clock: FakeClock, regi
 
     found = scrape(registry)
     assert found["digestif_discarded_digests_total"] == {(): 1}
-    assert found["digestif_failed_attempts_total"] == {(): 1}
+    assert found["digestif_failed_attempts_total"] == {(): 2}
     assert found["digestif_buried_digests_total"] == {(): 1}
 
 
-DIGEST: Any = {"timeline": "t", "digest_id": "i"}
-ATTEMPT: Any = {**DIGEST, "attempt": 1, "records": 5}
+ATTEMPT: Any = {"timeline": "t", "digest_id": "i", "attempt": 1}
+TIMES: Any = {"records": 5, "late": 2, "took": 0.5}
+FAILURE: Any = {**ATTEMPT, **TIMES, "reason": "r"}
 
 
 @pytest.mark.parametrize(
     ("event", "name", "labels", "value"),
     [
-        (Delivered(**ATTEMPT, dropped=0, late=2, took=0.5), "digestif_lateness_seconds_sum", (), 2),
-        (Delivered(**ATTEMPT, dropped=0, late=2, took=0.5), "digestif_digest_records_sum", (), 5),
-        (Delivered(**ATTEMPT, dropped=0, late=2, took=0.5), "digestif_delivery_seconds_sum", (), 0.5),
+        (Delivered(**ATTEMPT, **TIMES, dropped=0), "digestif_lateness_seconds_sum", (), 2),
+        (Delivered(**ATTEMPT, **TIMES, dropped=0), "digestif_digest_records_sum", (), 5),
+        (Delivered(**ATTEMPT, **TIMES, dropped=0), "digestif_delivery_seconds_sum", (), 0.5),
         (Dispatched(timeline="t", late=1.5), "digestif_dispatch_lateness_seconds_sum", (), 1.5),
         (DispatchFailed(timeline="t", error=OSError()), "digestif_failed_dispatches_total", (), 1),
-        (Failed(**ATTEMPT, reason="r", retry_in=1), "digestif_failed_attempts_total", (), 1),
-        (Buried(**ATTEMPT, reason="r"), "digestif_buried_digests_total", (), 1),
-        (Discarded(**DIGEST, records=1, reason="r"), "digestif_discarded_digests_total", (), 1),
-        (Returned(**DIGEST, begun=True), "digestif_returned_digests_total", (), 1),
-        (Unhandled(timeline="t", retry_in=60), "digestif_unhandled_timelines_total", (), 1),
-        (Expired(records=3), "digestif_expired_records_total", (), 3),
-        (Lapsed(digests=2), "digestif_lapsed_leases_total", (), 2),
-        (LeaseLost(**DIGEST), "digestif_lost_leases_total", (), 1),
+        (DispatchLost(timeline="t", late=300), "digestif_lost_dispatches_total", (), 1),
+        (Skipped(timeline="t", reason="r"), "digestif_skipped_tasks_total", (), 1),
+        (Failed(**FAILURE, retry_in=1), "digestif_failed_attempts_total", (), 1),
+        (Buried(**FAILURE), "digestif_buried_digests_total", (), 1),
+        (Buried(**FAILURE), "digestif_failed_attempts_total", (), 0),
+        (Buried(**FAILURE, error=OSError()), "digestif_failed_attempts_total", (), 1),
+        (PutOff(**ATTEMPT, records=0, reason="r", retry_in=1), "digestif_put_off_attempts_total", (), 1),
+        (Unsettled(**ATTEMPT, ending="failed", error=OSError()), "digestif_unsettled_attempts_total", (), 1),
+        (Quarantined(timeline="t", key="k", letter_id="i", reason="r"), "digestif_quarantined_records_total", (), 1),
+        (Discarded(**ATTEMPT, records=1, reason="r"), "digestif_discarded_digests_total", (), 1),
+        (Returned(**ATTEMPT, begun=True), "digestif_returned_digests_total", (), 1),
+        (Unhandled(timeline="t", timelines=3), "digestif_unhandled_timelines_total", (), 3),
+        (Expired(timeline="t", records=3), "digestif_expired_records_total", (), 3),
+        (Lapsed(timeline="t"), "digestif_lapsed_leases_total", (), 1),
+        (LeaseLost(**ATTEMPT), "digestif_lost_leases_total", (), 1),
         (LeaseNotRenewed(timeline="t", error=OSError()), "digestif_failed_renewals_total", (), 1),
         (ERROR, "digestif_store_failures_total", ("claim",), 1),
         (PartitionFailed(operation="add", partition=1, error=OSError()), "digestif_store_failures_total", ("add",), 1),
@@ -364,7 +377,7 @@ def test_it_can_be_ended_and_begun_again(registry: CollectorRegistry) -> None:
     end = instrument(digests, registry=registry)
 
     end()
-    digests.events.emit(Lapsed(digests=1))
+    digests.events.emit(Lapsed(timeline="t"))
 
     assert "digestif_up" not in scrape(registry)
     assert scrape(registry)["digestif_lapsed_leases_total"] == {(): 0}

@@ -6,8 +6,8 @@ from itertools import islice
 import pytest
 
 from digestif import Digests, Event, PartitionFailed, ScheduleEntry, Store, StoreUnavailable
+from digestif.attempts.claims import claim
 from digestif.events import Events
-from digestif.partitions import claim
 from digestif.testing.conformance.actions import T, deliver, let_wait, scheduled
 from digestif.testing.conformance.base import DigestsWith
 from digestif.testing.faults import Partitioned
@@ -108,7 +108,7 @@ class TestSeveralHosts(InMemory):
         down = hosts.part_of(READY[0])
         hosts.failing.add(down)
 
-        claimed = claim(hosts, 100, lease=30_000, now=round(T * 1000), events=events)
+        claimed = claim(hosts, 100, lease=30_000, now=lambda: round(T * 1000), events=events).leases
 
         assert sorted(lease.timeline for lease in claimed) == [key for key in READY if hosts.part_of(key) != down]
         assert reported(seen) == [("claim", down)]

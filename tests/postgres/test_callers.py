@@ -21,8 +21,8 @@ from digestif.stores.base import PAGE_RECORDS, Claimed, Closing
 from digestif.stores.postgres import inbox, store
 from digestif.testing.servers import becomes_true
 from tests.postgres.crowd import deadlocks
-from tests.runtime.test_wakeups import Times
-from tests.runtime.workers import LONG, Ear, working
+from tests.worker.test_wakeups import Times
+from tests.worker.workers import LONG, Ear, working
 
 TIMELINES = [f"t{number}" for number in range(10)]
 COMMITS = 20

@@ -17,8 +17,8 @@ from digestif import Digests, Policy, WorkerStarted
 from digestif.testing.servers import becomes_true, free_port
 from tests.postgres.servers import empty_database
 from tests.redis.load import Load
-from tests.runtime.test_wakeups import Times
-from tests.runtime.workers import Ear, working
+from tests.worker.test_wakeups import Times
+from tests.worker.workers import Ear, working
 
 CONNECTIONS = 3  # of the server, for many more clients
 SETTINGS = """

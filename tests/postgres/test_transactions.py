@@ -11,7 +11,7 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from digestif import ConfigError, Digests, Record, Worker
-from tests.runtime.workers import working
+from tests.worker.workers import working
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 from digestif import Digests, Policy, Record, Retry
 from tests.delivery.mailserver import running_mail_server
 from tests.delivery.receiver import Receiver, reset, running
-from tests.runtime.workers import once
+from tests.worker.workers import once
 
 T = 1_700_000_000.0
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

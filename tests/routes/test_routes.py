@@ -20,15 +20,19 @@ from digestif import (
     Failed,
     Message,
     Policy,
+    PutOff,
     Receipt,
     Record,
 )
+from digestif.attempts import Attempt
 from digestif.core.ledger import Ledger
+from digestif.core.times import to_millis
 from digestif.routes.budget import BOOKS, Account
+from digestif.stores.base import Lease
 from digestif.testing import FakeClock
 from tests.routes.recording import Recording
-from tests.runtime.test_kills import Kind, emptied
-from tests.runtime.workers import Ear, becomes, once, working
+from tests.worker.test_kills import Kind, emptied
+from tests.worker.workers import Ear, becomes, once, working
 
 T = 1_700_000_000.0
 POLICY = Policy(minimum_delay=60, increment_delay=0, maximum_delay=600)
@@ -303,7 +307,7 @@ def test_who_has_lost_the_lease_serves_nobody_else(digests: Digests, channel: Re
 
     async def deliver_slowly(message: Message) -> Receipt:
         lease_over = int((T + 31) * 1000)
-        digests.store.claim(0, 10, token="other", lease=30_000, now=lease_over)
+        digests.store.claim_suspects(0, alone=False, token="other", lease=30_000, now=lease_over)
         return await deliver(message)
 
     channel.deliver = deliver_slowly  # type: ignore[method-assign]
@@ -420,8 +424,9 @@ def test_a_receiver_that_does_not_say_how_long_is_left_alone_for_a_minute(digest
 
     once(digests, now=T)
 
-    [failed] = ear.of(Failed)
-    assert "slow down" in failed.reason
+    [put_off] = ear.of(PutOff)
+    assert "slow down" in put_off.reason
+    assert put_off.retry_in >= 60
     assert (digests.timeline("t").due or 0) >= T + 60
 
 
@@ -436,13 +441,19 @@ def test_a_message_that_was_not_sent_is_not_paid_for(digests: Digests, channel: 
     assert len(channel.messages) == 1
 
 
+def attempt(digests: Digests, digest_id: str, *, now: float = T) -> Attempt:
+    """An attempt to deliver a digest that only an account asks about."""
+    lease = Lease("t", "token", 0, digest_id, 1, 0, 0, 0)
+    return Attempt(lease, digests.policy, store=digests.store, now=lambda: to_millis(now))
+
+
 def test_a_budget_holds_for_any_stretch_of_time() -> None:
     clock = FakeClock()
     account = Account(Budget(3, per=60), "*")
     sent = []
-    with Digests("memory://", clock=clock) as digests:
+    with Digests("memory://") as digests:
         for number in range(600):
-            if account.spend(digests._desk(), "ada", str(number)) == 0:
+            if account.spend(attempt(digests, str(number), now=clock()), "ada") == 0:
                 sent.append(clock())
             clock.advance(1)
 
@@ -452,29 +463,29 @@ def test_a_budget_holds_for_any_stretch_of_time() -> None:
 
 def test_a_digest_that_comes_again_is_paid_for_once(digests: Digests) -> None:
     """Whoever paid was killed: nobody knows whether it was sent, and it does not wait for that."""
-    account, desk = Account(Budget(1, per=3600), "*"), digests._desk(T)
+    account = Account(Budget(1, per=3600), "*")
 
-    assert account.spend(desk, "ada", "one") == 0
-    assert account.spend(desk, "ada", "one") == 0
-    assert account.spend(desk, "ada", "other") == 3600
+    assert account.spend(attempt(digests, "one"), "ada") == 0
+    assert account.spend(attempt(digests, "one"), "ada") == 0
+    assert account.spend(attempt(digests, "other"), "ada") == 3600
 
 
 def test_only_what_was_paid_for_it_is_given_back(digests: Digests) -> None:
     account = Account(Budget(1, per=10), "*")
-    account.spend(digests._desk(T), "ada", "slow")
-    account.spend(digests._desk(T + 11), "ada", "sent")
+    account.spend(attempt(digests, "slow"), "ada")
+    account.spend(attempt(digests, "sent", now=T + 11), "ada")
 
-    account.give_back(digests._desk(T + 15), "ada", "slow")
+    account.give_back(attempt(digests, "slow", now=T + 15), "ada")
 
-    assert account.spend(digests._desk(T + 15), "ada", "another") == 6
+    assert account.spend(attempt(digests, "another", now=T + 15), "ada") == 6
 
 
 def test_a_clock_that_was_ahead_silences_nobody_for_longer_than_the_budget_says(digests: Digests) -> None:
     account = Account(Budget(1, per=60), "*")
-    account.spend(digests._desk(T + 86400), "ada", "one")
+    account.spend(attempt(digests, "one", now=T + 86400), "ada")
 
-    assert account.spend(digests._desk(T), "ada", "other") == 60
-    assert account.spend(digests._desk(T + 60), "ada", "other") == 0
+    assert account.spend(attempt(digests, "other"), "ada") == 60
+    assert account.spend(attempt(digests, "other", now=T + 60), "ada") == 0
 
 
 @pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"])
@@ -503,10 +514,9 @@ def go_by_one_budget(dsn: str, channel: Recording) -> None:
 
 def test_spending_at_the_same_time_no_message_is_forgotten(digests: Digests) -> None:
     account = Account(Budget(50, per=3600), "*")
-    desk = digests._desk(T)
 
     with ThreadPoolExecutor(8) as threads:
-        waits = list(threads.map(lambda number: account.spend(desk, "ada", str(number)), range(60)))
+        waits = list(threads.map(lambda number: account.spend(attempt(digests, str(number)), "ada"), range(60)))
 
     assert waits.count(0) == 50
     assert set(waits) == {0, 3600}
@@ -521,7 +531,7 @@ def test_a_budget_that_is_none_is_refused(messages: int, per: float) -> None:
 def test_books_hold_nothing_of_those_whose_messages_have_stopped_to_count(digests: Digests) -> None:
     account = Account(Budget(1, per=60), "*")
     for number in range(20 * BOOKS):
-        account.spend(digests._desk(T + number), f"recipient {number}", "id")
+        account.spend(attempt(digests, "id", now=T + number), f"recipient {number}")
 
     noted = [digests.store.note(0, f"budget-{number}") or b"" for number in range(BOOKS)]
     assert sum(book.count(b"recipient") for book in noted) < 60 + 2 * BOOKS

@@ -8,7 +8,7 @@ import pytest
 from digestif import Digests, Policy, Record
 from digestif.routes.route import Route
 from tests.routes.recording import Recording
-from tests.runtime.workers import once
+from tests.worker.workers import once
 
 T = 1_700_000_000.0
 

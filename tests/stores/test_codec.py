@@ -14,7 +14,7 @@ from digestif.core import records
 from digestif.core.policy import Terms
 from digestif.stores.base import Arrival
 from digestif.stores.codec import Sealer
-from tests.runtime.workers import once
+from tests.worker.workers import once
 
 VALUE = {"title": "Build failed", "tags": ["a", "b"], "count": 3, "ratio": 0.5, "none": None, "text": "ü" * 2000}
 

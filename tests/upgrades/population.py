@@ -13,10 +13,10 @@ from unittest.mock import patch
 import msgspec
 
 from digestif import Budget, Digests, Policy, Record
+from digestif.attempts.contents import decode
 from digestif.core.machine import Unfinished
 from digestif.core.times import Millis, to_millis
 from digestif.moving.move import Move, Progress
-from digestif.reading import decode
 from digestif.stores.base import Burial, Closing, Lease, Part, Release, SetAside, Take
 from digestif.stores.codec import JsonCodec, Sealer
 from digestif.stores.redis import store as redis_store

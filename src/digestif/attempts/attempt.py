@@ -48,6 +48,7 @@ class Attempt:
         self.is_dead = False  # it was to be discarded, and is still a dead letter
         self.is_told = False  # it has ended, and that was told
         self.stored: list[Stored] = []  # while its records are read
+        self.counted = 0  # records that were seen and not kept
         self.after: Cursor | None = None  # likewise
         self.is_read = False  # to the end
 
@@ -57,6 +58,11 @@ class Attempt:
     @property
     def timeline(self) -> str:
         return self.lease.timeline
+
+    @property
+    def records(self) -> int:
+        """How many records it was seen to have."""
+        return len(self.digest) or len(self.stored) or self.counted
 
     @property
     def took(self) -> float:

@@ -183,9 +183,12 @@ class Attempts:
                 [page] = self.store.take(
                     [Take(attempt.lease, attempt.policy.capacity, merge=True, after=after)], now=self._now()
                 )
-                if page is None or page.complete:
+                if page is None:
                     return
+                attempt.counted += len(page.records)
                 after = page.after
+                if page.complete:
+                    return
 
     def _read(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
         """Read them, and judge those for which there is no room. One that is too large for memory fails alone."""
@@ -339,7 +342,8 @@ class Attempts:
 
     def fail(self, attempt: Attempt, error: BaseException) -> None:
         """End an attempt whose block raised. Never raises: the error itself matters."""
-        self.finish_quietly(attempt, judge_block(error, attempt=attempt.lease.attempt, policy=attempt.policy))
+        verdict = judge_block(error, attempt=attempt.lease.attempt, policy=attempt.policy, records=attempt.records)
+        self.finish_quietly(attempt, verdict)
 
     def abandon(self, attempt: Attempt, verdict: Verdict, error: StoreError) -> None:
         """Leave an attempt to its lease: the store did not answer when it was told how it ended."""

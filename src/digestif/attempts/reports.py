@@ -75,7 +75,7 @@ def _who(attempt: Attempt) -> dict[str, Any]:
 
 def _failure(attempt: Attempt, verdict: Verdict) -> dict[str, Any]:
     return {
-        "records": len(attempt.digest) or len(attempt.stored),
+        "records": attempt.records,
         "reason": verdict.reason,
         "late": attempt.late,
         "took": attempt.took,

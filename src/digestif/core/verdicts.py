@@ -100,14 +100,15 @@ def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: 
             return _try_again(error, to_millis(policy.retry.delay(attempt, chance=chance)))
 
 
-def judge_block(error: BaseException, *, attempt: int, policy: Policy) -> Verdict:
+def judge_block(error: BaseException, *, attempt: int, policy: Policy, records: int) -> Verdict:
     """The verdict on a block that raised: its timeline is ready again at once; the last attempt buries.
 
-    After an interrupt nobody knows whether the digest went out.
+    An empty digest is never buried. After an interrupt nobody knows whether the digest went out.
     """
     if not isinstance(error, Exception):
         return give_back(begun=True)
-    return bury(error) if attempt >= policy.attempts else _try_again(error, None)
+    is_last = attempt >= policy.attempts and records > 0
+    return bury(error) if is_last else _try_again(error, None)
 
 
 def bury(error: BaseException) -> Verdict:

@@ -8,13 +8,13 @@ from itertools import chain, count
 import pytest
 
 from digestif import Digest, Digests, InvalidState, Policy, Record, Retry, Worker
+from digestif.attempts import Room
 from digestif.stores.base import PAGE_RECORDS, Store
 from digestif.testing.conformance.actions import Boom, T, add_all, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import ROUNDS
 from digestif.testing.faults import Partitioned
 from digestif.testing.footprint import assert_nothing_left
-from digestif.worker.shift import Shift
 
 LEASE = 30.0
 
@@ -361,10 +361,15 @@ class Scene:
 
 def step(digests: Digests, *, now: float, is_killed: bool = False) -> None:
     """A worker's round, one store call after the other; it may be killed when everything has gone out."""
-    shift = Shift(digests._desk(now), digests._handlers)
-    shift.maintain()
-    for job in shift.claim(10).jobs:
-        job.handler.call(job.attempt.digest)
-        shift.finish(job, None)
-    while shift.unsettled and not is_killed:
-        shift.settle()
+    attempts = digests.attempts(now)
+    attempts.maintain()
+    page = attempts.claim(10, room=Room())
+    if not page.claimed:
+        page = attempts.claim_suspects(alone=True, room=Room())
+    judged = page.judged
+    for attempt in page.attempts:
+        assert attempt.handler is not None
+        attempt.handler.call([attempt])
+        judged.append((attempt, attempts.judge(attempt, None)))
+    if not is_killed:
+        attempts.end(judged)

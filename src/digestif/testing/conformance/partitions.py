@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from digestif import Digests, Event, PartitionFailed, StoreUnavailable
+from digestif.attempts.claims import claim
 from digestif.events import Events
-from digestif.partitions import claim
 from digestif.stores.base import Store
 from digestif.testing.conformance.actions import T, let_wait, scheduled
 from digestif.testing.conformance.base import DigestsWith, Suite
@@ -67,9 +67,9 @@ class Partitions(Suite):
         events, reports = Events(), list[Event]()
         events.subscribe(reports.append)
 
-        leases = claim(three, len(TIMELINES), lease=30_000, now=round(T * 1000), events=events)
+        claimed = claim(three, len(TIMELINES), lease=30_000, now=lambda: round(T * 1000), events=events)
 
-        assert sorted(lease.timeline for lease in leases) == sorted(elsewhere(three))
+        assert sorted(lease.timeline for lease in claimed.leases) == sorted(elsewhere(three))
         assert_reported(reports, "claim", three)
 
     def test_if_all_fail_that_is_an_error(self, over_three: Digests, three: Partitioned) -> None:

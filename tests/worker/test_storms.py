@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from digestif import Digest, Digests, Policy, Retry, StoreUnavailable
-from digestif.worker import duty
+from digestif.worker import loop
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
-from tests.runtime.workers import becomes, working
+from tests.worker.workers import becomes, working
 
 LEASE = 0.6
-VERBS = ("claim", "take", "extend", "close", "release", "bury", "maintain", "sweep", "discard")
+VERBS = ("claim", "claim_suspects", "take", "extend", "close", "release", "bury", "maintain", "sweep", "discard")
 HIT = {"claim", "take", "close"}  # a storm lasts until it has
 POLICY = Policy(
     minimum_delay=0,
@@ -55,7 +55,7 @@ class Stormy(Partitioned):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_lost_or_held_for_ever_in_a_storm(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(duty, "PAUSE_SECONDS", (0.005, 0.05))
+    monkeypatch.setattr(loop, "PAUSE_SECONDS", (0.005, 0.05))
     random = Random(seed)
     calm = MemoryStore(namespace="d")
     store = Stormy(calm, random)

@@ -18,12 +18,12 @@ from digestif import (
     WorkerStarted,
 )
 from digestif.clock import monotonic
-from digestif.worker import duty, worker
+from digestif.worker import loop, worker
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.servers import RedisServer, free_port
-from tests.runtime.workers import PATIENCE, Ear, working
+from tests.worker.workers import PATIENCE, Ear, working
 
 POLICY = Policy(minimum_delay=60)
 TOLD_SECONDS = 5.0  # in which a reason is told
@@ -31,7 +31,7 @@ TOLD_SECONDS = 5.0  # in which a reason is told
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duty, "PAUSE_SECONDS", (0.01, 0.1))
+    monkeypatch.setattr(loop, "PAUSE_SECONDS", (0.01, 0.1))
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ WRONG = {  # a server that is not there, and a name of none; {} is a port where 
 @pytest.mark.parametrize("dsn", WRONG)
 def test_a_worker_with_a_wrong_address_says_so_in_seconds_and_ends(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store itself would try for longer."""
-    monkeypatch.setattr(duty, "LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr(loop, "LAST_WORDS_SECONDS", 0.1)
     digests = Digests(dsn.format(free_port()))
     digests.handler("*")(lambda _: None)
     ear = Ear(digests)
@@ -222,7 +222,7 @@ def test_what_ended_while_the_store_was_away_is_told_when_it_is_back(
         assert begun.wait(PATIENCE)
         store.failing = {0, 1, 2}
         released.set()
-        while "settle" not in {event.operation for event in ear.wait_for(StoreFailed)}:
+        while "end" not in {event.operation for event in ear.wait_for(StoreFailed)}:
             ear.wait_for(StoreFailed, len(ear.of(StoreFailed)) + 1)
         store.failing = set()
         assert digests.backlog() is not None

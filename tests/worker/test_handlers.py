@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from digestif import ConfigError, Digest, Digests, Worker
-from digestif.attempts import Handlers
-from tests.runtime.workers import once, rounds
+from digestif.attempts import Handlers, Kind
+from tests.worker.workers import once, rounds
 
 
 def nothing(_: object) -> None:
@@ -70,18 +70,18 @@ def test_a_handler_that_comes_later_is_found_for_timelines_that_had_none() -> No
 
 
 @pytest.mark.parametrize(
-    ("call", "is_async"),
+    ("call", "kind"),
     [
-        (nothing, False),
-        (nothing_async, True),
-        (functools.partial(nothing_async), True),
-        (Called(), True),
-        (Called().__call__, True),
-        (lambda _: None, False),
+        (nothing, Kind.FUNCTION),
+        (nothing_async, Kind.COROUTINE),
+        (functools.partial(nothing_async), Kind.COROUTINE),
+        (Called(), Kind.COROUTINE),
+        (Called().__call__, Kind.COROUTINE),
+        (lambda _: None, Kind.FUNCTION),
     ],
 )
-def test_a_coroutine_is_known_by_its_looks(call: Callable[[Any], Any], is_async: bool) -> None:
-    assert Handlers().register("*", call).is_async is is_async
+def test_a_coroutine_is_known_by_its_looks(call: Callable[[Any], Any], kind: Kind) -> None:
+    assert Handlers().register("*", call).kind is kind
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from digestif import (
     Expired,
     Lapsed,
     Policy,
-    Returned,
+    PutOff,
     Worker,
     WorkerStarted,
     WorkerStopped,
     run,
 )
+from digestif.attempts import room
 from digestif.ids import fresh_id
-from digestif.worker import shift
 from digestif.testing import FakeClock, assert_nothing_left
-from tests.runtime.workers import PATIENCE, Ear, becomes, once, rounds, working
+from tests.worker.workers import PATIENCE, Ear, becomes, once, rounds, working
 
 POLICY = Policy(minimum_delay=0, capacity=None)
 
@@ -95,7 +95,7 @@ def test_a_worker_expires_what_is_too_old() -> None:
 
     once(digests, now=1000.0 + 7200)
 
-    assert [event.records for event in ear.of(Expired)] == [3]
+    assert ear.of(Expired) == [Expired(timeline="t", records=3)]
     assert digests.ledger().expired == 3
 
 
@@ -112,7 +112,7 @@ def test_a_worker_takes_over_what_others_left_open() -> None:
     clock.advance(1)
     assert rounds(digests) == 1
 
-    assert sum(event.digests for event in ear.of(Lapsed)) == 1
+    assert ear.of(Lapsed) == [Lapsed(timeline="t")]
     assert [event.attempt for event in ear.of(Delivered)] == [2]
 
 
@@ -145,7 +145,7 @@ def test_a_digest_of_more_records_than_a_worker_reads_at_a_time_is_delivered() -
 
 def test_a_claim_reads_so_many_records_and_gives_the_rest_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given back untouched: they come next, with their first attempt."""
-    monkeypatch.setattr(shift, "RECORDS_IN_HAND", 1000)
+    monkeypatch.setattr(room, "RECORDS", 1000)
     digests = Digests("memory://", policy=POLICY)
     seen: list[Digest] = []
     digests.handler("*")(seen.append)
@@ -154,7 +154,7 @@ def test_a_claim_reads_so_many_records_and_gives_the_rest_back(monkeypatch: pyte
 
     once(digests, threads=12)
     assert len(seen) < 6
-    assert {event.begun for event in ear.of(Returned)} == {False}
+    assert {event.reason for event in ear.of(PutOff)} == {"the worker has enough in hand"}
     rounds(digests, threads=12)
 
     assert sorted(digest.timeline for digest in seen) == [f"t{n}" for n in range(6)]
@@ -163,7 +163,7 @@ def test_a_claim_reads_so_many_records_and_gives_the_rest_back(monkeypatch: pyte
 
 def test_large_digests_follow_each_other_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a claim gave back does not wait until the worker looks again."""
-    monkeypatch.setattr(shift, "RECORDS_IN_HAND", 1000)
+    monkeypatch.setattr(room, "RECORDS", 1000)
     digests = Digests("memory://", policy=POLICY)
     digests.handler("*")(lambda _: None)
     digests.add_many([(f"t{n}", m) for n in range(6) for m in range(1200)])

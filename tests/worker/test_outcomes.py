@@ -16,15 +16,16 @@ from digestif import (
     Failed,
     Lapsed,
     Policy,
+    PutOff,
     Retry,
     RetryLater,
     Unhandled,
     WorkerStarted,
     WorkerStopped,
 )
-from digestif.worker.shift import Shift
+from digestif.attempts import Room, unhandled
 from digestif.testing import FakeClock
-from tests.runtime.workers import Ear, once, rounds, working
+from tests.worker.workers import Ear, once, rounds, working
 
 NOW = 1_700_000_000.0
 POLICY = Policy(minimum_delay=60, attempts=3, lapses=3, retry=Retry(initial=10, factor=2, jitter=0))
@@ -309,19 +310,43 @@ def test_a_digest_that_ends_its_workers_becomes_a_dead_letter_without_being_run(
     digests.handler("*")(runs.append)
     digests.add("t", 1)
     ear = Ear(digests)
-    for _ in range(3):
-        digests.store.claim(0, 1, token=str(clock()), lease=30_000, now=int(clock() * 1000))  # and dies
-        clock.advance(30)
+    lapse(digests, clock, alone=[False, True, True, True])
 
     once(digests)
 
     assert runs == []
     [buried] = ear.of(Buried)
-    assert "3 leases lapsed" in buried.reason
-    assert sum(event.digests for event in ear.of(Lapsed)) == 1
+    assert buried.reason == "its lease lapsed 3 times while it was tried alone: it ends its workers"
+    assert (buried.records, buried.error) == (1, None)
+    assert ear.of(Lapsed) == [Lapsed(timeline="t")]
     assert digests.dead_letters()[0].id == buried.digest_id
     assert digests.timeline("t").state == "waiting"
     assert digests.verify()
+
+
+@pytest.mark.parametrize("alone", [[False] * 9, [True] * 3, [False, True, True, False, False]])
+def test_a_digest_is_run_again_as_long_as_it_may_have_been_another_that_ended_its_workers(alone: list[bool]) -> None:
+    """Only lapses alone count, and of these not the first lapse of all."""
+    clock = FakeClock(NOW)
+    digests = Digests("memory://", policy=POLICY, lease=30, clock=clock)
+    runs: list[Digest] = []
+    digests.handler("*")(runs.append)
+    digests.add("t", 1)
+    lapse(digests, clock, alone=alone)
+
+    once(digests)
+
+    assert [digest.attempt for digest in runs] == [len(alone) + 1]
+    assert digests.ledger().delivered == 1
+
+
+def lapse(digests: Digests, clock: FakeClock, *, alone: list[bool]) -> None:
+    """Let workers die one after the other that have the one timeline, alone or beside others."""
+    digests.store.claim(0, 1, token=str(clock()), lease=30_000, now=int(clock() * 1000))
+    clock.advance(30)
+    for is_alone in alone[1:]:
+        digests.store.claim_suspects(0, alone=is_alone, token=str(clock()), lease=30_000, now=int(clock() * 1000))
+        clock.advance(30)
 
 
 def test_poison_is_told_by_a_single_delivery_too() -> None:
@@ -330,8 +355,8 @@ def test_poison_is_told_by_a_single_delivery_too() -> None:
     digests.handler("*")(lambda _: None)
     digests.add("t", 1)
     ear = Ear(digests)
-    for _ in range(3):
-        digests.store.open("t", token=str(clock()), lease=30_000, now=int(clock() * 1000))  # and dies
+    for _ in range(4):
+        digests.store.open("t", token=str(clock()), lease=30_000, now=int(clock() * 1000), alone=True)  # and dies
         clock.advance(30)
 
     digests.maintenance()
@@ -350,20 +375,37 @@ def test_a_timeline_that_nobody_delivers_is_put_off_and_the_attempt_does_not_cou
     digests.handler("known")(lambda _: None)
     digests.add("unknown", 1, now=NOW)
     ear = Ear(digests)
-    shift = Shift(digests._desk(NOW), digests._handlers)
+    attempts = digests.attempts(NOW)
 
     for _ in range(10):
         digests.flush("unknown", now=NOW)
-        shift.claim(5)
-        shift.settle()
+        attempts.end(attempts.claim(5, room=Room()).judged)
 
     delays = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0]
-    assert [(event.timeline, event.retry_in) for event in ear.of(Unhandled)] == [("unknown", delay) for delay in delays]
+    assert [(event.timeline, event.retry_in) for event in ear.of(PutOff)] == [("unknown", delay) for delay in delays]
     assert after(digests, "unknown") == ("waiting", 60)
     seen: list[Digest] = []
     digests.handler("unknown")(seen.append)
     once(digests, now=NOW + 600)
     assert [digest.attempt for digest in seen] == [1]
+
+
+def test_timelines_that_nobody_delivers_are_told_once_a_minute_with_their_number(
+    digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock(NOW)
+    monkeypatch.setattr(unhandled, "monotonic", clock)
+    digests.handler("known")(lambda _: None)
+    ear = Ear(digests)
+    attempts = digests.attempts(NOW)
+
+    for second, timeline in ((0, "a"), (1, "b"), (59.9, "c"), (60, "d"), (119.9, "e"), (120, "f")):
+        clock.set(NOW + second)
+        digests.add(timeline, 1, now=NOW)
+        attempts.end(attempts.claim(5, room=Room()).judged)
+
+    told = [(event.timeline, event.timelines) for event in ear.of(Unhandled)]
+    assert told == [("a", 1), ("d", 3), ("f", 2)]
 
 
 def test_a_worker_tells_when_it_starts_and_what_it_did_when_it_stops(digests: Digests) -> None:

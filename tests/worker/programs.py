@@ -1,4 +1,4 @@
-"""Workers as processes, for tests that signal them: `python -m tests.runtime.programs KIND DSN [OPTION=VALUE…]`.
+"""Workers as processes, for tests that signal them: `python -m tests.worker.programs KIND DSN [OPTION=VALUE…]`.
 
 They say on standard output what their handlers do. A handler that waits goes on when it is given a line.
 """
@@ -74,7 +74,7 @@ class Program:
     """A worker in a process of its own."""
 
     def __init__(self, kind: str, dsn: str, *options: str) -> None:
-        command = [sys.executable, "-m", "tests.runtime.programs", kind, dsn, *options]
+        command = [sys.executable, "-m", "tests.worker.programs", kind, dsn, *options]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

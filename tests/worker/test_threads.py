@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from digestif.threads import DaemonThreads
-from tests.runtime.workers import PATIENCE, Crowd, becomes
+from tests.worker.workers import PATIENCE, Crowd, becomes
 
 HANGS = """
 import threading

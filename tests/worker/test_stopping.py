@@ -18,9 +18,9 @@ from digestif import (
     WorkerStopped,
 )
 from digestif.clock import monotonic
-from digestif.worker import duty, execution
+from digestif.worker import execution, loop
 from digestif.stores.memory import MemoryStore
-from tests.runtime.workers import LONG, PATIENCE, Ear, becomes, working
+from tests.worker.workers import LONG, PATIENCE, Ear, becomes, working
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_worker_with_all_hands_full_stops_after_its_grace(digests: Digests) ->
 
 def test_a_stop_is_not_missed_in_the_middle_of_maintenance(digests: Digests, monkeypatch: pytest.MonkeyPatch) -> None:
     """All hands are full, and it is told to stop just before it begins to wait for a free one."""
-    monkeypatch.setattr(duty, "MAINTENANCE_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "MAINTENANCE_SECONDS", 0.0)
     begun, released = threading.Event(), threading.Event()
 
     @digests.handler("*")

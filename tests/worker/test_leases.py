@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from digestif import Delivered, Digest, Digests, Lapsed, LeaseLost, LeaseNotRenewed, Policy, StoreUnavailable
+from digestif.attempts import Room
 from digestif.clock import monotonic
-from digestif.worker.shift import Shift
+from digestif.core.verdicts import DELIVERED
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock, Partitioned
-from tests.runtime.workers import Ear, becomes, once, rounds, working
+from tests.worker.workers import Ear, becomes, once, rounds, working
 
 LEASE = 0.8  # a machine that does other things as well may hold a renewal up
 SLOW = 1.5 * LEASE
@@ -82,19 +83,18 @@ def test_a_lease_that_lapsed_is_lost_and_the_end_changes_nothing() -> None:
     sent: list[str] = []
     digests.handler("*")(lambda digest: sent.append(digest.idempotency_key))
     digests.add("t", 1)
-    shift = Shift(digests._desk(), digests._handlers)
-    [job] = shift.claim(1).jobs
+    attempts = digests.attempts()
+    [attempt] = attempts.claim(1, room=Room()).attempts
     clock.advance(30)
     ear = Ear(digests)
 
-    shift.finish(job, None)
-    shift.settle()
+    attempts.end([(attempt, DELIVERED)])
 
     assert [event.timeline for event in ear.of(LeaseLost)] == ["t"]
     assert ear.of(Delivered) == []
     assert (digests.ledger().open, digests.ledger().delivered) == (1, 0)
     once(digests)
-    assert sent == [job.attempt.digest.idempotency_key]
+    assert sent == [attempt.digest.idempotency_key]
     assert digests.ledger().delivered == 1
 
 
@@ -104,18 +104,16 @@ def test_a_worker_that_takes_its_own_digest_over_goes_on_renewing_it() -> None:
     digests = Digests("memory://", clock=clock, lease=30)
     digests.handler("*")(lambda _: None)
     digests.add("t", 1)
-    shift = Shift(digests._desk(), digests._handlers)
-    [first] = shift.claim(1).jobs
+    attempts = digests.attempts()
+    [first] = attempts.claim(1, room=Room()).attempts
     clock.advance(30)
-    [second] = shift.claim(1).jobs
-    shift.finish(first, None)
-    shift.settle()
+    [second] = attempts.claim_suspects(alone=False, room=Room()).attempts
+    attempts.end([(first, DELIVERED)])
 
     clock.advance(20)
-    shift.renew()
+    attempts.renew()
     clock.advance(20)
-    shift.finish(second, None)
-    shift.settle()
+    attempts.end([(second, DELIVERED)])
 
     assert digests.ledger().delivered == 1
 
@@ -126,16 +124,13 @@ def test_what_is_not_held_any_more_is_not_renewed() -> None:
     digests = Digests(store, clock=clock)
     digests.handler("*")(lambda _: None)
     digests.add_many([(f"t{n}", n) for n in range(3)])
-    shift = Shift(digests._desk(), digests._handlers)
-    jobs = shift.claim(3).jobs
-    shift.renew()
-    for job in jobs[:2]:
-        shift.finish(job, None)
-    shift.settle()
-    shift.renew()
-    shift.finish(jobs[2], ValueError())
-    shift.settle()
-    shift.renew()
+    attempts = digests.attempts()
+    first, second, third = attempts.claim(3, room=Room()).attempts
+    attempts.renew()
+    attempts.end([(first, DELIVERED), (second, DELIVERED)])
+    attempts.renew()
+    attempts.end([(third, attempts.judge(third, ValueError()))])
+    attempts.renew()
 
     assert store.renewed == [3, 1]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from tests.postgres.servers import empty_database
-from tests.runtime.programs import ROOT
+from tests.worker.programs import ROOT
 from tests.servers import empty_server
 
 LEASE = 0.5

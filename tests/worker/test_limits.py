@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from digestif import Delivered, Digest, Digests, Policy
-from tests.runtime.workers import PATIENCE, Crowd, Ear, once, working
+from tests.worker.workers import PATIENCE, Crowd, Ear, once, working
 
 THREADS = 4
 COROUTINES = 6

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from digestif import Digest, Digests, Discard, Policy, Retry, RetryLater
-from tests.runtime.workers import once, rounds
+from tests.worker.workers import once, rounds
 
 NOW = 1_700_000_000.0
 POLICY = Policy(minimum_delay=60, retry=Retry(initial=10, jitter=0))
