@@ -16,13 +16,17 @@ class Suspects:
         self._lease_seconds = lease_seconds
         self._since: float | None = None  # that there are some, as far as this worker saw
         self._is_their_turn = False
+        self._are_claimed = False  # a claim for them is under way
         self._tried: list[Attempt] = []
 
-    def saw(self, suspect: Millis | None) -> None:
-        """An ordinary claim told when the first lease lapsed that nobody took over, or that there is none."""
+    def saw(self, suspect: Millis | None, *, looked_everywhere: bool) -> None:
+        """An ordinary claim told when the first lease lapsed that nobody took over, or that it met none.
+
+        There may be some in partitions where it has not looked.
+        """
         self._is_their_turn = True
         if suspect is None:
-            self._since = None
+            self._since = None if looked_everywhere else self._since
         elif self._since is None:
             self._since = monotonic()
 
@@ -45,11 +49,17 @@ class Suspects:
 
     @property
     def are_tried(self) -> bool:
-        """True while some of them are under way: nothing else is claimed."""
+        """True while some of them are claimed or under way: nothing else is claimed."""
         self._tried = [attempt for attempt in self._tried if not attempt.is_told]
-        return bool(self._tried)
+        return self._are_claimed or bool(self._tried)
 
-    def begin(self, attempts: Iterable[Attempt]) -> None:
-        """They were claimed."""
-        self._tried = list(attempts)
+    def begin_claim(self) -> None:
+        self._are_claimed = True
         self._is_their_turn = False
+
+    def end_claim(self, attempts: Iterable[Attempt]) -> None:
+        """These came of it. If none did, there are none, as far as the store says."""
+        self._are_claimed = False
+        self._tried = list(attempts)
+        if not self._tried:
+            self._since = None

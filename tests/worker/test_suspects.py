@@ -1,0 +1,152 @@
+"""Digests whose lease lapsed are tried beside nothing else: when it is their turn, and what waits meanwhile."""
+
+import asyncio
+import threading
+from typing import cast
+
+import pytest
+
+from digestif.attempts import Attempt, Attempts, Handlers, Page, Room
+from digestif.events import Events
+from digestif.worker import loop, suspects
+from digestif.worker.loop import Limits, Loop
+from digestif.worker.suspects import PATIENCE_SECONDS, Suspects
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(suspects, "monotonic", clock)
+    return clock
+
+
+def attempt() -> Attempt:
+    attempt = Attempt.__new__(Attempt)
+    attempt.is_told = False
+    return attempt
+
+
+def seen(*, since: float = 0.0) -> Suspects:
+    """As a claim sees them that finds one."""
+    turn = Suspects(lease_seconds=30)
+    turn.saw(int(since * 1000), looked_everywhere=True)
+    return turn
+
+
+def test_suspects_let_the_others_go_first_for_a_minute(clock: Clock) -> None:
+    turn = seen()
+
+    assert not turn.are_next
+
+    clock.now += PATIENCE_SECONDS
+
+    assert turn.are_next
+    assert not turn.wait_no_longer
+
+
+def test_nothing_else_is_claimed_from_their_claim_until_their_attempts_have_ended(clock: Clock) -> None:
+    turn, tried = seen(), attempt()
+
+    turn.begin_claim()
+    assert turn.are_tried
+
+    turn.end_claim([tried])
+    assert turn.are_tried
+
+    tried.is_told = True
+    assert not turn.are_tried
+
+
+def test_a_claim_that_fails_holds_up_nothing(clock: Clock) -> None:
+    turn = seen()
+
+    turn.begin_claim()
+    turn.end_claim([])
+
+    assert not turn.are_tried
+
+
+def test_after_them_others_are_claimed_once_before_it_is_their_turn_again(clock: Clock) -> None:
+    turn, tried = seen(), attempt()
+    clock.now += PATIENCE_SECONDS
+
+    turn.begin_claim()
+    turn.end_claim([tried])
+    tried.is_told = True
+    assert not turn.are_next
+
+    turn.saw(0, looked_everywhere=True)
+    assert turn.are_next
+
+
+def test_a_claim_that_did_not_look_everywhere_does_not_forget_them(clock: Clock) -> None:
+    turn = seen()
+    clock.now += PATIENCE_SECONDS
+
+    turn.saw(None, looked_everywhere=False)
+    assert turn.are_next
+
+    turn.saw(None, looked_everywhere=True)
+    assert not turn.exist
+
+
+def test_they_are_forgotten_when_their_claim_finds_none(clock: Clock) -> None:
+    turn = seen()
+
+    turn.begin_claim()
+    turn.end_claim([])
+
+    assert not turn.exist
+
+
+class SlowSuspects:
+    """Attempts of a store that takes its time to find suspects."""
+
+    lease = 30_000
+
+    def __init__(self) -> None:
+        self.events = Events()
+        self.handlers = Handlers()
+        self.handlers.register("*", print)
+        self.calls: list[str] = []
+        self.is_asked = threading.Event()
+        self.may_answer = threading.Event()
+
+    def maintain(self) -> bool:
+        return False
+
+    def claim(self, limit: int, *, room: Room) -> Page:
+        self.calls.append("claim")
+        return Page([], [], 0, suspect=0)
+
+    def claim_suspects(self, *, alone: bool, room: Room) -> Page:
+        self.calls.append("claim_suspects")
+        self.is_asked.set()
+        self.may_answer.wait(10)
+        return Page([], [], 0)
+
+
+def test_a_worker_claims_nothing_else_while_suspects_are_being_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "LOOK_AGAIN_SECONDS", 0.01)
+    attempts = SlowSuspects()
+
+    async def two_claims() -> None:
+        worker = Loop(cast(Attempts, attempts), Limits(concurrency=4, threads=4, memory=1 << 20))
+        first = asyncio.create_task(worker.run_once())
+        await asyncio.to_thread(attempts.is_asked.wait, 10)
+        await worker.run_once()
+        attempts.may_answer.set()
+        await first
+        await worker.wind_down(0)
+
+    asyncio.run(two_claims())
+
+    assert attempts.calls == ["claim", "claim_suspects"]
