@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from functools import partial, update_wrapper, wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -51,9 +51,7 @@ def _like(
     """Let a method have the parameters of the same method of `Digests`, for people and for types."""
 
     def decorate(call: Callable[..., R]) -> "Callable[Concatenate[AsyncDigests, P], R]":
-        text = call.__doc__
-        update_wrapper(call, method)
-        call.__doc__ = text
+        call.__wrapped__ = method  # type: ignore[attr-defined]  # where `inspect` looks for its parameters
         return call
 
     return decorate
