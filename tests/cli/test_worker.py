@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from digestif.cli import working
-from digestif.worker import loop
 from digestif.testing.servers import free_port
+from digestif.worker import loop
 from tests.cli.calling import Run, is_one_line, start
 
 APP = """
