@@ -302,7 +302,7 @@ def test_of_a_timeline_that_is_deleted_on_its_way_nothing_stays(make: Make, ther
     target.arrive = delete
     moved(source, target)
 
-    assert len(deleted) == 3  # a failed digest, a lapsed one, a dead letter
+    assert len(deleted) == 4  # a failed digest, a lapsed one, a suspect, a dead letter
     for timeline in deleted:
         slot = target.inspect(timeline)
         assert (slot.digest, slot.parked) == (None, None)
