@@ -64,9 +64,10 @@ def test_a_call_takes_as_many_steps_among_many_timelines_as_among_few(
 
 @pytest.mark.parametrize("name", ["claim", "claim suspects"])
 def test_many_suspects_cost_a_claim_no_more_than_few(name: str) -> None:
+    later = NOW + 2 * HOUR
     calls: dict[str, Callable[[SQLiteStore], object]] = {
-        "claim": CALLS["claim"],
-        "claim suspects": lambda store: store.claim_suspects(0, alone=True, token="x", lease=HOUR, now=NOW + 2 * HOUR),
+        "claim": lambda store: store.claim(0, PAGE_TIMELINES, token="x", lease=HOUR, now=later),
+        "claim suspects": lambda store: store.claim_suspects(0, alone=True, token="x", lease=HOUR, now=later),
     }
 
     few, many = (steps_with_suspects(count, calls[name]) for count in (300, 3_000))
