@@ -9,8 +9,7 @@ import psycopg
 
 from digestif import Digests, Policy, Record
 from digestif.clock import monotonic, wall_clock
-from digestif.reading import read_whole
-from digestif.stores.base import Closing, Release
+from digestif.stores.base import Closing, Lease, Release, Store, Take
 from digestif.testing.servers import becomes_true
 from tests.sqlite.children import Child, Report, killed_at_the_end, listen
 
@@ -70,22 +69,34 @@ def deliver(digests: Digests, chance: random.Random) -> Steps:
     store = digests.store
     for number in count():
         leases = store.claim(0, 10, token=f"{number}", lease=LEASE, now=None).leases
+        suspects = store.claim_suspects(0, alone=False, token=f"{number}", lease=LEASE, now=None).leases
         closings, releases = [], []
-        for whole in read_whole(digests._desk(), leases):
-            fate = chance.random()
-            if fate < 0.5 and not whole.lost:
-                closings.append(Closing(whole.lease, 0))
+        for lease in [*leases, *suspects]:
+            is_whole, fate = is_read(store, lease), chance.random()
+            if fate < 0.5 and is_whole:
+                closings.append(Closing(lease, 0))
             elif fate < 0.7:
-                releases.append(Release(whole.lease, None))
+                releases.append(Release(lease, None))
         closed = store.close(closings, now=None)
         store.release(releases, now=None)
-        yield {"claimed": len(leases), "closed": sum(closed)}
+        yield {"claimed": len(leases), "suspects": len(suspects), "closed": sum(closed)}
+
+
+def is_read(store: Store, lease: Lease) -> bool:
+    """Read a digest whole; False if its lease is lost."""
+    request = Take(lease, POLICY.capacity, merge=True)
+    while True:
+        [taken] = store.take([request], now=None)
+        if taken is None or taken.complete:
+            return taken is not None
+        request = request._replace(after=taken.after)
 
 
 def maintain(digests: Digests, chance: random.Random) -> Steps:
     while True:
         page = digests.store.maintain(0, round(1000 * (wall_clock() - 0.02)), limit=chance.randint(5, 40), now=None)
-        done = {"moved": page.moved, "lapsed": page.lapsed, "expired": page.expired}
+        expired = sum(records for _, records in page.expired)
+        done = {"moved": len(page.moved), "lapsed": len(page.lapsed), "expired": expired}
         done["scheduled"] = sum(1 for _ in digests.schedule(page=chance.randint(2, 20)))
         yield done
 

@@ -7,7 +7,7 @@ import pytest
 
 from digestif import Digests
 from digestif.core.policy import Terms
-from digestif.stores.base import Arrival, SetAside, Store
+from digestif.stores.base import Arrival, SetAside, Store, Take
 from digestif.stores.dsn import open_store
 from digestif.stores.postgres import floors
 from digestif.stores.postgres.transaction import SQL
@@ -84,6 +84,21 @@ def test_a_large_digest_with_a_key_that_is_not_utf_8_is_read_to_its_end(store: S
 
     assert len(taken.records) == 50
     assert [record.payload is None for record in taken.records] == [True] + [False] * 49
+
+
+def test_a_digest_that_is_read_ahead_behind_such_a_key_is_read_to_its_end(store: Store, url: str) -> None:
+    """Both pages come with one statement, which ends by the bytes of both."""
+    for timeline, count in (("one", 1), ("other", 50)):
+        for number in range(count):
+            store.add([Arrival(timeline, f"r{number}", b"x" * 200_000, 0.0, None, Terms())], now=NOW)
+    leases = [open_lease(store, timeline) for timeline in ("one", "other")]
+    with psycopg.connect(url) as connection:
+        connection.execute(r"UPDATE digestif.record SET key = '\xff'::bytea WHERE key = 'r0' AND arrival < 3")
+
+    _, taken = store.take([Take(lease, None, True) for lease in leases], now=NOW)
+
+    assert taken is not None
+    assert taken.complete is (len(taken.records) == 50)
 
 
 def test_suspects_below_the_floor_are_found_by_the_next_search_from_the_start(
