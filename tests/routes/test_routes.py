@@ -17,7 +17,6 @@ from digestif import (
     DeliveryFailed,
     Digest,
     Digests,
-    Failed,
     Message,
     Policy,
     PutOff,

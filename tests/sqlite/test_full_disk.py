@@ -20,8 +20,8 @@ import pytest
 
 from digestif import Digest, Digests, Overloaded, Policy, Record, StoreError
 from digestif.core.backoff import Retry
-from digestif.worker.worker import Worker
 from digestif.stores.sqlite import SQLiteStore
+from digestif.worker.worker import Worker
 from tests.sqlite.alone import alone
 from tests.sqlite.soundness import check_sound
 

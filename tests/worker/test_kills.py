@@ -10,8 +10,8 @@ from typing import Any, Literal
 import pytest
 
 from tests.postgres.servers import empty_database
-from tests.worker.programs import ROOT
 from tests.servers import empty_server
+from tests.worker.programs import ROOT
 
 LEASE = 0.5
 Kind = Literal["sqlite", "postgres", "redis"]

@@ -18,11 +18,11 @@ from digestif import (
     WorkerStarted,
 )
 from digestif.clock import monotonic
-from digestif.worker import loop, worker
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.servers import RedisServer, free_port
+from digestif.worker import loop, worker
 from tests.worker.workers import PATIENCE, Ear, working
 
 POLICY = Policy(minimum_delay=60)

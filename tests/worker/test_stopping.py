@@ -18,8 +18,8 @@ from digestif import (
     WorkerStopped,
 )
 from digestif.clock import monotonic
-from digestif.worker import execution, loop
 from digestif.stores.memory import MemoryStore
+from digestif.worker import execution, loop
 from tests.worker.workers import LONG, PATIENCE, Ear, becomes, working
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from digestif import Digest, Digests, Policy, Retry, StoreUnavailable
-from digestif.worker import loop
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
+from digestif.worker import loop
 from tests.worker.workers import becomes, working
 
 LEASE = 0.6
