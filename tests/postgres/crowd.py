@@ -9,9 +9,9 @@ import psycopg
 
 from digestif import Digests, Policy, Record
 from digestif.clock import monotonic, wall_clock
-from digestif.reading import read_whole
 from digestif.stores.base import Closing, Release
 from digestif.testing.servers import becomes_true
+from tests.reading import read
 from tests.sqlite.children import Child, Report, killed_at_the_end, listen
 
 TIMELINES = 40
@@ -70,13 +70,14 @@ def deliver(digests: Digests, chance: random.Random) -> Steps:
     store = digests.store
     for number in count():
         leases = store.claim(0, 10, token=f"{number}", lease=LEASE, now=None).leases
+        leases += store.claim_suspects(0, alone=False, token=f"suspect {number}", lease=LEASE, now=None).leases
         closings, releases = [], []
-        for whole in read_whole(digests._desk(), leases):
+        for attempt in read(digests, leases):
             fate = chance.random()
-            if fate < 0.5 and not whole.lost:
-                closings.append(Closing(whole.lease, 0))
+            if fate < 0.5 and not attempt.is_lost:
+                closings.append(Closing(attempt.lease, 0))
             elif fate < 0.7:
-                releases.append(Release(whole.lease, None))
+                releases.append(Release(attempt.lease, None))
         closed = store.close(closings, now=None)
         store.release(releases, now=None)
         yield {"claimed": len(leases), "closed": sum(closed)}
@@ -85,9 +86,12 @@ def deliver(digests: Digests, chance: random.Random) -> Steps:
 def maintain(digests: Digests, chance: random.Random) -> Steps:
     while True:
         page = digests.store.maintain(0, round(1000 * (wall_clock() - 0.02)), limit=chance.randint(5, 40), now=None)
-        done = {"moved": page.moved, "lapsed": page.lapsed, "expired": page.expired}
-        done["scheduled"] = sum(1 for _ in digests.schedule(page=chance.randint(2, 20)))
-        yield done
+        yield {
+            "moved": len(page.moved),
+            "lapsed": len(page.lapsed),
+            "expired": sum(records for _, records in page.expired),
+            "scheduled": sum(1 for _ in digests.schedule(page=chance.randint(2, 20))),
+        }
 
 
 ROLES: dict[str, Callable[[Digests, random.Random], Steps]] = {"add": add, "deliver": deliver, "maintain": maintain}

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from digestif import Digests, InvalidState, Ledger, Policy, Record, StaleLease, StoreError, Verification
+from digestif.attempts.claims import claim, claim_suspects
 from digestif.clock import monotonic, wall_clock
 from digestif.events import Events
-from digestif.partitions import claim
-from digestif.reading import read_whole
 from digestif.stores.base import Closing, Release
 from digestif.testing.servers import becomes_true
+from tests.reading import read
 
 POLICY = Policy(minimum_delay=0.05, increment_delay=0.005, maximum_delay=0.2, attempts=1000, lapses=1000)
 LEASE = 3  # seconds
@@ -122,19 +122,21 @@ def work(digests: Digests, log: Log, name: str) -> Iterator[None]:
 
 def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, now: float | None = None) -> int:
     at = None if now is None else round(now * 1000)
-    leases = claim(digests.store, limit, lease=LEASE * 1000, now=at, events=Events())
+    store, events = digests.store, Events()
+    leases = claim(store, limit, lease=LEASE * 1000, now=lambda: at, events=events).leases
+    leases += claim_suspects(store, alone=False, lease=LEASE * 1000, now=lambda: at, events=events)
     closings, releases = [], []
     for place, lease in enumerate(leases):
-        [whole] = read_whole(digests._desk(now), [lease])
-        if whole.lost:
+        [attempt] = read(digests, [lease], now=now)
+        if attempt.is_lost:
             continue
-        note("=", f"{lease.digest_id}.{whole.revision}", *(record.key for record in whole.records))
+        note("=", attempt.digest.idempotency_key, *(record.key for record in attempt.stored))
         if at is None and place % 4 == 3:
             releases.append(Release(lease, lease.until))
         else:
             closings.append(Closing(lease, 50))
-    digests.store.close(closings, now=at)
-    digests.store.release(releases, now=at)
+    store.close(closings, now=at)
+    store.release(releases, now=at)
     return len(leases)
 
 

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from digestif import Busy, Digest, Digests, InvalidState, Policy, StaleLease
+from digestif.attempts.contents import unpack
 from digestif.clock import monotonic, wall_clock
-from digestif.reading import attempt_of, read_whole
 from digestif.stores.base import Burial, Closing, Lease, Release
+from digestif.stores.codec import Sealer
 from digestif.stores.sqlite import SQLiteStore
+from tests.reading import read
 from tests.sqlite.alone import alone
 from tests.sqlite.children import Child, Report, killed_at_the_end, listen
 from tests.sqlite.soundness import check_sound
@@ -87,7 +89,7 @@ def test_a_lease_of_a_faster_clock_is_respected_by_the_slower_one(behind: SQLite
     assert behind.claim(0, 10, token="slow", lease=30_000, now=None).leases == []
     with pytest.raises(Busy):
         behind.open("t", token="slow", lease=30_000, now=None)
-    assert behind.maintain(0, None, limit=10, now=None).lapsed == 0
+    assert behind.maintain(0, None, limit=10, now=None).lapsed == []
     assert ahead.close([Closing(held, 0)], now=None) == [True]
 
 
@@ -140,7 +142,7 @@ def live(opened: Callable[[str], SQLiteStore], path: str, name: str, chance: ran
         elif action < 0.7:
             with_a_block(digests, timeline, report)
         else:
-            leases = store.claim(0, 3, token=f"{name}-{number}", lease=LEASE, now=None).leases
+            leases = claimed(store, 3, token=f"{name}-{number}")
             kept = [lease for lease in leases if chance.random() < 0.8]
             chance.shuffle(kept)
             for lease in kept:
@@ -160,9 +162,18 @@ def with_a_block(digests: Digests, timeline: str, report: Report) -> None:
 
 def records(store: SQLiteStore, lease: Lease) -> Digest:
     """What an open digest carries; StaleLease if the lease is lost."""
-    desk = Digests(store, policy=POLICY)._desk()
-    [whole] = read_whole(desk, [lease])
-    return attempt_of(desk, whole).digest
+    digests = Digests(store, policy=POLICY)
+    [attempt] = read(digests, [lease])
+    if attempt.is_lost:
+        raise attempt.stale()
+    unpack(attempt, Sealer("json"))
+    return attempt.digest
+
+
+def claimed(store: SQLiteStore, limit: int, *, token: str) -> list[Lease]:
+    """Leases of timelines that are due, and of those whose lease lapsed."""
+    due = store.claim(0, limit, token=token, lease=LEASE, now=None).leases
+    return due + store.claim_suspects(0, alone=False, token=f"{token} again", lease=LEASE, now=None).leases
 
 
 def close(store: SQLiteStore, lease: Lease, report: Report) -> None:
@@ -179,7 +190,7 @@ def drain(store: SQLiteStore, report: Report) -> None:
     number = 0
     while (ledger := store.ledger()).pending or ledger.open:
         number += 1
-        for lease in store.claim(0, 100, token=f"last-{number}", lease=LEASE, now=None).leases:
+        for lease in claimed(store, 100, token=f"last-{number}"):
             close(store, lease, report)
 
 
