@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial, update_wrapper, wraps
@@ -34,7 +34,7 @@ _THREADS = 8
 
 def _awaitable(
     method: Callable[Concatenate[Digests, P], T],
-) -> "Callable[Concatenate[AsyncDigests, P], Awaitable[T]]":
+) -> "Callable[Concatenate[AsyncDigests, P], Coroutine[Any, Any, T]]":
     """The same method, run in a thread."""
 
     @wraps(method)
@@ -51,10 +51,10 @@ def _same(method: Callable[Concatenate[Digests, P], T]) -> "Callable[..., Callab
 
 def _like(
     method: Callable[Concatenate[Digests, P], T],
-) -> "Callable[[Callable[..., Awaitable[T]]], Callable[Concatenate[AsyncDigests, P], Awaitable[T]]]":
+) -> "Callable[[Callable[..., Awaitable[T]]], Callable[Concatenate[AsyncDigests, P], Coroutine[Any, Any, T]]]":
     """Let an awaitable method have the parameters of the same method of `Digests`, for people and for types."""
 
-    def decorate(call: Callable[..., Awaitable[T]]) -> "Callable[Concatenate[AsyncDigests, P], Awaitable[T]]":
+    def decorate(call: Callable[..., Awaitable[T]]) -> "Callable[Concatenate[AsyncDigests, P], Coroutine[Any, Any, T]]":
         @wraps(method)
         async def checked(self: "AsyncDigests", /, *args: P.args, **kwargs: P.kwargs) -> T:
             return await call(self, *args, **kwargs)
