@@ -4,12 +4,10 @@ from contextlib import closing
 
 from bench._measure import Stopwatch
 from bench._postgres_adding import Events
-from bench._redis_delivering import LEASE, RECORDS, deliver
+from bench._redis_delivering import RECORDS, claims, deliver
 from bench._workload import timeline_key
 from digestif import Digests
 from digestif.clock import wall_clock
-from digestif.partitions import claim
-from digestif.stores.base import PAGE_TIMELINES
 
 
 class Deliveries:
@@ -28,7 +26,7 @@ class Deliveries:
             watch = Stopwatch()
             delivered = 0
             with watch.running():
-                while leases := claim(digests.store, PAGE_TIMELINES, lease=LEASE, now=None, events=digests.events):
+                for leases in claims(digests):
                     delivered += deliver(digests.store, leases)
             assert delivered == self._timelines * RECORDS
         return watch.seconds

@@ -1,14 +1,14 @@
 """Subject: digests that are claimed, taken and closed by the page, as a worker does it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bench._measure import Stopwatch
 from bench._redis_adding import LongKeys
 from bench._workload import timeline_key
 from digestif import Digests, Policy
+from digestif.attempts.claims import claim
 from digestif.clock import wall_clock
 from digestif.core.times import Millis
-from digestif.partitions import claim
 from digestif.stores.base import PAGE_TIMELINES, Closing, Lease, Store, Take
 from digestif.testing.servers import RedisServer
 
@@ -45,10 +45,16 @@ class Deliveries:
         watch = Stopwatch()
         delivered = 0
         with watch.running():
-            while leases := claim(digests.store, PAGE_TIMELINES, lease=LEASE, now=None, events=digests.events):
+            for leases in claims(digests):
                 delivered += deliver(digests.store, leases)
         assert delivered == self._timelines * RECORDS
         return watch.seconds
+
+
+def claims(digests: Digests, *, now: Callable[[], Millis | None] = lambda: None) -> Iterator[list[Lease]]:
+    """Pages of leases, until nothing is due."""
+    while leases := claim(digests.store, PAGE_TIMELINES, lease=LEASE, now=now, events=digests.events).leases:
+        yield leases
 
 
 def deliver(store: Store, leases: Sequence[Lease], *, now: Millis | None = None) -> int:

@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 from bench._measure import Figures, Stopwatch
 from bench._redis_adding import LongKeys
-from bench._redis_delivering import LEASE, deliver, read
+from bench._redis_delivering import LEASE, claims, deliver, read
 from bench._workload import timeline_key
 from digestif import Digests, Policy
 from digestif.core.times import to_millis
 from digestif.ids import fresh_id
-from digestif.partitions import claim
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Lease, Release
 from digestif.testing import FakeClock
 
@@ -77,9 +76,7 @@ class Phase:
         return self._digests.store.open(LARGE, token=fresh_id(), lease=LEASE, now=self._now())
 
     def _claims(self) -> Iterator[list[Lease]]:
-        store, events = self._digests.store, self._digests.events
-        while leases := claim(store, PAGE_TIMELINES, lease=LEASE, now=self._now(), events=events):
-            yield leases
+        return claims(self._digests, now=self._now)
 
 
 # Many timelines

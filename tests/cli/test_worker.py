@@ -1,6 +1,7 @@
 """`digestif worker`."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from digestif import Failed
 from digestif.cli import working
+from digestif.core.texts import reason_of
 from digestif.testing.servers import free_port
 from digestif.worker import loop
 from tests.cli.calling import Run, is_one_line, start
@@ -57,6 +60,20 @@ def test_a_worker_delivers_what_others_add_and_ends_well_when_it_is_told_to(run:
     assert sorted(Path("sent.txt").read_text().splitlines()) == ["mail:ada ['hello']", "other chat"]
 
 
+@pytest.mark.parametrize("error", [OSError("no route"), SystemExit(3), KeyboardInterrupt(), None])
+def test_whatever_a_handler_raised_is_told_as_json(
+    error: BaseException | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event = Failed(
+        timeline="t", digest_id="i", attempt=1, records=1, reason="r", late=0, took=0, error=error, retry_in=1
+    )
+
+    working._printer([])(event)
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"] == (None if error is None else reason_of(error))
+
+
 def test_a_worker_logs_what_happens(run: Run) -> None:
     run("add", "mail:ada", "1", "--store", "sqlite:///shop.db")
     with start("worker", "shop_app:Held.inside", "--threads", "2", stderr=subprocess.PIPE) as worker:
@@ -66,8 +83,8 @@ def test_a_worker_logs_what_happens(run: Run) -> None:
         code = worker.wait(20)
 
     assert code == 0
-    assert b"INFO    WorkerStarted(" in log[0]
-    assert b"INFO    Delivered(timeline='mail:ada'" in log[1]
+    assert b"INFO    WorkerStarted: worker=" in log[0]
+    assert b"INFO    Delivered mail:ada: records=1" in log[1]
 
 
 @pytest.mark.parametrize(
@@ -80,26 +97,62 @@ def test_a_worker_logs_what_happens(run: Run) -> None:
         ("shop_app:silent", "it has no handler; register one with @digests.handler('mail:*')"),
         ("shop_app.py", "write the module as it is imported: shop_app:digests"),
         (":digests", "write module:digests"),
-        ("needs_app", "ModuleNotFoundError: No module named 'not_installed' (needs_app.py, line 1)"),
-        ("fails_app", "ZeroDivisionError: division by zero (fails_app.py, line 2)"),
-        ("typo_app", "SyntaxError: "),
-        ("exits_app", "SystemExit: 7"),
     ],
 )
-def test_an_app_that_cannot_be_served_says_why(
-    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, app: str, advice: str
-) -> None:
-    monkeypatch.syspath_prepend(str(folder))
-    (folder / "needs_app.py").write_text("import not_installed\n")
-    (folder / "fails_app.py").write_text("def fail():\n    1 / 0\nfail()\n")
-    (folder / "typo_app.py").write_text("def\n")
-    (folder / "exits_app.py").write_text("raise SystemExit(7)\n")
-
+def test_an_app_that_cannot_be_served_says_why(run: Run, app: str, advice: str) -> None:
     code, out, err = run("worker", app)
 
     assert (code, out) == (2, "")
     assert is_one_line(err)
     assert advice in err
+
+
+@pytest.mark.parametrize("command", [["worker"], ["timelines", "--app"]], ids=["worker", "timelines"])
+@pytest.mark.parametrize(
+    ("text", "frames", "reason"),
+    [
+        ("import not_installed\n", [1], "ModuleNotFoundError: No module named 'not_installed' (broken_app.py, line 1)"),
+        ("def fail():\n    1 / 0\nfail()\n", [3, 2], "ZeroDivisionError: division by zero (broken_app.py, line 2)"),
+        ("x = 1\ndef\n", [2], "SyntaxError: "),
+        ("raise SystemExit(7)\n", [1], "SystemExit: 7 (broken_app.py, line 1)"),
+    ],
+    ids=["import", "error", "syntax", "exit"],
+)
+def test_an_app_that_cannot_be_imported_is_shown_with_its_traceback(
+    run: Run,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    text: str,
+    frames: list[int],
+    reason: str,
+) -> None:
+    """Its own lines, as Python would show them, and at the end the one line of every error."""
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "broken_app.py").write_text(text)
+
+    code, out, err = run(*command, "broken_app")
+
+    assert (code, out) == (2, "")
+    shown, _, last = err.rstrip("\n").rpartition("\n")
+    assert re.findall(r'File "(.+)", line (\d+)', shown) == [(str(folder / "broken_app.py"), str(n)) for n in frames]
+    assert shown.splitlines()[-1].startswith(reason.split(":")[0])
+    assert last.startswith("digestif: broken_app: can't be imported: ")
+    assert reason in last
+
+
+def test_a_password_in_the_line_that_fails_is_not_shown(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    line = "digests = Digests('postgresql://me:secret@host/name?no_such_option=1')"
+    (folder / "secret_app.py").write_text(f"from digestif import Digests\n{line}\n")
+
+    err = run("worker", "secret_app").err
+
+    assert 'secret_app.py", line 2' in err
+    assert "postgresql://me:…@host/name" in err
+    assert "secret@" not in err
 
 
 @pytest.mark.parametrize("option", ["--concurrency", "--threads", "--poll"])

@@ -28,14 +28,12 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from digestif import Digests, InvalidState, Ledger, Policy, Record, StaleLease, StoreError, Verification
+from digestif.attempts.claims import claim, claim_suspects
 from digestif.clock import monotonic, wall_clock
-from digestif.core.times import Millis
 from digestif.events import Events
-from digestif.ids import fresh_id
-from digestif.partitions import visit
-from digestif.reading import read_whole
-from digestif.stores.base import Closing, Lease, Release, Store
+from digestif.stores.base import Closing, Release
 from digestif.testing.servers import becomes_true
+from tests.reading import read
 
 POLICY = Policy(minimum_delay=0.05, increment_delay=0.005, maximum_delay=0.2, attempts=1000, lapses=1000)
 LEASE = 3  # seconds
@@ -124,37 +122,22 @@ def work(digests: Digests, log: Log, name: str) -> Iterator[None]:
 
 def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, now: float | None = None) -> int:
     at = None if now is None else round(now * 1000)
-    leases = claim(digests.store, limit, now=at)
+    store, events = digests.store, Events()
+    leases = claim(store, limit, lease=LEASE * 1000, now=lambda: at, events=events).leases
+    leases += claim_suspects(store, alone=False, lease=LEASE * 1000, now=lambda: at, events=events)
     closings, releases = [], []
     for place, lease in enumerate(leases):
-        [whole] = read_whole(digests._desk(now), [lease])
-        if whole.lost:
+        [attempt] = read(digests, [lease], now=now)
+        if attempt.is_lost:
             continue
-        note("=", f"{lease.digest_id}.{whole.revision}", *(record.key for record in whole.records))
+        note("=", attempt.digest.idempotency_key, *(record.key for record in attempt.stored))
         if at is None and place % 4 == 3:
             releases.append(Release(lease, lease.until))
         else:
             closings.append(Closing(lease, 50))
-    digests.store.close(closings, now=at)
-    digests.store.release(releases, now=at)
+    store.close(closings, now=at)
+    store.release(releases, now=at)
     return len(leases)
-
-
-def claim(store: Store, limit: int, *, now: Millis | None) -> list[Lease]:
-    """Leases for timelines that are due, and for some whose lease lapsed."""
-
-    def pages(partition: int) -> Iterator[Lease]:
-        if len(leases) >= limit:
-            return
-        claimed = store.claim(partition, limit - len(leases), token=fresh_id(), lease=lease, now=now)
-        leases.extend(claimed.leases)
-        yield from claimed.leases
-        if claimed.suspect is not None:
-            yield from store.claim_suspects(partition, alone=False, token=fresh_id(), lease=lease, now=now).leases
-
-    leases: list[Lease] = []
-    lease = LEASE * 1000
-    return list(visit(store, "claim", pages, Events()))
 
 
 ACTORS = {"produce": produce, "produce-too": produce, "dispatch": dispatch, "work": work}

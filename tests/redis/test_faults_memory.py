@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from digestif import Digests, Ledger, Overloaded, Policy, Record
+from digestif.attempts.claims import claim
 from digestif.events import Events
-from digestif.partitions import claim
 from digestif.stores.base import Burial, Closing, Release, SetAside, Take
 from digestif.testing.servers import RedisServer
 from tests.redis.proxy import Proxy
@@ -48,7 +48,8 @@ def test_records_are_refused_before_they_are_accepted(full: RedisServer, digests
 
 def test_everything_else_goes_on_and_makes_room(full: RedisServer, digests: Digests) -> None:
     store = digests.store
-    first, second, third, fourth, *rest = claim(store, 1000, lease=30_000, now=1_000, events=Events())
+    leases = claim(store, 1000, lease=30_000, now=lambda: 1_000, events=Events()).leases
+    first, second, third, fourth, *rest = leases
     taken = store.take([Take(lease, None, True) for lease in (first, second)], now=1_000)
     assert [page and len(page.records) for page in taken] == [1, 1]
     assert store.extend([first], lease=60_000, now=2_000) == [True]

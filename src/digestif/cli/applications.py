@@ -1,15 +1,17 @@
 """Finding the `Digests` of a program: `module:digests`, looked for in the working directory too."""
 
 import sys
+import traceback
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from digestif.aio import AsyncDigests
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.engine import Digests
 from digestif.errors import ConfigError
+from digestif.stores.dsn import redacted
 
 ATTRIBUTE = "digests"  # unless another one is named
 
@@ -57,9 +59,30 @@ def _module(name: str) -> ModuleType:
             raise ConfigError(
                 f"{name}: there is no module {error.name!r} in {here} or among what is installed"
             ) from None
-        raise ConfigError(f"{name}: can't be imported: {_place(error)}") from error
+        raise _broken(name, error) from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{name}: can't be imported: {_place(error)}") from error
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: BaseException) -> ConfigError:
+    """Why somebody's module can't be imported, with its traceback as a note."""
+    refusal = ConfigError(f"{name}: can't be imported: {_place(error)}")
+    refusal.add_note(_trace(error))
+    return refusal
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback from the first line of the module on, without passwords of DSNs that stand in its lines."""
+    trace = error.__traceback__
+    while trace is not None and _is_importing(trace):
+        trace = trace.tb_next
+    lines = "".join(traceback.format_exception(type(error), error, trace)).splitlines()
+    return "\n".join(redacted(line) if "://" in line else line for line in lines)
+
+
+def _is_importing(trace: TracebackType) -> bool:
+    file = trace.tb_frame.f_code.co_filename
+    return file == __file__ or "importlib" in file
 
 
 def _place(error: BaseException) -> str:

@@ -33,7 +33,10 @@ READER_GONE = 141
 
 
 class Program(click.Group):
-    """A group of commands that answers errors with one line and an exit code, never with a traceback."""
+    """A group of commands that answers errors with one line and an exit code, never with a traceback of our own.
+
+    Notes of an error are shown before it: the traceback of an application that can't be imported.
+    """
 
     def main(  # type: ignore[override]  # it always ends in SystemExit, whatever the mode
         self, args: Any = None, prog_name: str | None = None, **_: Any
@@ -48,6 +51,7 @@ class Program(click.Group):
         except click.ClickException as error:
             status = _refuse(error.format_message(), WRONG)
         except (ConfigError, InvalidRecord) as error:
+            _show_notes(error)
             status = _refuse(str(error), WRONG)
         except StoreError as error:
             status = _refuse(str(error), UNREACHABLE)
@@ -98,6 +102,12 @@ def _let_every_sign_be_printed() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an old terminal may lack some of our signs
+
+
+def _show_notes(error: Exception) -> None:
+    for note in getattr(error, "__notes__", ()):
+        for line in note.splitlines():
+            click.echo(printable(line), err=True)
 
 
 def _refuse(message: str, status: int) -> int:

@@ -9,7 +9,7 @@ from digestif.cli.output import as_json, is_terminal
 from digestif.cli.session import Session, complete_timeline, with_session
 
 if TYPE_CHECKING:
-    from digestif import Digest, Digests
+    from digestif import Digest
     from digestif.routes.route import Route
 
 FORMATS = ("text", "html", "markdown", "slack", "subject")
@@ -106,15 +106,10 @@ def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Route | No
         return _sample(), None
     with session.digests() as digests:
         records = digests.peek(timeline)
-        route = _route(digests, timeline)
+        route = None if digests._routes is None else digests._routes.find(timeline)
     if not records:
         raise InvalidState(f"{timeline!r} has nothing pending to show; without --timeline there are samples")
     return Digest(timeline, "preview", 1, 1, 0, tuple(records)), route
-
-
-def _route(digests: "Digests", timeline: str) -> "Route | None":
-    handler = digests._handlers.find(timeline)
-    return handler.call.route if handler is not None and handler.is_route else None  # type: ignore[attr-defined]
 
 
 _SAMPLE_GROUPS = ("project", "title")

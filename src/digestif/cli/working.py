@@ -98,7 +98,9 @@ def _printer(workers: "Sequence[Worker]") -> "Callable[[Event], None]":
 
 
 def _plain(value: Any) -> Any:
-    return f"{type(value).__name__}: {value}" if isinstance(value, Exception) else value
+    from digestif.core.texts import reason_of
+
+    return reason_of(value) if isinstance(value, BaseException) else value
 
 
 COMMANDS = [worker]

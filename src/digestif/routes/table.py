@@ -34,11 +34,16 @@ class Routes:
 
     def gathers(self, timeline: str) -> bool:
         """False for a timeline whose route sends each record at once."""
+        route = self.find(timeline)
+        return route is None or route.digest
+
+    def find(self, timeline: str) -> Route | None:
+        """The route of a timeline, unless a handler delivers it."""
         handler = self._handlers.find(timeline)
         pipeline = self._pipelines.find(timeline)
         if handler is None or pipeline is None or pipeline.route.pattern != handler.pattern:
-            return True
-        return pipeline.route.digest
+            return None
+        return pipeline.route
 
     def close_background(self) -> None:
         """Let go of the connections of those who have no event loop."""
