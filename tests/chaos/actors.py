@@ -230,7 +230,7 @@ class Worker(Process):
         self.tasks.remove(task)
         self._world.note("handler ends:", task.attempt.lease, task.error)
         if task.error is not None:
-            self._world.book.failed(task.attempt)
+            self._world.book.failed(task.attempt, task.error)
         self._judged[False].append((task.attempt, self._attempts.judge(task.attempt, task.error)))
 
     def stop(self) -> None:
@@ -295,7 +295,10 @@ def _extended(entry: tuple[Any, ...]) -> Sequence[Lease]:
 
 
 class Courier:
-    """Delivers one timeline, as a task of somebody's own queue does, without renewing its lease."""
+    """Delivers one timeline by its handler, as a task of somebody's own queue does, or in a block of `digest()`.
+
+    It does not renew its lease.
+    """
 
     def __init__(self, world: World, timeline: str, name: str, process: Process) -> None:
         self.name = name
@@ -312,6 +315,7 @@ class Courier:
             events=self._ear,
             handlers=ALL,
         )
+        self._is_block = timeline != "once" and world.chances.happens(0.3)
         self._attempt: Attempt | None = None
         self._has_ended = False
         self.is_busy = False
@@ -342,7 +346,10 @@ class Courier:
             self._ear.expect_silence()
 
     def _begin(self) -> None:
-        attempt = self._attempts.open_for(ALL.required(self._timeline), self._timeline)
+        if self._is_block:
+            attempt: Attempt | None = self._attempts.open(self._timeline)
+        else:
+            attempt = self._attempts.open_for(ALL.required(self._timeline), self._timeline)
         if attempt is None:
             self._has_ended = True
             return
@@ -352,11 +359,19 @@ class Courier:
         self._world.meet(attempt.digest)
 
     def _end(self, attempt: Attempt) -> None:
-        error = self._world.failure()
-        self._world.note("handler ends:", attempt.lease, error)
+        world = self._world
+        error = world.failure()
+        world.note("handler ends:", attempt.lease, error)
+        if error is not None and world.chances.happens(0.2):
+            self._attempts.fail(attempt, KeyboardInterrupt())
+            return
         if error is not None:
-            self._world.book.failed(attempt)
-        self._attempts.conclude(attempt, error)
+            error = ValueError("no") if self._is_block else error  # in a block every error means the same
+            world.book.failed(attempt, error)
+        if self._is_block and error is not None:
+            self._attempts.fail(attempt, error)
+        else:
+            self._attempts.conclude(attempt, error)
 
 
 class Outside(Process):

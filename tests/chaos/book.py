@@ -14,6 +14,7 @@ from digestif.core.machine import Slot
 from digestif.core.policy import Policy
 from digestif.core.records import State
 from digestif.core.times import Millis
+from digestif.core.verdicts import DeliveryFailed
 from digestif.stores.base import (
     Arrival,
     Burial,
@@ -53,8 +54,9 @@ class Handing:
     token: str
     digest_id: str
     key: str  # of idempotency
-    failed: bool = False  # the handler raised
-    reported: bool = False  # … and the store heard of it in time
+    failed: bool = False  # the handler raised …
+    counts: bool = True  # … and that counts as an attempt
+    reported: bool = False  # … of which the store heard in time
 
 
 @dataclass(slots=True)
@@ -371,9 +373,11 @@ class Book:
             require(version.fate == "delivered", "record {} went out before its digest was closed", number)
         version.handings.append(handing)
 
-    def failed(self, attempt: Attempt) -> None:
+    def failed(self, attempt: Attempt, error: BaseException) -> None:
         """A handler has raised."""
-        self.handings[attempt.lease.token, attempt.timeline].failed = True
+        handing = self.handings[attempt.lease.token, attempt.timeline]
+        handing.failed = True
+        handing.counts = not (isinstance(error, DeliveryFailed) and error.throttled)
 
     # Ending
 
@@ -397,8 +401,9 @@ class Book:
             self._lives[hold.digest_id].attempt -= 1
         if handing is not None and handing.failed:
             policy = self._policies[lease.timeline]
-            require(lease.attempt < policy.attempts, "after its last attempt it was released: {}", lease)
-            require(release.counted, "a failed attempt does not count: {}", release)
+            final = handing.counts and lease.attempt >= policy.attempts
+            require(not final, "after its last attempt it was released: {}", lease)
+            require(release.counted == handing.counts, "{} counted? {}", handing, release)
             handing.reported = not release.freeze
 
     def _saw_bury(self, burials: Sequence[Burial], *, answer: list[bool], at: Millis, now: Millis | None) -> None:

@@ -181,12 +181,13 @@ def _suspects_among_others() -> Any:
 @fault()
 def _several_alone() -> Any:
     """several suspects that are tried together are noted as alone"""
-    right = leasing._open_all
+    right, open_all = leasing.claim_suspects, leasing._open_all
 
-    def wrong(rows: Rows, timelines: Any, grant: Any) -> Any:
-        return right(rows, timelines, grant._replace(alone=True))
+    def wrong(rows: Rows, grant: Any) -> Any:
+        with patch.object(leasing, "_open_all", lambda rows, chosen, _: open_all(rows, chosen, grant)):
+            return right(rows, grant)
 
-    return leasing, "_open_all", wrong
+    return leasing, "claim_suspects", wrong
 
 
 @fault()

@@ -39,7 +39,6 @@ TROUBLE = (
     "LeaseLost",
     "LeaseNotRenewed",
     "Lapsed",
-    "Empty",
     "PutOff",
     "Unsettled",
     "no hand is free",

@@ -15,7 +15,7 @@ from digestif.core.capacity import Stored
 from digestif.core.policy import Policy
 from digestif.core.records import Digest
 from digestif.core.times import Millis
-from digestif.core.verdicts import Discard, RetryLater
+from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater
 from digestif.errors import InvalidState, StoreUnavailable
 from digestif.events import Claimed, Ended, Event, Events
 from digestif.stores.base import Arrival, Lease, Store
@@ -248,7 +248,9 @@ class World:
         if self.is_calm or not self.chances.happens(self.weather.failure):
             return None
         later = RetryLater(after=self.chances.choice([None, 0, 2]))
-        return self.chances.choice([ValueError("no"), ValueError("no"), later, later, Discard()])
+        patience = DeliveryFailed("not now", throttled=True, after=self.chances.choice([0, 2]))
+        never = DeliveryFailed("never", retry=False)
+        return self.chances.choice([ValueError("no"), ValueError("no"), later, later, Discard(), patience, never])
 
     # Records
 
