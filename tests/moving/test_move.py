@@ -184,9 +184,10 @@ def test_nobody_opens_what_is_on_its_way(make: Make, here: str) -> None:
 
     assert not digests.add("t", 2, key="b", now=T + 2000)
     assert source.claim(0, 10, token="w", lease=1000, now=NOW + 10**9).leases == []
+    assert source.claim_suspects(0, alone=False, token="w", lease=1000, now=NOW + 10**9).leases == []
     with pytest.raises(Busy):
         digests.digest("t", now=T + 9_000_000).__enter__()
-    assert source.maintain(0, None, limit=10, now=NOW + 10**6).lapsed == 0
+    assert not source.maintain(0, 0, limit=10, now=NOW + 10**6).lapsed
     assert "another store" in digests.explain("t", now=T).summary
     [again] = source.depart(["t"], token="again", now=NOW)
     assert (again.id, again.records) == (parcel.id, 1)

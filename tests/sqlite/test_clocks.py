@@ -58,7 +58,7 @@ def test_a_lease_that_a_faster_clock_took_over_is_stale_for_the_slower_one(
     lost = behind.open("t", token="slow", lease=30_000, now=None)
     first = records(behind, lost)
 
-    (held,) = ahead.claim(0, 10, token="fast", lease=30_000, now=None).leases
+    (held,) = ahead.claim_suspects(0, alone=False, token="fast", lease=30_000, now=None).leases
     second = records(ahead, held)
 
     assert (second.idempotency_key, second.records) == (first.idempotency_key, first.records)  # the same digest again
@@ -87,9 +87,10 @@ def test_a_lease_of_a_faster_clock_is_respected_by_the_slower_one(behind: SQLite
     held = ahead.open("t", token="fast", lease=30_000, now=None)
 
     assert behind.claim(0, 10, token="slow", lease=30_000, now=None).leases == []
+    assert behind.claim_suspects(0, alone=False, token="slow", lease=30_000, now=None).leases == []
     with pytest.raises(Busy):
         behind.open("t", token="slow", lease=30_000, now=None)
-    assert behind.maintain(0, None, limit=10, now=None).lapsed == []
+    assert behind.maintain(0, 0, limit=10, now=None).lapsed == []
     assert ahead.close([Closing(held, 0)], now=None) == [True]
 
 
