@@ -105,9 +105,9 @@ class Loop:
         return await self._try_suspects(alone=self._holds_nothing)
 
     async def _try_suspects(self, *, alone: bool) -> Round:
-        self._suspects.begin([])
-        page = await self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=Room()), {})
-        self._suspects.begin([*page.attempts, *(attempt for attempt, _ in page.judged)])
+        with self._suspects.claimed():
+            page = await self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=Room()), {})
+            self._suspects.begin([*page.attempts, *(attempt for attempt, _ in page.judged)])
         return Round(page.claimed, more=page.claimed > 0)
 
     @property
@@ -202,7 +202,8 @@ class Loop:
         self._tell_store()
 
     def _tell_store(self) -> None:
-        if self._is_closed:
+        if self._is_closed:  # a claim came late
+            self._abandon()
             return
         for again, waiting in self._judged.items():
             if waiting and again not in self._ending:
@@ -229,7 +230,11 @@ class Loop:
 
     async def _end_page(self, waiting: deque[tuple[Attempt, Verdict]]) -> StoreError | None:
         page = [waiting.popleft() for _ in range(min(len(waiting), PAGE_TIMELINES))]
-        answers = await self.in_thread(lambda: self._attempts.end(page))
+        try:
+            answers = await self.in_thread(lambda: self._attempts.end(page))
+        except asyncio.CancelledError:  # the worker ends, and does not hear the answer
+            waiting.extend(page)
+            raise
         for one, answer in zip(page, answers, strict=True):
             if isinstance(answer, StoreError) and not one[0].is_told:
                 self._judged[True].append(one)
@@ -260,8 +265,7 @@ class Loop:
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 await self._last_words()
         self._is_closed = True
-        for task in self._ending.values():
-            task.cancel()
+        await self._stop_ending()
         self._abandon()
         self._threads.shutdown()
 
@@ -270,12 +274,19 @@ class Loop:
         while self._ending:
             await asyncio.wait(self._ending.values())
 
+    async def _stop_ending(self) -> None:
+        tasks = list(self._ending.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     def _abandon(self) -> None:
         """Tell of what the store does not know of: leases that lapse, and digests that come again."""
         error = StoreError("the store did not answer before the worker ended")
         for waiting in self._judged.values():
-            for attempt, verdict in waiting:
-                self._attempts.abandon(attempt, verdict, error)
+            while waiting:
+                self._attempts.abandon(*waiting.popleft(), error)
 
 
 def pause(failures: int) -> float:

@@ -1,6 +1,7 @@
 """When a worker tries digests whose lease lapsed: one of them may end it, with all that it holds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from digestif.attempts import Attempt
 from digestif.clock import monotonic
@@ -16,6 +17,7 @@ class Suspects:
         self._lease_seconds = lease_seconds
         self._since: float | None = None  # that there are some, as far as this worker saw
         self._is_their_turn = False
+        self._are_claimed = False  # right now
         self._tried: list[Attempt] = []
 
     def saw(self, suspect: Millis | None) -> None:
@@ -45,11 +47,19 @@ class Suspects:
 
     @property
     def are_tried(self) -> bool:
-        """True while some of them are under way: nothing else is claimed."""
+        """True while some of them are claimed or under way: nothing else is claimed."""
         self._tried = [attempt for attempt in self._tried if not attempt.is_told]
-        return bool(self._tried)
+        return self._are_claimed or bool(self._tried)
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """They are claimed in the block. If that fails, others are claimed before they are next again."""
+        self._is_their_turn, self._are_claimed = False, True
+        try:
+            yield
+        finally:
+            self._are_claimed = False
 
     def begin(self, attempts: Iterable[Attempt]) -> None:
-        """They were claimed."""
+        """They were claimed, and are tried."""
         self._tried = list(attempts)
-        self._is_their_turn = False
