@@ -1,5 +1,6 @@
 """The store does not answer for a while: the worker says so, goes on by itself, and loses nothing."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -7,14 +8,17 @@ from typing import Any
 import pytest
 
 from digestif import (
+    Claimed,
     Delivered,
     Digest,
     Digests,
+    Ended,
     PartitionFailed,
     Policy,
     Store,
     StoreFailed,
     StoreUnavailable,
+    Unsettled,
     WorkerStarted,
 )
 from digestif.clock import monotonic
@@ -231,6 +235,41 @@ def test_what_ended_while_the_store_was_away_is_told_when_it_is_back(
     assert len(calls) == 1
     assert digests.timeline("t").state == "waiting"
     assert digests.ledger().delivered == (outcome == "delivered")
+
+
+@pytest.mark.parametrize("verb", ["claim", "close"])
+def test_what_hangs_when_the_worker_ends_is_told_as_unsettled(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """One ending for each attempt, although the store answers after all when nobody listens any more."""
+    monkeypatch.setattr(loop, "LAST_WORDS_SECONDS", 0.1)
+    store = MemoryStore(namespace="d")
+    digests = Digests(store)
+    digests.handler("*")(lambda _: None)
+    digests.add("t", 1)
+    ear = Ear(digests)
+    hanging, released = threading.Event(), threading.Event()
+    call = getattr(store, verb)
+
+    def hang(*arguments: Any, **options: Any) -> Any:
+        hanging.set()
+        assert released.wait(PATIENCE)
+        return call(*arguments, **options)
+
+    monkeypatch.setattr(store, verb, hang)
+
+    async def serve() -> None:
+        serving = asyncio.create_task(digests.serve(poll=0.01))
+        await asyncio.to_thread(hanging.wait, PATIENCE)
+        serving.cancel()
+        await asyncio.wait([serving])
+        released.set()
+        await asyncio.to_thread(ear.wait_for, Ended)
+
+    asyncio.run(serve())
+
+    [ended] = ear.of(Ended)
+    assert isinstance(ended, Unsettled)
+    assert ended.ending == {"claim": "returned", "close": "delivered"}[verb]
+    assert len(ear.of(Claimed)) == 1
 
 
 def test_a_part_that_does_not_answer_does_not_hold_up_the_ends_of_others(store: Partitioned, digests: Digests) -> None:

@@ -206,7 +206,8 @@ class Loop:
         self._tell_store()
 
     def _tell_store(self) -> None:
-        if self._is_closed:
+        if self._is_closed:  # a claim came late
+            self._abandon()
             return
         for again, waiting in self._judged.items():
             if waiting and again not in self._ending:
@@ -233,7 +234,11 @@ class Loop:
 
     async def _end_page(self, waiting: deque[tuple[Attempt, Verdict]]) -> StoreError | None:
         page = [waiting.popleft() for _ in range(min(len(waiting), PAGE_TIMELINES))]
-        answers = await self.in_thread(lambda: self._attempts.end(page))
+        try:
+            answers = await self.in_thread(lambda: self._attempts.end(page))
+        except asyncio.CancelledError:  # the worker ends, and does not hear the answer
+            waiting.extend(page)
+            raise
         for one, answer in zip(page, answers, strict=True):
             if isinstance(answer, StoreError) and not one[0].is_told:
                 self._judged[True].append(one)
@@ -264,8 +269,7 @@ class Loop:
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 await self._last_words()
         self._is_closed = True
-        for task in self._ending.values():
-            task.cancel()
+        await self._stop_ending()
         self._abandon()
         self._threads.shutdown()
 
@@ -274,12 +278,19 @@ class Loop:
         while self._ending:
             await asyncio.wait(self._ending.values())
 
+    async def _stop_ending(self) -> None:
+        tasks = list(self._ending.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     def _abandon(self) -> None:
         """Tell of what the store does not know of: leases that lapse, and digests that come again."""
         error = StoreError("the store did not answer before the worker ended")
         for waiting in self._judged.values():
-            for attempt, verdict in waiting:
-                self._attempts.abandon(attempt, verdict, error)
+            while waiting:
+                self._attempts.abandon(*waiting.popleft(), error)
 
 
 def pause(failures: int) -> float:
