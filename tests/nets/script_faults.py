@@ -127,8 +127,8 @@ LEASING = [
     Fault(
         says="a digest that was read is trimmed to a lower capacity",
         file="include/leasing.lua",
-        old="local unread = digest.settled == false or (digest.attempt == 1 and not digest.frozen)",
-        new="local unread = not digest.frozen",
+        old="return digest.settled == false or (digest.attempt == 1 and not digest.frozen)",
+        new="return not digest.frozen",
         found_by=("test_what_may_have_gone_out_is_not_trimmed",),
         model=True,
     ),
@@ -643,8 +643,8 @@ READING = [
     Fault(
         says="each digest of a call is settled by a whole page",
         file="settle.lua",
-        old="    allowed = allowed - settle(timeline, wanted[2] or nil, wanted[3], allowed)\n",
-        new="    settle(timeline, wanted[2] or nil, wanted[3], allowed)\n",
+        old="    allowed = allowed - settle(timeline, wanted[2] or nil, wanted[3], wanted[4] or nil, allowed)\n",
+        new="    settle(timeline, wanted[2] or nil, wanted[3], wanted[4] or nil, allowed)\n",
         found_by=("test_digests_of_one_call_share_what_it_merges",),
     ),
     Fault(

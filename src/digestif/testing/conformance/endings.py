@@ -127,7 +127,7 @@ class Endings(Suite):
 
     @opened
     def test_poison_is_told_once_as_a_burial(self, digests_with: DigestsWith, store: Store, way: Way) -> None:
-        """Facts 65, 66. It ended its workers while it was alone: buried before anything of it is read."""
+        """Fact 65. It ended its workers while it was alone: buried before anything of it is read."""
         digests = digests_with(lapses=1)
         digests.add("t", "a", now=T)
         for lapse in range(2):

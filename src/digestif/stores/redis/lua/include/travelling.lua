@@ -108,6 +108,9 @@ local function after_boarding(slot, travelled, token)
     replayed = digest.replayed or nil,
     served = digest.served,
   }
+  if digest.settled == false and not digest.merging then -- a merge ends on the way
+    slot.digest.settled = false
+  end
   slot.state, slot.parked, slot.token, slot['until'] = 'open', travelled.parked, token, FOREVER
   slot.at, slot.since = travelled.at or 0, travelled.since or 0
   slot.rule, slot.was = travelled.rule, travelled.was
