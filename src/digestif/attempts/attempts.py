@@ -125,7 +125,7 @@ class Attempts:
         attempt = Attempt(lease, self._policy_of(lease.timeline), store=self.store, now=self._now)
         attempt.late = to_seconds(max(0, lease.until - self.lease - lease.at))
         self._held[id(attempt)] = attempt
-        RUNNING.add(1)
+        RUNNING.add(attempt)
         if lease.lapsed:
             self.events.emit(Lapsed(timeline=lease.timeline))
         self.events.emit(reports.begun(attempt))
@@ -284,7 +284,7 @@ class Attempts:
         """An attempt to deliver a record that is not stored."""
         attempt = Unstored(timeline, record, self._policy_of(timeline), now=self._now)
         attempt.handler = handler
-        RUNNING.add(1)
+        RUNNING.add(attempt)
         return attempt
 
     # Ending
@@ -363,7 +363,7 @@ class Attempts:
             return
         attempt.is_told = True
         self._let_go(attempt)
-        RUNNING.add(-1)
+        RUNNING.remove(attempt)
         self.delivered += isinstance(event, Delivered)
         self.returned += isinstance(event, Returned)
         self.events.emit(event)

@@ -1,27 +1,37 @@
-"""How many attempts run in this process: a lapse speaks against a digest only if it was the only one."""
+"""Which attempts run in this process: a lapse speaks against a digest only if it was the only one."""
 
 import os
 import threading
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from digestif.attempts.attempt import Attempt
 
 
 class Running:
-    """The attempts of a process, by number."""
+    """The attempts of a process that have not ended. One that nobody refers to any more can't end, and counts as none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._count = 0
+        self._attempts: WeakSet[Attempt] = WeakSet()
 
     def forget(self) -> None:
         self._lock = threading.Lock()
-        self._count = 0
+        self._attempts = WeakSet()
 
     @property
     def is_none(self) -> bool:
-        return self._count == 0
-
-    def add(self, count: int) -> None:
         with self._lock:
-            self._count = max(0, self._count + count)  # one that was begun before a fork may end after it
+            return not len(self._attempts)
+
+    def add(self, attempt: "Attempt") -> None:
+        with self._lock:
+            self._attempts.add(attempt)
+
+    def remove(self, attempt: "Attempt") -> None:
+        with self._lock:
+            self._attempts.discard(attempt)
 
 
 RUNNING = Running()
