@@ -49,7 +49,7 @@ def test_a_lease_that_a_faster_clock_took_over_is_stale_for_the_slower_one(url: 
     lost = behind.open("t", token="slow", lease=30_000, now=None)
     first = records(behind, lost)
 
-    (held,) = ahead.claim(0, 10, token="fast", lease=30_000, now=None).leases
+    (held,) = ahead.claim_suspects(0, alone=False, token="fast", lease=30_000, now=None).leases
     second = records(ahead, held)
 
     assert (second.idempotency_key, second.records) == (first.idempotency_key, first.records)
