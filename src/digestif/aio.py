@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from functools import partial, update_wrapper, wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from digestif.routes.route import RouteOptions
 
 T = TypeVar("T")
+R = TypeVar("R")
 Opened = TypeVar("Opened", bound=Attempt | None)
 
 _THREADS = 8
@@ -44,23 +45,14 @@ def _awaitable(
     return call
 
 
-def _same(method: Callable[Concatenate[Digests, P], T]) -> "Callable[..., Callable[Concatenate[AsyncDigests, P], T]]":
-    """Let a method have the parameters of the one of `Digests`, which is awaitable itself."""
-    return lambda call: update_wrapper(call, method)
-
-
 def _like(
-    method: Callable[Concatenate[Digests, P], T],
-) -> "Callable[[Callable[..., Awaitable[T]]], Callable[Concatenate[AsyncDigests, P], Coroutine[Any, Any, T]]]":
-    """Let an awaitable method have the parameters of the same method of `Digests`, for people and for types."""
+    method: Callable[Concatenate[Digests, P], object],
+) -> "Callable[[Callable[..., R]], Callable[Concatenate[AsyncDigests, P], R]]":
+    """Let a method have the parameters of the same method of `Digests`, for people and for types."""
 
-    def decorate(call: Callable[..., Awaitable[T]]) -> "Callable[Concatenate[AsyncDigests, P], Coroutine[Any, Any, T]]":
-        @wraps(method)
-        async def checked(self: "AsyncDigests", /, *args: P.args, **kwargs: P.kwargs) -> T:
-            return await call(self, *args, **kwargs)
-
-        checked.__doc__ = call.__doc__
-        return checked
+    def decorate(call: Callable[..., R]) -> "Callable[Concatenate[AsyncDigests, P], R]":
+        call.__wrapped__ = method  # type: ignore[attr-defined]  # where `inspect` looks for its parameters
+        return call
 
     return decorate
 
@@ -213,7 +205,7 @@ class AsyncDigests:
                 raise
         return await asyncio.shield(self._in_thread(partial(attempts.conclude, attempt, error)))
 
-    @_same(Digests.serve)
+    @_like(Digests.serve)
     async def serve(self, **options: Any) -> None:
         """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
         await self._digests.serve(**options)

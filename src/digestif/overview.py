@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 
 from digestif.attempts.contents import decode
 from digestif.core.backlog import Backlog, backlog
-from digestif.core.capacity import Cursor, Stored, age_order, merged
+from digestif.core.capacity import Cursor, Stored, age_order, merged, within_bytes
 from digestif.core.damage import Damage
 from digestif.core.explain import Explanation, explain
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot, is_live
+from digestif.core.policy import Policy
 from digestif.core.records import (
     DeadLetter,
     Fate,
@@ -131,12 +132,12 @@ class Overview:
         slot = self.store.inspect(check_timeline(key))
         digest, policy = slot.digest, self._policies.of(key)
         if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
-            carried = merged([], self._records(key, Part.PENDING), capacity=policy.capacity)
+            carried = _cut(merged([], self._records(key, Part.PENDING), capacity=policy.capacity), policy)
         elif digest.frozen or slot.state is State.OPEN:
             carried = self._records(key, Part.DIGEST)
         else:
             older, newer = self._records(key, Part.DIGEST), self._records(key, Part.PENDING)
-            carried = merged(older, newer, capacity=policy.capacity)
+            carried = _cut(merged(older, newer, capacity=policy.capacity), policy)
         return decode(carried, self._sealer)[0]
 
     def _records(self, key: str, part: Part) -> list[Stored]:
@@ -240,6 +241,11 @@ def _timeline(key: str, slot: Slot) -> Timeline:
         iteration=slot.iteration,
         paused=slot.paused,
     )
+
+
+def _cut(newest_first: list[Stored], policy: Policy) -> list[Stored]:
+    """Without those that make a digest too heavy."""
+    return newest_first[: within_bytes(newest_first, policy.max_bytes)]
 
 
 def _paged(read: Callable[[Cursor | None], list[Stored]]) -> Iterator[Stored]:

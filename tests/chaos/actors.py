@@ -1,17 +1,18 @@
-"""Who acts in a simulated world: producers, operators, and workers with a real Shift each."""
+"""Who acts in a simulated world: producers, operators, tasks of a queue, and workers, with real `Attempts` each."""
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
+from digestif.attempts import Attempt, Attempts, Handlers, Kind, Page, Room
 from digestif.core.times import Millis
-from digestif.desk import Desk
-from digestif.errors import Busy, ConfigError, InvalidState, StaleLease, StoreError
-from digestif.attempts import Handlers
-from digestif.worker.shift import Job, Shift
-from digestif.worker.single import Single
+from digestif.core.verdicts import Verdict, give_back
+from digestif.errors import Busy, ConfigError, InvalidState, StaleLease, StoreError, StoreUnavailable
+from digestif.stores import base
 from digestif.stores.base import Lease, Store
-from tests.chaos.book import LEASES_OF, Violation
+from digestif.worker.suspects import Suspects
+from tests.chaos.book import LEASES_OF, Violation, require
 from tests.chaos.stage import Crashed
 from tests.chaos.world import LEARNED, PLAIN, POLICIES, Actor, Ear, Process, Wire, World
 
@@ -30,17 +31,20 @@ SOME = _handlers(*(timeline for timeline in POLICIES if timeline not in ("merge"
 
 
 class Task:
-    """A digest in the hands of a worker."""
+    """An attempt in the hands of a worker."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
         self.is_begun = False
         self.ends: Millis = 0
         self.error: Exception | None = None
 
 
 class Worker(Process):
-    """One process: a shift whose threads call the store side by side, and handlers that end when chance says so."""
+    """One process whose threads call the store side by side, and handlers that end when chance says so.
+
+    What it claims and when, and which endings it tells again, is decided as in `digestif.worker.loop`.
+    """
 
     def __init__(self, world: World, name: str, *, limited: bool = False) -> None:
         super().__init__(name)
@@ -48,20 +52,27 @@ class Worker(Process):
         self._world = world
         self.is_limited = limited and chances.happens(0.2)
         skew = chances.choice([None, None, None, 0, -400, 700])
-        desk = Desk(
-            store=cast(Store, Wire(world)),
-            policy_for=POLICIES.__getitem__,
+        self.ear = Ear(world, self)
+        self._attempts = Attempts(
+            cast(Store, Wire(world)),
+            policy_of=POLICIES.__getitem__,
             sealer=LEARNED if chances.happens(0.6) else PLAIN,
             lease=world.lease,
             now=(lambda: None) if skew is None else (lambda: world.times.wall + skew),
-            events=Ear(world),
+            events=self.ear,
+            handlers=SOME if self.is_limited else ALL,
         )
-        self.shift = Shift(desk, SOME if self.is_limited else ALL)
+        self._suspects = Suspects(lease_seconds=world.lease / 1000)
+        self._claims = 0  # under way
+        self._claims_suspects = False
+        self._judged: dict[bool, deque[tuple[Attempt, Verdict]]] = {False: deque(), True: deque()}  # again?
         self.tasks: list[Task] = []
         self.beats_at = world.times.steady + world.lease // 3
+        self._is_stopping = False
         self._busy: list[str] = []  # threads in the middle of something
         self._received: list[Lease] = []  # by answers that came through …
         self._lost: list[Lease] = []  # … and so it knows that these have lapsed
+        self._suspected: list[Lease] = []  # of those received
 
     def act(self, thread: str, what: Callable[[], None]) -> None:
         """Do something that may pause, crash, or find the store unavailable; nothing if that thread has paused."""
@@ -80,18 +91,20 @@ class Worker(Process):
 
     def choose(self) -> bool:
         """Do one of the things that a worker could do now. False: there is nothing to do."""
+        if self._is_stopping:
+            return False
         chances = self._world.chances
         options: list[tuple[str, Callable[[], None]]] = []
-        if self.shift.has_to_tell(again=False):
-            options += [("tell", self.settle)] * 4
-        if self.shift.has_to_tell(again=True):
-            options += [("again", self.settle_again)] * 4
+        if self._judged[False]:
+            options += [("tell", self.tell)] * 4
+        if self._judged[True]:
+            options += [("again", self.tell_again)] * 4
         if any(not task.is_begun for task in self.tasks):
             options += [("hand", self.begin)] * 6
         if any(map(self._is_over, self.tasks)):
             options += [("hand", self.finish)] * 6
         if len(self.tasks) < MOST_IN_HAND and self._looks(is_idle=not options):
-            options += [("claim1", self.claim), ("claim2", self.claim)]
+            options += [("claim1", self.look), ("claim2", self.look)]
         if chances.happens(0.1):
             options += [("claim1", self.maintain)] * 2
         if chances.happens(0.02) and not self._busy:
@@ -110,10 +123,10 @@ class Worker(Process):
         while any(map(self._is_over, self.tasks)):
             self.act("hand", self.finish)
         self.act("beat", self.renew)
-        while self.shift.has_to_tell(again=True):
-            self.act("again", self.settle_again)
-        while self.shift.has_to_tell(again=False):
-            self.act("tell", self.settle)
+        while self._judged[True]:
+            self.act("again", self.tell_again)
+        while self._judged[False]:
+            self.act("tell", self.tell)
         while any(not task.is_begun for task in self.tasks):
             self.act("hand", self.begin)
 
@@ -122,65 +135,123 @@ class Worker(Process):
         if maintain:
             self.act("claim1", self.maintain)
         if len(self.tasks) < MOST_IN_HAND:
-            self.act("claim2", self.claim)
+            self.act("claim2", self.look)
 
     def _is_over(self, task: Task) -> bool:
         return task.is_begun and task.ends <= self._world.times.steady
 
     # What its threads do
 
-    def claim(self) -> None:
-        room = MOST_IN_HAND - len(self.tasks)
-        page = self.shift.claim(self._world.chances.randint(1, max(1, room)))
-        self.tasks += map(Task, page.jobs)
+    def look(self) -> None:
+        """What `Loop.run_once` does."""
+        suspects = self._suspects
+        if suspects.are_tried:
+            return
+        if not suspects.are_next:
+            self._claim()
+        elif self._holds_nothing or suspects.wait_no_longer:
+            self._try_suspects(alone=self._holds_nothing)
 
-    def settle(self) -> None:
-        self.shift.settle(again=False)
+    def _claim(self) -> None:
+        trying = [task.attempt.lease for task in self.tasks if task.attempt.lease in self._suspected]
+        require(not trying and not self._claims_suspects, "others are claimed, but suspects are tried: {}", trying)
+        chances = self._world.chances
+        limit = chances.randint(1, max(1, MOST_IN_HAND - len(self.tasks)))
+        room = Room() if chances.happens(0.9) else Room(dict.fromkeys(Kind, limit - 1))
+        page = self._take_on(lambda: self._attempts.claim(limit, room=room))
+        self._suspects.saw(page.suspect, looked_everywhere=page.claimed < limit)
+        if page.claimed == 0 and self._suspects.exist and self._holds_nothing:
+            self._try_suspects(alone=True)
 
-    def settle_again(self) -> None:
-        self.shift.settle(again=True)
+    def _try_suspects(self, *, alone: bool) -> None:
+        tried: list[Attempt] = []
+        self._suspects.begin_claim()
+        self._claims_suspects = True
+        try:
+            page = self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=Room()))
+            tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
+        finally:
+            self._claims_suspects = False
+            self._suspects.end_claim(tried)
+
+    @property
+    def _holds_nothing(self) -> bool:
+        return not self._claims and not self.tasks
+
+    def _take_on(self, claim: Callable[[], Page]) -> Page:
+        self._claims += 1
+        try:
+            page = claim()
+        finally:
+            self._claims -= 1
+        self.tasks += map(Task, page.attempts)
+        self._judged[False] += page.judged
+        if page.error is not None:
+            raise page.error
+        return page
+
+    def tell(self) -> None:
+        self._tell(again=False)
+
+    def tell_again(self) -> None:
+        self._tell(again=True)
+
+    def _tell(self, *, again: bool) -> None:
+        waiting = self._judged[again]
+        page = [waiting.popleft() for _ in range(min(len(waiting), base.PAGE_TIMELINES))]
+        answers = self._attempts.end(page)
+        for one, answer in zip(page, answers, strict=True):
+            if isinstance(answer, StoreError) and not one[0].is_told:
+                self._judged[True].append(one)
 
     def maintain(self) -> None:
-        self.shift.maintain()
+        self._attempts.maintain()
 
     def begin(self) -> None:
         """Call a handler: from here on the digest may have gone out."""
         world = self._world
         task = next(task for task in self.tasks if not task.is_begun)
-        world.note("hands out", task.job.attempt.digest)
-        world.book.hand(task.job)
+        world.note("hands out", task.attempt.digest)
+        world.book.hand(task.attempt)
+        self._see_who_is_alone(task)
         task.is_begun = True
+        world.meet(task.attempt.digest)
         if not world.is_calm:
-            self._decide(task)
+            task.ends = world.times.steady + world.chances.choice([0, 0, 10, 1000, 2 * world.lease])
+            task.error = world.failure()
 
-    def _decide(self, task: Task) -> None:
-        world, chances = self._world, self._world.chances
-        if any(record.value in world.poison for record in task.job.attempt.digest):
-            world.note("is poisoned")
-            self.is_dead = True
-            raise Crashed
-        task.ends = world.times.steady + chances.choice([0, 0, 10, 1000, 2 * world.lease])
-        task.error = world.failure()
+    def _see_who_is_alone(self, task: Task) -> None:
+        leases = [task.attempt.lease, *(each.attempt.lease for each in self.tasks if each.is_begun)]
+        if len(leases) > 1:
+            require(not any(map(self._world.book.is_alone, leases)), "one of these is not alone: {}", leases)
 
     def finish(self) -> None:
         task = next(filter(self._is_over, self.tasks))
         self.tasks.remove(task)
-        self._world.note("handler ends:", task.job.attempt.lease, task.error)
+        self._world.note("handler ends:", task.attempt.lease, task.error)
         if task.error is not None:
-            self._world.book.failed(task.job)
-        self.shift.finish(task.job, task.error)
+            self._world.book.failed(task.attempt, task.error)
+        self._judged[False].append((task.attempt, self._attempts.judge(task.attempt, task.error)))
 
     def stop(self) -> None:
         """As after SIGTERM: give back what is not finished, say so, and vanish."""
+        self._is_stopping = True
         for task in self.tasks:
-            self._world.note("gives back", task.job.attempt.lease, task.is_begun)
-            self.shift.give_back(task.job, begun=task.is_begun)
+            self._world.note("gives back", task.attempt.lease, task.is_begun)
+            self._judged[False].append((task.attempt, give_back(begun=task.is_begun)))
         self.tasks.clear()
-        for _ in range(3):
-            self.settle()
-            self.settle_again()
+        for _ in range(self._world.chances.choice([0, 1, 3])):
+            self.tell()
+            self.tell_again()
+        for attempt, verdict in self._unended:
+            self._attempts.abandon(attempt, verdict, StoreUnavailable("it did not answer in time"))
         self._world.note("stops")
+        self.ear.expect_silence()
         self.is_dead = True
+
+    @property
+    def _unended(self) -> Iterable[tuple[Attempt, Verdict]]:
+        return [*self._judged[False], *self._judged[True]]
 
     def renew(self) -> None:
         """Renew what is held, and see that this was neither too little nor too much."""
@@ -188,11 +259,11 @@ class Worker(Process):
         self.beats_at = world.times.steady + world.lease // 3
         self._received = list(filter(self._is_current, self._received))
         is_alone = self._busy == ["beat"]
-        held = self._received if is_alone else [task.job.attempt.lease for task in self.tasks]
+        held = self._received if is_alone else [task.attempt.lease for task in self.tasks]
         held = list(filter(self._is_current, held))
-        has_nothing = is_alone and not self.tasks and not self.shift.unsettled
+        has_nothing = is_alone and not self.tasks and not self._unended
         begin, beat = len(world.trace), f"{self.name}.beat"
-        self.shift.renew()
+        self._attempts.renew()
         asked = [lease for entry in world.trace[begin:] if entry[1] == beat for lease in _extended(entry)]
         for lease in held:
             if self._is_current(lease) and lease not in asked and lease not in self._lost:
@@ -201,8 +272,9 @@ class Worker(Process):
             raise Violation(f"leases were renewed that nobody has in hand: {asked}")
 
     def hear(self, verb: str, args: tuple[Any, ...], answer: Any) -> None:
-        if verb == "claim":
+        if verb in ("claim", "claim_suspects"):
             self._received += answer.leases
+            self._suspected += answer.leases if verb == "claim_suspects" else []
         elif verb in LEASES_OF:
             answers = [answer] if verb == "set_aside" else answer
             told = zip(LEASES_OF[verb](args[0]), answers, strict=True)
@@ -222,61 +294,84 @@ def _extended(entry: tuple[Any, ...]) -> Sequence[Lease]:
     return ()
 
 
-class Courier(Process):
-    """Delivers one timeline, as a task of somebody's own queue does, without renewing its lease."""
+class Courier:
+    """Delivers one timeline by its handler, as a task of somebody's own queue does, or in a block of `digest()`.
 
-    def __init__(self, world: World, timeline: str, name: str) -> None:
-        super().__init__(name)
+    It does not renew its lease.
+    """
+
+    def __init__(self, world: World, timeline: str, name: str, process: Process) -> None:
+        self.name = name
+        self.process = process
         self._world = world
         self._timeline = timeline
-        self._desk = Desk(
-            store=cast(Store, Wire(world)),
-            policy_for=POLICIES.__getitem__,
+        self._ear = Ear(world, process)
+        self._attempts = Attempts(
+            cast(Store, Wire(world)),
+            policy_of=POLICIES.__getitem__,
             sealer=LEARNED,
             lease=world.lease,
             now=lambda: None,
-            events=Ear(world),
+            events=self._ear,
+            handlers=ALL,
         )
-        self._single: Single | None = None
-        self.is_done = False
+        self._is_block = timeline != "once" and world.chances.happens(0.3)
+        self._attempt: Attempt | None = None
+        self._has_ended = False
         self.is_busy = False
+
+    @property
+    def is_done(self) -> bool:
+        return self._has_ended or self.process.is_dead
 
     def act(self) -> None:
         """Begin, or end what was begun."""
-        self._world.actor = Actor(self.name, self)
+        self._world.actor = Actor(self.name, self.process)
         self.is_busy = True
         try:
-            if self._single is None:
+            if self._attempt is None:
                 self._begin()
             else:
-                self.is_done = True
-                self._end(self._single)
+                self._has_ended = True
+                self._end(self._attempt)
         except (StoreError, InvalidState, StaleLease, ConfigError) as error:
             self._world.note("was told:", error)
-            self.is_done = True
+            self._has_ended = True
         except Crashed:
-            self.is_done = True
+            self._has_ended = True
+            return
         finally:
             self.is_busy = False
+        if self._has_ended:
+            self._ear.expect_silence()
 
     def _begin(self) -> None:
-        handler = ALL.find(self._timeline)
-        assert handler is not None
-        single = Single(self._desk, handler, self._timeline, renews=False)
-        if single.digest is None:
-            self.is_done = True
+        if self._is_block:
+            attempt: Attempt | None = self._attempts.open(self._timeline)
+        else:
+            attempt = self._attempts.open_for(ALL.required(self._timeline), self._timeline)
+        if attempt is None:
+            self._has_ended = True
             return
-        self._job = Job(single._delivery.attempt, handler, is_closed=handler.at_most_once)
-        self._world.note("hands out", self._job.attempt.digest)
-        self._world.book.hand(self._job)
-        self._single = single
+        self._attempt = attempt
+        self._world.note("hands out", attempt.digest)
+        self._world.book.hand(attempt)
+        self._world.meet(attempt.digest)
 
-    def _end(self, single: Single) -> None:
-        error = self._world.failure()
-        self._world.note("handler ends:", self._job.attempt.lease, error)
+    def _end(self, attempt: Attempt) -> None:
+        world = self._world
+        error = world.failure()
+        world.note("handler ends:", attempt.lease, error)
+        if error is not None and world.chances.happens(0.2):
+            self._attempts.fail(attempt, KeyboardInterrupt())
+            return
         if error is not None:
-            self._world.book.failed(self._job)
-        single.end(error)
+            error = ValueError("no") if self._is_block else error  # in a block every error means the same
+            world.book.failed(attempt, error)
+        if self._is_block and error is not None:
+            self._attempts.fail(attempt, error)
+        else:
+            self._attempts.conclude(attempt, error)
 
 
 class Outside(Process):

@@ -4,16 +4,17 @@ It knows nothing of the rules by which timelines become due. It knows who was gi
 and handed out under which key, how attempts ended, and so which answers a store that keeps its promises can give.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from digestif.attempts import Attempt
 from digestif.core.ledger import Ledger
 from digestif.core.machine import Slot
 from digestif.core.policy import Policy
 from digestif.core.records import State
 from digestif.core.times import Millis
-from digestif.worker.shift import Job
+from digestif.core.verdicts import DeliveryFailed
 from digestif.stores.base import (
     Arrival,
     Burial,
@@ -29,11 +30,11 @@ from digestif.stores.base import (
 )
 from tests.chaos.sources import Pages
 
-NOTHING = Claimed([], 0)
+IS_POISON = "it ends its workers"  # what the reason of a dead letter says
 
 
-class Violation(AssertionError):
-    """A promise was broken."""
+class Violation(BaseException):
+    """A promise was broken. Not an Exception, so that nothing on the way takes it for a failure of the store."""
 
 
 @dataclass(slots=True)
@@ -53,8 +54,9 @@ class Handing:
     token: str
     digest_id: str
     key: str  # of idempotency
-    failed: bool = False  # the handler raised
-    reported: bool = False  # … and the store heard of it in time
+    failed: bool = False  # the handler raised …
+    counts: bool = True  # … and that counts as an attempt
+    reported: bool = False  # … of which the store heard in time
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class Hold:
     token: str
     digest_id: str
     until: Millis
+    alone: bool  # it is noted that nothing else runs beside it
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class Life:
 
     attempt: int = 0
     lapses: int = 0
+    lapses_alone: int = 0
     ended: bool = False
 
 
@@ -84,10 +88,11 @@ class Letter:
 class Book:
     """Sees every call that takes effect, and every digest that is handed out."""
 
-    def __init__(self, store: Store, policies: dict[str, Policy], pages: Pages) -> None:
+    def __init__(self, store: Store, policies: dict[str, Policy], pages: Pages, poison: Set[int]) -> None:
         self._store = store
         self._policies = policies
         self._pages = pages
+        self._poison = poison  # versions that end whoever delivers them
         self.versions: dict[int, Version] = {}  # by number, the value of the record
         self.holds: dict[str, Hold] = {}  # by timeline
         self.handings: dict[tuple[str, str], Handing] = {}  # by token and timeline
@@ -122,7 +127,7 @@ class Book:
         note = getattr(self, f"_saw_{verb}", None)
         if note is not None:
             note(*args, answer=answer, at=at, **kwargs)
-        if verb != "extend" and answer != NOTHING:  # the next call will tell, too
+        if verb != "extend" and not _is_nothing(answer):  # the next call will tell, too
             self._check_counts()
 
     def is_held(self, lease: Lease, at: Millis) -> bool:
@@ -177,24 +182,66 @@ class Book:
         require(limit <= self._pages.timelines, "asked for {} leases in one call", limit)
         require(len(leases) + answer.retired <= limit, "{} leases, {} were asked for", len(leases), limit)
         require(len({each.timeline for each in leases}) == len(leases), "the same timeline twice in one claim")
+        suspects = self._suspects(at)
+        require(answer.suspect == min(suspects.values(), default=None), "have lapsed: {}, {}", suspects, answer)
         for each in leases:
-            self._leased(each, at)
-            require(
-                (each.token, each.until) == (token, at + lease), "asked with {} until {}: {}", token, at + lease, each
-            )
+            require(each.timeline not in suspects, "a suspect was claimed with the others: {}", each)
+            require(not self._leased(each, at, token=token, until=at + lease), "nobody said it is alone: {}", each)
+        if len(leases) + answer.retired < limit:
+            due = self._store.standing(now=at).due
+            require(due == len(suspects), "a claim with room for more left {} that are due, {}", due, suspects)
+
+    def _saw_claim_suspects(
+        self,
+        partition: int,
+        *,
+        answer: Claimed,
+        at: Millis,
+        alone: bool,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+    ) -> None:
+        leases, suspects = answer.leases, self._suspects(at)
+        lapsed_before = {timeline for timeline in suspects if self._lives[self.holds[timeline].digest_id].lapses}
+        firsts = {timeline for timeline, until in suspects.items() if until == min(suspects.values())}
+        noted = [self._leased(each, at, token=token, until=at + lease) for each in leases]
+        require(bool(leases) or answer.retired > 0 or not suspects, "have lapsed: {}, none was claimed", suspects)
+        require(len(leases) + answer.retired <= self._pages.suspects, "too many suspects at once: {}", leases)
         if answer.retired:
             self._forget_retired(at)
-        if len(leases) + answer.retired < limit:
-            self._check_nothing_left(at)
+            firsts = set()  # some of them may have been empty
+        for each in leases:
+            require(each.timeline in suspects, "not a suspect: {}", each)
+            require(len(leases) == 1 or each.timeline not in lapsed_before, "not tried alone: {}", leases)
+        require(not firsts or any(each.timeline in firsts for each in leases), "{} first, not {}", firsts, leases)
+        for each, is_noted in zip(leases, noted, strict=True):
+            is_alone = alone and len(leases) == 1 and each.lapses > 0  # it is another digest if that had no records
+            require(is_noted == is_alone or bool(answer.retired), "noted as alone? {} {}", is_noted, each)
+
+    def _suspects(self, at: Millis) -> dict[str, Millis]:
+        """Timelines whose lease has lapsed, and when."""
+        holds = self.holds.items()
+        return {name: hold.until for name, hold in holds if hold.until <= at and name not in self._paused}
 
     def _saw_open(
-        self, timeline: str, *, answer: Lease, at: Millis, token: str, lease: Millis, now: Millis | None
+        self,
+        timeline: str,
+        *,
+        answer: Lease,
+        at: Millis,
+        alone: bool,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
     ) -> None:
-        require((answer.token, answer.until) == (token, at + lease), "asked with {}: {}", token, answer)
-        self._leased(answer, at)
+        noted = self._leased(answer, at, token=token, until=at + lease)
+        require(noted == (alone and answer.lapses > 0), "alone? {}, noted as {}: {}", alone, noted, answer)
 
-    def _leased(self, lease: Lease, at: Millis) -> None:
+    def _leased(self, lease: Lease, at: Millis, *, token: str, until: Millis) -> bool:
+        """A lease was given. True if it is noted that nothing else runs beside it."""
         timeline = lease.timeline
+        require((lease.token, lease.until) == (token, until), "asked with {} until {}: {}", token, until, lease)
         before = self.holds.get(timeline)
         require(timeline not in self._paused, "{!r} is paused and was claimed", timeline)
         require(before is None or before.until <= at, "{!r} was claimed under a live lease: {}", timeline, before)
@@ -204,28 +251,28 @@ class Book:
         life = self._lives.setdefault(lease.digest_id, Life())
         life.attempt += 1
         require(not life.ended, "a digest that ended came again: {}", lease)
-        require((lease.attempt, lease.lapses) == (life.attempt, life.lapses), "{}, but it was {}", lease, life)
-        self.holds[timeline] = Hold(lease.token, lease.digest_id, lease.until)
+        counted = lease.attempt, lease.lapses, lease.lapses_alone
+        require(counted == (life.attempt, life.lapses, life.lapses_alone), "{}, but it was {}", lease, life)
+        alone = self._store.inspect(timeline).alone
+        self.holds[timeline] = Hold(lease.token, lease.digest_id, lease.until, alone)
+        return alone
 
     def _lapse(self, timeline: str) -> None:
         hold = self.holds.pop(timeline)
-        self._lives[hold.digest_id].lapses += 1
+        life = self._lives[hold.digest_id]
+        life.lapses += 1
+        life.lapses_alone += hold.alone
+
+    def is_alone(self, lease: Lease) -> bool:
+        """True if it is noted in a live lease that nothing else runs beside it."""
+        hold = self.holds.get(lease.timeline)
+        return hold is not None and hold.token == lease.token and hold.alone
 
     def _forget_retired(self, at: Millis) -> None:
         """An open digest whose records were all set aside is empty: its timeline becomes idle when its lease lapsed."""
         for timeline in [timeline for timeline, hold in self.holds.items() if hold.until <= at]:
             if self._store.inspect(timeline).state is State.IDLE:
                 del self.holds[timeline]
-
-    def _check_nothing_left(self, at: Millis) -> None:
-        """A claim that could have given more has left nothing that is due."""
-        for timeline in self._policies:
-            if timeline in self._paused:
-                continue
-            hold = self.holds.get(timeline)
-            require(hold is None or at < hold.until, "the lapsed lease of {!r} was not claimed: {}", timeline, hold)
-        standing = self._store.standing(now=at)
-        require(standing.due == 0, "a claim with room for more left something that is due: {}", standing)
 
     def _saw_extend(
         self, leases: Sequence[Lease], *, answer: list[bool], at: Millis, lease: Millis, now: Millis | None
@@ -246,11 +293,13 @@ class Book:
         now: Millis | None,
     ) -> None:
         require(limit <= self._pages.timelines, "maintain with a limit of {}", limit)
-        overdue = [timeline for timeline, hold in self.holds.items() if hold.until <= at]
-        require(answer.lapsed == min(limit, len(overdue)), "{} have lapsed: {}", overdue, answer)
-        for timeline in overdue:
-            if self._store.inspect(timeline).state is not State.OPEN:
-                self._lapse(timeline)
+        overdue = {timeline for timeline, hold in self.holds.items() if hold.until <= at}
+        if deadline is None:
+            overdue &= self._paused  # the others are left to `claim_suspects`
+        require(len(answer.lapsed) == min(limit, len(overdue)), "{} have lapsed: {}", overdue, answer)
+        require(overdue.issuperset(answer.lapsed), "{} have lapsed: {}", overdue, answer)
+        for timeline in answer.lapsed:
+            self._lapse(timeline)
 
     # Reading
 
@@ -297,9 +346,9 @@ class Book:
 
     # Handing out
 
-    def hand(self, job: Job) -> None:
+    def hand(self, attempt: Attempt) -> None:
         """A handler is called with a digest."""
-        lease, digest, *_ = job.attempt
+        lease, digest = attempt.lease, attempt.digest
         place = lease.token, lease.timeline
         numbers = tuple(record.value for record in digest.records)
         key = digest.idempotency_key
@@ -308,10 +357,10 @@ class Book:
         )
         known = self._carried.setdefault(key, numbers)
         require(known == numbers, "{} carried {} and now {}", key, known, numbers)
-        require(lease.lapses < self._policies[lease.timeline].lapses, "poison was handed out: {}", lease)
+        require(lease.lapses_alone < self._policies[lease.timeline].lapses, "poison was handed out: {}", lease)
         handing = self.handings[place] = Handing(lease.token, lease.digest_id, key)
         for number in numbers:
-            self._hand_version(number, handing, at_most_once=job.is_closed)
+            self._hand_version(number, handing, at_most_once=attempt.is_closed)
 
     def _hand_version(self, number: int, handing: Handing, *, at_most_once: bool) -> None:
         version = self.versions[number]
@@ -324,9 +373,11 @@ class Book:
             require(version.fate == "delivered", "record {} went out before its digest was closed", number)
         version.handings.append(handing)
 
-    def failed(self, job: Job) -> None:
+    def failed(self, attempt: Attempt, error: BaseException) -> None:
         """A handler has raised."""
-        self.handings[job.attempt.lease.token, job.attempt.lease.timeline].failed = True
+        handing = self.handings[attempt.lease.token, attempt.timeline]
+        handing.failed = True
+        handing.counts = not (isinstance(error, DeliveryFailed) and error.throttled)
 
     # Ending
 
@@ -350,19 +401,35 @@ class Book:
             self._lives[hold.digest_id].attempt -= 1
         if handing is not None and handing.failed:
             policy = self._policies[lease.timeline]
-            require(lease.attempt < policy.attempts, "after its last attempt it was released: {}", lease)
-            require(release.counted, "a failed attempt does not count: {}", release)
+            final = handing.counts and lease.attempt >= policy.attempts
+            require(not final, "after its last attempt it was released: {}", lease)
+            require(release.counted == handing.counts, "{} counted? {}", handing, release)
             handing.reported = not release.freeze
 
     def _saw_bury(self, burials: Sequence[Burial], *, answer: list[bool], at: Millis, now: Millis | None) -> None:
         require(len(burials) <= self._pages.timelines, "{} buried in one call", len(burials))
         for burial, buried in zip(burials, answer, strict=True):
             if buried:
-                lease = burial.lease
-                versions = self._ended(lease)
-                if versions:
-                    self._letters[lease.digest_id] = Letter(lease.timeline, versions)
-                self._end(versions, "dead")
+                self._buried(burial)
+
+    def _buried(self, burial: Burial) -> None:
+        lease = burial.lease
+        is_poison = IS_POISON in burial.reason
+        life, policy = self._lives[lease.digest_id], self._policies[lease.timeline]
+        require(not is_poison or life.lapses_alone >= policy.lapses, "buried as poison: {}, it was {}", lease, life)
+        if is_poison:
+            self._contents[lease.token, lease.timeline] = self._versions_in_letter(lease.digest_id)
+        versions = self._ended(lease)
+        is_fatal = any(number in self._poison for number in versions)
+        require(is_poison or not is_fatal or policy.backoff is not None, "it is poison, and died of: {}", burial)
+        if versions:
+            self._letters[lease.digest_id] = Letter(lease.timeline, versions)
+        self._end(versions, "dead")
+
+    def _versions_in_letter(self, letter_id: str) -> tuple[int, ...]:
+        """What a dead letter holds whose digest was not read before."""
+        found = self._store.letter_records(letter_id, after=None, limit=self._pages.records * 100)
+        return tuple(number_in(record.payload) for record in found)
 
     def _ended(self, lease: Lease) -> tuple[int, ...]:
         """The records of a digest that has ended."""
@@ -437,20 +504,26 @@ class Book:
         require(ledger.pending == ledger.open == 0, "did not drain: {}", ledger)
         self.verify()
         for letter_id, letter in self._letters.items():
-            found = self._store.letter_records(letter_id, after=None, limit=self._pages.records * 100)
-            stored = sorted(number_in(record.payload) for record in found)
+            stored = sorted(self._versions_in_letter(letter_id))
             require(stored == sorted(letter.versions), "dead letter {} holds {}, not {}", letter_id, stored, letter)
         uncertain = [number for number, version in self.versions.items() if version.fate in (None, "gone")]
         counted = ledger.superseded + ledger.dropped + ledger.expired + ledger.deleted - self._counts["deleted"]
         require(len(uncertain) == counted, "{} have no other fate, {} such are counted: {}", uncertain, counted, ledger)
         for number in uncertain:
             require(self._may_vanish(number), "record {} is lost: {}", number, self.versions[number])
+        for number in self._poison & self.versions.keys():
+            fate, timeline = self.versions[number].fate, self.versions[number].timeline
+            require(fate != "delivered" or timeline == "once", "record {} ends its worker, and was delivered", number)
 
     def _may_vanish(self, number: int) -> bool:
         version = self.versions[number]
         policy = self._policies[version.timeline]
         superseded = self._latest[version.timeline, version.key] != number
         return version.fate == "gone" or superseded or policy.capacity is not None or policy.ttl is not None
+
+
+def _is_nothing(answer: Any) -> bool:
+    return isinstance(answer, Claimed) and not answer.leases and not answer.retired
 
 
 class Expectation:

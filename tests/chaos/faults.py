@@ -2,22 +2,23 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace as replace_verdict
 from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from digestif import partitions
+from digestif.attempts import Attempt, Attempts, Page, attempts, claims, submission
+from digestif.attempts.running import Running
 from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
-from digestif.core.verdicts import Deliver, PutOff
-from digestif.endings import Ending
+from digestif.core.verdicts import DELIVERED, Verdict
 from digestif.errors import StoreError
-from digestif.worker import shift
-from digestif.worker.shift import Job, Shift
-from digestif.stores.base import Closing, Lease, Release, Store
+from digestif.events import Ended
+from digestif.stores.base import Claimed, Closing, Release, Store
 from digestif.stores.rows import RowStore, ending, leasing, reading
 from digestif.stores.rows.view import Rows
+from digestif.worker.suspects import Suspects
 from tests.chaos.world import POLICIES
 
 
@@ -147,22 +148,53 @@ def _interrupted_merge() -> Any:
 
 
 @fault()
-def _claim() -> Any:
+def _late_suspects() -> Any:
     """a lapsed lease is claimable only after a minute"""
+    right = leasing.claim_suspects
+
+    def wrong(rows: Rows, grant: Any) -> Any:
+        suspects = rows.suspects
+        with patch.object(rows, "suspects", lambda now, *, limit: suspects(now - 60_000, limit=limit)):
+            return right(rows, grant)
+
+    return leasing, "claim_suspects", wrong
+
+
+@fault()
+def _suspects_among_others() -> Any:
+    """an ordinary claim gives suspects together with others"""
     right = leasing.claim
 
-    def wrong(rows: Rows, limit: int, **facts: Any) -> Any:
-        now = facts["now"]
+    def wrong(rows: Rows, limit: int, grant: Any) -> Any:
         claimable = rows.claimable
 
-        def slow(now: int, *, limit: int) -> list[str]:
-            found = claimable(now, limit=limit)
-            return [name for name in found if (until := rows.slot(name).until) is None or until + 60_000 <= now]
+        def all_of_them(now: int, *, limit: int) -> tuple[list[str], int | None]:
+            found, suspect = claimable(now, limit=limit)
+            return [*rows.suspects(now, limit=limit), *found][:limit], suspect
 
-        with patch.object(rows, "claimable", slow):
-            return right(rows, limit, **{**facts, "now": now})
+        with patch.object(rows, "claimable", all_of_them):
+            return right(rows, limit, grant)
 
     return leasing, "claim", wrong
+
+
+@fault()
+def _several_alone() -> Any:
+    """several suspects that are tried together are noted as alone"""
+    right, open_all = leasing.claim_suspects, leasing._open_all
+
+    def wrong(rows: Rows, grant: Any) -> Any:
+        with patch.object(leasing, "_open_all", lambda rows, chosen, _: open_all(rows, chosen, grant)):
+            return right(rows, grant)
+
+    return leasing, "claim_suspects", wrong
+
+
+@fault()
+def _lapses_alone() -> Any:
+    """every lapse counts as one that happened alone"""
+    right = machine.after_lapse
+    return machine, "after_lapse", lambda slot: right(replace(slot, alone=True))
 
 
 @fault()
@@ -192,107 +224,107 @@ def _set_aside() -> Any:
     return machine, "after_losing", wrong
 
 
-# In the worker
+# In attempts
 
 
 @fault()
-def _settle() -> Any:
+def _unanswered() -> Any:
     """endings are dropped when the store does not answer"""
+    right = Attempts.end
 
-    right = Shift.settle
+    def wrong(self: Attempts, judged: Any) -> Any:
+        return [True if isinstance(answer, StoreError) else answer for answer in right(self, judged)]
 
-    def wrong(self: Shift, *, again: bool | None = None) -> StoreError | None:
-        error = right(self, again=again)
-        self._unanswered.clear()
-        return error
-
-    return Shift, "settle", wrong
+    return Attempts, "end", wrong
 
 
 @fault()
 def _give_back() -> Any:
     """a digest whose handler was running is given back as if nothing was tried"""
+    right = submission._release
 
-    def wrong(self: Shift, job: Job, *, begun: bool) -> None:
-        if not job.is_closed:
-            self._ended.append(Ending.of(job.attempt, PutOff(None)))
+    def wrong(attempt: Attempt, verdict: Verdict, **facts: Any) -> Release:
+        return right(attempt, replace_verdict(verdict, unknown=False), **facts)
 
-    return Shift, "give_back", wrong
+    return submission, "_release", wrong
 
 
 @fault("once")
 def _at_most_once() -> Any:
     """what is to be delivered at most once is delivered although the store did not answer"""
 
-    def wrong(self: Shift, jobs: list[Job]) -> list[Job]:
-        early = [Ending.of(job.attempt, Deliver()) for job in jobs if job.handler.at_most_once]
-        if early:
-            self._conclude(early)
-        return [job._replace(is_closed=job.handler.at_most_once) for job in jobs]
+    def wrong(self: Attempts, page: Page) -> Page:
+        for attempt in page.attempts:
+            if attempt.handler is not None and attempt.handler.at_most_once:
+                self._submit([(attempt, DELIVERED)])
+                self._let_go(attempt)
+                attempt.is_closed = True
+        return page
 
-    return Shift, "_closed_first", wrong
+    return Attempts, "_closed_first", wrong
 
 
 @fault()
 def _poison() -> Any:
     """a digest that ends its workers is never buried"""
-    return shift, "is_poison", lambda lapses, policy: False
+    return attempts, "poison", lambda lapses_alone, policy: None
 
 
 @fault()
 def _renewal() -> Any:
     """only the first lease is renewed"""
-    right = shift._pages
+    right = attempts._pages
 
-    def wrong(items: Sequence[Any]) -> Any:
-        return right(items[:1] if items and isinstance(items[0], Lease) else items)
+    def renew(self: Attempts) -> None:
+        with patch.object(attempts, "_pages", lambda items: right(items[:1])):
+            renew_all(self)
 
-    return shift, "_pages", wrong
+    renew_all = Attempts.renew
+    return Attempts, "renew", renew
 
 
 @fault()
 def _unread() -> Any:
     """leases whose digests could not be read are kept"""
+    right = Attempts._prepared
 
-    def wrong(self: Shift, leases: Sequence[Lease], verdict: PutOff) -> None:
-        pass
+    def wrong(self: Attempts, *args: Any) -> Page:
+        page = right(self, *args)
+        return page if page.error is None else page._replace(judged=[])
 
-    return Shift, "_put_off", wrong
+    return Attempts, "_prepared", wrong
 
 
 @fault()
 def _let_go() -> Any:
     """the end of an old lease lets go of the new lease of the same digest"""
 
-    def wrong(self: Shift, lease: Lease) -> None:
+    def wrong(self: Attempts, attempt: Attempt) -> None:
         for place, held in list(self._held.items()):
-            if held.digest_id == lease.digest_id:
+            if held.lease.digest_id == attempt.lease.digest_id:
                 del self._held[place]
 
-    return Shift, "_let_go", wrong
+    return Attempts, "_let_go", wrong
 
 
 @fault("once")
 def _unclosed() -> Any:
     """what could not be closed before its delivery is held for ever"""
-    right = Shift._closed_first
+    right = Attempts._closed_first
 
-    def wrong(self: Shift, jobs: list[Job]) -> list[Job]:
-        before = len(self._ended)
-        closed = right(self, jobs)
-        while len(self._ended) > before:
-            self._ended.pop()
-        return closed
+    def wrong(self: Attempts, page: Page) -> Page:
+        judged = list(page.judged)
+        return right(self, page)._replace(judged=judged)
 
-    return Shift, "_closed_first", wrong
+    return Attempts, "_closed_first", wrong
 
 
 @fault()
 def _pages() -> Any:
     """an error forgets the leases that the pages before it gave"""
-    right = partitions.claim
+    right = claims.claim
 
-    def wrong(store: Any, limit: int, **facts: Any) -> list[Lease]:
+    def wrong(store: Any, limit: int, **facts: Any) -> Claimed:
         errors: list[StoreError] = []
 
         class Watched:
@@ -305,9 +337,62 @@ def _pages() -> Any:
                     errors.append(error)
                     raise
 
-        leases = right(cast(Store, Watched()), limit, **facts)
+        claimed = right(cast(Store, Watched()), limit, **facts)
         if errors:
             raise errors[0]
-        return leases
+        return claimed
 
-    return shift, "claim", wrong
+    return attempts, "claim", wrong
+
+
+@fault()
+def _told_twice() -> Any:
+    """the end of an attempt is told twice"""
+    right = Attempts._tell
+
+    def wrong(self: Attempts, attempt: Attempt, event: Ended) -> None:
+        right(self, attempt, event)
+        attempt.is_told = False
+        right(self, attempt, event)
+
+    return Attempts, "_tell", wrong
+
+
+@fault()
+def _not_told() -> Any:
+    """the end of an attempt that lost its lease is not told"""
+    right = Attempts._tell_answer
+
+    def wrong(self: Attempts, attempt: Attempt, verdict: Verdict, answer: Any) -> None:
+        if answer is False:
+            attempt.is_told = True
+            self._let_go(attempt)
+        else:
+            right(self, attempt, verdict, answer)
+
+    return Attempts, "_tell_answer", wrong
+
+
+@fault()
+def _others_run() -> Any:
+    """alone is noted although others run in the process"""
+    return Running, "is_none", True
+
+
+# In the worker
+
+
+@fault()
+def _others_beside_suspects() -> Any:
+    """others are claimed while suspects are tried"""
+    return Suspects, "are_tried", False
+
+
+@fault()
+def _others_beside_the_claim() -> Any:
+    """others are claimed while suspects are being claimed"""
+
+    def wrong(self: Suspects) -> None:
+        self._is_their_turn = False
+
+    return Suspects, "begin_claim", wrong

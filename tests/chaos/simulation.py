@@ -14,7 +14,7 @@ STORES: dict[str, Make] = {
     "memory": lambda clock: MemoryStore(clock=clock),
     "sqlite": lambda clock: SQLiteStore(None, clock=clock),
 }
-ROUNDS = 200  # of calm in which everything has to drain
+ROUNDS = 400  # of calm in which everything has to drain
 
 
 class Life(NamedTuple):
@@ -41,7 +41,7 @@ def live(seed: int, make: Make, *, kinds: Sequence[str] = tuple(POLICIES)) -> Li
         try:
             world.open()
             world.stage.play(simulation.step)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is what the seed found
+        except (Exception, Violation) as error:  # noqa: BLE001  # whatever it is, it is what the seed found
             violation = error
         world.store.disconnect()
     return Life(seed, violation, world.trace)
@@ -57,6 +57,7 @@ class Simulation:
         self._workers = [Worker(world, f"w{number}", limited=True) for number in range(world.chances.randint(1, 3))]
         self._born = len(self._workers)
         self._couriers: list[Courier] = []
+        self._tasks = Process("tasks")  # of somebody's own queue
         self._left = world.chances.randint(30, 90)
 
     def step(self) -> bool:
@@ -123,10 +124,18 @@ class Simulation:
         self._couriers = [courier for courier in self._couriers if not courier.is_done]
         if not self._couriers or chances.happens(0.3):
             self._born += 1
-            self._couriers.append(Courier(world, chances.choice(list(world.policies)), f"c{self._born}"))
+            timeline, process = chances.choice(list(world.policies)), self._process_for_tasks()
+            self._couriers.append(Courier(world, timeline, f"c{self._born}", process))
         courier = chances.choice(self._couriers)
         if not courier.is_busy:
             courier.act()
+
+    def _process_for_tasks(self) -> Process:
+        """One that runs only tasks; now and then one that has a worker as well, or nothing else at all."""
+        if self._tasks.is_dead:
+            self._tasks = Process("tasks")
+        living = [worker for worker in self._workers if not worker.is_dead]
+        return self._world.chances.choice([self._tasks, *living[:1], Process("task")])
 
     def _replace(self, place: int) -> None:
         self._workers[place] = Worker(self._world, f"w{self._born}", limited=not self._world.is_calm)
@@ -149,10 +158,14 @@ class Simulation:
         self._outside.resume_all()
         for round_ in range(ROUNDS):
             self._workers[round_ % len(self._workers)].look_calmly(maintain=round_ % 4 == 0)
-            for worker in self._workers:
+            for place, worker in enumerate(self._workers):
                 worker.go_on_calmly()
+                if worker.is_dead:
+                    self._replace(place)
             ledger = world.store.ledger()
             if ledger.pending == ledger.open == 0 and not any(worker.tasks for worker in self._workers):
+                for worker in self._workers:
+                    worker.ear.expect_silence()
                 return
             world.times.pass_by(self._until_something())
         raise Violation(f"not delivered after {ROUNDS} rounds of calm: {world.store.ledger()}")

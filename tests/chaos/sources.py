@@ -2,13 +2,18 @@
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from digestif import clock, ids
+from digestif.attempts import attempts, room
+from digestif.attempts.running import Running
 from digestif.core.times import Millis
-from digestif.worker import shift
+from digestif.stores.rows import leasing
+from digestif.worker import suspects
+
+PATIENCE_SECONDS = 3.0  # instead of a minute that suspects let the others go first
 
 
 class Chances(random.Random):
@@ -47,22 +52,40 @@ class Times:
         self.wall += distance
 
 
+class RunningHere:
+    """Stands for the count of attempts that a process runs: each process of the world has its own."""
+
+    def __init__(self, here: Callable[[], Running]) -> None:
+        self._here = here
+
+    @property
+    def is_none(self) -> bool:
+        return self._here().is_none
+
+    def add(self, count: int) -> None:
+        self._here().add(count)
+
+
 class Pages(NamedTuple):
     """How much one call handles, and how many records a claim reads. With small ones a few records are many pages."""
 
     records: int
     timelines: int
     in_hand: int
+    suspects: int
 
 
 @contextmanager
-def installed(chances: Chances, times: Times, pages: Pages) -> Iterator[None]:
+def installed(chances: Chances, times: Times, pages: Pages, running: Callable[[], Running]) -> Iterator[None]:
     """Let digestif take them from here while the block runs."""
     attributes: list[tuple[Any, str, Any]] = [
         (ids, "random", chances),
         (ids, "secrets", chances),
         (clock, "time", times),
-        (shift, "RECORDS_IN_HAND", pages.in_hand),
+        (attempts, "RUNNING", RunningHere(running)),
+        (room, "RECORDS", pages.in_hand),
+        (leasing, "SUSPECTS_TOGETHER", pages.suspects),
+        (suspects, "PATIENCE_SECONDS", PATIENCE_SECONDS),
         *((module, "PAGE_RECORDS", pages.records) for module in _with("PAGE_RECORDS")),
         *((module, "PAGE_TIMELINES", pages.timelines) for module in _with("PAGE_TIMELINES")),
     ]

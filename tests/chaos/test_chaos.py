@@ -39,6 +39,12 @@ TROUBLE = (
     "LeaseLost",
     "LeaseNotRenewed",
     "Lapsed",
+    "PutOff",
+    "Unsettled",
+    "no hand is free",
+    "claim_suspects [0] alone=True",
+    "claim_suspects [0] alone=False",
+    "it ends its workers",
     "Buried",
     "Discarded",
     "Expired",
@@ -100,7 +106,7 @@ def test_the_same_seed_gives_the_same_trace_in_every_process() -> None:
 
 
 def test_the_seeds_meet_every_kind_of_trouble() -> None:
-    told = "".join(live(seed, STORES["memory"]).told for seed in range(120))
+    told = "".join(live(seed, STORES["memory"]).told for seed in range(200))
 
     assert [trouble for trouble in TROUBLE if told.count(trouble) < 3] == []
 

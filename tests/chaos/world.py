@@ -1,5 +1,6 @@
 """A small world: timelines of many kinds, a store, a clock, a wire between them that fails, and a trace of it all."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -8,22 +9,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from digestif.attempts.running import Running
 from digestif.core.backoff import Retry
 from digestif.core.capacity import Stored
 from digestif.core.policy import Policy
 from digestif.core.records import Digest
 from digestif.core.times import Millis
-from digestif.core.verdicts import Discard, RetryLater
+from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater
 from digestif.errors import InvalidState, StoreUnavailable
-from digestif.events import Event, Events
+from digestif.events import Claimed, Ended, Event, Events
 from digestif.stores.base import Arrival, Lease, Store
 from digestif.stores.codec import Sealer
-from tests.chaos.book import Book
+from tests.chaos.book import Book, Violation, require
 from tests.chaos.sources import Chances, Pages, Times, installed
 from tests.chaos.stage import Crashed, Stage
 
-SMALL = Pages(records=2, timelines=2, in_hand=6)
-USUAL = Pages(records=1000, timelines=200, in_hand=20_000)
+SMALL = Pages(records=2, timelines=2, in_hand=6, suspects=2)
+USUAL = Pages(records=1000, timelines=200, in_hand=20_000, suspects=8)
 BEGINNING: Millis = 1_000_000_000
 
 
@@ -118,6 +120,13 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = False
+        self.running = Running()
+        self.ears: list[Ear] = []
+
+    @property
+    def tries_nothing(self) -> bool:
+        """True if all attempts that were begun here have ended, as far as was told."""
+        return not any(ear.under_way for ear in self.ears)
 
     def hear(self, verb: str, args: tuple[Any, ...], answer: Any) -> None:
         """An answer of the store has come through."""
@@ -146,11 +155,11 @@ class World:
 
     def begin(self) -> AbstractContextManager[None]:
         """Let digestif live in this world while the block runs."""
-        return installed(self.chances, self.times, self.pages)
+        return installed(self.chances, self.times, self.pages, lambda: self.actor.process.running)
 
     def open(self) -> None:
         self.store = self._make(self.times.time)
-        self.book = Book(self.store, self.policies, self.pages)
+        self.book = Book(self.store, self.policies, self.pages, self.poison)
 
     def note(self, *what: Any) -> None:
         self.trace.append((self.times.wall, self.actor.name, *what))
@@ -161,6 +170,8 @@ class World:
         """Ask the store, if everything goes well."""
         if self.actor.process.is_dead:
             raise Crashed  # what is being cleaned up after a crash does not happen
+        if kwargs.get("alone"):
+            require(self.actor.process.tries_nothing, "{} {}: others are tried in this process", verb, args)
         answer = self._do(verb, args, kwargs) if self.is_calm else self._do_in_weather(verb, args, kwargs)
         self.actor.process.hear(verb, args, answer)
         return answer
@@ -181,14 +192,16 @@ class World:
     def _do(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         now = kwargs.get("now")
         at = self.times.wall if now is None else now
-        expected = self.book.expect(verb, args, at)
         try:
+            expected = self.book.expect(verb, args, at)
             answer = getattr(self.store, verb)(*args, **kwargs)
+            self.note(verb, args, kwargs, "→", answer)
+            self.book.saw(verb, args, kwargs, answer, at, expected)
         except InvalidState as refusal:
             self.note(verb, args, kwargs, "refused:", refusal)
             raise
-        self.note(verb, args, kwargs, "→", answer)
-        self.book.saw(verb, args, kwargs, answer, at, expected)
+        except Exception as error:
+            raise Violation(f"{verb} {args} failed: {error!r}") from error
         return answer
 
     def _gap(self, verb: str, place: str) -> None:
@@ -223,12 +236,21 @@ class World:
 
     # Handlers
 
+    def meet(self, digest: Digest) -> None:
+        """A handler is called with a digest: a poisoned one ends the process, also when everything else is calm."""
+        if any(record.value in self.poison for record in digest):
+            self.note("is poisoned")
+            self.actor.process.is_dead = True
+            raise Crashed
+
     def failure(self) -> Exception | None:
         """How a handler ends."""
         if self.is_calm or not self.chances.happens(self.weather.failure):
             return None
         later = RetryLater(after=self.chances.choice([None, 0, 2]))
-        return self.chances.choice([ValueError("no"), ValueError("no"), later, later, Discard()])
+        patience = DeliveryFailed("not now", throttled=True, after=self.chances.choice([0, 2]))
+        never = DeliveryFailed("never", retry=False)
+        return self.chances.choice([ValueError("no"), ValueError("no"), later, later, Discard(), patience, never])
 
     # Records
 
@@ -266,14 +288,29 @@ class Wire:
 
 
 class Ear(Events):
-    """Notes events instead of logging them."""
+    """Notes events instead of logging them, and sees that each attempt ends with exactly one."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, process: Process) -> None:
         super().__init__()
         self._world = world
+        self.under_way: Counter[tuple[str, str, int]] = Counter()  # the same number may be tried again
+        process.ears.append(self)
 
     def emit(self, event: Event) -> None:
         self._world.note(event)
+        if isinstance(event, Claimed):
+            self.under_way[event.timeline, event.digest_id, event.attempt] += 1
+        elif isinstance(event, Ended):
+            self._end((event.timeline, event.digest_id, event.attempt), event)
+
+    def _end(self, attempt: tuple[str, str, int], event: Event) -> None:
+        require(self.under_way[attempt] > 0, "an attempt that was not under way has ended: {}", event)
+        self.under_way[attempt] -= 1
+        self.under_way = +self.under_way  # without those that are none
+
+    def expect_silence(self) -> None:
+        """All that was begun has ended."""
+        require(not self.under_way, "attempts were begun and no end was told: {}", dict(self.under_way))
 
 
 def told(trace: list[tuple[Any, ...]]) -> str:

@@ -7,7 +7,16 @@ from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.policy import Terms
 from digestif.core.records import State
-from digestif.testing.vectors import Add, Close, check_adds, check_closes
+from digestif.testing.vectors import (
+    Add,
+    Close,
+    Opening,
+    Suspects,
+    check_adds,
+    check_closes,
+    check_openings,
+    check_suspects,
+)
 
 
 def _digest(*, lapses: int = 0, lapses_alone: int = 0, records: int = 1) -> Unfinished:
@@ -28,6 +37,14 @@ def test_every_add_places_a_timeline_where_the_vectors_say() -> None:
 
 def test_every_close_places_a_timeline_where_the_vectors_say() -> None:
     check_closes(_after_close)
+
+
+def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
+    check_openings(_after_open)
+
+
+def test_suspects_are_tried_together_as_the_vectors_say() -> None:
+    check_suspects(_tried_together)
 
 
 def test_a_due_time_that_an_add_leaves_alone_keeps_its_rule() -> None:
@@ -166,3 +183,19 @@ def _after_close(vector: Close) -> int | None:
     assert after.digest is None
     assert after.token is None
     return None if after.state is State.IDLE else after.at
+
+
+def _after_open(vector: Opening) -> tuple[int, int, bool]:
+    digest = Unfinished(id="x", batch=1, records=vector.records, opened=0)
+    digest = replace(digest, lapses=vector.lapses, lapses_alone=vector.lapses_alone)
+    slot = Slot(state=State(vector.state), pending=1, digest=digest if vector.unfinished else None)
+    if slot.state is State.OPEN:
+        slot = replace(slot, token="t", until=4, alone=vector.was_alone)
+    after = machine.after_open(slot, now=5, token="u", until=6, fresh_id="y", fresh_batch=2, alone=vector.alone)
+    assert after.digest is not None
+    return after.digest.lapses, after.digest.lapses_alone, after.alone
+
+
+def _tried_together(vector: Suspects) -> list[int]:
+    digests = [Unfinished(id="x", batch=1, records=1, opened=0, lapses=lapses) for lapses in vector.lapses]
+    return machine.tried_together([Slot(state=State.OPEN, digest=digest) for digest in digests])

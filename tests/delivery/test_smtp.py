@@ -201,6 +201,29 @@ def test_a_delivery_that_is_cancelled_leaves_no_connection_in_the_middle_of_some
     run(scene)
 
 
+def test_a_connection_that_is_ended_is_let_go_of_at_once_also_over_tls(
+    server_tls: ssl.SSLContext, authority: Path
+) -> None:
+    """An event loop that ends right afterwards leaves nothing open."""
+
+    async def scene() -> None:
+        async with mail_server(tls=server_tls, login=True) as server:
+            channel = open_channel(server.dsn(f"&tls=starttls&ca={authority / 'ca.pem'}", login=LOGIN))
+            assert isinstance(channel, SmtpChannel)
+            await channel.deliver(message())
+            [kept] = channel._kept
+            assert kept.transport is not None
+            socket = kept.transport.get_extra_info("socket")
+
+            kept.close()
+            await asyncio.sleep(0)
+
+            assert socket.fileno() == -1
+            await channel.close()
+
+    run(scene)
+
+
 def test_after_close_it_may_be_used_again_also_on_another_event_loop() -> None:
     channels: list[SmtpChannel] = []
 

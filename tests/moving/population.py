@@ -9,7 +9,7 @@ from digestif import Digests, Policy, Record, Store
 from digestif.core.capacity import Cursor, Stored, age_order
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter
-from digestif.stores.base import Part
+from digestif.stores.base import Part, Release
 
 T = 1_900_000_000.0
 POLICY = Policy(minimum_delay=300, increment_delay=30, maximum_delay=1800, capacity=None)
@@ -74,6 +74,16 @@ def _lapsed(digests: Digests, timeline: str, count: int) -> None:
     _add(digests, timeline, 2, now=T + 501)
 
 
+def _suspect(digests: Digests, timeline: str, count: int) -> None:
+    """Its lease lapsed twice, the second time while it was tried alone; then it failed."""
+    _add(digests, timeline, count, now=T)
+    for n, alone in enumerate((False, True, False)):
+        at = int((T + n) * 1000)
+        lease = digests.store.open(timeline, token=f"{n}-{timeline}", lease=1000, now=at, alone=alone)
+    assert (lease.lapses, lease.lapses_alone) == (2, 1)
+    digests.store.release([Release(lease, int((T + 400) * 1000))], now=at)
+
+
 def _paused(digests: Digests, timeline: str, count: int) -> None:
     _add(digests, timeline, count, now=T)
     digests.pause(timeline, now=T)
@@ -108,7 +118,7 @@ def _deleted(digests: Digests, timeline: str, count: int) -> None:
 _KINDS = {
     fill.__name__[1:]: fill
     for fill in (
-        *(_ready, _cooling, _waiting, _urgent, _failed, _lapsed),
+        *(_ready, _cooling, _waiting, _urgent, _failed, _lapsed, _suspect),
         *(_paused, _flagged, _dead, _trimmed, _deleted),
     )
 }

@@ -14,6 +14,7 @@ from digestif.core.ledger import Ledger
 from digestif.core.records import State
 from digestif.core.times import to_seconds
 from digestif.moving import Move, abandon
+from digestif.stores.base import Claimed
 from digestif.stores.dsn import open_store
 from tests.moving.population import NOW, POLICY, T, populate, seen, seen_letters
 from tests.moving.stores import KINDS, store_of
@@ -183,11 +184,11 @@ def test_nobody_opens_what_is_on_its_way(make: Make, here: str) -> None:
     [parcel] = source.depart(["t"], token="road", now=NOW)
 
     assert not digests.add("t", 2, key="b", now=T + 2000)
-    assert source.claim(0, 10, token="w", lease=1000, now=NOW + 10**9).leases == []
-    assert source.claim_suspects(0, alone=False, token="w", lease=1000, now=NOW + 10**9).leases == []
+    assert source.claim(0, 10, token="w", lease=1000, now=NOW + 10**9) == Claimed([], 0)
+    assert source.claim_suspects(0, alone=True, token="w", lease=1000, now=NOW + 10**9) == Claimed([], 0)
     with pytest.raises(Busy):
         digests.digest("t", now=T + 9_000_000).__enter__()
-    assert not source.maintain(0, 0, limit=10, now=NOW + 10**6).lapsed
+    assert not source.maintain(0, NOW, limit=10, now=NOW + 10**6).lapsed
     assert "another store" in digests.explain("t", now=T).summary
     [again] = source.depart(["t"], token="again", now=NOW)
     assert (again.id, again.records) == (parcel.id, 1)
@@ -301,7 +302,7 @@ def test_of_a_timeline_that_is_deleted_on_its_way_nothing_stays(make: Make, ther
     target.arrive = delete
     moved(source, target)
 
-    assert len(deleted) == 3  # a failed digest, a lapsed one, a dead letter
+    assert len(deleted) == 4  # a failed digest, a lapsed one, a suspect, a dead letter
     for timeline in deleted:
         slot = target.inspect(timeline)
         assert (slot.digest, slot.parked) == (None, None)

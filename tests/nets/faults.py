@@ -96,8 +96,8 @@ ORIGIN = [
     Fault(
         says="a merge keeps one record more than the capacity",
         file="core/machine.py",
-        old="return digest.records - capacity if unread",
-        new="return digest.records - capacity - 1 if unread",
+        old="return digest.records - capacity\n",
+        new="return digest.records - capacity - 1\n",
         directed="test_a_failed_digest_and_newer_records_share_the_capacity",
     ),
     Fault(

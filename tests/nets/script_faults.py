@@ -127,10 +127,126 @@ LEASING = [
     Fault(
         says="a digest that was read is trimmed to a lower capacity",
         file="include/leasing.lua",
-        old="local unread = digest.settled == false or (digest.attempt == 1 and not digest.frozen)",
-        new="local unread = not digest.frozen",
+        old="return digest.settled == false or (digest.attempt == 1 and not digest.frozen)",
+        new="return not digest.frozen",
         found_by=("test_what_may_have_gone_out_is_not_trimmed",),
         model=True,
+    ),
+]
+
+# Digests whose lease lapsed: include/suspects.lua, claim_suspects.lua, claimable.lua, and what is noted of them.
+SUSPECTS = [
+    Fault(
+        says="nobody is told of suspects",
+        file="claimable.lua",
+        old="local reply = { suspect[2] or false }",
+        new="local reply = { false }",
+        found_by=("test_a_claim_leaves_lapsed_leases_and_tells_when_the_first_of_them_lapsed",),
+    ),
+    Fault(
+        says="a lease is suspected a moment before it lapses",
+        file="claimable.lua",
+        old="call('ZRANGEBYSCORE', LEASES, '-inf', now, 'WITHSCORES'",
+        new="call('ZRANGEBYSCORE', LEASES, '-inf', now + 1, 'WITHSCORES'",
+        found_by=("test_a_claim_leaves_lapsed_leases_and_tells_when_the_first_of_them_lapsed",),
+    ),
+    Fault(
+        says="claims look through what they leave to others",
+        file="claimable.lua",
+        old="collect(WAITING, now)\n",
+        new="collect(WAITING, now)\ncollect(LEASES, now)\n",
+        found_by=("test_a_claim_that_finds_nothing_tells_of_suspects_in_its_one_round_trip",),
+    ),
+    Fault(
+        says="a digest that lapsed before is tried beside others",
+        file="include/suspects.lua",
+        old="local lapsed_before = timeline.slot.digest.lapses > 0",
+        new="local lapsed_before = false",
+        found_by=("test_one_that_lapsed_before_is_tried_alone",),
+        vectors=True,
+    ),
+    Fault(
+        says="one that lapsed before is tried first, whichever lapsed first",
+        file="include/suspects.lua",
+        old="if lapsed_before and place == 1 then",
+        new="if lapsed_before then",
+        found_by=("test_one_that_lapsed_before_waits_while_others_lapsed_earlier",),
+        vectors=True,
+    ),
+    Fault(
+        says="a suspect whose lease is alive again is taken over",
+        file="include/suspects.lua",
+        old="return slot.state == 'open' and slot['until'] <= now",
+        new="return slot.state == 'open'",
+        found_by=("test_a_suspect_that_changed_since_it_was_found_is_left_alone[claimed]",),
+    ),
+    Fault(
+        says="a suspect that was paused meanwhile is opened",
+        file="claim_suspects.lua",
+        old="return not slot.paused and is_suspect(slot, now)",
+        new="return is_suspect(slot, now)",
+        found_by=("test_a_suspect_that_changed_since_it_was_found_is_left_alone[paused]",),
+    ),
+    Fault(
+        says="several are noted to be alone",
+        file="claim_suspects.lua",
+        old="request.alone and #chosen == 1",
+        new="request.alone",
+        found_by=("test_of_several_none_is_alone",),
+    ),
+    Fault(
+        says="a lapse beside others counts as one that was alone",
+        file="include/leasing.lua",
+        old="    if slot.alone then\n",
+        new="    if true then\n",
+        found_by=("test_suspects_of_a_first_lapse_are_tried_together_up_to_a_bound",),
+        vectors=True,
+    ),
+    Fault(
+        says="it is not noted that a digest is alone",
+        file="include/leasing.lua",
+        old="slot.alone = alone and slot.digest.lapses > 0 or nil",
+        new="slot.alone = nil",
+        found_by=("test_a_second_lapse_of_a_digest_that_was_alone_is_known",),
+        vectors=True,
+    ),
+    Fault(
+        says="a digest that never lapsed is noted to be alone",
+        file="include/leasing.lua",
+        old="slot.alone = alone and slot.digest.lapses > 0 or nil",
+        new="slot.alone = alone or nil",
+        found_by=("test_opening_notes_that_it_is_alone_once_its_digest_has_lapsed",),
+        vectors=True,
+    ),
+    Fault(
+        says="a digest that failed is still alone",
+        file="include/leasing.lua",
+        old="slot.token, slot['until'], slot.alone = nil, nil, nil\n",
+        new="slot.token, slot['until'] = nil, nil\n",
+        found_by=("test_however_a_lease_ends_it_is_not_alone_any_more[failed]",),
+        vectors=True,
+    ),
+    Fault(
+        says="a timeline whose digest ended is still alone",
+        file="include/placing.lua",
+        old="slot.digest, slot.token, slot['until'], slot.alone = nil, nil, nil, nil\n",
+        new="slot.digest, slot.token, slot['until'] = nil, nil, nil\n",
+        found_by=("test_however_a_lease_ends_it_is_not_alone_any_more[closed]",),
+        vectors=True,
+    ),
+    Fault(
+        says="what is known of a digest that was alone stays behind in a move",
+        file="include/travelling.lua",
+        old="    lapses_alone = digest.lapses_alone,\n",
+        new="",
+        found_by=("test_lapses_alone_move_along[server]",),
+    ),
+    Fault(
+        says="the upkeep of workers makes ordinary timelines of suspects",
+        file="maintain.lua",
+        old=" or not (request.deadline or slot.paused) then",
+        new=" then",
+        found_by=("test_a_timeline_that_was_resumed_meanwhile_is_left_to_those_who_try_suspects",),
     ),
 ]
 
@@ -461,8 +577,8 @@ READING = [
         says="a page of heavy records is not made shorter",
         file="include/paging.lua",
         old="""\
-    if bytes > HEAVY then
-      return flat, false
+    if bytes >= room then
+      return flat, false, bytes
     end
 """,
         new="",
@@ -471,7 +587,7 @@ READING = [
     Fault(
         says="the bytes of a reply are not bounded",
         file="take.lua",
-        old="  allowed = weight < HEAVY and allowed or 0\n",
+        old="  allowed = room > 0 and allowed or 0\n",
         new="",
         found_by=("test_digests_of_one_call_share_the_bytes_of_its_reply",),
     ),
@@ -485,9 +601,23 @@ READING = [
     Fault(
         says="a small page is longer than its limit",
         file="include/paging.lua",
-        old="if #flat == limit * 2 then",
-        new="if #flat > limit * 2 then",
+        old="if #flat == limit * 2 or bytes >= room then",
+        new="if #flat > limit * 2 or bytes >= room then",
         found_by=("test_several_digests_share_the_page_of_one_call[180]",),
+    ),
+    Fault(
+        says="a small page of many bytes is not made shorter",
+        file="include/paging.lua",
+        old="if #flat == limit * 2 or bytes >= room then",
+        new="if #flat == limit * 2 then",
+        found_by=("test_a_small_batch_of_many_bytes_is_read_in_pages_too",),
+    ),
+    Fault(
+        says="each partition of a call gives as many bytes as one alone",
+        file="take.lua",
+        old="math.min(request.room, HEAVY)",
+        new="HEAVY",
+        found_by=("test_partitions_of_one_call_share_the_bytes_of_its_reply",),
     ),
     Fault(
         says="a merge ends with its first full page",
@@ -513,8 +643,8 @@ READING = [
     Fault(
         says="each digest of a call is settled by a whole page",
         file="settle.lua",
-        old="    allowed = allowed - settle(timeline, wanted[2] or nil, wanted[3], allowed)\n",
-        new="    settle(timeline, wanted[2] or nil, wanted[3], allowed)\n",
+        old="    allowed = allowed - settle(timeline, wanted[2] or nil, wanted[3], wanted[4] or nil, allowed)\n",
+        new="    settle(timeline, wanted[2] or nil, wanted[3], wanted[4] or nil, allowed)\n",
         found_by=("test_digests_of_one_call_share_what_it_merges",),
     ),
     Fault(
@@ -614,4 +744,4 @@ CALLING = [
     ),
 ]
 
-FAULTS = [*PLACING, *LEASING, *ORDERS, *ADDING, *BATCHES, *EXPIRING, *READING, *ENDING, *CALLING]
+FAULTS = [*PLACING, *LEASING, *SUSPECTS, *ORDERS, *ADDING, *BATCHES, *EXPIRING, *READING, *ENDING, *CALLING]

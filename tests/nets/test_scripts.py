@@ -13,7 +13,7 @@ from tests.conformance.test_redis import made
 from tests.nets.conftest import PLANTED
 from tests.nets.planting import ScriptFault, planted
 from tests.nets.script_faults import FAULTS
-from tests.redis import test_lua_calls, test_lua_large, test_lua_layout, test_vectors
+from tests.redis import test_lua_calls, test_lua_large, test_lua_layout, test_suspects, test_vectors
 from tests.redis.test_scripts import NAMES
 from tests.servers import empty_server
 
@@ -34,10 +34,10 @@ class OnAServer(StoreConformance):
         return make_store()
 
 
-# The sentences that are named, of the suite and of the layout on a server.
+# The sentences that are named, of the suite and of a server.
 others = {name for name in dir(StoreConformance) if name.startswith("test_")} - SENTENCES
 TestSuite = type("TestSuite", (OnAServer,), dict.fromkeys(others))
-for module in (test_lua_calls, test_lua_large, test_lua_layout):
+for module in (test_lua_calls, test_lua_large, test_lua_layout, test_suspects):
     globals().update({name: sentence for name, sentence in vars(module).items() if name in SENTENCES})
 
 

@@ -18,9 +18,9 @@ from digestif.clock import monotonic
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_RECORDS, Claimed, Closing
 from digestif.stores.postgres import inbox, store
+from digestif.testing.conformance.port import take_all
 from digestif.testing.servers import becomes_true
 from tests.postgres.crowd import deadlocks
-from tests.reading import read
 from tests.worker.test_wakeups import Times
 from tests.worker.workers import LONG, Ear, working
 
@@ -75,10 +75,10 @@ def add_to_all(digests: Digests) -> None:
 
 def deliver_all(digests: Digests) -> None:
     leases = digests.store.claim(0, len(TIMELINES), token=fresh_id(), lease=30_000, now=None).leases
-    delivered = read(digests, leases)
+    delivered = [take_all(digests.store, lease, now=None) for lease in leases]
     assert all(digests.store.close([Closing(lease, 0) for lease in leases], now=None))
     assert sorted(lease.timeline for lease in leases) == TIMELINES
-    assert [attempt.records for attempt in delivered] == [1] * len(TIMELINES)
+    assert [len(taken.records) for taken in delivered] == [1] * len(TIMELINES)
 
 
 def test_versions_of_a_key_keep_their_order_whoever_folds_them_in(digests: Digests, url: str) -> None:

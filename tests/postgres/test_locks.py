@@ -37,4 +37,4 @@ def check(found: dict[str, Any]) -> None:
 
 
 def have_met(found: dict[str, Any]) -> bool:
-    return all(found[fate] > 0 for fate in ("closed", "moved", "lapsed", "expired"))
+    return all(found[fate] > 0 for fate in ("closed", "suspects", "moved", "lapsed", "expired"))

@@ -10,12 +10,12 @@ from digestif.core.policy import Terms
 from digestif.stores.base import Arrival, SetAside, Store, Take
 from digestif.stores.dsn import open_store
 from digestif.stores.postgres import floors
+from digestif.stores.postgres.transaction import SQL
 from digestif.testing.conformance.port import (
     LEASE,
     NOW,
     arrive,
     arrive_everywhere,
-    claim_all,
     claim_suspects,
     open_digest,
     open_lease,
@@ -86,6 +86,21 @@ def test_a_large_digest_with_a_key_that_is_not_utf_8_is_read_to_its_end(store: S
     assert [record.payload is None for record in taken.records] == [True] + [False] * 49
 
 
+def test_a_digest_that_is_read_ahead_behind_such_a_key_is_read_to_its_end(store: Store, url: str) -> None:
+    """Both pages come with one statement, which ends by the bytes of both."""
+    for timeline, count in (("one", 1), ("other", 50)):
+        for number in range(count):
+            store.add([Arrival(timeline, f"r{number}", b"x" * 200_000, 0.0, None, Terms())], now=NOW)
+    leases = [open_lease(store, timeline) for timeline in ("one", "other")]
+    with psycopg.connect(url) as connection:
+        connection.execute(r"UPDATE digestif.record SET key = '\xff'::bytea WHERE key = 'r0' AND arrival < 3")
+
+    _, taken = store.take([Take(lease, None, True) for lease in leases], now=NOW)
+
+    assert taken is not None
+    assert taken.complete is (len(taken.records) == 50)
+
+
 def test_suspects_below_the_floor_are_found_by_the_next_search_from_the_start(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +115,22 @@ def test_suspects_below_the_floor_are_found_by_the_next_search_from_the_start(
         digests.resume("early")
 
         assert becomes_true(lambda: store.claim(0, 10, token="x", lease=1000, now=None).suspect == 1_001_000)
+
+
+def test_suspects_are_looked_for_where_claims_are(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the floor that a slow search left; at a time of the caller's choice from the start."""
+    monkeypatch.setattr(floors, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(floors, "SHARE", 1e-9)  # the floor lasts as long as one may
+    with Digests(url) as digests:
+        store = digests.store
+        digests.add("early", 1, now=1000.0)
+        store.open("early", token="w", lease=1000, now=1_000_000)
+        digests.pause("early")
+        store.claim(0, 10, token="x", lease=1000, now=None)
+        digests.resume("early")
+
+        assert store.claim_suspects(0, alone=False, token="x", lease=1000, now=None).leases == []
+        assert len(store.claim_suspects(0, alone=False, token="x", lease=1000, now=2_000_000).leases) == 1
 
 
 def test_many_that_lapsed_long_ago_keep_no_floor_above_them(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,15 +148,26 @@ def test_many_that_lapsed_long_ago_keep_no_floor_above_them(url: str, monkeypatc
     assert [each.suspect for each in claims] == [1_001_000] * 4
 
 
-STATEMENTS = {
-    "suspects": "timeline_until",
-}
+@pytest.mark.parametrize("analyzed", [False, True], ids=["unknown", "analyzed"])
+@pytest.mark.parametrize(
+    ("statement", "index"), [("suspects", "timeline_until"), ("lapsed_while_paused", "timeline_paused_until")]
+)
+def test_lapsed_timelines_are_found_by_their_index(
+    store: Store, url: str, statement: str, index: str, analyzed: bool
+) -> None:
+    """However many there are: the head of an order is read, and nothing is sorted."""
+    arrive(store, "t", ["a"])
+    with psycopg.connect(url, autocommit=True, options="-c search_path=digestif") as other:
+        other.execute(MANY_LAPSED)
+        if analyzed:
+            other.execute("ANALYZE timeline")
+        values = (1, 0, 10**6, 8) if statement == "suspects" else (1, 10**6, 8)
+        plan = "\n".join(row[0] for row in other.execute(f"EXPLAIN {getattr(SQL, statement)}".encode(), values))
+
+    assert f"Index Scan using {index} " in plan
+    assert "Sort" not in plan
 
 
-def test_a_take_of_several_digests_reads_each_page_once(store: Store) -> None:
-    arrive_everywhere(store, [f"t{n}" for n in range(20)])
-    leases = claim_all(store)
-
-    answers = store.take([Take(lease, None, True) for lease in leases], now=NOW)
-
-    assert [taken and (len(taken.records), taken.complete) for taken in answers] == [(1, True)] * 20
+MANY_LAPSED = """\
+INSERT INTO timeline (namespace, key, until, paused_until, slot)
+SELECT 1, number::text::bytea, number, number, '{}' FROM generate_series(1, 20000) AS number"""

@@ -22,7 +22,7 @@ def test_a_lease_that_lapsed_within_a_claim_does_not_live_again_by_its_next_roun
         arrive(store, "t", ["early"])
         rounds: list[str] = []
 
-        def be_frozen(self: RedisStore, *args: Any, **kwargs: Any) -> list[str]:
+        def be_frozen(self: RedisStore, *args: Any, **kwargs: Any) -> Any:
             rounds.append("round")
             if len(rounds) == 2:
                 close(other, open_lease(other, "t", now=later), now=later)

@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from digestif import Digests, Policy, Record, StoreError
+from digestif.stores.base import SUSPECTS_TOGETHER
 from digestif.stores.redis import wire
 from digestif.stores.redis.store import RedisStore
 from digestif.testing.conformance.actions import T, deliver, fail, keys, scheduled
@@ -31,6 +32,8 @@ SLOTS: dict[str, Any] = {
     "open without a lease": {**OPEN, "until": None},
     "open without a digest": {**OPEN, "digest": None},
     "served to nobody knows whom": {**OPEN, "digest": {**DIGEST, "served": 7}},
+    "alone as a text": {**OPEN, "alone": "yes"},
+    "lapses alone that are a text": {**OPEN, "digest": {**DIGEST, "lapses_alone": "many"}},
 }
 
 
@@ -138,7 +141,8 @@ def test_a_digest_whose_keys_are_of_the_wrong_type_stops_nobody(
     client.set(f"{{d:0}}:{key}:bad", "text")
 
     assert store.extend(leases, lease=1, now=NOW) == [True, True]
-    assert [lease.timeline for lease in claim_all(store, now=NOW + 10)] == ["good"]
+    claimed = store.claim_suspects(0, alone=True, token="x", lease=1, now=NOW + 10)
+    assert ([lease.timeline for lease in claimed.leases], claimed.retired) == (["good"], 1)
     assert any("'bad'" in problem for problem in digests.verify().problems)
     digests.repair(now=T)
 
@@ -181,6 +185,23 @@ def test_names_in_the_schedule_that_belong_to_nothing_are_dropped(
     digests.repair(now=T)
     assert digests.verify()
     assert client.zcard("{d:0}:waiting") == client.zcard("{d:0}:ready") == client.zcard("{d:0}:expiring") == 0
+
+
+def test_names_among_the_leases_that_belong_to_nothing_do_not_hide_a_suspect_for_long(
+    store: RedisStore, client: "redis.Redis"
+) -> None:
+    arrive_everywhere(store, ["good"])
+    lease = open_digest(store, "good")
+    ghosts: dict[bytes, float] = {f"ghost{n}".encode(): 1.0 for n in range(SUSPECTS_TOGETHER)}
+    client.zadd("{d:0}:leases", {**ghosts, b"\xff": 2.0})
+
+    first, second = (
+        store.claim_suspects(0, alone=True, token=f"{number}", lease=1, now=lease.until) for number in range(2)
+    )
+
+    assert first.leases == []
+    assert [lease.timeline for lease in second.leases] == ["good"]
+    assert client.zrange("{d:0}:leases", 0, -1) == [b"good"]
 
 
 def test_an_order_that_does_not_hold_every_record_is_made_anew(

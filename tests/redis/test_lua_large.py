@@ -5,13 +5,27 @@ Large is what has more than 256 records, or one above 8 KiB.
 
 import random
 from collections.abc import Callable, Iterable
+from operator import methodcaller
 from typing import Any
 
 import pytest
 
 from digestif import Digests, Policy, Record
+from digestif.core.capacity import weight_of
 from digestif.core.policy import Terms
-from digestif.stores.base import Arrival, Burial, Closing, Lease, Part, Release, SetAside, Store, Take
+from digestif.stores.base import (
+    PAGE_BYTES,
+    Arrival,
+    Burial,
+    Closing,
+    Lease,
+    Maintained,
+    Part,
+    Release,
+    SetAside,
+    Store,
+    Take,
+)
 from digestif.stores.codec import Sealer
 from digestif.testing.conformance.port import (
     arrive,
@@ -23,8 +37,10 @@ from digestif.testing.conformance.port import (
     release,
     stored,
 )
+from tests.redis.hints import opened
 from tests.redis.layout import SMALL
 from tests.redis.twins import Twins, twins
+from tests.servers import empty_server
 
 MANY = SMALL + 50
 NOW = 1_700_000_000_000
@@ -312,7 +328,7 @@ def test_an_interrupted_merge_ends_as_if_it_had_not_been(end: str, old: int, new
             stores.look()
         elif end == "lapse and expire":
             for store in (stores.memory, stores.server):
-                maintain(store, now=NOW + DAY)
+                maintain(store, NOW, now=NOW + DAY)
             assert stores.server.ledger().expired >= old + new - 10
         stores.server.verify()
         for store in (stores.memory, stores.server):
@@ -464,6 +480,56 @@ def test_pages_of_heavy_records_are_short_and_none_is_left_out() -> None:
         assert len(stores.carry(lease, now=NOW).records) == 40
 
 
+def test_a_small_batch_of_many_bytes_is_read_in_pages_too() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, 250), payload=b"x" * 8_000)
+        assert not is_large(stores)
+
+        page = stores.server.records("t", Part.PENDING, after=None, limit=1000)
+        lease = stores.open(token="a", now=NOW)
+        [taken] = stores.server.take([Take(lease, None, merge=True)], now=NOW)
+
+        assert len(page) == 131  # which make a MiB
+        assert taken is not None
+        assert not taken.complete
+        assert record_keys(taken.records) == record_keys(page)
+        assert [key for key, *_ in stores.carry(lease, now=NOW).records] == numbers(0, 250)[::-1]
+
+
+def test_heavy_records_that_a_busy_call_left_in_a_small_batch_are_read_in_pages_too() -> None:
+    """A call that has enlarged several batches leaves the others small, also where heavy records join them."""
+    others = [f"o{number}" for number in range(10)]
+    with twins() as stores:
+        for other in others:
+            for store in (stores.memory, stores.server):
+                arrive(store, other, numbers(0, SMALL))
+        for number in range(2):
+            busy = [Arrival(other, "more", b"1", 0.0, None, Terms()) for other in others[number * 5 : number * 5 + 5]]
+            heavy = [Arrival("t", f"r{number}{n}", b"x" * 250_000, n, None, Terms()) for n in range(5)]
+            stores.do(methodcaller("add", [*busy, *heavy], now=NOW))
+        assert not is_large(stores)
+
+        lease = stores.open(token="a", now=NOW)
+        [taken] = stores.server.take([Take(lease, None, merge=True)], now=NOW)
+
+        assert taken is not None
+        assert (len(taken.records), taken.complete) == (5, False)
+        assert [key for key, *_ in stores.carry(lease, now=NOW).records][:3] == ["r14", "r04", "r13"]
+
+
+def test_partitions_of_one_call_share_the_bytes_of_its_reply() -> None:
+    timelines = [f"t{number}" for number in range(64)]
+    with opened(f"{empty_server().url}?partitions=32") as store:
+        for timeline in timelines:
+            store.add([Arrival(timeline, key, b"x" * 200_000, 0.0, None, Terms()) for key in numbers(0, 3)], now=NOW)
+        leases = [open_lease(store, timeline) for timeline in timelines]
+
+        answers = store.take([Take(lease, None, merge=True) for lease in leases], now=NOW)
+
+        taken = sum(weight_of(answer.records) for answer in answers if answer is not None)
+        assert PAGE_BYTES / 2 < taken < PAGE_BYTES * 2  # a record more of each partition
+
+
 def test_digests_of_one_call_share_the_bytes_of_its_reply() -> None:
     timelines = [f"t{number}" for number in range(8)]
     with twins() as stores:
@@ -475,8 +541,8 @@ def test_digests_of_one_call_share_the_bytes_of_its_reply() -> None:
 
         answers = store.take([Take(lease, None, merge=True) for lease in leases], now=NOW)
 
-        assert sum(len(answer.records) for answer in answers if answer is not None) < 15
-        assert [answer.complete for answer in answers if answer is not None] == [True] * 2 + [False] * 6
+        assert sum(len(answer.records) for answer in answers if answer is not None) == 6  # which make a MiB
+        assert [answer.complete for answer in answers if answer is not None] == [True] + [False] * 7
 
 
 def test_digests_of_one_call_share_what_it_merges() -> None:
@@ -517,8 +583,8 @@ def test_heavy_records_expire_a_few_at_a_time() -> None:
 
         done = stores.server.maintain(0, None, limit=100, now=NOW + 1_000)
 
-        assert (done.expired, done.more) == (11, True)
-        assert maintain(stores.server, now=NOW + 1_000).expired == 40 - 11
+        assert (done.expired, done.more) == ([("t", 11)], True)
+        assert sum(many for _, many in maintain(stores.server, now=NOW + 1_000).expired) == 40 - 11
 
 
 def test_no_record_of_a_half_merged_digest_is_passed_over_beside_heavy_ones() -> None:
@@ -616,7 +682,12 @@ class Life:
     def maintain(self) -> None:
         ago = self.random.choice([None, 0, 5_000])
         deadline = None if ago is None else self.now - ago
-        self.stores.do(lambda store: store.maintain(0, deadline, limit=100, now=self.now))
+
+        def act(store: Store) -> Maintained:
+            done = store.maintain(0, deadline, limit=100, now=self.now)
+            return done._replace(expired=sorted(done.expired))  # those that lapsed before the others, or after them
+
+        self.stores.do(act)
 
     def retract(self) -> None:
         timeline = self.timeline()

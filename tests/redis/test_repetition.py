@@ -111,7 +111,11 @@ EVERYDAY = [  # of any store
     Step("delete", lambda digests: digests.store.delete("u", now=200_000)),
     # A digest that loses a record and serves somebody
     Step("add", lambda digests: digests.add_many([("n", record("k")), ("n", record("l"))], now=200)),
-    Step("open", opened("n", "fourth", now=200_000)),
+    Step("open", opened("n", "lost", now=200_000, lasts=1)),
+    Step(
+        "claim_suspects",
+        lambda digests: digests.store.claim_suspects(0, alone=True, token="fourth", lease=30_000, now=200_001),
+    ),
     Step("withdraw", lambda digests: digests.store.withdraw(lease("n", "fourth"), ["k"], now=200_000)),
     Step("serve", lambda digests: digests.store.serve(lease("n", "fourth"), ["ada"], now=200_000)),
     Step("close", lambda digests: digests.store.close([Closing(lease("n", "fourth"), 10_000)], now=200_000)),

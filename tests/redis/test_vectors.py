@@ -14,7 +14,15 @@ from digestif.core.machine import Rule, Slot, Unfinished
 from digestif.core.policy import Terms
 from digestif.core.records import State
 from digestif.stores.redis.scripts import load_include, spliced
-from digestif.testing.vectors import Add, Close, check_adds, check_closes
+from digestif.testing.vectors import (
+    Add,
+    Close,
+    Opening,
+    check_adds,
+    check_closes,
+    check_openings,
+    check_suspects,
+)
 from tests.servers import empty_server
 
 ADD = """#!lua
@@ -43,15 +51,30 @@ return cmsgpack.pack(v.slot)
 OPEN = """#!lua
 -- include: leasing.lua
 local v = cmsgpack.unpack(ARGV[1])
-after_open(v.slot, v.now, 'token', v.lease, 'fresh', v.pending)
+after_open(v.slot, v.now, 'token', v.lease, 'fresh', v.pending, v.alone)
 return cmsgpack.pack(v.slot)
+"""
+CHOOSE = """#!lua
+-- include: suspects.lua
+local suspects = {}
+for place, lapses in ipairs(cmsgpack.unpack(ARGV[1]).lapses) do
+  suspects[place] = { place = place - 1, slot = { digest = { lapses = lapses } } }
+end
+local places = {}
+for _, timeline in ipairs(tried_together(suspects)) do
+  table.insert(places, timeline.place)
+end
+return places
 """
 
 
 def in_lua(script: str, **facts: Any) -> Slot:
     """What a script makes of a slot and the facts of an event."""
-    reply = server().eval(spliced(script, read=load_include), 0, msgspec.msgpack.encode(facts))
-    return msgspec.msgpack.decode(reply, type=Slot)
+    return msgspec.msgpack.decode(told_by(script, **facts), type=Slot)
+
+
+def told_by(script: str, **facts: Any) -> Any:
+    return server().eval(spliced(script, read=load_include), 0, msgspec.msgpack.encode(facts))
 
 
 def server() -> "redis.Redis":
@@ -64,6 +87,14 @@ def test_every_add_places_a_timeline_where_the_vectors_say() -> None:
 
 def test_every_close_places_a_timeline_where_the_vectors_say() -> None:
     check_closes(_after_close)
+
+
+def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
+    check_openings(_after_open)
+
+
+def test_suspects_are_tried_together_as_the_vectors_say() -> None:
+    check_suspects(lambda vector: told_by(CHOOSE, lapses=vector.lapses))
 
 
 def _after_add(vector: Add) -> tuple[str, int]:
@@ -103,6 +134,17 @@ def _after_close(vector: Close) -> int | None:
     return None if after.state is State.IDLE else after.at
 
 
+def _after_open(vector: Opening) -> tuple[int, int, bool]:
+    digest = Unfinished(id="x", batch=0, records=vector.records, opened=0)
+    digest = replace(digest, lapses=vector.lapses, lapses_alone=vector.lapses_alone)
+    slot = Slot(state=State(vector.state), digest=digest if vector.unfinished else None)
+    if slot.state is State.OPEN:
+        slot = replace(slot, token="t", until=4, alone=vector.was_alone)
+    after = in_lua(OPEN, slot=as_stored(slot), now=5, lease=1, pending=1, alone=vector.alone)
+    assert after.digest is not None
+    return after.digest.lapses, after.digest.lapses_alone, after.alone
+
+
 # Random numbers through both
 
 times = st.integers(-(10**15), 10**15)
@@ -121,6 +163,7 @@ digests = st.builds(
     revision=st.integers(1, 3),
     attempt=st.integers(1, 3),
     lapses=st.integers(0, 3),
+    lapses_alone=st.integers(0, 2),
     frozen=st.booleans(),
     served=st.just(()) | st.just(("ada", "böb")),
 )
@@ -136,6 +179,7 @@ slots = st.builds(
     deadline=st.none() | times,
     rule=st.sampled_from(Rule),
     was=st.none() | times,
+    alone=st.booleans(),
     digest=st.none() | digests,
 )
 
@@ -181,12 +225,14 @@ def test_a_lapse_ends_where_python_ends(slot: Slot, digest: Unfinished) -> None:
     assert in_lua(LAPSE, slot=as_stored(slot)) == machine.after_lapse(slot)
 
 
-@given(slots, times, delays, st.integers(0, 6))
-def test_an_opening_ends_where_python_ends(slot: Slot, now: int, lease: int, pending: int) -> None:
+@given(slots, times, delays, st.integers(0, 6), st.booleans())
+def test_an_opening_ends_where_python_ends(slot: Slot, now: int, lease: int, pending: int, alone: bool) -> None:
     slot = replace(slot, pending=pending, batch=0)
-    expected = machine.after_open(slot, now=now, token="token", until=now + lease, fresh_id="fresh", fresh_batch=0)
+    expected = machine.after_open(
+        slot, now=now, token="token", until=now + lease, fresh_id="fresh", fresh_batch=0, alone=alone
+    )
 
-    found = in_lua(OPEN, slot=as_stored(slot), now=now, lease=lease, pending=pending)
+    found = in_lua(OPEN, slot=as_stored(slot), now=now, lease=lease, pending=pending, alone=alone)
 
     assert replace(found, pending=expected.pending, batch=expected.batch) == expected
 

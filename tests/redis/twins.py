@@ -22,8 +22,9 @@ T = TypeVar("T")
 
 # Facts of a slot that every store keeps, and of an unfinished digest.
 SLOT = ("state", "at", "since", "last", "iteration", "paused", "pending", "dropped", "first", "deadline", "rule", "was")
-LEASED = ("token", "until")
-DIGEST = ("id", "records", "opened", "dropped", "revision", "attempt", "lapses", "frozen", "deciding", "replayed")
+LEASED = ("token", "until", "alone")
+LAPSES = ("lapses", "lapses_alone")
+DIGEST = ("id", "records", "opened", "dropped", "revision", "attempt", *LAPSES, "frozen", "deciding", "replayed")
 
 
 class Refusal(NamedTuple):
@@ -65,7 +66,7 @@ class Twins:
 
     def expire(self, *, now: int) -> int:
         """How many records maintenance expires."""
-        return self.do(lambda store: maintain(store, now=now)).expired
+        return self.do(lambda store: sum(many for _, many in maintain(store, now=now).expired))
 
     def look(self, timeline: str = "t", *, page: int = 400) -> dict[str, Any]:
         """All that can be seen of a timeline and of the counts: the same on both, and in order on the server."""

@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from digestif import Busy, Digest, Digests, InvalidState, Policy, StaleLease
-from digestif.attempts.contents import unpack
+from digestif import Busy, Digests, InvalidState, Policy, StaleLease
 from digestif.clock import monotonic, wall_clock
-from digestif.stores.base import Burial, Closing, Lease, Release
-from digestif.stores.codec import Sealer
+from digestif.stores.base import Burial, Closing, Lease, Release, Take
 from digestif.stores.sqlite import SQLiteStore
-from tests.reading import read
 from tests.sqlite.alone import alone
 from tests.sqlite.children import Child, Report, killed_at_the_end, listen
 from tests.sqlite.soundness import check_sound
@@ -58,10 +55,9 @@ def test_a_lease_that_a_faster_clock_took_over_is_stale_for_the_slower_one(
     lost = behind.open("t", token="slow", lease=30_000, now=None)
     first = records(behind, lost)
 
-    (held,) = ahead.claim_suspects(0, alone=False, token="fast", lease=30_000, now=None).leases
-    second = records(ahead, held)
+    (held,) = suspects(ahead, "fast", lease=30_000)
 
-    assert (second.idempotency_key, second.records) == (first.idempotency_key, first.records)  # the same digest again
+    assert records(ahead, held) == first  # the same digest again
     assert behind.extend([lost], lease=30_000, now=None) == [False]
     assert behind.release([Release(lost, None)], now=None) == [False]
     assert behind.bury([Burial(lost, "no", 0)], now=None) == [False]
@@ -87,10 +83,10 @@ def test_a_lease_of_a_faster_clock_is_respected_by_the_slower_one(behind: SQLite
     held = ahead.open("t", token="fast", lease=30_000, now=None)
 
     assert behind.claim(0, 10, token="slow", lease=30_000, now=None).leases == []
-    assert behind.claim_suspects(0, alone=False, token="slow", lease=30_000, now=None).leases == []
+    assert suspects(behind, "slow", lease=30_000) == []
     with pytest.raises(Busy):
         behind.open("t", token="slow", lease=30_000, now=None)
-    assert behind.maintain(0, 0, limit=10, now=None).lapsed == []
+    assert not behind.maintain(0, 0, limit=10, now=None).lapsed
     assert ahead.close([Closing(held, 0)], now=None) == [True]
 
 
@@ -143,7 +139,8 @@ def live(opened: Callable[[str], SQLiteStore], path: str, name: str, chance: ran
         elif action < 0.7:
             with_a_block(digests, timeline, report)
         else:
-            leases = claimed(store, 3, token=f"{name}-{number}")
+            leases = store.claim(0, 3, token=f"{name}-{number}", lease=LEASE, now=None).leases
+            leases += suspects(store, f"{name}-{number}")
             kept = [lease for lease in leases if chance.random() < 0.8]
             chance.shuffle(kept)
             for lease in kept:
@@ -161,25 +158,26 @@ def with_a_block(digests: Digests, timeline: str, report: Report) -> None:
         report(json.dumps(["closed", keys]))
 
 
-def records(store: SQLiteStore, lease: Lease) -> Digest:
-    """What an open digest carries; StaleLease if the lease is lost."""
-    digests = Digests(store, policy=POLICY)
-    [attempt] = read(digests, [lease])
-    if attempt.is_lost:
-        raise attempt.stale()
-    unpack(attempt, Sealer("json"))
-    return attempt.digest
+def suspects(store: SQLiteStore, token: str, *, lease: int = LEASE) -> list[Lease]:
+    return store.claim_suspects(0, alone=False, token=token, lease=lease, now=None).leases
 
 
-def claimed(store: SQLiteStore, limit: int, *, token: str) -> list[Lease]:
-    """Leases of timelines that are due, and of those whose lease lapsed."""
-    due = store.claim(0, limit, token=token, lease=LEASE, now=None).leases
-    return due + store.claim_suspects(0, alone=False, token=f"{token} again", lease=LEASE, now=None).leases
+def records(store: SQLiteStore, lease: Lease) -> tuple[str, list[str]]:
+    """What an open digest carries, and under which key; StaleLease if the lease is lost."""
+    request, keys = Take(lease, None, merge=True), list[str]()
+    while True:
+        [taken] = store.take([request], now=None)
+        if taken is None:
+            raise StaleLease
+        keys += [record.key for record in taken.records]
+        if taken.complete:
+            return f"{lease.digest_id}.{taken.revision}", keys
+        request = request._replace(after=taken.after)
 
 
 def close(store: SQLiteStore, lease: Lease, report: Report) -> None:
     try:
-        keys = [record.key for record in records(store, lease)]
+        _, keys = records(store, lease)
         (closed,) = store.close([Closing(lease, 0)], now=None)
     except StaleLease:
         keys, closed = [], False
@@ -191,7 +189,8 @@ def drain(store: SQLiteStore, report: Report) -> None:
     number = 0
     while (ledger := store.ledger()).pending or ledger.open:
         number += 1
-        for lease in claimed(store, 100, token=f"last-{number}"):
+        leases = store.claim(0, 100, token=f"last-{number}", lease=LEASE, now=None).leases
+        for lease in [*leases, *suspects(store, f"last-{number}")]:
             close(store, lease, report)
 
 

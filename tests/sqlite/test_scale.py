@@ -62,6 +62,27 @@ def test_a_call_takes_as_many_steps_among_many_timelines_as_among_few(
     assert many <= 1.2 * few + 100
 
 
+@pytest.mark.parametrize("name", ["claim", "claim suspects"])
+def test_many_suspects_cost_a_claim_no_more_than_few(name: str) -> None:
+    later = NOW + 2 * HOUR
+    calls: dict[str, Callable[[SQLiteStore], object]] = {
+        "claim": lambda store: store.claim(0, PAGE_TIMELINES, token="x", lease=HOUR, now=later),
+        "claim suspects": lambda store: store.claim_suspects(0, alone=True, token="x", lease=HOUR, now=later),
+    }
+
+    few, many = (steps_with_suspects(count, calls[name]) for count in (300, 3_000))
+
+    assert many <= 1.2 * few + 100
+
+
+def steps_with_suspects(count: int, call: Callable[[SQLiteStore], object]) -> int:
+    with disconnected(store_with_due(count)) as store:
+        tokens = (f"worker{n}" for n in range(count))
+        while store.claim(0, PAGE_TIMELINES, token=next(tokens), lease=1, now=NOW + HOUR).leases:
+            pass
+        return steps(store, call)
+
+
 def test_a_page_of_dead_letters_takes_as_many_steps_among_many_as_among_few() -> None:
     few, many = steps_of_a_page_of_letters(300), steps_of_a_page_of_letters(3_000)
 

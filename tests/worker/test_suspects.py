@@ -1,202 +1,152 @@
-"""Suspects: digests whose lease lapsed are tried apart from the others, because one of them may end its worker."""
+"""Digests whose lease lapsed are tried beside nothing else: when it is their turn, and what waits meanwhile."""
 
 import asyncio
 import threading
-from collections import Counter
-from typing import Any
+from typing import cast
 
 import pytest
 
-from digestif import Digest, Digests, Policy
-from digestif.core.times import to_millis
-from digestif.ids import fresh_id
-from digestif.stores.base import Claimed
-from digestif.stores.memory import MemoryStore
-from digestif.testing import FakeClock
-from digestif.worker import suspects
+from digestif.attempts import Attempt, Attempts, Handlers, Page, Room
+from digestif.events import Events
+from digestif.worker import loop, suspects
 from digestif.worker.loop import Limits, Loop
-from tests.worker.workers import PATIENCE, becomes
-
-LIMITS = Limits(concurrency=4, threads=4, memory=1 << 20)
-LEASE = 30.0
+from digestif.worker.suspects import PATIENCE_SECONDS, Suspects
 
 
-class Watched(MemoryStore):
-    """Counts claims, and gives suspects only when it is told to."""
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(suspects, "monotonic", clock)
+    return clock
+
+
+def attempt() -> Attempt:
+    attempt = Attempt.__new__(Attempt)
+    attempt.is_told = False
+    return attempt
+
+
+def seen(*, since: float = 0.0) -> Suspects:
+    """As a claim sees them that finds one."""
+    turn = Suspects(lease_seconds=30)
+    turn.saw(int(since * 1000), looked_everywhere=True)
+    return turn
+
+
+def test_suspects_let_the_others_go_first_for_a_minute(clock: Clock) -> None:
+    turn = seen()
+
+    assert not turn.are_next
+
+    clock.now += PATIENCE_SECONDS
+
+    assert turn.are_next
+    assert not turn.wait_no_longer
+
+
+def test_nothing_else_is_claimed_from_their_claim_until_their_attempts_have_ended(clock: Clock) -> None:
+    turn, tried = seen(), attempt()
+
+    turn.begin_claim()
+    assert turn.are_tried
+
+    turn.end_claim([tried])
+    assert turn.are_tried
+
+    tried.is_told = True
+    assert not turn.are_tried
+
+
+def test_a_claim_that_fails_holds_up_nothing(clock: Clock) -> None:
+    turn = seen()
+
+    turn.begin_claim()
+    turn.end_claim([])
+
+    assert not turn.are_tried
+
+
+def test_after_them_others_are_claimed_once_before_it_is_their_turn_again(clock: Clock) -> None:
+    turn, tried = seen(), attempt()
+    clock.now += PATIENCE_SECONDS
+
+    turn.begin_claim()
+    turn.end_claim([tried])
+    tried.is_told = True
+    assert not turn.are_next
+
+    turn.saw(0, looked_everywhere=True)
+    assert turn.are_next
+
+
+def test_a_claim_that_did_not_look_everywhere_does_not_forget_them(clock: Clock) -> None:
+    turn = seen()
+    clock.now += PATIENCE_SECONDS
+
+    turn.saw(None, looked_everywhere=False)
+    assert turn.are_next
+
+    turn.saw(None, looked_everywhere=True)
+    assert not turn.exist
+
+
+def test_they_are_forgotten_when_their_claim_finds_none(clock: Clock) -> None:
+    turn = seen()
+
+    turn.begin_claim()
+    turn.end_claim([])
+
+    assert not turn.exist
+
+
+class SlowSuspects:
+    """Attempts of a store that takes its time to find suspects."""
+
+    lease = 30_000
 
     def __init__(self) -> None:
-        super().__init__()
-        self.claims: Counter[str] = Counter()
-        self.alone: list[bool] = []
-        self.may_give = threading.Event()
-        self.may_give.set()
+        self.events = Events()
+        self.handlers = Handlers()
+        self.handlers.register("*", print)
+        self.calls: list[str] = []
+        self.is_asked = threading.Event()
+        self.may_answer = threading.Event()
 
-    def claim(self, *arguments: Any, **options: Any) -> Claimed:
-        self.claims["ordinary"] += 1
-        return super().claim(*arguments, **options)
+    def maintain(self) -> bool:
+        return False
 
-    def claim_suspects(self, *arguments: Any, alone: bool, **options: Any) -> Claimed:
-        self.claims["suspects"] += 1
-        self.alone.append(alone)
-        assert self.may_give.wait(PATIENCE)
-        return super().claim_suspects(*arguments, alone=alone, **options)
+    def claim(self, limit: int, *, room: Room) -> Page:
+        self.calls.append("claim")
+        return Page([], [], 0, suspect=0)
 
-
-@pytest.fixture
-def store() -> Watched:
-    return Watched()
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+    def claim_suspects(self, *, alone: bool, room: Room) -> Page:
+        self.calls.append("claim_suspects")
+        self.is_asked.set()
+        self.may_answer.wait(10)
+        return Page([], [], 0)
 
 
-@pytest.fixture
-def digests(store: Watched, clock: FakeClock) -> Digests:
-    return Digests(store, policy=Policy(minimum_delay=60), lease=LEASE, clock=clock)
+def test_a_worker_claims_nothing_else_while_suspects_are_being_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "LOOK_AGAIN_SECONDS", 0.01)
+    attempts = SlowSuspects()
 
+    async def two_claims() -> None:
+        worker = Loop(cast(Attempts, attempts), Limits(concurrency=4, threads=4, memory=1 << 20))
+        first = asyncio.create_task(worker.run_once())
+        await asyncio.to_thread(attempts.is_asked.wait, 10)
+        await worker.run_once()
+        attempts.may_answer.set()
+        await first
+        await worker.wind_down(0)
 
-def let_lapse(digests: Digests, clock: FakeClock, *timelines: str) -> None:
-    """A worker has had them, and died."""
-    for timeline in timelines:
-        digests.add(timeline, 1)
-        digests.store.open(timeline, token=fresh_id(), lease=to_millis(LEASE), now=to_millis(clock()))
-    clock.advance(LEASE)
+    asyncio.run(two_claims())
 
-
-def test_the_others_go_first(digests: Digests, store: Watched, clock: FakeClock) -> None:
-    """As long as there is something else, it is delivered; then the suspects, by themselves."""
-    rounds: list[list[str]] = [[]]
-    digests.handler("*")(lambda digest: rounds[-1].append(digest.timeline))
-    let_lapse(digests, clock, "suspect 1", "suspect 2")
-    digests.add_many([("healthy 1", 1), ("healthy 2", 1)])
-
-    async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
-        for _ in range(3):
-            await loop.run_once()
-            await loop.idle()
-            rounds.append([])
-        await loop.wind_down(0)
-
-    asyncio.run(work())
-
-    assert [sorted(names) for names in rounds[:2]] == [["healthy 1", "healthy 2"], ["suspect 1", "suspect 2"]]
-    assert store.alone == [True]
-
-
-def test_nothing_else_is_claimed_while_suspects_are(digests: Digests, store: Watched, clock: FakeClock) -> None:
-    """The second claim of a worker waits: what it takes would run beside a digest that is said to be alone."""
-    digests.handler("*")(lambda _: None)
-    let_lapse(digests, clock, "suspect")
-    store.may_give.clear()
-
-    async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
-        first = asyncio.create_task(loop.run_once())
-        assert await asyncio.to_thread(becomes, lambda: store.claims["suspects"] == 1)
-        second = asyncio.create_task(loop.run_once())
-        await asyncio.wait([second], timeout=0.1)
-        assert store.claims["ordinary"] == 1
-        store.may_give.set()
-        await asyncio.gather(first, second)
-        await loop.idle()
-        await loop.wind_down(0)
-
-    asyncio.run(work())
-
-    assert digests.ledger().delivered == 1
-
-
-def test_nothing_else_is_claimed_while_a_suspect_is_tried(digests: Digests, store: Watched, clock: FakeClock) -> None:
-    begun, released = threading.Event(), threading.Event()
-
-    @digests.handler("*")
-    def handler(_: Digest) -> None:
-        begun.set()
-        assert released.wait(PATIENCE)
-
-    let_lapse(digests, clock, "suspect")
-
-    async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
-        await loop.run_once()
-        assert await asyncio.to_thread(begun.wait, PATIENCE)
-        digests.add("healthy", 1)
-        next_round = asyncio.create_task(loop.run_once())
-        await asyncio.wait([next_round], timeout=0.1)
-        assert store.claims == {"ordinary": 1, "suspects": 1}
-        released.set()
-        await next_round
-        await loop.idle()
-        await loop.run_once()
-        await loop.idle()
-        await loop.wind_down(0)
-
-    asyncio.run(work())
-
-    assert store.claims["ordinary"] == 2
-    assert digests.ledger().delivered == 2
-
-
-def test_after_a_minute_suspects_are_next_and_then_the_others_again(
-    digests: Digests, store: Watched, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is always something else to do: they get their turn nevertheless, and only that."""
-    passed = FakeClock(1000.0)
-    monkeypatch.setattr(suspects, "monotonic", passed)
-    sent: list[str] = []
-    digests.handler("*")(lambda digest: sent.append(digest.timeline))
-    let_lapse(digests, clock, "suspect 1", "suspect 2")
-    let_lapse(digests, clock, "suspect 1")
-
-    async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
-        for seconds in (0, 59, 60, 61, 62):
-            passed.set(1000.0 + seconds)
-            digests.add(f"at {seconds}", 1)
-            await loop.run_once()
-            await loop.idle()
-        await loop.wind_down(0)
-
-    asyncio.run(work())
-
-    assert sent == ["at 0", "at 59", "suspect 2", "at 60", "at 61", "suspect 1"]
-    assert store.alone == [True, True]
-
-
-def test_suspects_that_have_waited_long_enough_are_tried_beside_what_does_not_end(
-    digests: Digests, store: Watched, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A minute and a lease; it is not noted as alone then."""
-    passed = FakeClock(1000.0)
-    monkeypatch.setattr(suspects, "monotonic", passed)
-    begun, released, tried = threading.Event(), threading.Event(), threading.Event()
-
-    @digests.handler("slow")
-    def slow(_: Digest) -> None:
-        begun.set()
-        assert released.wait(PATIENCE)
-
-    digests.handler("suspect")(lambda _: tried.set())
-    let_lapse(digests, clock, "suspect")
-    digests.add("slow", 1)
-
-    async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
-        await loop.run_once()
-        assert await asyncio.to_thread(begun.wait, PATIENCE)
-        for seconds, claims in ((60 + LEASE - 0.1, 0), (60 + LEASE, 1)):
-            passed.set(1000.0 + seconds)
-            await loop.run_once()
-            assert store.claims["suspects"] == claims
-        assert await asyncio.to_thread(tried.wait, PATIENCE)
-        released.set()
-        await loop.idle()
-        await loop.wind_down(0)
-
-    asyncio.run(work())
-
-    assert store.alone == [False]
-    assert digests.ledger().delivered == 2
+    assert attempts.calls == ["claim", "claim_suspects"]

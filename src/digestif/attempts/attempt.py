@@ -41,6 +41,7 @@ class Attempt:
         self.cool_down: Millis = 0  # after it was delivered or buried
         self.began = monotonic()
         self.weight = 0  # bytes of its records, as they are stored
+        self.receipts: list[str] = []  # what the receivers of its messages said
         self.late = 0.0  # seconds from due to claimed
         self.is_closed = False  # the store has no part in how it ends: delivered at most once, or never stored
         self.is_lost = False  # the lease lapsed or was lost

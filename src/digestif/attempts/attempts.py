@@ -115,9 +115,9 @@ class Attempts:
     def claim_suspects(self, *, alone: bool, room: Room) -> Page:
         """Take digests whose lease lapsed, from the first partition that has some, to be tried beside nothing else.
 
-        `alone` says that nothing else runs in this process.
+        `alone` says that this worker runs nothing else. It is noted if that is true of the whole process.
         """
-
+        alone = alone and RUNNING.is_none
         leases = claim_suspects(self.store, alone=alone, lease=self.lease, now=self._now, events=self.events)
         return self._prepared(leases, room)
 

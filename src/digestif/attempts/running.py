@@ -5,14 +5,13 @@ import threading
 
 
 class Running:
-    """The attempts of a process, by number. A fork begins with none."""
+    """The attempts of a process, by number."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._count = 0
-        os.register_at_fork(after_in_child=self._forget)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         self._lock = threading.Lock()
         self._count = 0
 
@@ -26,3 +25,4 @@ class Running:
 
 
 RUNNING = Running()
+os.register_at_fork(after_in_child=RUNNING.forget)

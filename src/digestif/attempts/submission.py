@@ -6,8 +6,9 @@ from contextlib import suppress
 
 from digestif.attempts.attempt import Attempt
 from digestif.clock import monotonic
+from digestif.core.texts import LONGEST_TEXT, shortened_text, traceback_of
 from digestif.core.times import Millis, to_millis
-from digestif.core.verdicts import Ending, Verdict
+from digestif.core.verdicts import Ending, Verdict, is_deliberate
 from digestif.errors import StoreError
 from digestif.stores.base import Burial, Closing, Release, Store
 
@@ -58,7 +59,8 @@ class Unanswerable(StoreError):
 
 
 def _closing(attempt: Attempt, _: Verdict) -> Closing:
-    return Closing(attempt.lease, attempt.cool_down, attempt.policy.max_records)
+    receipt = shortened_text("; ".join(attempt.receipts), LONGEST_TEXT) or None
+    return Closing(attempt.lease, attempt.cool_down, attempt.policy.max_records, receipt)
 
 
 def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis | None) -> Release:
@@ -72,7 +74,8 @@ def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis |
 
 
 def _burial(attempt: Attempt, verdict: Verdict) -> Burial:
-    return Burial(attempt.lease, verdict.reason, attempt.cool_down, attempt.policy.max_records)
+    traceback = "" if is_deliberate(verdict.error) else traceback_of(verdict.error)
+    return Burial(attempt.lease, verdict.reason, attempt.cool_down, attempt.policy.max_records, traceback)
 
 
 def _discard(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> Sequence[bool]:

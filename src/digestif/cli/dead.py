@@ -92,6 +92,10 @@ def show(session: Session, digest_id: str, limit: int) -> int:
             ]
         )
     )
+    if letter.traceback:
+        click.echo()
+        for line in letter.traceback.rstrip().splitlines():
+            click.echo(f"  {printable(line)}")
     click.echo()
     rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
     for line in table(("time", "key", "value"), rows, give=["value", "key"]):

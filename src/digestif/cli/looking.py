@@ -193,11 +193,18 @@ def history(session: Session, timeline: str | None, limit: int) -> None:
             f"{entry.records:,}",
             when(entry.ended, now=now),
             entry.id,
-            printable(entry.reason or ""),
+            printable(entry.reason or entry.receipt or ""),
         )
         for entry in entries
     ]
-    heads = ("timeline", "outcome", "records", "ended", "digest", "reason" if any(row[-1] for row in rows) else "")
+    heads = (
+        "timeline",
+        "outcome",
+        "records",
+        "ended",
+        "digest",
+        "reason or receipt" if any(row[-1] for row in rows) else "",
+    )
     for line in table(heads, rows, right=["records"], give=[heads[-1], "timeline"]):
         click.echo(line)
 

@@ -21,6 +21,15 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, help="Coroutines at once.")
 @click.option("--threads", type=click.IntRange(1), default=16, show_default=True, help="Functions at once.")
 @click.option(
+    "--memory",
+    type=click.IntRange(1),
+    default=256,
+    show_default=True,
+    metavar="MIB",
+    callback=lambda _context, _option, mebibytes: mebibytes << 20,
+    help="Of records, as they are stored, in hand at once.",
+)
+@click.option(
     "--poll",
     type=click.FloatRange(0.001),
     default=1.0,

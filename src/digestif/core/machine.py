@@ -467,6 +467,7 @@ def after_joining(
 
 def after_boarding(slot: Slot, travelled: Slot, digest: Unfinished, *, token: str) -> Slot:
     """An unfinished digest comes from another store, and its retry with it: nobody opens it before it is whole."""
+    settled = digest.settled or digest.merging is not None  # the merge ends on the way
     return replace(
         slot,
         state=State.OPEN,
@@ -477,7 +478,7 @@ def after_boarding(slot: Slot, travelled: Slot, digest: Unfinished, *, token: st
         was=travelled.was,
         token=token,
         until=FOREVER,
-        digest=replace(digest, settled=True, merging=None, deciding=False),
+        digest=replace(digest, settled=settled, merging=None, deciding=False),
     )
 
 

@@ -103,6 +103,7 @@ class DeadLetter:
     opened: float  # first
     buried: float
     served: tuple[str, ...] = ()  # recipients who have got their part; replayed, it goes to the others
+    traceback: str = ""  # of the handler's last error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,7 @@ class HistoryEntry:
     ended: float
     reason: str | None = None
     keys: tuple[str, ...] = ()  # of its newest records, at most 100
+    receipt: str | None = None  # what the receivers of its messages said, such as the name under which a mail is queued
 
 
 class Fate(StrEnum):

@@ -1,8 +1,10 @@
 """Values, errors and hints as text for people: always short, always valid, never an error of its own."""
 
 import difflib
+import traceback
 
 LONGEST_TEXT = 1000
+LONGEST_TRACEBACK = 4000
 
 
 def shortened(value: object, length: int = 80) -> str:
@@ -11,7 +13,7 @@ def shortened(value: object, length: int = 80) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001  # a number of too many digits, an object whose repr fails
         text = f"<{type(value).__name__}>"
-    return _cut(text, length)
+    return shortened_text(text, length)
 
 
 def reason_of(error: BaseException) -> str:
@@ -20,7 +22,19 @@ def reason_of(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  # an error whose text fails
         text = type(error).__name__
-    return _cut(text, LONGEST_TEXT)
+    return shortened_text(text, LONGEST_TEXT)
+
+
+def traceback_of(error: BaseException | None) -> str:
+    """The traceback of an error as it is stored; of a long one the end, where it happened."""
+    if error is None:
+        return ""
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001  # an error whose text fails
+        return ""
+    valid = text.encode("utf-8", "replace").decode()
+    return valid if len(valid) <= LONGEST_TRACEBACK else "…" + valid[-LONGEST_TRACEBACK + 1 :]
 
 
 def in_one_line(text: str) -> str:
@@ -34,6 +48,7 @@ def did_you_mean(name: str, known: list[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
-def _cut(text: str, length: int) -> str:
+def shortened_text(text: str, length: int) -> str:
+    """A text of at most so many characters, all of them valid."""
     valid = text[: length + 1].encode("utf-8", "replace").decode()
     return valid if len(valid) <= length else valid[: length - 1] + "…"

@@ -49,6 +49,11 @@ class DeliveryFailed(Exception):
         self.throttled = throttled
 
 
+def is_deliberate(error: BaseException | None) -> bool:
+    """True for what a channel or a handler says on purpose: its text tells all, and a traceback nothing."""
+    return error is None or isinstance(error, DeliveryFailed | RetryLater | Discard)
+
+
 class Ending(StrEnum):
     """How an attempt ends."""
 

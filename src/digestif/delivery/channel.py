@@ -51,6 +51,11 @@ class Receipt:
     id: str = ""  # what they call it, if they said so
     detail: str = ""  # such as their answer, without secrets
 
+    @property
+    def line(self) -> str:
+        """For the history."""
+        return " ".join(filter(None, (self.channel, self.id, self.detail)))
+
 
 class Channel(ABC):
     """Somewhere to deliver to. Used on one event loop, by many deliveries at once."""

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import ClassVar
 
-import aiosmtplib
 from aiosmtplib import (
     SMTP,
     SMTPAuthenticationError,
@@ -47,6 +46,16 @@ _QUEUED = re.compile(r"queued as[ :]+<?([\w.@+/=-]+)", re.IGNORECASE)
 
 class Gone(Exception):
     """The connection ended before anything was handed over. Its cause says why."""
+
+
+class Client(SMTP):
+    """A connection that is let go of at once: over TLS it would wait for the server, longer than the loop may last."""
+
+    def close(self) -> None:
+        transport = self.transport
+        super().close()
+        if isinstance(transport, asyncio.Transport):
+            transport.abort()
 
 
 class SmtpChannel(Channel):
@@ -124,7 +133,7 @@ class SmtpChannel(Channel):
 
     async def _connect(self) -> SMTP:
         server = self.server
-        client = aiosmtplib.SMTP(
+        client = Client(
             hostname=server.host,
             port=server.port,
             username=server.user or None,

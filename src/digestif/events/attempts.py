@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from digestif.core.verdicts import DeliveryFailed, RetryLater
+from digestif.core.verdicts import is_deliberate
 from digestif.events.base import Event
 
 
@@ -84,7 +84,7 @@ class Failure(Ended):
     @property
     def trace(self) -> BaseException | None:
         """What a channel or a handler says on purpose needs no traceback."""
-        return None if isinstance(self.error, DeliveryFailed | RetryLater) else self.error
+        return None if is_deliberate(self.error) else self.error
 
     def _facts(self) -> Iterator[str]:
         return (fact for fact in Event._facts(self) if not fact.startswith("error="))  # the reason tells it

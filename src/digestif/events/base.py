@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from digestif.core.texts import in_one_line, reason_of
+from digestif.core.texts import in_one_line, reason_of, traceback_of
 
 logger = logging.getLogger("digestif")
 
@@ -75,7 +75,8 @@ class Events:
     def emit(self, event: Event) -> None:
         """Tell the log and the listeners. A listener that raises is logged and does not stop the others."""
         if logger.isEnabledFor(event.level):
-            logger.log(event.level, "%s", event, exc_info=event.trace)
+            trace = traceback_of(event.trace).rstrip()  # as text: whatever is in it, it is short and can be written
+            logger.log(event.level, "%s\n%s" if trace else "%s%s", event, trace)
         for listener in list(self._listeners):
             try:
                 listener(event)

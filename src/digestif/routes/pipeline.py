@@ -16,7 +16,7 @@ from digestif.compose.summary import Summary
 from digestif.core.records import Digest, Record
 from digestif.core.texts import reason_of
 from digestif.core.verdicts import DeliveryFailed, Discard
-from digestif.delivery.channel import Channel, Format, Message
+from digestif.delivery.channel import Channel, Format, Message, Receipt
 from digestif.errors import StaleLease, StoreError
 from digestif.routes.background import BACKGROUND
 from digestif.routes.budget import Account
@@ -125,7 +125,9 @@ class Pipeline:
         channel = self._resources.channel
         message = await self._message(attempt, recipient, records, channel)
         async with self._paid(attempt, recipient):
-            await channel.deliver(message)
+            receipt = await channel.deliver(message)
+        if isinstance(receipt, Receipt):  # it was delivered, whatever somebody else's channel answers
+            attempt.receipts.append(receipt.line)
 
     @asynccontextmanager
     async def _paid(self, attempt: Attempt, recipient: str) -> AsyncIterator[None]:

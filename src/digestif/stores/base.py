@@ -123,6 +123,7 @@ class Closing(NamedTuple):
     lease: Lease
     cool_down: Millis
     max_records: int | None = None
+    receipt: str | None = None  # for the history
 
 
 class Release(NamedTuple):
@@ -141,6 +142,7 @@ class Burial(NamedTuple):
     reason: str
     cool_down: Millis
     max_records: int | None = None
+    traceback: str = ""  # of the error, for people
 
 
 class SetAside(NamedTuple):

@@ -1,10 +1,10 @@
-"""Arithmetic vectors: due times worked out by hand, for every implementation of the machine to agree with.
+"""Vectors: due times and lapses worked out by hand, for every implementation of the machine to agree with.
 
-A vector is plain numbers (milliseconds), so that it can be fed to code in any language. `check_adds` and `check_closes`
-take the implementation as a callable.
+A vector is plain numbers (milliseconds), so that it can be fed to code in any language. `check_adds`, `check_closes`,
+`check_openings` and `check_suspects` take the implementation as a callable.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 
@@ -41,6 +41,30 @@ class Close(NamedTuple):
     pending: int = 0
     deadline: int | None = None
     max_records: int | None = None
+
+
+class Opening(NamedTuple):
+    """A timeline is opened: what is known of its digest's lapses before and after."""
+
+    name: str
+    state: str  # before: ready, waiting, or open with a lease that lapsed
+    expected_lapses: int
+    expected_alone: int  # of these, while nothing else ran beside it
+    noted: bool  # that nothing else runs beside it now
+    unfinished: bool = True
+    records: int = 1  # in the unfinished digest
+    lapses: int = 0
+    lapses_alone: int = 0
+    was_alone: bool = False  # noted when it was opened before
+    alone: bool = False  # nothing else runs beside it
+
+
+class Suspects(NamedTuple):
+    """Digests whose lease lapsed, the first to lapse first, and which of them are tried beside each other."""
+
+    name: str
+    lapses: tuple[int, ...]  # of each, before this one
+    expected: tuple[int, ...]  # places, from 0
 
 
 ADDS = [
@@ -185,6 +209,31 @@ CLOSES = [
     Close("an empty digest with something pending waits", 1_000, 300_000, 301_000, records=0, pending=1),
 ]
 
+OPENINGS = [
+    Opening("a first digest never lapsed", "ready", 0, 0, False, unfinished=False, alone=True),
+    Opening("a failure is no lapse", "ready", 0, 0, False, alone=True),
+    Opening("a lapse beside others", "open", 1, 0, False),
+    Opening("…after which it is alone", "open", 1, 0, True, alone=True),
+    Opening("a lapse that was alone counts among both", "open", 2, 1, False, lapses=1, was_alone=True),
+    Opening("…and again", "open", 3, 2, True, lapses=2, lapses_alone=1, was_alone=True, alone=True),
+    Opening("a later lapse beside others", "open", 3, 1, True, lapses=2, lapses_alone=1, alone=True),
+    Opening("alone after a lapse and a failure", "ready", 1, 0, True, lapses=1, alone=True),
+    Opening("alone after maintenance ended the lease", "waiting", 1, 0, True, lapses=1, alone=True),
+    Opening("beside others after lapses", "ready", 2, 1, False, lapses=2, lapses_alone=1),
+    Opening("an empty digest is forgotten with its lapses", "open", 0, 0, False, records=0, lapses=1, was_alone=True),
+    Opening("…and what is opened instead never lapsed", "open", 0, 0, False, records=0, lapses=1, alone=True),
+]
+
+SUSPECTS = [
+    Suspects("none", (), ()),
+    Suspects("one that never lapsed before", (0,), (0,)),
+    Suspects("one that did", (1,), (0,)),
+    Suspects("first lapses go together", (0, 0, 0), (0, 1, 2)),
+    Suspects("…without those that lapsed before", (0, 2, 0, 1), (0, 2)),
+    Suspects("the first decides: it goes alone", (1, 0, 0), (0,)),
+    Suspects("…also before others like it", (3, 1), (0,)),
+]
+
 
 def check_adds(place: Callable[[Add], tuple[str, int]]) -> None:
     """Every vector of an add; `place` gives the state and the due time afterwards."""
@@ -195,4 +244,17 @@ def check_adds(place: Callable[[Add], tuple[str, int]]) -> None:
 def check_closes(place: Callable[[Close], int | None]) -> None:
     """Every vector of a close; `place` gives the due time afterwards, None for idle."""
     wrong = {v.name: found for v in CLOSES if (found := place(v)) != v.expected_at}
+    assert not wrong, wrong
+
+
+def check_openings(count: Callable[[Opening], tuple[int, int, bool]]) -> None:
+    """Every vector of an opening; `count` gives the lapses, those alone, and whether it is noted to be alone now."""
+    expected = {v.name: (v.expected_lapses, v.expected_alone, v.noted) for v in OPENINGS}
+    wrong = {v.name: found for v in OPENINGS if (found := count(v)) != expected[v.name]}
+    assert not wrong, wrong
+
+
+def check_suspects(choose: Callable[[Suspects], Sequence[int]]) -> None:
+    """Every vector of suspects; `choose` gives the places of those that are tried beside each other."""
+    wrong = {v.name: found for v in SUSPECTS if (found := tuple(choose(v))) != v.expected}
     assert not wrong, wrong

@@ -91,7 +91,7 @@ class Loop:
         slow = frozenset(kind for kind in self._crowded if hands[kind] == 0)
         room = Room(hands, slow=slow, memory=memory)
         page = await self._take_on(lambda: self._attempts.claim(wanted, room=room), hands)
-        self._suspects.saw(page.suspect)
+        self._suspects.saw(page.suspect, looked_everywhere=page.claimed < wanted)
         if room.crowded or page.claimed < wanted:
             self._crowded = frozenset(room.crowded)
         if page.claimed == 0 and self._suspects.exist and self._holds_nothing:
@@ -105,9 +105,13 @@ class Loop:
         return await self._try_suspects(alone=self._holds_nothing)
 
     async def _try_suspects(self, *, alone: bool) -> Round:
-        with self._suspects.claimed():
+        tried: list[Attempt] = []
+        self._suspects.begin_claim()
+        try:
             page = await self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=Room()), {})
-            self._suspects.begin([*page.attempts, *(attempt for attempt, _ in page.judged)])
+            tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
+        finally:
+            self._suspects.end_claim(tried)
         return Round(page.claimed, more=page.claimed > 0)
 
     @property

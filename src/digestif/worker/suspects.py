@@ -1,7 +1,6 @@
 """When a worker tries digests whose lease lapsed: one of them may end it, with all that it holds."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 from digestif.attempts import Attempt
 from digestif.clock import monotonic
@@ -17,14 +16,17 @@ class Suspects:
         self._lease_seconds = lease_seconds
         self._since: float | None = None  # that there are some, as far as this worker saw
         self._is_their_turn = False
-        self._are_claimed = False  # right now
+        self._are_claimed = False  # a claim for them is under way
         self._tried: list[Attempt] = []
 
-    def saw(self, suspect: Millis | None) -> None:
-        """An ordinary claim told when the first lease lapsed that nobody took over, or that there is none."""
+    def saw(self, suspect: Millis | None, *, looked_everywhere: bool) -> None:
+        """An ordinary claim told when the first lease lapsed that nobody took over, or that it met none.
+
+        There may be some in partitions where it has not looked.
+        """
         self._is_their_turn = True
         if suspect is None:
-            self._since = None
+            self._since = None if looked_everywhere else self._since
         elif self._since is None:
             self._since = monotonic()
 
@@ -51,15 +53,13 @@ class Suspects:
         self._tried = [attempt for attempt in self._tried if not attempt.is_told]
         return self._are_claimed or bool(self._tried)
 
-    @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """They are claimed in the block. If that fails, others are claimed before they are next again."""
-        self._is_their_turn, self._are_claimed = False, True
-        try:
-            yield
-        finally:
-            self._are_claimed = False
+    def begin_claim(self) -> None:
+        self._are_claimed = True
+        self._is_their_turn = False
 
-    def begin(self, attempts: Iterable[Attempt]) -> None:
-        """They were claimed, and are tried."""
+    def end_claim(self, attempts: Iterable[Attempt]) -> None:
+        """These came of it. If none did, there are none, as far as the store says."""
+        self._are_claimed = False
         self._tried = list(attempts)
+        if not self._tried:
+            self._since = None

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from psycopg import Cursor as PgCursor
 
-from digestif.core.capacity import Cursor, Stored, weight_of
+from digestif.core.capacity import Cursor, Stored
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES
 from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles
@@ -98,12 +98,12 @@ class Records(Slots):
                 break
             batches.append(other)
             del self._ahead[other]
-        pages: dict[int, list[Stored]] = {one: [] for one in batches}
+        found: dict[int, list[Sequence[Any]]] = {one: [] for one in batches}
         for one, *row in self._execute(SQL.first_pages, (Bigints(batches), limit, room)):
-            pages[one].append(_stored(row))
-        for one, found in pages.items():  # each ends where the room for all of them does
-            self._pages[one] = _Page(limit, found, room)
-            room -= weight_of(found)
+            found[one].append(row)
+        for one, rows in found.items():  # each ends where the room for all of them does
+            self._pages[one] = _Page(limit, [_stored(row) for row in rows], room)
+            room -= sum(len(payload or b"") for _, payload, _, _ in rows)
 
     def fitting(self, batch: int, max_bytes: int) -> int:
         row = self._records(SQL.fitting, (batch, max_bytes)).fetchone()

@@ -177,7 +177,8 @@ class Slots(Transaction):
     def suspects(self, now: Millis, *, limit: int) -> list[str]:
         """Those that nobody else has locked just now."""
         self._write_slots()
-        found = self._execute(SQL.suspects, (self._namespace, now, limit)).fetchall()
+        floor = self.search.floors().until
+        found = self._execute(SQL.suspects, (self._namespace, floor, now, limit)).fetchall()
         return [name for name in self._lock_some(found, limit) if _is_suspect(self._loaded[name], now)]
 
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:

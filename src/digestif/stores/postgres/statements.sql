@@ -73,8 +73,9 @@ SELECT key FROM (
 -- name: lapsed_while_paused
 SELECT key FROM timeline WHERE namespace = %s AND paused_until <= %s ORDER BY paused_until, id LIMIT %s
 
+-- Like a row of `claimable`.
 -- name: suspects
-SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until <= %s ORDER BY until, id LIMIT %s
+SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until >= %s AND until <= %s ORDER BY until, id LIMIT %s
 
 -- name: expiring
 SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires, id LIMIT %s

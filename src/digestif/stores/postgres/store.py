@@ -205,8 +205,15 @@ class PostgresStore(RowStore):
         return self._transact(unit, self._begin, writes=True)
 
     def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        at = self._now(now)
+
+        def unit(rows: PostgresRows) -> Claimed:
+            if now is None:
+                rows.search = self._search
+            return leasing.claim_suspects(rows, Grant(token, at + lease, at, alone))
+
         self._fold_some(now=now)
-        return super().claim_suspects(partition, alone=alone, token=token, lease=lease, now=now)
+        return self._transact(unit, self._begin, writes=True)
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         self.fold(now=now)

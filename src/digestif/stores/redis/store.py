@@ -24,8 +24,10 @@ from digestif.events.base import Event, Events
 from digestif.ids import fresh_id, shuffled
 from digestif.stores.base import (
     HISTORY_LIMIT,
+    PAGE_BYTES,
     PAGE_RECORDS,
     PAGE_TIMELINES,
+    SUSPECTS_TOGETHER,
     Arrival,
     Burial,
     Claimed,
@@ -200,51 +202,68 @@ class RedisStore(Store, RedisMoving):
         stale, lapsed, expiring = (self._own(partition, list(map(as_text, names))) for names in lists)
         timelines = [*stale, *lapsed, *expiring]
         if not timelines:
-            return Maintained(more=full)
+            return Maintained([], [], [], full)
         numbers = {"stale": len(stale), "lapsed": len(lapsed), "expiring": len(expiring)}
         request = wire.encode({"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers})
         reply = self._dialogue.write_one("maintain", self._call(partition, timelines, request), now=now)
         moved, gone, expired, more, damaged = wire.decode(reply)
         self._tell_of([timelines[number - 1] for number in damaged])
-        return Maintained(moved=moved, lapsed=gone, expired=expired, more=more or full)
+        return Maintained([Due(*each) for each in moved], gone, [(name, many) for name, many in expired], more or full)
 
     # Delivering
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
         leases: list[Lease] = []
+        suspect: Millis | None = None
         rounds = retired = lost = 0  # lost: rounds in which other workers took some of the candidates first
         while lost < ATTEMPTS and (rest := min(limit, PAGE_TIMELINES) - len(leases) - retired):
             wanted = min(rest, ACTED_TIMELINES)
-            names = self._claimable(partition, wanted, lost=lost, now=now)
+            names, suspect = self._claimable(partition, wanted, lost=lost, now=now)
             if not names:
                 break
             # A token for each round: frozen between two, this process may claim a timeline again whose lease of the
             # first round has lapsed, and that lease must not come to life again.
             held = f"{token}.{rounds}" if rounds else token
             rounds += 1
-            request = wire.encode({"count": len(names), "token": held, "lease": lease, "first": len(leases)})
-            emptied, told, damaged = wire.decode(
-                self._dialogue.write_one("claim", self._call(partition, names, request), now=now)
-            )
-            self._tell_of([names[number - 1] for number in damaged])
-            leases += [wire.lease(each, held) for each in told]
-            retired += emptied + len(damaged)
-            if len(told) + emptied + len(damaged) < len(names):
+            terms = {"token": held, "lease": lease, "first": len(leases)}
+            claimed = self._claim("claim", partition, names, terms, now=now)
+            leases += claimed.leases
+            retired += claimed.retired
+            if len(claimed.leases) + claimed.retired < len(names):
                 lost += 1
             elif len(names) < wanted:
                 break
-        return Claimed(leases, retired)
+        return Claimed(leases, retired, suspect)
 
-    def _claimable(self, partition: int, wanted: int, *, lost: int, now: Millis | None) -> list[str]:
-        """The earliest; where others are after the same ones, any of a wider choice."""
+    def _claimable(
+        self, partition: int, wanted: int, *, lost: int, now: Millis | None
+    ) -> tuple[list[str], Millis | None]:
+        """The earliest; where others are after the same ones, any of a wider choice. And the first lapse."""
         choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES)
-        found = self._dialogue.glance("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
+        suspect, *found = self._dialogue.glance("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
         names = self._own(partition, list(map(as_text, found)))
         places = shuffled(len(names)) if lost else range(len(names))
-        return [names[place] for place in places[:wanted]]
+        return [names[place] for place in places[:wanted]], None if suspect is None else int(float(suspect))
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None) -> Lease:
-        request = wire.encode({"token": token, "lease": lease})
+    def _claim(
+        self, script: str, partition: int, names: list[str], terms: Mapping[str, Any], *, now: Millis | None
+    ) -> Claimed:
+        """Open those of the candidates that may still be claimed."""
+        call = self._call(partition, names, wire.encode({"count": len(names), **terms}))
+        emptied, told, damaged = wire.decode(self._dialogue.write_one(script, call, now=now))
+        self._tell_of([names[number - 1] for number in damaged])
+        return Claimed([wire.lease(each, terms["token"]) for each in told], emptied + len(damaged))
+
+    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+        found = self._dialogue.glance("suspects", Call(partition, NO_KEYS, pack((SUSPECTS_TOGETHER,))), now=now)
+        names = self._own(partition, list(map(as_text, found)))
+        if not names:
+            return Claimed([], 0)
+        terms = {"token": token, "lease": lease, "first": 0, "alone": alone}
+        return self._claim("claim_suspects", partition, names, terms, now=now)
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
+        request = wire.encode({"token": token, "lease": lease, "alone": alone})
         partition = self._dialogue.keys.home(timeline).partition
         with self._naming(timeline):
             reply = self._dialogue.write_one("open", self._call(partition, [timeline], request), now=now)
@@ -264,14 +283,13 @@ class RedisStore(Store, RedisMoving):
 
     def _take(self, requests: Sequence[Take], *, now: Millis | None) -> tuple[list[Taken | None], list[int]]:
         shares = self._shares(requests, lambda request: request.lease.timeline)
-        limit = max(1, PAGE_RECORDS // max(1, len(shares)))
+        limits = {"limit": max(1, PAGE_RECORDS // max(1, len(shares))), "room": PAGE_BYTES // max(1, len(shares))}
         calls = []
         for partition, places in shares.items():
-            wanted = [
-                (requests[place].lease.token, requests[place].capacity, requests[place].after) for place in places
-            ]
-            timelines = [requests[place].lease.timeline for place in places]
-            calls.append(self._call(partition, timelines, wire.encode({"limit": limit, "requests": wanted})))
+            some = [requests[place] for place in places]
+            wanted = [(each.lease.token, each.capacity, each.after, each.max_bytes) for each in some]
+            timelines = [each.lease.timeline for each in some]
+            calls.append(self._call(partition, timelines, wire.encode({**limits, "requests": wanted})))
         replies = every(self._dialogue.looks("take", calls, now=now))
         answers: list[Taken | None] = [None] * len(requests)
         unsettled = []
@@ -288,10 +306,9 @@ class RedisStore(Store, RedisMoving):
         limit = max(1, MOVED_RECORDS // max(1, len(shares)))
         calls = []
         for partition, places in shares.items():
-            wanted = [
-                (requests[place].lease.token, requests[place].capacity, requests[place].merge) for place in places
-            ]
-            timelines = [requests[place].lease.timeline for place in places]
+            some = [requests[place] for place in places]
+            wanted = [(each.lease.token, each.capacity, each.merge, each.max_bytes) for each in some]
+            timelines = [each.lease.timeline for each in some]
             calls.append(self._call(partition, timelines, wire.encode({"limit": limit, "requests": wanted})))
         every(self._dialogue.write("settle", calls, now=now))
 
@@ -337,7 +354,7 @@ class RedisStore(Store, RedisMoving):
 
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
         def request(share: list[Closing]) -> bytes:
-            told = [(closing.lease.token, closing.cool_down, closing.max_records) for closing in share]
+            told = [(each.lease.token, each.cool_down, each.max_records, each.receipt) for each in share]
             return wire.encode({"ring": self._ring, "closings": told})
 
         return self._in_shares("close", closings, _timeline_of, request, now=now)
@@ -366,7 +383,7 @@ class RedisStore(Store, RedisMoving):
         for burial in burials:
             keys.append(self._dialogue.keys.home(burial.lease.timeline).whole)
             keys.append(self._dialogue.keys.letters(partition, [burial.lease.digest_id]))
-        told = [(b.lease.token, b.lease.digest_id, b.reason, b.cool_down, b.max_records) for b in burials]
+        told = [(b.lease.token, b.lease.digest_id, b.reason, b.cool_down, b.max_records, b.traceback) for b in burials]
         return Call(partition, joined(keys), pack((wire.encode({"ring": self._ring, "burials": told}),)))
 
     def listen(self) -> Wakeups:

@@ -49,6 +49,7 @@ class Letter(msgspec.Struct):
     buried: Millis
     number: int
     served: tuple[str, ...] = ()
+    traceback: str = ""
 
 
 class Entry(msgspec.Struct):
@@ -66,6 +67,7 @@ class Entry(msgspec.Struct):
     ended: Millis
     reason: str | None = None
     keys: list[str] = []
+    receipt: str | None = None
 
 
 _WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -101,8 +103,8 @@ def numbers(terms: Terms) -> bytes:
 
 
 def lease(told: Sequence[Any], token: str) -> Lease:
-    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed = told
-    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed)
+    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = told
+    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone)
 
 
 def flags(reply: bytes) -> list[bool]:
@@ -203,6 +205,7 @@ def dead_letter(found: Letter) -> DeadLetter:
         opened=to_seconds(found.opened),
         buried=to_seconds(found.buried),
         served=found.served,
+        traceback=found.traceback,
     )
 
 
@@ -228,4 +231,5 @@ def history_entry(found: Entry) -> HistoryEntry:
         ended=to_seconds(found.ended),
         reason=found.reason,
         keys=tuple(found.keys),
+        receipt=found.receipt,
     )

@@ -26,7 +26,7 @@ def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
     digest = slot.digest
     if digest.records:
         keys = newest_keys(rows, digest.batch)
-        rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, now=now))
+        rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, receipt=closing.receipt, now=now))
         erase_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["delivered"] += digest.records
@@ -52,7 +52,8 @@ def _bury(rows: Rows, burial: Burial, *, now: Millis) -> bool:
     digest = slot.digest
     if digest.records:
         keys = newest_keys(rows, digest.batch)
-        rows.put_letter(letter_of(timeline, digest, burial.reason, now=now), digest.batch)
+        letter = letter_of(timeline, digest, burial.reason, now=now, traceback=burial.traceback)
+        rows.put_letter(letter, digest.batch)
         rows.remember(ended(timeline, digest, Outcome.DEAD, keys=keys, reason=burial.reason, now=now))
     rows.tally["open"] -= digest.records
     rows.tally["dead"] += digest.records
@@ -124,7 +125,7 @@ def erase(rows: Rows, batch: int, records: int) -> None:
         rows.trash(batch)
 
 
-def letter_of(timeline: str, digest: Unfinished, reason: str, *, now: Millis) -> DeadLetter:
+def letter_of(timeline: str, digest: Unfinished, reason: str, *, now: Millis, traceback: str = "") -> DeadLetter:
     return DeadLetter(
         id=digest.id,
         timeline=timeline,
@@ -137,6 +138,7 @@ def letter_of(timeline: str, digest: Unfinished, reason: str, *, now: Millis) ->
         opened=to_seconds(digest.opened),
         buried=to_seconds(now),
         served=machine.who_got(digest),
+        traceback=traceback,
     )
 
 
@@ -148,6 +150,7 @@ def ended(
     now: Millis,
     keys: tuple[str, ...] = (),
     reason: str | None = None,
+    receipt: str | None = None,
 ) -> HistoryEntry:
     return HistoryEntry(
         id=digest.id,
@@ -161,4 +164,5 @@ def ended(
         ended=to_seconds(now),
         reason=reason,
         keys=keys,
+        receipt=receipt,
     )

@@ -9,6 +9,7 @@ from digestif.testing.conformance.damage import Damaged, DamagedAccounts, Repair
 from digestif.testing.conformance.deletion import Deletion
 from digestif.testing.conformance.delivering import Delivering
 from digestif.testing.conformance.digesting import Digesting, Undecodable
+from digestif.testing.conformance.endings import Endings
 from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.fencing import Fencing
 from digestif.testing.conformance.finishing import Finishing, Replaying, StaleTokens
@@ -29,6 +30,7 @@ from digestif.testing.conformance.taking import Merging, PagesOfBytes, SettingAs
 from digestif.testing.conformance.threads import Threads
 from digestif.testing.conformance.upkeep import DeletingInPages, Expiring, Maintaining, SchedulingInPages
 from digestif.testing.conformance.urgency import Quiet, Urgency
+from digestif.testing.conformance.weight import Weight
 
 
 class StoreConformance(
@@ -45,6 +47,7 @@ class StoreConformance(
     Deletion,
     Delivering,
     Digesting,
+    Endings,
     Expiring,
     Expiry,
     Explaining,
@@ -91,5 +94,6 @@ class StoreConformance(
     Undecodable,
     Urgency,
     Withdrawing,
+    Weight,
 ):
     """Every fact that a store has to show. Subclass it with a fixture `store` that yields a fresh, empty Store."""

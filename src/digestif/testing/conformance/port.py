@@ -86,7 +86,9 @@ def claim_suspects(store: Store, *, alone: bool = False, now: int = NOW + LEASE)
     return [lease for claimed in claims for lease in claimed.leases]
 
 
-def take_all(store: Store, lease: Lease, *, capacity: int | None = None, merge: bool = True, now: int = NOW) -> Taken:
+def take_all(
+    store: Store, lease: Lease, *, capacity: int | None = None, merge: bool = True, now: int | None = NOW
+) -> Taken:
     """Take a whole digest, page by page."""
     records: list[Stored] = []
     request = Take(lease, capacity, merge)

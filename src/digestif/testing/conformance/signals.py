@@ -14,12 +14,14 @@ from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     arrive,
     claim_all,
+    claim_suspects,
     close,
     delete,
     open_lease,
     record_keys,
     release,
     stored,
+    take_all,
 )
 
 MOST = 40  # steps of a call that are tried
@@ -102,6 +104,18 @@ def claiming(store: Store, name: str) -> Callable[[], object]:
     return lambda: claim_all(store)
 
 
+def claiming_suspects(store: Store, name: str) -> Callable[[], object]:
+    arrive(store, name, ["a", "b"])
+    open_lease(store, name)
+    return lambda: claim_suspects(store, alone=True)
+
+
+def taking(store: Store, name: str) -> Callable[[], object]:
+    arrive(store, name, ["a", "b"])
+    lease = open_lease(store, name)
+    return lambda: take_all(store, lease)
+
+
 def deleting(store: Store, name: str) -> Callable[[], object]:
     arrive(store, name, ["a", "b"])
     return lambda: delete(store, name)
@@ -112,8 +126,11 @@ def reading(store: Store, name: str) -> Callable[[], object]:
     return lambda: list(stored(store, name, Part.PENDING))
 
 
+PREPARED = (adding, closing, releasing, claiming, claiming_suspects, taking, deleting, reading)
+
+
 class Signals(Suite):
-    @pytest.mark.parametrize("prepared", [adding, closing, releasing, claiming, deleting, reading])
+    @pytest.mark.parametrize("prepared", PREPARED)
     def test_an_interrupt_at_any_step_breaks_no_books_and_no_other_thread(
         self, store: Store, prepared: Callable[[Store, str], Callable[[], object]]
     ) -> None:

@@ -58,6 +58,19 @@ class Threads(Suite):
 
         assert sorted(lease.timeline for leases in claimed for lease in leases) == sorted(f"t{n}" for n in range(30))
 
+    def test_two_workers_at_once_share_no_suspect(self, store: Store) -> None:
+        """Fact 22. Many threads claim what lapsed at once: each timeline is given to one of them."""
+        port.arrive_everywhere(store, [f"t{n}" for n in range(30)])
+        port.claim_all(store)
+
+        def claim_until_there_is_none(thread: int) -> list[str]:
+            claims = iter(lambda: port.claim_suspects(store), [])
+            return [lease.timeline for leases in claims for lease in leases]
+
+        given = all_at_once(claim_until_there_is_none)
+
+        assert sorted(timeline for timelines in given for timeline in timelines) == sorted(f"t{n}" for n in range(30))
+
     def test_the_ledger_balances_after_a_crowd(self, digests: Digests) -> None:
         """Fact 48. Many threads add, deliver and delete at once: the ledger balances, and verify agrees."""
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End digests as dead letters.
 -- KEYS   12… per digest: the timeline, then the letter: records, ages, times
--- ARGV   4 {ring, burials}: the size of the history; per digest {token, id, reason, cool-down, max_records}
+-- ARGV   4 {ring, burials}: the size of the history; per digest {token, id, reason, cool-down, max_records, traceback}
 -- Reply  '1' per digest, or '0' if the token is stale; an error with nothing done if one is being merged
 -- include: ending.lua
 
@@ -27,6 +27,7 @@ local function bury(timeline, burial)
     local batch, place = digest_of(timeline), timeline.place + STRIDE
     local letter = letter_of(digest, digest.id, digest.records, digest.dropped, burial[3])
     letter.served = who_got(digest)
+    letter.traceback = burial[6] ~= '' and burial[6] or nil
     remember(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial[3])
     rename(batch, place)
     write_letter(timeline, place, letter)

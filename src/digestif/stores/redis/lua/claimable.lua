@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- Timelines that may be claimed, earliest first: ready, waiting and due, or with a lapsed lease.
+-- Timelines that may be claimed, earliest first: ready, or waiting and due.
 -- ARGV   4 how many
--- Reply  their names
+-- Reply  when the first lease lapsed that nobody took over, nil if there is none; then their names
 -- include: partition.lua
 -- include: now.lua
 
@@ -19,7 +19,6 @@ local function collect(order, last)
   end
 end
 
-collect(LEASES, now)
 collect(WAITING, now)
 collect(READY, '+inf')
 table.sort(candidates, function(one, other)
@@ -29,8 +28,9 @@ table.sort(candidates, function(one, other)
   return one[2] < other[2]
 end)
 
-local names = {}
+local suspect = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 1)
+local reply = { suspect[2] or false }
 for place = 1, math.min(limit, #candidates) do
-  names[place] = candidates[place][2]
+  reply[place + 1] = candidates[place][2]
 end
-return names
+return reply

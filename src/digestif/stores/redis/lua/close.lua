@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End digests as delivered.
 -- KEYS   12… the timelines
--- ARGV   4 {ring, closings}: the size of the history; per timeline {token, cool-down, max_records}
+-- ARGV   4 {ring, closings}: the size of the history; per timeline {token, cool-down, max_records, receipt}
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: ending.lua
 
@@ -12,14 +12,15 @@ end
 
 local request = cmsgpack.unpack(ARGV[4])
 
-local function close(timeline, token, cool_down, max_records)
+local function close(timeline, token, cool_down, max_records, receipt)
   local slot = timeline.slot
   local digest = slot.digest
   if not digest or not is_held(slot, token, now) then
     return '0'
   end
   if digest.records > 0 then
-    remember(timeline.name, digest, 'delivered', request.ring, newest_keys(digest_of(timeline), HISTORY_KEYS))
+    local keys = newest_keys(digest_of(timeline), HISTORY_KEYS)
+    remember(timeline.name, digest, 'delivered', request.ring, keys, nil, receipt)
     erase_digest(timeline)
   end
   count('open', -digest.records)
@@ -31,6 +32,6 @@ end
 
 local closed = {}
 for number, closing in ipairs(request.closings) do
-  closed[number] = close(timeline_number(number), closing[1], closing[2], closing[3] or nil)
+  closed[number] = close(timeline_number(number), closing[1], closing[2], closing[3] or nil, closing[4] or nil)
 end
 return answer(table.concat(closed))

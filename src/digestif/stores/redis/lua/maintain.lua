@@ -2,8 +2,9 @@
 -- Let timelines wait again that are ready for too long or whose lease lapsed, and expire records.
 -- KEYS   12… the timelines: the stale ones, the lapsed ones, the expiring ones
 -- ARGV   4 {deadline, stale, lapsed, expiring, limit, ring}: how many of each; how many records may expire; the size of
---        the history
--- Reply  {moved, lapsed, expired, whether more may have expired, the numbers of timelines that are damaged}
+--        the history. Without a deadline, lapsed ones are left alone unless they are paused
+-- Reply  {moved, lapsed, expired, whether more may have expired, the numbers of timelines that are damaged}: the name
+--        and due time of each that waits again, names, the name and how many records
 -- include: ending.lua
 -- include: expiring.lua
 
@@ -13,7 +14,8 @@ if earlier_reply then
 end
 
 local request = cmsgpack.unpack(ARGV[4])
-local moved, lapsed, expired = 0, 0, 0
+local moved, lapsed, expired = {}, {}, {}
+local allowed = request.limit -- records that may expire
 
 -- Ready for too long: the dispatch got lost, it waits to be scheduled again.
 local function let_wait(timeline)
@@ -21,7 +23,7 @@ local function let_wait(timeline)
   if slot.state == 'ready' and slot.since <= request.deadline then
     slot.state = 'waiting'
     save_timeline(timeline)
-    moved = moved + 1
+    table.insert(moved, { timeline.name, slot.at })
   elseif slot.state ~= 'ready' then
     put_in_place(timeline)
   end
@@ -108,10 +110,13 @@ local function expire_timeline(timeline)
     put_in_place(timeline)
     return
   end
-  local gone = expire_pending(timeline, request.limit - expired)
-  gone = gone + expire_digest(timeline, request.limit - expired - gone)
-  count('expired', gone)
-  expired = expired + gone
+  local gone = expire_pending(timeline, allowed)
+  gone = gone + expire_digest(timeline, allowed - gone)
+  if gone > 0 then
+    count('expired', gone)
+    table.insert(expired, { timeline.name, gone })
+    allowed = allowed - gone
+  end
   after_expiry(timeline)
   save_timeline(timeline)
 end
@@ -119,17 +124,17 @@ end
 -- What lapses may have expired meanwhile.
 local function lapse(timeline)
   local slot = timeline.slot
-  if slot.state == 'open' and slot['until'] <= now then
-    after_lapse(slot)
-    lapsed = lapsed + 1
-    local expires = marks(slot).expiring
-    if expires and expires <= now and expired < request.limit then
-      expire_timeline(timeline)
-    else
-      save_timeline(timeline)
-    end
-  elseif slot.state ~= 'open' then
+  if slot.state ~= 'open' or slot['until'] > now or not (request.deadline or slot.paused) then
     put_in_place(timeline)
+    return
+  end
+  after_lapse(slot)
+  table.insert(lapsed, timeline.name)
+  local expires = marks(slot).expiring
+  if expires and expires <= now and allowed > 0 then
+    expire_timeline(timeline)
+  else
+    save_timeline(timeline)
   end
 end
 
@@ -152,10 +157,11 @@ with_next(request.stale, let_wait)
 with_next(request.lapsed, lapse)
 local left = false -- to the next call
 with_next(request.expiring, function(timeline)
-  if expired < request.limit and weight < HEAVY and effort > 0 then
+  if allowed > 0 and weight < HEAVY and effort > 0 then
     expire_timeline(timeline)
   else
     left = true
   end
 end)
-return answer(cmsgpack.pack({ moved, lapsed, expired, left or expired >= request.limit or weight >= HEAVY, damaged }))
+local more = left or allowed <= 0 or weight >= HEAVY
+return answer(cmsgpack.pack({ moved, lapsed, expired, more, damaged }))

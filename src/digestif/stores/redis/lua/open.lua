@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Open one timeline for delivery.
 -- KEYS   12… the timeline
--- ARGV   4 {token, lease}
+-- ARGV   4 {token, lease, alone}: whether nothing else runs beside it
 -- Reply  {lease} as `open` tells it; or if the timeline may not be opened, {false, now, slot}
 -- include: opening.lua
 
@@ -19,4 +19,4 @@ local slot = timeline.slot
 if slot.paused or is_live(slot, now) or (slot.state ~= 'ready' and slot.state ~= 'open') then
   return answer(cmsgpack.pack({ false, now, slot }))
 end
-return answer(cmsgpack.pack({ open(timeline, request.token, request.lease, request.token) }))
+return answer(cmsgpack.pack({ open(timeline, request.token, request.lease, request.token, request.alone) }))

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Timelines for maintenance: ready for too long, with a lapsed lease, with expired records.
--- ARGV   4 {deadline, limit}: without a deadline, ready ones are left alone
+-- ARGV   4 {deadline, limit}: without a deadline, ready ones are left alone, and lapsed ones unless they are paused
 -- Reply  three lists of names, and how the server evicts, if it was looked at and does
 -- include: partition.lua
 -- include: now.lua
@@ -34,5 +34,5 @@ local function merged(one, other)
 end
 
 local stale = request.deadline and until_now(SINCE, request.deadline) or {}
-local lapsed = merged(until_now(LEASES, now), until_now(PAUSED, now))
-return { merged(stale, {}), lapsed, merged(until_now(EXPIRING, now), {}), evicts }
+local lapsed = request.deadline and until_now(LEASES, now) or {}
+return { merged(stale, {}), merged(lapsed, until_now(PAUSED, now)), merged(until_now(EXPIRING, now), {}), evicts }

@@ -6,5 +6,5 @@
 -- include: paging.lua
 
 local after = ARGV[2] ~= '' and cmsgpack.unpack(ARGV[2]) or nil
-local flat, complete = page(batch_found_at(1), after, tonumber(ARGV[1]))
+local flat, complete = page(batch_found_at(1), after, tonumber(ARGV[1]), HEAVY)
 return { complete and 1 or 0, flat }

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- Merge and trim open digests, a page of records at most.
+-- Merge, trim and weigh open digests, a page of records at most.
 -- KEYS   12… the timelines
--- ARGV   4 {limit, requests}: records to move, over all; per timeline {token, capacity, merge}
+-- ARGV   4 {limit, requests}: records to move, over all; per timeline {token, capacity, merge, max_bytes}
 -- Reply  empty
 -- include: timelines.lua
 -- include: leasing.lua
+-- include: paging.lua
 
 local earlier_reply = earlier_answer()
 if earlier_reply then
@@ -12,6 +13,7 @@ if earlier_reply then
 end
 
 local request = cmsgpack.unpack(ARGV[4])
+local WEIGHED_RECORDS = 1000 -- whose lengths a call looks at: about a millisecond
 
 local function some_keys(batch, limit)
   local keys = {}
@@ -56,27 +58,91 @@ local function merge(timeline, limit)
   return moved
 end
 
-local function trim(timeline, capacity, limit)
+local function drop(timeline, dropped)
   local digest = timeline.slot.digest
-  if digest.merging then
-    return 0
-  end
-  local dropped = math.min(excess(digest, capacity), limit)
   drop_oldest(digest_of(timeline), dropped)
   digest.records = digest.records - dropped
   digest.dropped = digest.dropped + dropped
   count('open', -dropped)
   count('dropped', dropped)
-  if excess(digest, capacity) == 0 then
-    digest.settled = nil -- otherwise whoever comes next goes on
-  else
-    digest.settled = false
+end
+
+-- The lengths of the payloads of records, newest first: the first of them is the one after so many.
+local function lengths_after(batch, counted)
+  local found = {}
+  if batch.large then
+    for number, member in ipairs(call('ZREVRANGE', batch.ages, counted, counted + WEIGHED_RECORDS - 1)) do
+      found[number] = math.max(call('HSTRLEN', batch.records, key_of(member)) - WHOLE, 0)
+    end
+    return found
+  end
+  for number, item in ipairs(newest_first(batch)) do
+    if number > counted then
+      table.insert(found, math.max(string.len(item.record) - WHOLE, 0))
+    end
+  end
+  return found
+end
+
+-- Look at the lengths of a page of records; once it is known how many of them the digest may carry, note that.
+local function count_fitting(digest, batch, max_bytes)
+  local lengths = lengths_after(batch, digest.counted or 0)
+  local counted, bytes = digest.counted or 0, digest.bytes or 0
+  for _, length in ipairs(lengths) do
+    bytes = bytes + length
+    if bytes > max_bytes then
+      digest.fitting = math.max(counted, 1)
+      return
+    end
+    counted = counted + 1
+  end
+  digest.counted, digest.bytes = counted, bytes
+  if counted >= digest.records or #lengths == 0 then
+    digest.fitting = digest.records
+  end
+end
+
+-- Drop the oldest records that make a digest too heavy: a page of records is looked at, and a page dropped.
+local function weigh(timeline, max_bytes, limit)
+  local digest = timeline.slot.digest
+  if not must_be_weighed(digest, max_bytes) then
+    return 0
+  end
+  if not digest.fitting then
+    count_fitting(digest, digest_of(timeline), max_bytes)
+  end
+  if not digest.fitting then
+    return 1
+  end
+  local dropped = math.min(digest.records - digest.fitting, limit)
+  drop(timeline, dropped)
+  if digest.records <= digest.fitting then
+    digest.weighed, digest.fitting, digest.counted, digest.bytes = true, nil, nil, nil
   end
   return dropped
 end
 
--- One page of: finish a merge that was begun, decide what this attempt carries, merge that, trim.
-local function settle(timeline, capacity, with_newer, limit)
+-- Once it is merged: drop the oldest records above capacity, then those that make it too heavy.
+local function trim(timeline, capacity, max_bytes, limit)
+  local digest = timeline.slot.digest
+  if digest.merging then
+    return 0
+  end
+  local dropped = math.min(excess(digest, capacity), limit)
+  drop(timeline, dropped)
+  if excess(digest, capacity) == 0 then
+    dropped = dropped + weigh(timeline, max_bytes, limit - dropped)
+  end
+  if excess(digest, capacity) == 0 and not must_be_weighed(digest, max_bytes) then
+    digest.settled = nil
+  else
+    digest.settled = false -- whoever comes next goes on
+  end
+  return dropped
+end
+
+-- One page of: finish a merge that was begun, decide what this attempt carries, merge that, trim, weigh.
+local function settle(timeline, capacity, with_newer, max_bytes, limit)
   local slot, work = timeline.slot, merge(timeline, limit)
   local digest = slot.digest
   if digest.deciding and not digest.merging then
@@ -89,7 +155,7 @@ local function settle(timeline, capacity, with_newer, limit)
     end
     work = work + merge(timeline, limit - work)
   end
-  work = work + trim(timeline, capacity, limit - work)
+  work = work + trim(timeline, capacity, max_bytes, limit - work)
   save_timeline(timeline)
   return work
 end
@@ -99,7 +165,7 @@ for number, wanted in ipairs(request.requests) do
   local timeline = with_sound_batches(timeline_number(number))
   local slot = timeline.slot
   if allowed > 0 and slot.digest and is_held(slot, wanted[1], now) then
-    allowed = allowed - settle(timeline, wanted[2] or nil, wanted[3], allowed)
+    allowed = allowed - settle(timeline, wanted[2] or nil, wanted[3], wanted[4] or nil, allowed)
   end
 end
 return answer('')

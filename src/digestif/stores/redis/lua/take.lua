@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Read pages of open digests.
 -- KEYS   12… the timelines
--- ARGV   4 {limit, requests}: records to read, over all; per timeline {token, capacity, after}
+-- ARGV   4 {limit, room, requests}: records and bytes to read, over all; per timeline {token, capacity, after, max_bytes}
 -- Reply  per timeline: nil if the token is stale or its keys are damaged, else {revision, dropped, 1 if complete, 1 if unsettled, page}, the
 --        page being key and record in turn
 -- include: timelines.lua
@@ -15,32 +15,31 @@ if refused then
 end
 local request = cmsgpack.unpack(ARGV[4])
 local allowed = request.limit -- records
-local weight = 0 -- bytes
+local room = math.min(request.room, HEAVY) -- bytes
 
-local function take(timeline, token, capacity, after)
+local function take(timeline, token, capacity, after, max_bytes)
   local slot = timeline.slot
   local digest = slot.digest
   if not digest or not is_held(slot, token, now) then
     return false
   end
-  if digest.deciding or digest.settled == false or excess(digest, capacity) > 0 then
+  local unsettled = digest.deciding or digest.settled == false or excess(digest, capacity) > 0
+  if unsettled or must_be_weighed(digest, max_bytes) then
     return { digest.revision, digest.dropped, 0, 1 }
   end
   if allowed == 0 then
     return { digest.revision, digest.dropped, 0, 0 }
   end
-  local flat, complete = page(digest_of(timeline), after, allowed)
+  local flat, complete, bytes = page(digest_of(timeline), after, allowed, room)
   allowed = allowed - #flat / 2
-  for place = 2, #flat, 2 do
-    weight = weight + string.len(flat[place])
-  end
-  allowed = weight < HEAVY and allowed or 0
+  room = room - bytes
+  allowed = room > 0 and allowed or 0
   return { digest.revision, digest.dropped, complete and 1 or 0, 0, flat }
 end
 
 local taken = {}
 for number, wanted in ipairs(request.requests) do
-  local is_read, told = pcall(take, timeline_number(number), wanted[1], wanted[2] or nil, wanted[3] or nil)
+  local is_read, told = pcall(take, timeline_number(number), wanted[1], wanted[2] or nil, wanted[3] or nil, wanted[4] or nil)
   taken[number] = is_read and told -- an error is about a key of the wrong type: nothing can be read there
 end
 return taken

@@ -6,7 +6,7 @@
 local HISTORY_KEYS = 100
 
 -- Note a digest that ended in the ring of the last ones.
-local function remember(timeline, digest, outcome, ring, keys, reason)
+local function remember(timeline, digest, outcome, ring, keys, reason, receipt)
   local number = add_to('ended', 1)
   call('HSET', HISTORY, number % ring, cmsgpack.pack({
     number = number,
@@ -21,6 +21,7 @@ local function remember(timeline, digest, outcome, ring, keys, reason)
     ended = now,
     reason = reason,
     keys = keys,
+    receipt = receipt,
   }))
 end
 

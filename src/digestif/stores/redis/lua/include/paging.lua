@@ -14,7 +14,7 @@ local function rank_after(batch, after)
   end)
 end
 
-local function page_of_large(batch, after, limit)
+local function page_of_large(batch, after, limit, room)
   local start = after and rank_after(batch, after) or 0
   local members = redis.call('ZREVRANGE', batch.ages, start, start + limit - 1)
   local flat, bytes = {}, 0
@@ -23,11 +23,11 @@ local function page_of_large(batch, after, limit)
     local record = redis.call('HGET', batch.records, key) or ''
     flat[number * 2 - 1], flat[number * 2] = key, record
     bytes = bytes + string.len(record)
-    if bytes > HEAVY then
-      return flat, false
+    if bytes >= room then
+      return flat, false, bytes
     end
   end
-  return flat, #members < limit
+  return flat, #members < limit, bytes
 end
 
 local function is_newer(one, other)
@@ -46,39 +46,50 @@ local function newest_first(batch)
   return sorted
 end
 
-local function page_of_small(batch, after, limit)
+local function page_of_small(batch, after, limit, room)
   local cursor = after and { timestamp = after[1], arrival = after[2] }
-  local flat = {}
+  local flat, bytes = {}, 0
   for _, item in ipairs(newest_first(batch)) do
     if not cursor or is_newer(cursor, item) then
-      if #flat == limit * 2 then
-        return flat, false
+      if #flat == limit * 2 or bytes >= room then
+        return flat, false, bytes
       end
       table.insert(flat, item.key)
       table.insert(flat, item.record)
+      bytes = bytes + string.len(item.record)
     end
   end
-  return flat, true
+  return flat, true, bytes
 end
 
--- Up to `limit` records as a flat list of keys and records, and whether these were the last. A small batch that is read
--- whole comes as it lies, the reader sorts it.
-local function page(batch, after, limit)
-  if batch.large then
-    return page_of_large(batch, after, limit)
-  end
-  if after or redis.call('HLEN', batch.records) > limit then
-    return page_of_small(batch, after, limit)
-  end
-  local flat = redis.call('HGETALL', batch.records)
-  for place = 1, #flat, 2 do
+-- The whole of a small batch, as it lies: the reader sorts it.
+local function whole_of_small(batch)
+  local flat, bytes = redis.call('HGETALL', batch.records), 0
+  for place = #flat - 1, 1, -2 do
     if flat[place] == '' then -- the slot of a timeline, or a dead letter's own field
       table.remove(flat, place)
       table.remove(flat, place)
-      break
+    else
+      bytes = bytes + string.len(flat[place + 1])
     end
   end
-  return flat, true
+  return flat, bytes
+end
+
+-- Up to `limit` records as a flat list of keys and records, whether these were the last, and their bytes. A page ends
+-- with the record that fills the room, which is in bytes.
+local function page(batch, after, limit, room)
+  if batch.large then
+    return page_of_large(batch, after, limit, room)
+  end
+  if after or redis.call('HLEN', batch.records) > limit then
+    return page_of_small(batch, after, limit, room)
+  end
+  local flat, bytes = whole_of_small(batch)
+  if bytes > room then
+    return page_of_small(batch, after, limit, room)
+  end
+  return flat, true, bytes
 end
 
 -- The keys of the newest records; in a call that has looked through many already, of any.

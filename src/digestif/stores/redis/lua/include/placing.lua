@@ -57,7 +57,7 @@ end
 -- The digest ended: cool down, or be idle again after an empty one.
 local function after_close(slot, now, cool_down, max_records, pending)
   local delivered = slot.digest.records > 0
-  slot.digest, slot.token, slot['until'] = nil, nil, nil
+  slot.digest, slot.token, slot['until'], slot.alone = nil, nil, nil, nil
   if not delivered and pending == 0 then
     return after_retirement(slot)
   end

@@ -48,6 +48,7 @@ local function read_slot(stored)
     and (slot['until'] or 0) < FAR
     and (not is_open or (digest and slot['until'] and type(slot.token) == 'string'))
     and (is_open or not slot.token)
+    and type(slot.alone or false) == 'boolean'
   if sound and digest then
     sound = type(digest.id) == 'string'
       and digest.records >= 0
@@ -56,6 +57,7 @@ local function read_slot(stored)
       and digest.revision < FAR
       and digest.attempt < FAR
       and digest.lapses < FAR
+      and (digest.lapses_alone or 0) < FAR
       and (digest.expires or 0) < FAR
       and (not digest.served or type(digest.served) == 'table')
   end

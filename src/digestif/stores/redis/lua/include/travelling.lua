@@ -18,12 +18,13 @@ local function after_departure(slot, now, token, pending)
   if fresh then
     cut(slot, slot.first or now, token, pending)
   end
-  slot.state, slot.token, slot['until'] = 'open', token, FOREVER
+  slot.state, slot.token, slot['until'], slot.alone = 'open', token, FOREVER, nil
   return fresh
 end
 
 local function unparked(slot)
-  slot.state, slot.parked, slot.token, slot['until'] = slot.parked or 'waiting', nil, nil, nil
+  slot.state = slot.parked or 'waiting'
+  slot.parked, slot.token, slot['until'], slot.alone = nil, nil, nil, nil
 end
 
 -- Idle, but with records: due at once.
@@ -102,10 +103,14 @@ local function after_boarding(slot, travelled, token)
     revision = digest.revision or 1,
     attempt = digest.attempt or 1,
     lapses = digest.lapses or 0,
+    lapses_alone = digest.lapses_alone,
     frozen = digest.frozen or nil,
     replayed = digest.replayed or nil,
     served = digest.served,
   }
+  if digest.settled == false and not digest.merging then -- a merge ends on the way
+    slot.digest.settled = false
+  end
   slot.state, slot.parked, slot.token, slot['until'] = 'open', travelled.parked, token, FOREVER
   slot.at, slot.since = travelled.at or 0, travelled.since or 0
   slot.rule, slot.was = travelled.rule, travelled.was
