@@ -135,7 +135,7 @@ class Move:
         """Finish a merge that somebody began in it and did not end."""
         digest = parcel.slot.digest
         source = self._source
-        if digest is None or digest.settled or not isinstance(source, Store):
+        if digest is None or digest.merging is None or not isinstance(source, Store):
             return parcel
         lease = Lease(
             parcel.timeline, parcel.id, parcel.slot.until or 0, digest.id, digest.attempt, digest.lapses, 0, 0

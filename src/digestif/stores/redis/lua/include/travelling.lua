@@ -106,6 +106,7 @@ local function after_boarding(slot, travelled, token)
     lapses_alone = digest.lapses_alone,
     frozen = digest.frozen or nil,
     replayed = digest.replayed or nil,
+    weighed = digest.weighed or nil,
     served = digest.served,
   }
   if digest.settled == false and not digest.merging then -- a merge ends on the way
