@@ -11,7 +11,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from digestif import ConfigError, Digest, Digests, Event, Policy, RetryLater, StoreUnavailable
-from digestif.events import Dispatched, DispatchFailed
+from digestif.events import Dispatched, DispatchFailed, DispatchLost, LeaseLost, Skipped
 from digestif.integrations.celery import Tasks, install
 from digestif.testing import FakeClock
 
@@ -102,7 +102,7 @@ def test_an_empty_digest_sends_nothing_and_ends_the_round(office: Office) -> Non
 
 @pytest.mark.parametrize("state", ["idle", "waiting", "paused", "open"])
 def test_a_task_that_finds_another_state_ends_quietly(office: Office, state: str) -> None:
-    """So does a task that a broker delivers twice."""
+    """So does a task that a broker delivers twice. What it found is told."""
     deliver = office.tasks.deliver_digest
     if state != "idle":
         office.digests.add("t", 1)
@@ -119,6 +119,9 @@ def test_a_task_that_finds_another_state_ends_quietly(office: Office, state: str
         assert deliver("t") is False
 
     assert office.sent == sent
+    [skipped] = office.told(Skipped)
+    assert skipped.timeline == "t"
+    assert state in skipped.reason
 
 
 def test_a_handler_that_fails_is_called_again_by_the_rules_of_the_policy(office: Office) -> None:
@@ -146,6 +149,8 @@ def test_a_task_that_lost_its_lease_ends_quietly_and_the_digest_comes_again(offi
 
     office.digests.add("t", 1, key="first")
     assert office.tasks.deliver_digest("t") is False
+    assert [event.timeline for event in office.told(LeaseLost)] == ["t"]
+    assert office.told(Skipped) == []
     assert office.tick() == 1
 
     assert office.sent == [("t", ["first"])] * 2
@@ -199,6 +204,7 @@ def test_a_tick_finds_a_dispatch_that_was_lost_and_makes_another_one(office: Off
     assert office.tick() == 1
 
     assert office.sent == [("t", ["first"])]
+    assert office.told(DispatchLost) == [DispatchLost(timeline="t", late=300)]
 
 
 def test_how_long_a_dispatch_may_take_can_be_chosen() -> None:

@@ -147,8 +147,10 @@ def _deliver_digest(digests: Digests) -> Callable[[str, float | None], bool]:
             digests.events.emit(Dispatched(timeline=key, late=late))
         try:
             return digests.deliver(key)
-        except (InvalidState, StaleLease) as error:  # somebody else has delivered it, or is doing so
+        except InvalidState as error:  # somebody else has delivered it, or is doing so
             digests.events.emit(Skipped(timeline=key, reason=str(error)))
+            return False
+        except StaleLease:  # told as LeaseLost
             return False
 
     return deliver_digest
