@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from digestif import clock, ids
-from digestif.attempts import attempts, room
+from digestif.attempts import Attempt, attempts, room
 from digestif.attempts.running import Running
 from digestif.core.times import Millis
 from digestif.stores.rows import leasing
@@ -62,8 +62,11 @@ class RunningHere:
     def is_none(self) -> bool:
         return self._here().is_none
 
-    def add(self, count: int) -> None:
-        self._here().add(count)
+    def add(self, attempt: Attempt) -> None:
+        self._here().add(attempt)
+
+    def remove(self, attempt: Attempt) -> None:
+        self._here().remove(attempt)
 
 
 class Pages(NamedTuple):
