@@ -19,7 +19,7 @@ from digestif.core.records import Record
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED, Discard, Verdict, give_back, judge, judge_block, poison, put_off
 from digestif.errors import InvalidState, StaleLease, StoreError
-from digestif.events.attempts import Delivered, Ended, Returned
+from digestif.events.attempts import Claimed, Delivered, Ended, Returned
 from digestif.events.base import Events
 from digestif.events.engine import Lapsed, LeaseNotRenewed
 from digestif.ids import chance, fresh_id
@@ -128,7 +128,8 @@ class Attempts:
         RUNNING.add(attempt)
         if lease.lapsed:
             self.events.emit(Lapsed(timeline=lease.timeline))
-        self.events.emit(reports.begun(attempt))
+        if self.events.wanted(Claimed):
+            self.events.emit(reports.begun(attempt))
         return attempt
 
     def _prepared(self, leases: Sequence[Lease], room: Room) -> Page:

@@ -370,6 +370,9 @@ class Tables(NeverDamaged):
         found = self._batches.get(batch)
         return [] if found is None else within(islice(found.newest_first(after), limit), room)
 
+    def newest_keys(self, batch: int, *, limit: int) -> list[str]:
+        return [record.key for record in self.page(batch, after=None, limit=limit)]
+
     def fitting(self, batch: int, max_bytes: int) -> int:
         found = self._batches.get(batch)
         return 0 if found is None else within_bytes(list(found.newest_first(None)), max_bytes)

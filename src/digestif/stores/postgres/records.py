@@ -105,6 +105,9 @@ class Records(Slots):
             self._pages[one] = _Page(limit, [_stored(row) for row in rows], room)
             room -= sum(len(payload or b"") for _, payload, _, _ in rows)
 
+    def newest_keys(self, batch: int, *, limit: int) -> list[str]:
+        return [record.key for record in self.page(batch, after=None, limit=limit)]  # read ahead, for several at once
+
     def fitting(self, batch: int, max_bytes: int) -> int:
         row = self._records(SQL.fitting, (batch, max_bytes)).fetchone()
         return max(1, int(row[0])) if row else 1

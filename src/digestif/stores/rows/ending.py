@@ -107,7 +107,7 @@ def serve(rows: Rows, lease: Lease, recipients: Sequence[str], *, now: Millis) -
 
 def newest_keys(rows: Rows, batch: int) -> tuple[str, ...]:
     """The record keys that the history names."""
-    return tuple(record.key for record in rows.page(batch, after=None, limit=HISTORY_KEYS))
+    return tuple(rows.newest_keys(batch, limit=HISTORY_KEYS))
 
 
 def erase_digest(rows: Rows, digest: Unfinished) -> None:

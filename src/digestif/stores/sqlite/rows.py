@@ -12,7 +12,7 @@ from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import Damage, legible
 from digestif.core.ledger import COUNTERS, Ledger
-from digestif.core.machine import IDLE, Slot
+from digestif.core.machine import IDLE, LARGEST_PAYLOAD, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival
@@ -297,11 +297,18 @@ class SqliteRows:
             return self._page(_with_a_legible_key, statement, arguments, room)
 
     def _page(self, record: Callable[..., Stored], statement: str, arguments: Sequence[Any], room: int) -> list[Stored]:
+        light = min(room // LARGEST_PAYLOAD, PAGE_RECORDS)  # so many records fit, whatever they are
+        rows = self._execute(statement, arguments).fetchmany(light + 1)
+        if len(rows) <= light:
+            return [record(*row) for row in rows]
         self._pages = self._connection.cursor()
         try:
             return within((record(*row) for row in self._pages.execute(statement, arguments)), room)
         finally:
             self._pages.close()
+
+    def newest_keys(self, batch: int, *, limit: int) -> list[str]:
+        return [key for (key,) in self._rows(SQL.newest_keys, (batch, limit))]
 
     def fitting(self, batch: int, max_bytes: int) -> int:
         count: int = self._value(SQL.fitting, batch, max_bytes)

@@ -122,6 +122,9 @@ SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? AND key = ?
 -- name: first_page
 SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? ORDER BY timestamp DESC, arrival DESC LIMIT ?
 
+-- name: newest_keys
+SELECT key FROM record WHERE batch = ? ORDER BY timestamp DESC, arrival DESC LIMIT ?
+
 -- name: next_page
 SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? AND (timestamp, arrival) < (?, ?)
 ORDER BY timestamp DESC, arrival DESC LIMIT ?
