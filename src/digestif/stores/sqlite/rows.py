@@ -297,10 +297,10 @@ class SqliteRows:
             return self._page(_with_a_legible_key, statement, arguments, room)
 
     def _page(self, record: Callable[..., Stored], statement: str, arguments: Sequence[Any], room: int) -> list[Stored]:
-        light = min(room // LARGEST_PAYLOAD, PAGE_RECORDS)  # so many records fit, whatever they are
+        light = min(room // LARGEST_PAYLOAD, PAGE_RECORDS)  # so many usual records fit
         rows = self._execute(statement, arguments).fetchmany(light + 1)
         if len(rows) <= light:
-            return [record(*row) for row in rows]
+            return within([record(*row) for row in rows], room)
         self._pages = self._connection.cursor()
         try:
             return within((record(*row) for row in self._pages.execute(statement, arguments)), room)
