@@ -1,4 +1,4 @@
-"""An event loop for those who have none: routes that are called by functions share it, and keep their connections."""
+"""An event loop for callers who have none: the routes of one engine share it, and keep their connections."""
 
 import asyncio
 import atexit
@@ -11,48 +11,59 @@ from weakref import WeakSet
 
 T = TypeVar("T")
 
-CLOSING_SECONDS = 2.0  # for connections, when the process ends
+CLOSING_SECONDS = 2.0  # for connections, when the engine is closed or the process ends
 
 
 class Background:
-    """One loop in a daemon thread, made when it is first needed; after a fork another one."""
+    """One loop in a daemon thread, made when it is first needed; after a fork another one.
 
-    def __init__(self) -> None:
+    `release` lets go of what was opened on the loop.
+    """
+
+    def __init__(self, release: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._release = release
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._process = 0
-        self._closers: WeakSet[Any] = WeakSet()
 
-    def run(self, owner: Any, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Wait for a coroutine. Its owner is closed when the process ends."""
+    def run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Wait for a coroutine."""
         future = asyncio.run_coroutine_threadsafe(call(), self._running())
-        self._closers.add(owner)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
-    def close(self, owner: Any) -> None:
-        """Let an owner close what it has open here."""
-        if owner in self._closers and self._process == os.getpid() and self._loop is not None:
-            self._closers.discard(owner)
-            with suppress(TimeoutError, RuntimeError):
-                asyncio.run_coroutine_threadsafe(owner.close(), self._loop).result(CLOSING_SECONDS)
-
-    def close_all(self) -> None:
-        for owner in list(self._closers):
-            self.close(owner)
+    def close(self) -> None:
+        """Let go of what is open, and end the loop. It may be used again."""
+        with self._lock:
+            loop, thread, self._loop = self._loop, self._thread, None
+        if loop is None or thread is None or self._process != os.getpid():
+            return
+        with suppress(TimeoutError, RuntimeError):
+            asyncio.run_coroutine_threadsafe(self._release(), loop).result(CLOSING_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(CLOSING_SECONDS)
+        if not thread.is_alive():
+            loop.close()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()
-                self._closers = WeakSet()
-                threading.Thread(target=self._loop.run_forever, name="digestif-routes", daemon=True).start()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="digestif-routes", daemon=True)
+                self._thread.start()
+                _in_use.add(self)
             return self._loop
 
 
-BACKGROUND = Background()
-atexit.register(BACKGROUND.close_all)
+_in_use: WeakSet[Background] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for background in list(_in_use):
+        background.close()

@@ -18,7 +18,6 @@ from digestif.core.texts import reason_of
 from digestif.core.verdicts import DeliveryFailed, Discard
 from digestif.delivery.channel import Channel, Format, Message, Receipt
 from digestif.errors import StaleLease, StoreError
-from digestif.routes.background import BACKGROUND
 from digestif.routes.budget import Account
 from digestif.routes.route import Route, check_recipients, kept_keys
 from digestif.threads import DaemonThreads
@@ -79,10 +78,6 @@ class Pipeline:
         """Who has got it, or never can, is not tried again."""
         if failure is None or not failure.retry:
             await self._resources.store.run(partial(attempt.mark_served, recipient, reached=failure is None))
-
-    def wait(self, attempt: Attempt) -> None:
-        """Deliver a digest for a caller without an event loop."""
-        BACKGROUND.run(self, lambda: self(attempt))
 
     async def close(self) -> None:
         """Let go of the connections of this event loop, and of the processes that render."""

@@ -3,7 +3,7 @@
 from digestif.attempts import Handler, Handlers, Kind
 from digestif.patterns import Patterns
 from digestif.policies import Policies
-from digestif.routes.background import BACKGROUND
+from digestif.routes.background import Background
 from digestif.routes.pipeline import Pipeline
 from digestif.routes.route import Route
 
@@ -15,6 +15,7 @@ class Routes:
         self._handlers = handlers
         self._policies = policies
         self._pipelines: Patterns[Pipeline] = Patterns()
+        self._background = Background(self._close_all)
 
     def add(self, route: Route) -> None:
         """Take in a route; ConfigError if its pattern has a handler, or its channel or template is wrong."""
@@ -24,7 +25,7 @@ class Routes:
             Handler(
                 pattern=route.pattern,
                 call=lambda attempts: pipeline(attempts[0]),
-                call_here=lambda attempts: pipeline.wait(attempts[0]),
+                call_here=lambda attempts: self._background.run(lambda: pipeline(attempts[0])),
                 kind=Kind.COROUTINE,
                 close=pipeline.close,
             )
@@ -46,6 +47,9 @@ class Routes:
         return pipeline.route
 
     def close_background(self) -> None:
-        """Let go of the connections of those who have no event loop."""
+        """Let go of the connections of callers who have no event loop."""
+        self._background.close()
+
+    async def _close_all(self) -> None:
         for pipeline in self._pipelines:
-            BACKGROUND.close(pipeline)
+            await pipeline.close()
