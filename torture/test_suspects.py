@@ -29,7 +29,7 @@ class Delivery(NamedTuple):
     dropped: int
 
 
-@pytest.fixture(params=["sqlite", "redis", "postgres"])
+@pytest.fixture(params=["sqlite", "redis", "cluster", "postgres"])
 def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     yield from emptied(request.param, tmp_path)
 

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import pytest
 
 from tests.postgres.servers import empty_database
-from tests.servers import empty_server
+from tests.servers import empty_lone_cluster, empty_server
 from tests.worker.programs import ROOT
 
 LEASE = 0.5
-Kind = Literal["sqlite", "postgres", "redis"]
+Kind = Literal["sqlite", "postgres", "redis", "cluster"]
 
 
 @pytest.fixture
@@ -31,6 +31,8 @@ def emptied(store: Kind, folder: Path) -> Iterator[str]:
                 yield url
         case "redis":
             yield empty_server().url
+        case "cluster":
+            yield f"{empty_lone_cluster().url}?partitions=3"
 
 
 @pytest.mark.parametrize("dsn", ["sqlite"], indirect=True)

@@ -1,0 +1,85 @@
+"""Records that are never stored: each is an attempt all the same, which tells how it ended."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from digestif import AsyncDigests, Delivered, Digest, Digests, Discard, Discarded, Ended, Event, Failed
+
+Notify = Callable[[Callable[[Digest], object]], tuple[object, list[Ended]]]
+
+
+def in_sync_mode(handler: Callable[[Digest], object]) -> tuple[object, list[Ended]]:
+    told: list[Event] = []
+    with Digests("off://") as digests:
+        digests.subscribe(told.append)
+        digests.handler("t")(handler)
+        answer: object
+        try:
+            answer = digests.notify("t", "news")
+        except ValueError as error:
+            answer = error
+    return answer, [event for event in told if isinstance(event, Ended)]
+
+
+def in_async_mode(handler: Callable[[Digest], object]) -> tuple[object, list[Ended]]:
+    told: list[Event] = []
+
+    async def notify() -> object:
+        async with AsyncDigests("off://") as digests:
+            digests.subscribe(told.append)
+            digests.handler("t")(handler)
+            try:
+                return await digests.notify("t", "news")
+            except ValueError as error:
+                return error
+
+    return asyncio.run(notify()), [event for event in told if isinstance(event, Ended)]
+
+
+modes = pytest.mark.parametrize("notify", [in_sync_mode, in_async_mode])
+
+
+@modes
+def test_a_record_that_is_not_stored_is_told_as_delivered(notify: Notify) -> None:
+    answer, [ended] = notify(lambda digest: None)
+
+    assert answer is True
+    assert isinstance(ended, Delivered)
+    assert (ended.timeline, ended.records, ended.attempt) == ("t", 1, 1)
+
+
+@modes
+def test_what_its_handler_raises_is_raised_and_told_as_never_coming_again(notify: Notify) -> None:
+    boom = ValueError("bang")
+
+    def fail(digest: Digest) -> None:
+        raise boom
+
+    answer, [ended] = notify(fail)
+
+    assert answer is boom
+    assert isinstance(ended, Failed)
+    assert (ended.error, ended.retry_in) == (boom, None)
+
+
+@modes
+def test_an_error_that_its_handler_answers_counts_like_one_that_it_raises(notify: Notify) -> None:
+    boom = ValueError("bang")
+
+    answer, [ended] = notify(lambda digest: boom)
+
+    assert answer is boom
+    assert isinstance(ended, Failed)
+
+
+@modes
+def test_what_its_handler_does_not_want_is_told_as_discarded(notify: Notify) -> None:
+    def discard(digest: Digest) -> None:
+        raise Discard("old news")
+
+    answer, [ended] = notify(discard)
+
+    assert answer is False
+    assert isinstance(ended, Discarded)
