@@ -195,14 +195,14 @@ class AsyncDigests:
         attempt = await self._opened(attempts, partial(attempts.open_for, handler, timeline))
         if attempt is None:
             return False
-        with attempts.renewed(attempt, renews=digests._renews(now)):
-            try:
+        try:
+            with attempts.renewed(attempt, renews=digests._renews(now)):
                 error = await handler.deliver(attempt, in_thread=self._in_thread)
-            except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
-                error = failure
-            except BaseException as interrupt:
-                await asyncio.shield(self._in_thread(partial(attempts.fail, attempt, interrupt)))
-                raise
+        except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
+            error = failure
+        except BaseException as interrupt:
+            await asyncio.shield(self._in_thread(partial(attempts.fail, attempt, interrupt)))
+            raise
         return await asyncio.shield(self._in_thread(partial(attempts.conclude, attempt, error)))
 
     @_like(Digests.serve)

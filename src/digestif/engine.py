@@ -347,14 +347,14 @@ class Digests(Overview):
         attempt = attempts.open_for(handler, timeline)
         if attempt is None:
             return False
-        with attempts.renewed(attempt, renews=self._renews(now)):
-            try:
+        try:
+            with attempts.renewed(attempt, renews=self._renews(now)):
                 error = handler.deliver_here(attempt)
-            except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
-                error = failure
-            except BaseException as interrupt:
-                attempts.fail(attempt, interrupt)
-                raise
+        except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
+            error = failure
+        except BaseException as interrupt:
+            attempts.fail(attempt, interrupt)
+            raise
         return attempts.conclude(attempt, error)
 
     # Handlers and workers

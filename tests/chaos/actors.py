@@ -65,6 +65,7 @@ class Worker(Process):
         self._suspects = Suspects(lease_seconds=world.lease / 1000)
         self._claims = 0  # under way
         self._claims_suspects = False
+        self._tried_since: Millis = 0
         self._judged: dict[bool, deque[tuple[Attempt, Verdict]]] = {False: deque(), True: deque()}  # again?
         self.tasks: list[Task] = []
         self.beats_at = world.times.steady + world.lease // 3
@@ -153,7 +154,8 @@ class Worker(Process):
             self._try_suspects(alone=self._holds_nothing)
 
     def _claim(self) -> None:
-        trying = [task.attempt.lease for task in self.tasks if task.attempt.lease in self._suspected]
+        are_long = self._world.times.steady - self._tried_since >= self._world.lease
+        trying = [task.attempt.lease for task in self.tasks if task.attempt.lease in self._suspected and not are_long]
         require(not trying and not self._claims_suspects, "others are claimed, but suspects are tried: {}", trying)
         chances = self._world.chances
         limit = chances.randint(1, max(1, MOST_IN_HAND - len(self.tasks)))
@@ -172,6 +174,7 @@ class Worker(Process):
             tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
         finally:
             self._claims_suspects = False
+            self._tried_since = self._world.times.steady
             self._suspects.end_claim(tried)
 
     @property
@@ -221,9 +224,10 @@ class Worker(Process):
             task.error = world.failure()
 
     def _see_who_is_alone(self, task: Task) -> None:
-        leases = [task.attempt.lease, *(each.attempt.lease for each in self.tasks if each.is_begun)]
-        if len(leases) > 1:
-            require(not any(map(self._world.book.is_alone, leases)), "one of these is not alone: {}", leases)
+        attempts = [task.attempt, *(each.attempt for each in self.tasks if each.is_begun)]
+        if len(attempts) > 1:
+            leases = [attempt.lease for attempt in attempts]
+            require(not any(attempt.is_alone for attempt in attempts), "one of these is not alone: {}", leases)
 
     def finish(self) -> None:
         task = next(filter(self._is_over, self.tasks))

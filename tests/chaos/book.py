@@ -275,12 +275,22 @@ class Book:
                 del self.holds[timeline]
 
     def _saw_extend(
-        self, leases: Sequence[Lease], *, answer: list[bool], at: Millis, lease: Millis, now: Millis | None
+        self,
+        leases: Sequence[Lease],
+        *,
+        answer: list[bool],
+        at: Millis,
+        lease: Millis,
+        now: Millis | None,
+        alone: bool = True,
     ) -> None:
         require(len(leases) <= self._pages.timelines, "{} leases in one extend", len(leases))
         for each, extended in zip(leases, answer, strict=True):
             if extended:
-                self.holds[each.timeline].until = at + lease
+                hold = self.holds[each.timeline]
+                hold.until, hold.alone = at + lease, hold.alone and alone
+                noted = self._store.inspect(each.timeline).alone
+                require(noted == hold.alone, "alone? {}, noted as {}: {}", hold.alone, noted, each)
 
     def _saw_maintain(
         self,

@@ -288,8 +288,8 @@ def _unread() -> Any:
     """leases whose digests could not be read are kept"""
     right = Attempts._prepared
 
-    def wrong(self: Attempts, *args: Any) -> Page:
-        page = right(self, *args)
+    def wrong(self: Attempts, *args: Any, **options: Any) -> Page:
+        page = right(self, *args, **options)
         return page if page.error is None else page._replace(judged=[])
 
     return Attempts, "_prepared", wrong

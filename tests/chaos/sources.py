@@ -62,8 +62,8 @@ class RunningHere:
     def is_none(self) -> bool:
         return self._here().is_none
 
-    def add(self, attempt: Attempt) -> None:
-        self._here().add(attempt)
+    def add(self, attempt: Attempt) -> list[Attempt]:
+        return self._here().add(attempt)
 
     def remove(self, attempt: Attempt) -> None:
         self._here().remove(attempt)

@@ -296,7 +296,7 @@ class Ear(Events):
         self.under_way: Counter[tuple[str, str, int]] = Counter()  # the same number may be tried again
         process.ears.append(self)
 
-    def wanted(self, kind: type[Event]) -> bool:  # noqa: ARG002  # whatever it is
+    def wanted(self, kind: type[Event]) -> bool:  # whatever it is
         return True
 
     def emit(self, event: Event) -> None:

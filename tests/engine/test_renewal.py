@@ -22,12 +22,12 @@ class Watched(MemoryStore):
         self.extended = threading.Semaphore(0)
         self.failures = 0
 
-    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         try:
             if self.failures:
                 self.failures -= 1
                 raise StoreUnavailable("out for lunch")
-            return super().extend(leases, lease=lease, now=now)
+            return super().extend(leases, lease=lease, now=now, alone=alone)
         finally:
             self.extended.release()
 

@@ -111,6 +111,7 @@ class SlowSuspects:
     """Attempts of a store that takes its time to find suspects."""
 
     lease = 30_000
+    is_process_idle = True
 
     def __init__(self) -> None:
         self.events = Events()

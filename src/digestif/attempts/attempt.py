@@ -44,6 +44,7 @@ class Attempt:
         self.receipts: list[str] = []  # what the receivers of its messages said
         self.late = 0.0  # seconds from due to claimed
         self.is_closed = False  # the store has no part in how it ends: delivered at most once, or never stored
+        self.is_alone = False  # its lease says that nothing runs beside it
         self.is_lost = False  # the lease lapsed or was lost
         self.is_dead = False  # it was to be discarded, and is still a dead letter
         self.is_told = False  # it has ended, and that was told
@@ -63,6 +64,12 @@ class Attempt:
     def records(self) -> int:
         """How many records it was seen to have."""
         return len(self.digest) or len(self.stored) or self.counted
+
+    def let_go_of_records(self) -> None:
+        """Its handler has ended: how many there were is all that is needed from here on."""
+        self.counted = self.records
+        self.digest = replace(self.digest, records=())
+        self.weight = 0
 
     @property
     def took(self) -> float:

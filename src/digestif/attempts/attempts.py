@@ -14,11 +14,13 @@ from digestif.attempts.running import RUNNING
 from digestif.attempts.submission import Answer, Judged, Unanswerable, submit
 from digestif.attempts.unhandled import UnhandledTimelines
 from digestif.attempts.upkeep import tell_of_maintenance
+from digestif.core.capacity import weight_of
 from digestif.core.policy import Policy
 from digestif.core.records import Record
+from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED, Discard, Verdict, give_back, judge, judge_block, poison, put_off
-from digestif.errors import InvalidState, StaleLease, StoreError
+from digestif.errors import InvalidState, StaleLease, StoreError, StoreUnavailable
 from digestif.events.attempts import Claimed, Delivered, Ended, Returned
 from digestif.events.base import Events
 from digestif.events.engine import Lapsed, LeaseNotRenewed
@@ -37,6 +39,7 @@ from digestif.stores.partitions import visit
 T = TypeVar("T")
 
 UNREAD = "the store did not answer when it was read"
+ENOUGH = "the worker has enough in hand"
 
 
 class Page(NamedTuple):
@@ -85,7 +88,7 @@ class Attempts:
         """
         alone = RUNNING.is_none
         lease = self.store.open(timeline, token=fresh_id(), lease=self.lease, now=self._now(), alone=alone)
-        attempt = self._begin(lease)
+        attempt = self._begin(lease, alone=alone)
         verdict = self._poison(attempt)
         if verdict is not None:
             self.finish(attempt, verdict)
@@ -115,28 +118,41 @@ class Attempts:
     def claim_suspects(self, *, alone: bool, room: Room) -> Page:
         """Take digests whose lease lapsed, from the first partition that has some, to be tried beside nothing else.
 
-        `alone` says that this worker runs nothing else. It is noted if that is true of the whole process.
+        `alone` says that nothing else runs in this process.
         """
-        alone = alone and RUNNING.is_none
+        alone = alone and self.is_process_idle
         leases = claim_suspects(self.store, alone=alone, lease=self.lease, now=self._now, events=self.events)
-        return self._prepared(leases, room)
+        return self._prepared(leases, room, alone=alone and len(leases) == 1)
 
-    def _begin(self, lease: Lease) -> Attempt:
+    @property
+    def is_process_idle(self) -> bool:
+        """True if no attempt runs in this process, whoever began it."""
+        return RUNNING.is_none
+
+    def _begin(self, lease: Lease, *, alone: bool) -> Attempt:
         attempt = Attempt(lease, self._policy_of(lease.timeline), store=self.store, now=self._now)
         attempt.late = to_seconds(max(0, lease.until - self.lease - lease.at))
         self._held[id(attempt)] = attempt
-        RUNNING.add(attempt)
+        attempt.is_alone = alone and lease.lapses > 0
+        self._withdraw_notes(RUNNING.add(attempt))
         if lease.lapsed:
             self.events.emit(Lapsed(timeline=lease.timeline))
         if self.events.wanted(Claimed):
             self.events.emit(reports.begun(attempt))
         return attempt
 
-    def _prepared(self, leases: Sequence[Lease], room: Room) -> Page:
+    def _withdraw_notes(self, crowded: Sequence[Attempt]) -> None:
+        """Another attempt is about to begin beside some that were alone: if they lapse now, that proves nothing."""
+        for attempt in crowded:
+            attempt.is_alone = False
+            with suppress(StoreError):
+                attempt.store.extend([attempt.lease], lease=self.lease, now=attempt.now(), alone=False)
+
+    def _prepared(self, leases: Sequence[Lease], room: Room, *, alone: bool = False) -> Page:
         """Attempts that a handler can be called with; the others with their verdicts."""
         judged: list[Judged] = []
         chosen: list[Attempt] = []
-        for attempt in [self._begin(lease) for lease in leases]:
+        for attempt in [self._begin(lease, alone=alone) for lease in leases]:
             verdict = self._turned_away(attempt, room)
             if verdict is None:
                 chosen.append(attempt)
@@ -195,8 +211,10 @@ class Attempts:
         """Read them, and judge those for which there is no room. One that is too large for memory fails alone."""
         try:
             return self._read_together(attempts, room)
-        except MemoryError:
-            return [judged for attempt in attempts for judged in self._read_alone(attempt)]
+        except StoreError:
+            raise
+        except Exception:  # noqa: BLE001  # one of them is to blame
+            return self._read_one_by_one(attempts, room)
 
     def _read_together(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
         contents.read(self.store, attempts, room=room)
@@ -204,15 +222,25 @@ class Attempts:
             if attempt.is_lost:
                 self._tell(attempt, reports.lost(attempt))
         unread = [attempt for attempt in attempts if not attempt.is_read and not attempt.is_lost]
-        return [(attempt, put_off("the worker has enough in hand")) for attempt in unread]
+        return [(attempt, put_off(ENOUGH)) for attempt in unread]
 
-    def _read_alone(self, attempt: Attempt) -> list[Judged]:
-        attempt.forget_what_was_read()
-        try:
-            return self._read_together([attempt], Room())
-        except MemoryError as error:
+    def _read_one_by_one(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
+        judged: list[Judged] = []
+        for attempt in attempts:
             attempt.forget_what_was_read()
-            return [(attempt, self._unreadable(attempt, error))]
+        for attempt in attempts:
+            records = sum(len(each.stored) for each in attempts)
+            if room.is_full(records=records, weight=sum(weight_of(each.stored) for each in attempts)):
+                judged.append((attempt, put_off(ENOUGH)))
+                continue
+            try:
+                judged += self._read_together([attempt], room)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001  # judged as if its handler had failed
+                attempt.forget_what_was_read()
+                judged.append((attempt, self._unreadable(attempt, error)))
+        return judged
 
     def _verdict_before_delivery(self, attempt: Attempt) -> Verdict | None:
         """Decode it; the verdict if no handler has to see it. A policy or codec that fails is judged as a handler."""
@@ -285,7 +313,7 @@ class Attempts:
         """An attempt to deliver a record that is not stored."""
         attempt = Unstored(timeline, record, self._policy_of(timeline), now=self._now)
         attempt.handler = handler
-        RUNNING.add(attempt)
+        self._withdraw_notes(RUNNING.add(attempt))
         return attempt
 
     # Ending
@@ -316,7 +344,11 @@ class Attempts:
 
     def finish(self, attempt: Attempt, verdict: Verdict) -> None:
         """End one attempt. StaleLease if the lease was lost; a failure of the store is raised."""
-        [answer] = self.end([(attempt, verdict)])
+        try:
+            [answer] = self.end([(attempt, verdict)])
+        except BaseException as error:  # an interrupt, while the store was told
+            self.abandon(attempt, verdict, StoreUnavailable(f"interrupted by {reason_of(error)}"))
+            raise
         if isinstance(answer, StoreError):
             self.abandon(attempt, verdict, answer)
             raise answer
@@ -343,7 +375,8 @@ class Attempts:
 
     def fail(self, attempt: Attempt, error: BaseException) -> None:
         """End an attempt whose block raised. Never raises: the error itself matters."""
-        verdict = judge_block(error, attempt=attempt.lease.attempt, policy=attempt.policy, records=attempt.records)
+        records = attempt.records or not attempt.is_read  # what could not be read is not empty
+        verdict = judge_block(error, attempt=attempt.lease.attempt, policy=attempt.policy, records=records)
         self.finish_quietly(attempt, verdict)
 
     def abandon(self, attempt: Attempt, verdict: Verdict, error: StoreError) -> None:
@@ -373,7 +406,7 @@ class Attempts:
         self._held.pop(id(attempt), None)
 
     def _sweep_after(self, judged: Sequence[Judged]) -> None:
-        if any(len(attempt.digest) > PAGE_RECORDS for attempt, _ in judged):
+        if any(attempt.records > PAGE_RECORDS for attempt, _ in judged):
             with suppress(StoreError):  # maintenance erases it later
                 while self.store.sweep():
                     pass

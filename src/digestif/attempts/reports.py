@@ -27,7 +27,7 @@ def begun(attempt: Attempt) -> Claimed:
 
 def ended(attempt: Attempt, verdict: Verdict) -> Ended:
     """The event of an attempt that has ended as the verdict says."""
-    who, records, reason = _who(attempt), len(attempt.digest), verdict.reason
+    who, records, reason = _who(attempt), attempt.records, verdict.reason
     match verdict.ending:
         case Ending.DELIVERED if not records:
             return Empty(**who)

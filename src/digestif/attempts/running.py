@@ -25,9 +25,12 @@ class Running:
         with self._lock:
             return not len(self._attempts)
 
-    def add(self, attempt: "Attempt") -> None:
+    def add(self, attempt: "Attempt") -> list["Attempt"]:
+        """Note one more. The answer is those that were noted as alone, in their leases, and are not any more."""
         with self._lock:
+            others = list(self._attempts)
             self._attempts.add(attempt)
+        return [each for each in [*others, attempt] if others and each.is_alone]
 
     def remove(self, attempt: "Attempt") -> None:
         with self._lock:

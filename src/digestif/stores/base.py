@@ -314,8 +314,8 @@ class Store(Notes):
         """Note who has got an open digest, so that another attempt serves only the others."""
 
     @abstractmethod
-    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
-        """Let leases end `lease` milliseconds from now."""
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
+        """Let leases end `lease` milliseconds from now. Without `alone` a note that they are alone is withdrawn."""
 
     @abstractmethod
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:

@@ -88,7 +88,7 @@ class OffStore(Store):
     def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
         return False
 
-    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         return [False] * len(leases)
 
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:

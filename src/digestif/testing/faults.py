@@ -132,11 +132,11 @@ class Partitioned(Store):
         self._watch("serve", 1)
         return self._home(lease.timeline).serve(lease, recipients, now=now)
 
-    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         return self._spread(
             "extend",
             leases,
-            lambda part, share: part.extend(share, lease=lease, now=now),
+            lambda part, share: part.extend(share, lease=lease, now=now, alone=alone),
             key=lambda item: item.timeline,
         )
 

@@ -74,6 +74,8 @@ class Execution:
         try:
             verdicts = await self._verdicts(attempts)
         finally:
+            for attempt in attempts:
+                attempt.let_go_of_records()
             del self._running[task]  # first: whoever hears that it ended counts the hands that are free
             self._judged(list(zip(attempts, verdicts, strict=True)))
 
@@ -83,7 +85,8 @@ class Execution:
         except _NotBegun:
             return [give_back(begun=False)] * len(attempts)
         except asyncio.CancelledError as error:
-            if self._is_giving_up:
+            task = asyncio.current_task()
+            if self._is_giving_up or (task is not None and task.cancelling()):  # not raised by the handler itself
                 return [give_back(begun=True)] * len(attempts)
             errors = [error] * len(attempts)
         return [self._attempts.judge(attempt, error) for attempt, error in zip(attempts, errors, strict=True)]

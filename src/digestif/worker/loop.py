@@ -50,11 +50,11 @@ class Round(NamedTuple):
 class Loop:
     """Everything that a worker does on one event loop."""
 
-    def __init__(self, attempts: Attempts, limits: Limits) -> None:
+    def __init__(self, attempts: Attempts, limits: Limits, suspects: Suspects | None = None) -> None:
         self._attempts = attempts
         self._limits = limits
         self._execution = Execution(attempts, limits.concurrency, limits.threads, judged=self._on_judged)
-        self._suspects = Suspects(lease_seconds=attempts.lease / 1000)
+        self._suspects = suspects or Suspects(lease_seconds=attempts.lease / 1000)
         self._threads = DaemonThreads(6, "digestif-store")  # two claims, ending, waiting, and what hangs
         self._claims: dict[asyncio.Future[Page], Hands] = {}  # under way, and for how many of each kind
         self._judged: dict[bool, deque[tuple[Attempt, Verdict]]] = {False: deque(), True: deque()}
@@ -89,34 +89,36 @@ class Loop:
         if wanted < 1 or memory < 1:
             return await self._look_again(LOOK_AGAIN_SECONDS)
         slow = frozenset(kind for kind in self._crowded if hands[kind] == 0)
-        room = Room(hands, slow=slow, memory=memory)
+        room = Room(hands, slow=slow, memory=min(memory, self._limits.memory // 2 or 1))
         page = await self._take_on(lambda: self._attempts.claim(wanted, room=room), hands)
         self._suspects.saw(page.suspect, looked_everywhere=page.claimed < wanted)
         if room.crowded or page.claimed < wanted:
             self._crowded = frozenset(room.crowded)
-        if page.claimed == 0 and self._suspects.exist and self._holds_nothing:
+        if page.claimed == 0 and self._suspects.exist and self._is_alone:
             return await self._try_suspects(alone=True)
         return Round(page.claimed, more=page.claimed >= wanted)
 
     async def _try_suspects_next(self) -> Round:
         """Wait until what is in hand has ended, but not for ever."""
-        if not self._holds_nothing and not self._suspects.wait_no_longer:
+        if not self._is_alone and not self._suspects.wait_no_longer:
             return await self._look_again(LOOK_AGAIN_SECONDS)
-        return await self._try_suspects(alone=self._holds_nothing)
+        return await self._try_suspects(alone=self._is_alone)
 
     async def _try_suspects(self, *, alone: bool) -> Round:
         tried: list[Attempt] = []
+        room = Room(memory=self._limits.memory)
         self._suspects.begin_claim()
         try:
-            page = await self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=Room()), {})
+            page = await self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=room), {})
             tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
         finally:
             self._suspects.end_claim(tried)
         return Round(page.claimed, more=page.claimed > 0)
 
     @property
-    def _holds_nothing(self) -> bool:
-        return not self._claims and not self._execution.attempts
+    def _is_alone(self) -> bool:
+        """True if nothing runs here, nor in another worker of this process."""
+        return not self._claims and not self._execution.attempts and self._attempts.is_process_idle
 
     async def _take_on(self, claim: Callable[[], Page], hands: Hands) -> Page:
         future = asyncio.ensure_future(self.in_thread(claim))

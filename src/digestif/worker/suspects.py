@@ -18,6 +18,8 @@ class Suspects:
         self._is_their_turn = False
         self._are_claimed = False  # a claim for them is under way
         self._tried: list[Attempt] = []
+        self._tried_since = 0.0
+        self._next_since: float | None = None  # that nothing else is claimed, so that they can be
 
     def saw(self, suspect: Millis | None, *, looked_everywhere: bool) -> None:
         """An ordinary claim told when the first lease lapsed that nobody took over, or that it met none.
@@ -37,29 +39,37 @@ class Suspects:
     @property
     def are_next(self) -> bool:
         """True if nothing else is claimed before they were tried."""
-        return self._is_their_turn and self._waited() >= PATIENCE_SECONDS
+        are_next = self._is_their_turn and self._waited() >= PATIENCE_SECONDS
+        if are_next and self._next_since is None:
+            self._next_since = monotonic()
+        return are_next
 
     @property
     def wait_no_longer(self) -> bool:
         """True if they are tried even beside attempts that have not ended."""
-        return self._waited() >= PATIENCE_SECONDS + self._lease_seconds
+        return self._next_since is not None and monotonic() - self._next_since >= self._lease_seconds
 
     def _waited(self) -> float:
         return 0.0 if self._since is None else monotonic() - self._since
 
     @property
     def are_tried(self) -> bool:
-        """True while some of them are claimed or under way: nothing else is claimed."""
+        """True while some of them are claimed or under way, for one lease at most: nothing else is claimed.
+
+        After that others begin beside them, and a note that one is alone is withdrawn.
+        """
         self._tried = [attempt for attempt in self._tried if not attempt.is_told]
-        return self._are_claimed or bool(self._tried)
+        is_long = monotonic() - self._tried_since >= self._lease_seconds
+        return self._are_claimed or (bool(self._tried) and not is_long)
 
     def begin_claim(self) -> None:
         self._are_claimed = True
         self._is_their_turn = False
+        self._next_since = None
 
     def end_claim(self, attempts: Iterable[Attempt]) -> None:
         """These came of it. If none did, there are none, as far as the store says."""
         self._are_claimed = False
-        self._tried = list(attempts)
+        self._tried, self._tried_since = list(attempts), monotonic()
         if not self._tried:
             self._since = None

@@ -14,6 +14,7 @@ from digestif.ids import fresh_id
 from digestif.stores.base import Wakeups
 from digestif.worker.loop import Limits, Loop, pause
 from digestif.worker.signals import run
+from digestif.worker.suspects import Suspects
 
 REACH_SECONDS = 4.0  # after which a store that says nothing is told of
 MEMORY = 256 << 20  # bytes
@@ -60,6 +61,7 @@ class Worker:
         self._poll = poll
         self._grace = grace
         self._start_timeout = start_timeout
+        self._suspects: Suspects | None = None  # of `run_once`: how long they have waited outlasts a call
         self._last_error: StoreError | None = None
         self._is_stopping = False
         self._wake: Callable[[], None] | None = None
@@ -95,7 +97,9 @@ class Worker:
     async def run_once(self, now: float | None = None) -> int:
         """Deliver some of what is due and return when it has ended: how many timelines it claimed, 0 if none is due."""
         attempts = self._attempts(now)
-        loop = Loop(attempts, self._limits)
+        if self._suspects is None:
+            self._suspects = Suspects(lease_seconds=attempts.lease / 1000)
+        loop = Loop(attempts, self._limits, self._suspects)
         with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
             try:
                 claimed, _ = await loop.run_once()

@@ -346,9 +346,9 @@ class RedisStore(Store, RedisMoving):
         call = Call(home.partition, home.slot, pack((request,)))
         return wire.flags(self._dialogue.write_one("serve", call, now=now))[0]
 
-    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         def request(share: list[Lease]) -> bytes:
-            return wire.encode({"lease": lease, "tokens": [held.token for held in share]})
+            return wire.encode({"lease": lease, "tokens": [held.token for held in share], "crowded": not alone})
 
         return self._in_shares("extend", leases, lambda held: held.timeline, request, declared="slot", now=now)
 

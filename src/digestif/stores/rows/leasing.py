@@ -85,16 +85,16 @@ def move_to_open(rows: Rows, before: Slot, after: Slot) -> None:
     rows.tally["pending"] -= before.pending - after.pending
 
 
-def extend_all(rows: Rows, leases: Sequence[Lease], *, until: Millis, now: Millis) -> list[bool]:
+def extend_all(rows: Rows, leases: Sequence[Lease], *, until: Millis, now: Millis, alone: bool) -> list[bool]:
     rows.concern(lease.timeline for lease in leases)
-    return [extend(rows, lease, until=until, now=now) for lease in leases]
+    return [extend(rows, lease, until=until, now=now, alone=alone) for lease in leases]
 
 
-def extend(rows: Rows, lease: Lease, *, until: Millis, now: Millis) -> bool:
+def extend(rows: Rows, lease: Lease, *, until: Millis, now: Millis, alone: bool) -> bool:
     slot = held_slot(rows, lease, now=now)
     if slot is None:
         return False
-    rows.put_slot(lease.timeline, replace(slot, until=until))
+    rows.put_slot(lease.timeline, replace(slot, until=until, alone=slot.alone and alone))
     return True
 
 

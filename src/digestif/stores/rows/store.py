@@ -132,9 +132,9 @@ class RowStore(Store, Movable):
         at = self._now(now)
         return self._write(lambda rows: ending.serve(rows, lease, recipients, now=at))
 
-    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None) -> list[bool]:
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: leasing.extend_all(rows, leases, until=at + lease, now=at))
+        return self._write(lambda rows: leasing.extend_all(rows, leases, until=at + lease, now=at, alone=alone))
 
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
         at = self._now(now)

@@ -276,6 +276,21 @@ class LapsesAlone(Suite):
         assert store.inspect("t").alone is False
         assert [lease.lapses_alone for lease in claim_suspects(store)] == [0]
 
+    @in_either_way
+    def test_a_note_can_be_withdrawn(self, store: Store, take_over: TakeOver) -> None:
+        """Fact 66. Something else begins beside it: renewed without `alone`, its lapse proves nothing."""
+        let_lapse(store, ["t"])
+        lease = take_over(store, True, LAPSED)
+        assert store.inspect("t").alone is True
+
+        assert store.extend([lease], lease=LEASE, now=LAPSED + 1) == [True]
+        assert store.inspect("t").alone is True
+        assert store.extend([lease], lease=LEASE, now=LAPSED + 2, alone=False) == [True]
+
+        assert store.inspect("t").alone is False
+        again = take_over(store, False, LAPSED + 2 + LEASE)
+        assert (again.lapses, again.lapses_alone) == (2, 0)
+
     def test_a_group_is_not_noted(self, store: Store) -> None:
         """Fact 66. The worker runs nothing else, but each of them beside the other."""
         partition, timelines = neighbours(store, 2)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Let leases end later.
 -- KEYS   12… per timeline: its hash
--- ARGV   4 {lease, tokens}
+-- ARGV   4 {lease, tokens, crowded}: whether a note that they are alone is withdrawn
 -- Reply  '1' per lease, or '0' if its token is stale
 -- include: slots.lua
 -- include: leasing.lua
@@ -18,6 +18,7 @@ for number, token in ipairs(request.tokens) do
   local held = is_held(timeline.slot, token, now)
   if held then
     timeline.slot['until'] = now + request.lease
+    timeline.slot.alone = timeline.slot.alone and not request.crowded or nil
     save_timeline(timeline)
   end
   extended[number] = held and '1' or '0'

@@ -1,0 +1,67 @@
+"""Alone: a lapse speaks against a digest only if nothing else ran in its process, from its beginning to its end."""
+
+import pytest
+
+from digestif import Buried, Digests, Event, Failed, Policy, StaleLease
+from digestif.stores.base import Take, Taken
+from digestif.stores.memory import MemoryStore
+
+T = 1_700_000_000.0
+LEASE = 30.0
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def let_lapse(digests: Digests, timeline: str) -> None:
+    """Open it and let somebody else find out that nobody ended it."""
+    digests.add(timeline, 1, now=T)
+    with pytest.raises(StaleLease), digests.digest(timeline, now=T):
+        digests.maintenance(T - 1, now=T + LEASE)
+    assert [entry.key for entry in digests.schedule(T + LEASE, now=T + LEASE)] == [timeline]
+
+
+def test_a_suspect_is_noted_as_alone_until_something_else_begins(store: MemoryStore) -> None:
+    digests = Digests(store)
+    let_lapse(digests, "suspect")
+    digests.add("other", 1, now=T + LEASE)
+
+    with digests.digest("suspect", now=T + LEASE):
+        assert store.inspect("suspect").alone is True
+        with digests.digest("other", now=T + LEASE):
+            assert store.inspect("suspect").alone is False
+
+    assert digests.ledger().delivered == 2
+
+
+def test_a_suspect_that_begins_beside_others_is_not_noted(store: MemoryStore) -> None:
+    digests = Digests(store)
+    let_lapse(digests, "suspect")
+    digests.add("other", 1, now=T + LEASE)
+
+    with digests.digest("other", now=T + LEASE), digests.digest("suspect", now=T + LEASE):
+        assert store.inspect("suspect").alone is False
+
+
+class TooLarge(MemoryStore):
+    """Reading any digest takes more memory than there is."""
+
+    def take(self, requests: "list[Take]", *, now: int | None) -> "list[Taken | None]":  # type: ignore[override]
+        raise MemoryError
+
+
+def test_a_digest_that_can_not_be_read_is_not_taken_for_an_empty_one() -> None:
+    """Its last attempt buries it, through `digest()` too."""
+    told: list[Event] = []
+    digests = Digests(TooLarge(), policy=Policy(attempts=2))
+    digests.subscribe(told.append)
+    digests.add("t", 1, now=T)
+
+    for _ in range(2):
+        with pytest.raises(MemoryError), digests.digest("t", now=T):
+            raise AssertionError("it was opened")
+
+    assert [type(event) for event in told if isinstance(event, Failed | Buried)] == [Failed, Buried]
+    assert digests.ledger().dead == 1
