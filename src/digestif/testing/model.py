@@ -262,15 +262,28 @@ class Model:
     # Opening
 
     def open(
-        self, key: str, policy: Policy, now: int, lease: int, minimum_delay: float | None = None, *, alone: bool = False
+        self,
+        key: str,
+        policy: Policy,
+        now: int,
+        lease: int,
+        minimum_delay: float | None = None,
+        *,
+        alone: bool = False,
+        beside: Iterable[tuple[str, int, int]] = (),
     ) -> Opened:
-        """What entering digest(key) gives; `alone` if its process delivers nothing else just then."""
+        """What entering digest(key) gives; `alone` if its process delivers nothing else just then.
+
+        What it does deliver is `beside`: timeline, token and time of each. Those are not alone any more.
+        """
         line = self.lines.get(key, Line())
         if line.state == "open" and not line.has_lapsed(now):
             raise Busy(key)
         if line.paused or line.state not in ("ready", "open"):
             raise InvalidState(key)
         leased = self._grant(key, line, now, lease, alone)
+        for other, token, at in beside:
+            self._withdraw_note(other, token, at, lease)
         if leased.lapses_alone >= policy.lapses:
             self.bury(key, leased.token, policy, now, minimum_delay)
             raise InvalidState(key)
@@ -363,6 +376,11 @@ class Model:
 
     def extend(self, key: str, token: int, now: int, lease: int) -> None:
         self._held(key, token, now).expiry = now + lease
+
+    def _withdraw_note(self, key: str, token: int, now: int, lease: int) -> None:
+        line = self.lines.get(key, Line())
+        if line.alone and line.token == token and not line.has_lapsed(now):
+            line.alone, line.expiry = False, now + lease
 
     def close(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:
         """The digest was delivered."""

@@ -206,11 +206,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     def entered(self, timeline: str, policy: str, minimum_delay: float | None, given: bool) -> Held | None:
         now = self.now if given else None
-        alone = not any(held.block for held in self.held)
+        blocks = [held for held in self.held if held.block]
+        beside = [(held.timeline, held.token, self.now if held.now is None else held.now) for held in blocks]
         block = self.engines[policy].digest(timeline, minimum_delay, now=None if now is None else now / 1000)
         both = self.both(
             lambda: block.__enter__(),
-            lambda: self.model.open(timeline, POLICIES[policy], self.now, ms(LEASE), minimum_delay, alone=alone),
+            lambda: self.model.open(
+                timeline, POLICIES[policy], self.now, ms(LEASE), minimum_delay, alone=not blocks, beside=beside
+            ),
         )
         if both is None:
             return None
