@@ -31,6 +31,30 @@ class Served(NamedTuple):
 class Attempt:
     """One try to deliver one digest."""
 
+    __slots__ = (
+        "__weakref__",
+        "after",
+        "began",
+        "cool_down",
+        "counted",
+        "digest",
+        "handler",
+        "is_alone",
+        "is_closed",
+        "is_dead",
+        "is_lost",
+        "is_read",
+        "is_told",
+        "late",
+        "lease",
+        "now",
+        "policy",
+        "receipts",
+        "store",
+        "stored",
+        "weight",
+    )
+
     def __init__(self, lease: Lease, policy: Policy, *, store: Store, now: Now) -> None:
         self.lease = lease
         self.policy = policy
@@ -120,6 +144,8 @@ class Attempt:
 
 class Unstored(Attempt):
     """An attempt to deliver a record that was never stored: it can be told about, and that is all."""
+
+    __slots__ = ()
 
     def __init__(self, timeline: str, record: Record, policy: Policy, *, now: Now) -> None:
         at = now()
