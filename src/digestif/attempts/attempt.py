@@ -38,6 +38,7 @@ class Attempt:
         "cool_down",
         "counted",
         "digest",
+        "duration",
         "handler",
         "is_alone",
         "is_closed",
@@ -66,6 +67,7 @@ class Attempt:
         self.began = monotonic()
         self.weight = 0  # bytes of its records, as they are stored
         self.receipts: list[str] = []  # what the receivers of its messages said
+        self.duration: Millis = 0  # of its lease
         self.late = 0.0  # seconds from due to claimed
         self.is_closed = False  # the store has no part in how it ends: delivered at most once, or never stored
         self.is_alone = False  # its lease says that nothing runs beside it
@@ -164,4 +166,4 @@ class Unstored(Attempt):
         return Served()
 
     def mark_served(self, recipient: str, *, reached: bool = True) -> None:
-        """Nobody asks again."""
+        """There is no further attempt that could read it."""

@@ -48,7 +48,7 @@ class Page(NamedTuple):
     attempts: list[Attempt]  # for handlers
     judged: list[Judged]  # those that end before a handler sees them: the store has to be told
     claimed: int  # timelines
-    suspect: Millis | None = None  # when the first lease lapsed that nobody took over
+    suspect: Millis | None = None  # when the earliest lapsed lease ran out
     error: StoreError | None = None  # why those that were claimed could not be read
 
 
@@ -86,7 +86,7 @@ class Attempts:
         Raises InvalidState or Busy if it can't be opened, also if its digest is buried as poison; StaleLease if the
         lease is lost while it is read; and what keeps it from being read, which then counts as a failure.
         """
-        alone = RUNNING.is_none
+        alone = self.is_process_idle
         lease = self.store.open(timeline, token=fresh_id(), lease=self.lease, now=self._now(), alone=alone)
         attempt = self._begin(lease, alone=alone)
         verdict = self._poison(attempt)
@@ -126,12 +126,13 @@ class Attempts:
 
     @property
     def is_process_idle(self) -> bool:
-        """True if no attempt runs in this process, whoever began it."""
+        """True if no attempt runs in this process, of this engine or another."""
         return RUNNING.is_none
 
     def _begin(self, lease: Lease, *, alone: bool) -> Attempt:
         attempt = Attempt(lease, self._policy_of(lease.timeline), store=self.store, now=self._now)
         attempt.late = to_seconds(max(0, lease.until - self.lease - lease.at))
+        attempt.duration = self.lease
         self._held[id(attempt)] = attempt
         attempt.is_alone = alone and lease.lapses > 0
         self._withdraw_notes(RUNNING.add(attempt))
@@ -146,7 +147,7 @@ class Attempts:
         for attempt in crowded:
             attempt.is_alone = False
             with suppress(StoreError):
-                attempt.store.extend([attempt.lease], lease=self.lease, now=attempt.now(), alone=False)
+                attempt.store.extend([attempt.lease], lease=attempt.duration, now=attempt.now(), alone=False)
 
     def _prepared(self, leases: Sequence[Lease], room: Room, *, alone: bool = False) -> Page:
         """Attempts that a handler can be called with; the others with their verdicts."""
