@@ -16,6 +16,8 @@ import pytest
 from digestif import Digests
 from digestif.stores.rows import Rows
 from digestif.stores.sqlite import SQLiteStore
+from digestif.stores.sqlite.connection import Connection
+from digestif.stores.sqlite.rows import SqliteRows
 from digestif.testing.conformance.signals import interrupted_at
 from tests.sqlite.alone import alone
 from tests.sqlite.groups import Group, one_group
@@ -107,6 +109,36 @@ def test_whatever_step_of_a_read_is_interrupted_leaves_no_old_state_to_be_kept(p
 
     store.disconnect()
     check_sound(path)
+
+
+@pytest.mark.parametrize("half", ["SELECT * FROM record", "UPDATE namespace SET ended = ended RETURNING ended"])
+def test_a_second_interruption_while_the_first_is_dealt_with_leaves_nothing_for_later(
+    store: SQLiteStore, path: str, monkeypatch: pytest.MonkeyPatch, half: str
+) -> None:
+    digests = Digests(store)
+    digests.add_many([("t", n) for n in range(5)])
+    lets_go = Connection.let_go
+
+    def be_interrupted(rows: Rows) -> None:
+        assert isinstance(rows, SqliteRows)
+        rows._connection.result().execute(half)
+        monkeypatch.setattr(Connection, "let_go", _interrupt)
+        raise Interruption
+
+    with pytest.raises(Interruption) as kept:  # a traceback keeps alive what was left behind
+        store._write(be_interrupted)
+    monkeypatch.setattr(Connection, "let_go", lets_go)
+    with Digests(f"sqlite:///{path}") as other:
+        other.add("t", 0)
+    digests.add("t", 0)
+
+    assert kept.value is not None
+    assert digests.timeline("t").pending == 7
+    check_sound(path)
+
+
+def _interrupt(*_: object) -> None:
+    raise Interruption
 
 
 def test_whatever_step_of_its_leader_is_interrupted_a_page_is_committed_once(path: str) -> None:

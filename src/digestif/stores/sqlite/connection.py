@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
 
@@ -20,11 +21,34 @@ _OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 class Connection(sqlite3.Connection):
     """A connection, and which file it has open.
 
-    A transaction is `with connection:` around a BEGIN. Its end is then written in C: it is committed or rolled back in
+    A transaction is `with connection:` around `begin`. Its end is then written in C: it is committed or rolled back in
     one step, which no signal handler can interrupt, and no generator keeps it open that a traceback still refers to.
     """
 
     file: tuple[int, int] | None = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._results: list[sqlite3.Cursor] = []  # those that may be half read
+
+    def result(self) -> sqlite3.Cursor:
+        """A cursor whose result may be left half read: `let_go` closes it."""
+        cursor = self.cursor()
+        self._results.append(cursor)  # an interrupt before this finds it unused
+        return cursor
+
+    def let_go(self) -> None:
+        """Close half-read results: they keep the connection at an old state of the data, and a commit from ending."""
+        for cursor in self._results:
+            cursor.close()
+        self._results.clear()
+
+    def begin(self, statement: str) -> None:
+        """Begin a transaction. One that was interrupted twice may have left results and even itself behind."""
+        self.let_go()
+        if self.in_transaction:
+            self.rollback()
+        self.execute(statement)
 
 
 class Database:
@@ -116,13 +140,13 @@ class Database:
 
     def _prepare(self, connection: Connection) -> None:
         with connection:
-            connection.execute("BEGIN")
+            connection.begin("BEGIN")
             version = self._version(connection)
         if self.path is not None and (version or 0) <= SCHEMA:
             connection.execute("PRAGMA journal_mode = WAL")  # a copy made by VACUUM INTO has another one
         if version is None or 0 < version < SCHEMA:
             with connection:
-                connection.execute("BEGIN IMMEDIATE")
+                connection.begin("BEGIN IMMEDIATE")
                 self._upgrade(connection, self._version(connection) or 0)  # somebody may have been quicker
                 version = self._version(connection)
         if version != SCHEMA:

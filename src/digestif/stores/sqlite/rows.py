@@ -28,6 +28,7 @@ from digestif.stores.rows.decoding import (
     timeline_row,
 )
 from digestif.stores.sqlfile import load_statements
+from digestif.stores.sqlite.connection import Connection
 from digestif.stores.travel import Cargo
 
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
@@ -75,14 +76,12 @@ class _Loaded:
 class SqliteRows:
     """The view; `flush` writes what is still kept back, and must be called before the commit."""
 
-    def __init__(self, connection: sqlite3.Connection, namespace: int, note_damage: Callable[[Damage], None]) -> None:
+    def __init__(self, connection: Connection, namespace: int, note_damage: Callable[[Damage], None]) -> None:
         self.note_damage = note_damage
         self._connection = connection
         self.tally = dict.fromkeys(COUNTERS, 0)
         self.budget = PAGE_RECORDS
-        self._cursor = connection.cursor()  # one: each result is read before the next statement…
-        self._execute = self._cursor.execute
-        self._pages: sqlite3.Cursor | None = None  # …but a page of records may end before its last row
+        self._execute = connection.result().execute  # one cursor: each result is read before the next statement
         self._namespace = namespace
         self._loaded: dict[str, _Loaded] = {}
         self._dirty: list[str] = []
@@ -104,12 +103,6 @@ class SqliteRows:
             self._number = self._saved_number = self._value(SQL.sequence)
         assert self._number is not None
         return self._number
-
-    def close(self) -> None:
-        """Let go of half a result: it would keep the connection at an old state of the data."""
-        self._cursor.close()
-        if self._pages is not None:
-            self._pages.close()
 
     def flush(self) -> None:
         """Write slots, counters and the sequence."""
@@ -301,11 +294,11 @@ class SqliteRows:
         rows = self._execute(statement, arguments).fetchmany(light + 1)
         if len(rows) <= light:
             return within([record(*row) for row in rows], room)
-        self._pages = self._connection.cursor()
+        page = self._connection.result()  # it may end before its last row
         try:
-            return within((record(*row) for row in self._pages.execute(statement, arguments)), room)
+            return within((record(*row) for row in page.execute(statement, arguments)), room)
         finally:
-            self._pages.close()
+            page.close()
 
     def newest_keys(self, batch: int, *, limit: int) -> list[str]:
         return [key for (key,) in self._rows(SQL.newest_keys, (batch, limit))]

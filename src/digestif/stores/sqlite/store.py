@@ -141,19 +141,20 @@ class SQLiteStore(RowStore):
 
     def _transact_once(self, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
         writer = self._connect()
-        rows = SqliteRows(writer, self._number, self.damages.note)
         try:
             with writer:
                 try:
-                    writer.execute("BEGIN IMMEDIATE")
+                    writer.begin("BEGIN IMMEDIATE")
+                    rows = SqliteRows(writer, self._number, self.damages.note)
                     for job in jobs:
                         rows.budget = PAGE_RECORDS
                         _run(job, rows)
                     rows.flush()
                     self._reserve.keep(writer, share=share)
+                    writer.let_go()
                     page.is_over = True  # no signal handler runs between this and the end of the COMMIT
                 except BaseException:
-                    rows.close()
+                    writer.let_go()
                     raise
         except sqlite3.Error:
             page.is_over = False  # there was no COMMIT, or it has failed
@@ -180,8 +181,6 @@ class SQLiteStore(RowStore):
             self._writer = self._open_writer()
         elif self._database.identity() != self._writer.file:
             self._lose_file()
-        if self._writer.in_transaction:  # left behind by a ROLLBACK that failed
-            self._writer.rollback()
         return self._writer
 
     def _open_writer(self) -> Connection:
@@ -201,7 +200,7 @@ class SQLiteStore(RowStore):
 
     def _find_namespace(self, writer: Connection) -> None:
         with writer:
-            writer.execute("BEGIN IMMEDIATE")
+            writer.begin("BEGIN IMMEDIATE")
             writer.execute(SQL.add_namespace, (self.namespace,))
             self._number = writer.execute(SQL.namespace, (self.namespace,)).fetchone()[0]
 
@@ -226,14 +225,12 @@ class SQLiteStore(RowStore):
         return self._readers.through(lambda reader: self._run_reading(reader, unit))
 
     def _run_reading(self, reader: Connection, unit: Callable[[Rows], T]) -> T:
-        rows = SqliteRows(reader, self._number, self.damages.note)
         with reader:
             try:
-                reader.execute("BEGIN")
-                return unit(rows)
-            except BaseException:
-                rows.close()
-                raise
+                reader.begin("BEGIN")
+                return unit(SqliteRows(reader, self._number, self.damages.note))
+            finally:
+                reader.let_go()
 
     def listen(self) -> Wakeups:
         path = self._database.path
