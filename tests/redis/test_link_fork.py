@@ -39,16 +39,17 @@ def check(told: dict[str, Any]) -> None:
 
 def use_before_and_after(url: str, client: str) -> dict[str, Any]:
     link, watcher = opened(url, client), redis.Redis.from_url(url.replace("+cluster", ""))
+    others = connections(watcher)
     say(link)
-    before = connections(watcher)
+    before = connections(watcher) - others
     child = Child(say_and_look, link, url)
     *words, during = child.finish()
     return {
-        "before": before,
+        "before": sorted(before),
         "child": words,
-        "during": during.split(),
+        "during": sorted(set(during.split()) - others),
         "parent": say(link),
-        "after": connections(watcher),
+        "after": sorted(connections(watcher) - others),
     }
 
 
@@ -70,9 +71,9 @@ def say(link: Link) -> list[str]:
     return [link.run([echo(word)])[0].decode() for word in WORDS]
 
 
-def connections(watcher: redis.Redis) -> list[str]:
+def connections(watcher: redis.Redis) -> set[str]:
     """The ids of the connections of links that have said something, as the server sees them."""
-    return sorted(each["id"] for each in watcher.client_list() if each["name"] == "digestif" and "eval" in each["cmd"])
+    return {each["id"] for each in watcher.client_list() if each["name"] == "digestif" and "eval" in each["cmd"]}
 
 
 def test_a_fork_amid_the_calls_of_other_threads_does_no_harm(redis_server: RedisServer) -> None:
@@ -139,9 +140,9 @@ def close_in_a_child(url: str) -> dict[str, Any]:
     watcher = redis.Redis.from_url(url)
     with linked(url) as link:
         say(link)
-        before = connections(watcher)
+        before = sorted(connections(watcher))
         child = Child(close_and_ask, link).finish()
-        return {"before": before, "child": child, "parent": say(link), "after": connections(watcher)}
+        return {"before": before, "child": child, "parent": say(link), "after": sorted(connections(watcher))}
 
 
 def close_and_ask(link: Link, report: Report) -> None:
