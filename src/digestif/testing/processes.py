@@ -319,10 +319,11 @@ def _is_free(port: int) -> bool:
 
 
 def becomes_true(condition: Callable[[], bool], *, timeout: float = PATIENCE, every: float = 0.005) -> bool:
-    """Wait for something, at most `timeout` seconds; False if it did not happen."""
+    """Wait for something, at most `timeout` seconds; False if it did not happen. Looks less often as time goes by."""
     deadline = monotonic() + timeout
     while not condition():
         if monotonic() > deadline:
             return False
         time.sleep(every)  # there is no signal to wait for
+        every = min(every * 1.2, 0.05)
     return True

@@ -29,6 +29,7 @@ from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from digestif.stores.redis.opening import introduction
 from digestif.testing.outlook import SLOTS, Outlook, trouble_at
 from digestif.testing.processes import HOST as HOST
 from digestif.testing.processes import PATIENCE, Folder, ServerProcess, in_wheel, said_by
@@ -118,7 +119,7 @@ class RedisServer(ServerProcess):
     def client(self, **settings: Any) -> Redis:
         """A client that neither repeats nor waits for long, to be closed by the caller."""
         usual = {"password": self.password, "socket_timeout": 5, "retry": Retry(NoBackoff(), 0)}
-        return Redis(HOST, self.port, **(usual | settings))
+        return Redis(HOST, self.port, **(usual | introduction() | settings))
 
     def cli(self, *command: str | bytes | int | float) -> Any:
         """The answer to a command, with text instead of bytes."""

@@ -1,6 +1,7 @@
 """Opening: from a DSN, or a client of the user's own, to a link."""
 
 import sys
+from functools import cache
 from typing import Any
 
 import redis
@@ -77,6 +78,7 @@ def _settings(place: Place, options: Options) -> dict[str, Any]:
         "retry": Retry(NoBackoff(), 0),
         "max_connections": _UNBOUNDED,
         "protocol": 2,
+        **introduction(),
     }
     tls = {
         "ssl": True,
@@ -85,6 +87,16 @@ def _settings(place: Place, options: Options) -> dict[str, Any]:
         "ssl_check_hostname": options.verify,
     }
     return settings | tls if place.tls else settings
+
+
+@cache
+def introduction() -> dict[str, Any]:
+    """How redis-py names itself to servers. For each client it would look for its version in its package's files."""
+    try:
+        from redis.driver_info import DriverInfo
+    except ImportError:  # older
+        return {}
+    return {"driver_info": DriverInfo()}
 
 
 def _login(place: Place) -> dict[str, Any]:
