@@ -29,6 +29,14 @@ def test_a_digest_whose_worker_is_killed_in_the_middle_comes_again_as_it_was(roo
         assert len(begun(room, timeline)) == 2
 
 
+def test_a_handler_that_fails_is_called_again_by_a_tick(room: Mailroom) -> None:
+    keys = [f"{store}/fails" for store in STORES]
+    for store, key in zip(STORES, keys, strict=True):
+        room.tasks[store].notify("fails:", 1, key=key)
+
+    assert becomes_true(lambda: all(counts(room.setup)[key] == 1 for key in keys))
+
+
 def begun(room: Mailroom, timeline: str) -> list[int]:
     """The processes in which a handler got stuck."""
     return [line["pid"] for line in lines(room.setup) if line.get("begun") == timeline]

@@ -19,7 +19,7 @@ from tests.chaos.stage import Crashed, Stage
 from tests.chaos.world import Make
 
 ROOT = Path(__file__).parents[2]
-CHUNK = {"memory": 100, "sqlite": 20}  # seeds of one test; many more: torture/test_chaos.py
+CHUNK = {"memory": 60, "sqlite": 12}  # seeds of one test; many more: torture/test_chaos.py
 PATIENCE = 1500  # seeds in which a fault has to be found
 TROUBLE = (
     "crashes before",
@@ -76,7 +76,7 @@ def expect_no_violation(store: str, chunk: int) -> None:
 
 
 def test_the_promises_hold_on_a_file(tmp_path: Path) -> None:
-    for seed in range(10):
+    for seed in range(5):
         life = live(seed, in_file(tmp_path / f"{seed}.db"))
 
         assert life.violation is None, f"seed {seed}: {life.violation}"
@@ -88,12 +88,12 @@ def in_file(path: Path) -> Make:
 
 @pytest.mark.parametrize("store", sorted(STORES))
 def test_the_same_seed_gives_the_same_trace(store: str) -> None:
-    for seed in range(8):
+    for seed in range(3):
         assert live(seed, STORES[store]).told == live(seed, STORES[store]).told
 
 
 def test_other_seeds_give_other_traces() -> None:
-    assert len({live(seed, STORES["memory"]).told for seed in range(20)}) == 20
+    assert len({live(seed, STORES["memory"]).told for seed in range(8)}) == 8
 
 
 def test_the_same_seed_gives_the_same_trace_in_every_process() -> None:
@@ -106,9 +106,9 @@ def test_the_same_seed_gives_the_same_trace_in_every_process() -> None:
 
 
 def test_the_seeds_meet_every_kind_of_trouble() -> None:
-    told = "".join(live(seed, STORES["memory"]).told for seed in range(200))
+    told = "".join(live(seed, STORES["memory"]).told for seed in range(40))
 
-    assert [trouble for trouble in TROUBLE if told.count(trouble) < 3] == []
+    assert [trouble for trouble in TROUBLE if trouble not in told] == []
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -19,7 +19,7 @@ from digestif.testing.stateful import LEASE, StoreMachine, store_machine
 from tests.postgres.servers import empty_database
 from tests.servers import empty_lone_cluster, empty_server
 
-QUICKLY = partial(settings, stateful_step_count=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICKLY = partial(settings, stateful_step_count=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture

@@ -34,11 +34,3 @@ def test_the_first_record_comes_by_notify_and_the_rest_by_beat(room: Mailroom) -
     assert set(counts(room.setup).values()) == {1}
     assert sorted(line["records"] for line in sent(room.setup)[:2]) == [["redis/first"], ["sqlite/first"]]
     assert becomes_true(lambda: room.is_empty())
-
-
-def test_a_handler_that_fails_is_called_again_by_a_tick(room: Mailroom) -> None:
-    keys = [f"{store}/fails" for store in STORES]
-    for store, key in zip(STORES, keys, strict=True):
-        room.tasks[store].notify("fails:", 1, key=key)
-
-    assert becomes_true(lambda: all(counts(room.setup)[key] == 1 for key in keys))

@@ -13,7 +13,7 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing_that_was_acknowle
     with RedisServer(appendonly=True, appendfsync="always") as server:
         with Load(server.url, directory=tmp_path) as load:
             load.go_on()
-            for _ in range(3):
+            for _ in range(2):
                 server.kill()
                 server.start()
                 load.go_on()
@@ -29,7 +29,7 @@ def test_a_server_that_writes_every_second_keeps_its_books_and_loses_the_last_mo
     with RedisServer(appendonly=True, appendfsync="everysec") as server:
         with Load(server.url, directory=tmp_path) as load:
             load.go_on()
-            for _ in range(3):
+            for _ in range(2):
                 server.kill()
                 periods.append((monotonic() - POSTPONED, monotonic()))
                 server.start()

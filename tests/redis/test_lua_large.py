@@ -716,13 +716,13 @@ class Life:
 
 
 def test_large_timelines_live_the_same_life_on_a_server_as_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    live_large(0, monkeypatch)
+    live_large(0, monkeypatch, steps=60)
 
 
-def live_large(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def live_large(seed: int, monkeypatch: pytest.MonkeyPatch, *, steps: int = 120) -> None:
     """Each page of maintenance in which records of a failed digest expire is a revision of it: all in one page here."""
     monkeypatch.setattr("digestif.stores.redis.store.EXPIRED_RECORDS", 10**6)
     monkeypatch.setattr("digestif.stores.rows.dispatching.PAGE_RECORDS", 10**6)
     with twins() as stores:
-        Life(stores, seed).live(120)
+        Life(stores, seed).live(steps)
         stores.end("t", "u", now=NOW + DAY)

@@ -21,7 +21,7 @@ from tests.redis.hints import opened
 from tests.redis.layout import flaws
 from tests.servers import empty_server
 
-QUICKLY = settings(max_examples=4, stateful_step_count=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICKLY = settings(max_examples=2, stateful_step_count=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 _numbers = count()
 
 

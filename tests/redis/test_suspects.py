@@ -426,7 +426,7 @@ class Life:
 def test_suspects_live_the_same_life_on_a_server_as_in_memory() -> None:
     with twins() as stores:
         life = Life(stores, seed=0)
-        life.live(150)
+        life.live(80)
 
         lapses = [digest for name in life.TIMELINES if (digest := stores.server.inspect(name).digest) is not None]
         assert any(digest.lapses_alone for digest in lapses)

@@ -24,7 +24,7 @@ from digestif.testing.conformance.port import (
     take_all,
 )
 
-MOST = 40  # steps of a call that are tried
+MOST = 20  # steps of a call that are tried
 PATIENCE = 30  # seconds, for an answer that comes at once unless a thread is stuck
 
 
