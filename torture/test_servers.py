@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from digestif.testing import postgres, processes
 from digestif.testing.postgres import PostgresServer
-from tests.postgres.test_server import needs_root
+from tests.postgres.test_server import check_end, needs_root
 from tests.sqlite.alone import alone
 
 
@@ -41,6 +42,10 @@ with PostgresServer(binaries=Path(sys.argv[1])) as server:
     print(*server.sql("SELECT 1")[0])
     print(server.directory, file=sys.stderr)
 """
+
+
+def test_a_server_that_is_down_goes_with_its_owner_who_was_interrupted() -> None:
+    check_end(signal.SIGINT, "down")
 
 
 def test_a_fork_of_the_owner_closes_nothing() -> None:
