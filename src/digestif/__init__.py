@@ -49,6 +49,7 @@ if _TYPE_CHECKING:
         Dispatched,
         DispatchFailed,
         DispatchLost,
+        Dropped,
         Empty,
         Ended,
         Event,
@@ -97,6 +98,7 @@ __all__ = [
     "DispatchFailed",
     "DispatchLost",
     "Dispatched",
+    "Dropped",
     "Durability",
     "Empty",
     "Ended",
@@ -171,9 +173,9 @@ _HOMES = {
     "digestif.engine": "Digests",
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
     "StoreUnavailable",
-    "digestif.events": "Added Buried Claimed Damaged Delivered Discarded DispatchFailed DispatchLost Dispatched Empty "
-    "Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed PutOff Quarantined Returned "
-    "Skipped StoreChanged StoreFailed Unhandled Unsettled WorkerStarted WorkerStopped",
+    "digestif.events": "Added Buried Claimed Damaged Delivered Discarded DispatchFailed DispatchLost Dispatched "
+    "Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed PutOff Quarantined "
+    "Returned Skipped StoreChanged StoreFailed Unhandled Unsettled WorkerStarted WorkerStopped",
     "digestif.routes.budget": "Budget",
     "digestif.worker.signals": "run",
     "digestif.worker.worker": "Worker",

@@ -1,5 +1,6 @@
 """`Digests`: the public face. It validates, encodes, asks the store in pages, and gives back plain values."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -22,11 +23,11 @@ from digestif.core.times import Millis, is_duration, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events, Listener
-from digestif.events.engine import Added, Damaged
+from digestif.events.engine import Added, Damaged, Dropped
 from digestif.intake import Intake, check_limit, check_time
 from digestif.overview import Overview
 from digestif.policies import Policies
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Arrival, Maintained, Store
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.dsn import check_namespace, open_store
 from digestif.stores.partitions import visit
@@ -171,9 +172,12 @@ class Digests(Overview):
     def _accept(self, arrivals: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
         answers = self.store.add(arrivals, now=now)
         if self.events.wanted(Added):
-            ready = tuple(arrival.timeline for arrival, is_ready in zip(arrivals, answers, strict=True) if is_ready)
+            ready = tuple(arrival.timeline for arrival, answer in zip(arrivals, answers, strict=True) if answer.ready)
             self.events.emit(Added(records=len(arrivals), ready=ready))
-        return answers
+        if self.events.wanted(Dropped):
+            for timeline, records in _drops(arrivals, answers).items():
+                self.events.emit(Dropped(timeline=timeline, records=records))
+        return [answer.ready for answer in answers]
 
     def notify(
         self,
@@ -436,6 +440,15 @@ class Digests(Overview):
             name=name,
         )
         await worker.serve()
+
+
+def _drops(arrivals: Sequence[Arrival], answers: Sequence[Accepted]) -> Counter[str]:
+    """How many records were dropped, by timeline."""
+    drops: Counter[str] = Counter()
+    for arrival, answer in zip(arrivals, answers, strict=True):
+        if answer.dropped:
+            drops[arrival.timeline] += answer.dropped
+    return drops
 
 
 def _store(store: str | Store, namespace: str) -> Store:

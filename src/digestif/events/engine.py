@@ -17,6 +17,15 @@ class Added(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped(Event):
+    """A timeline had more records pending than its capacity after an add, and the oldest had to go."""
+
+    level: ClassVar[int] = logging.DEBUG  # beyond capacity there is one for every add; the digest tells how many
+    timeline: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatched(Event):
     """The task of a timeline that a tick had given out has begun, in a worker of a task queue."""
 

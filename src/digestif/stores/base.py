@@ -55,6 +55,13 @@ class Arrival(NamedTuple):
     terms: Terms
 
 
+class Accepted(NamedTuple):
+    """What became of a record that was added."""
+
+    ready: bool = False  # it made its timeline ready for immediate delivery
+    dropped: int = 0  # pending records that had to go to keep within capacity, which may be this one
+
+
 class Due(NamedTuple):
     """A timeline that schedule made ready, and when it was due."""
 
@@ -218,11 +225,11 @@ class Store(Notes):
     # Producing
 
     @abstractmethod
-    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         """Accept records, in order; at most PAGE_RECORDS.
 
-        True for each that made its timeline ready for immediate delivery. A pending record of the same key is
-        superseded; capacity is applied at each record. Returns only when the records are as safe as `durability` says.
+        A pending record of the same key is superseded; capacity is applied at each record. Returns only when the
+        records are as safe as `durability` says.
         """
 
     def add_inside(self, connection: Any, batch: Sequence[Arrival]) -> None:

@@ -10,6 +10,7 @@ from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import InvalidState
 from digestif.stores.base import (
+    Accepted,
     Arrival,
     Burial,
     Claimed,
@@ -53,8 +54,8 @@ class OffStore(Store):
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
         return True
 
-    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
-        return [False] * len(batch)
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
+        return [Accepted()] * len(batch)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
         return False

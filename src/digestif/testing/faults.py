@@ -18,6 +18,7 @@ from digestif.errors import StoreError, StoreUnavailable
 from digestif.events import Events
 from digestif.stores.base import (
     HISTORY_LIMIT,
+    Accepted,
     Arrival,
     Burial,
     Claimed,
@@ -76,7 +77,7 @@ class Partitioned(Store):
 
     # Producing
 
-    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         return self._spread("add", batch, lambda part, share: part.add(share, now=now), key=lambda item: item.timeline)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
@@ -273,7 +274,7 @@ class Partitioned(Store):
             else:
                 answers.update(zip(places, given, strict=True))
         if failure is not None:
-            failure.answers = [answers.get(place) for place in range(len(items))]
+            failure.answers = [_known(answers.get(place)) for place in range(len(items))]
             raise failure
         return [answers[place] for place in range(len(items))]
 
@@ -307,3 +308,9 @@ def _added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for each in counts:
         total.update(each)
     return dict(total)
+
+
+def _known(answer: Any) -> bool | None:
+    """As an error carries it."""
+    known: bool | None = answer.ready if isinstance(answer, Accepted) else answer
+    return known

@@ -13,7 +13,7 @@ from psycopg import Cursor as PgCursor
 
 from digestif.core.damage import Damage
 from digestif.core.times import Millis
-from digestif.stores.base import Arrival
+from digestif.stores.base import Accepted, Arrival
 from digestif.stores.postgres.rows import SHARES, PostgresRows
 from digestif.stores.postgres.slots import Loaded, read_slot
 from digestif.stores.postgres.transaction import SQL, Namespace, encoded
@@ -43,7 +43,7 @@ class SingleAdd(PostgresRows):
         milliseconds = str(round(patience * 1000))
         self._cursor.execute(self._statements.look, {"namespace": self._namespace, "patience": milliseconds, **names})
 
-    def decide(self, arrival: Arrival, *, now: Millis) -> bool:
+    def decide(self, arrival: Arrival, *, now: Millis) -> Accepted:
         """Make up one's mind after the look; the answer is that of `add`."""
         row = self._cursor.fetchone()
         assert row is not None

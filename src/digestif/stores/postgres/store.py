@@ -17,6 +17,7 @@ from digestif.errors import ConfigError, StoreUnavailable
 from digestif.ids import chance
 from digestif.stores.base import (
     PAGE_RECORDS,
+    Accepted,
     Arrival,
     Claimed,
     Durability,
@@ -105,18 +106,18 @@ class PostgresStore(RowStore):
 
     # Verbs
 
-    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         at = self._now(now)
         if len(batch) == 1 and batch[0].within is None:  # otherwise the earliest deadline has to be looked for
             answer = self._retrying(lambda namespace: self._add_single(batch[0], namespace, now=at))
             if answer is not None:
-                self._hints.tell(worth=answer)
+                self._hints.tell(worth=answer.ready)
                 return [answer]
         answers = self._after_inbox(lambda rows: adding.add_all(rows, batch, now=at), self._begin, writes=True)
-        self._hints.tell(worth=True in answers)
+        self._hints.tell(worth=any(answer.ready for answer in answers))
         return answers
 
-    def _add_single(self, arrival: Arrival, namespace: Namespace, *, now: Millis) -> bool | None:
+    def _add_single(self, arrival: Arrival, namespace: Namespace, *, now: Millis) -> Accepted | None:
         """The short way; None if it has to be the long one."""
         with self._open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
             try:
@@ -133,7 +134,7 @@ class PostgresStore(RowStore):
 
     def _save_single(
         self, cursor: "psycopg.Cursor[Any]", arrival: Arrival, namespace: Namespace, *, now: Millis
-    ) -> tuple[str | None, bool] | None:
+    ) -> tuple[str | None, Accepted] | None:
         """The id of the transaction, which is not committed yet, and the answer of the add."""
         for attempt in range(SHORT_TRIES):
             view = SingleAdd(cursor, namespace, self.schema, self.damages.note)

@@ -28,6 +28,7 @@ from digestif.stores.base import (
     PAGE_RECORDS,
     PAGE_TIMELINES,
     SUSPECTS_TOGETHER,
+    Accepted,
     Arrival,
     Burial,
     Claimed,
@@ -139,32 +140,38 @@ class RedisStore(Store, RedisMoving):
 
     # Producing
 
-    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         if len(batch) == 1:
             reply = self._dialogue.write_one("add", call_alone(self._dialogue.keys, batch[0]), now=now)
             if reply == REFUSED:
                 raise self._unreadable(batch[0].timeline)
-            return wire.flags(reply)
-        answers: list[bool | None] = [None] * len(batch)
+            return wire.accepted(reply, 1)
+        answers: dict[int, Accepted] = {}  # by the place of the record
         for shares in rounds_of(self._dialogue.keys, batch):
             replies = self._dialogue.write("add", [share.call() for share in shares], now=now)
             for share, reply in zip(shares, replies, strict=True):
-                _fill(answers, share.places, reply)
-            _refuse_failures(answers, replies)
+                if not isinstance(reply, Exception):
+                    answers.update(zip(share.places, wire.accepted(reply, len(share.places)), strict=True))
+            if any(isinstance(reply, Exception) for reply in replies):
+                _refuse_failures(_known(answers, len(batch)), replies)
             self._refuse_damaged(batch, shares, replies, answers)
-        return [answer is True for answer in answers]
+        return [answers[place] for place in range(len(batch))]
 
     def _refuse_damaged(
-        self, batch: Sequence[Arrival], shares: Sequence[Share], replies: Sequence[bytes], answers: list[bool | None]
+        self,
+        batch: Sequence[Arrival],
+        shares: Sequence[Share],
+        replies: Sequence[bytes],
+        answers: dict[int, Accepted],
     ) -> None:
         """If records were refused because their timelines are damaged, raise that; the others have been accepted."""
-        told = [zip(share.places, reply, strict=True) for share, reply in zip(shares, replies, strict=True)]
+        told = [zip(share.places, reply, strict=False) for share, reply in zip(shares, replies, strict=True)]
         refused = [place for pairs in told for place, flag in pairs if flag == REFUSED[0]]
         if refused:
             for place in refused:
-                answers[place] = None
+                del answers[place]
             error = self._unreadable(batch[refused[0]].timeline)
-            error.answers = answers
+            error.answers = _known(answers, len(batch))
             raise error
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
@@ -585,6 +592,10 @@ def _taken(request: Take, told: Sequence[Any]) -> Taken:
     records = wire.records(pages[0]) if pages else []
     after = age_order(records[-1]) if records else request.after
     return Taken(revision, dropped, records, after, bool(complete))
+
+
+def _known(answers: dict[int, Accepted], many: int) -> list[bool | None]:
+    return [answers[place].ready if place in answers else None for place in range(many)]
 
 
 def _fill(answers: list[bool | None], places: Sequence[int], reply: Any) -> None:

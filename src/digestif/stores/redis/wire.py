@@ -16,7 +16,7 @@ from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry, Outcome
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_seconds
-from digestif.stores.base import Lease
+from digestif.stores.base import Accepted, Lease
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis.keys import as_bytes, as_text
 from digestif.stores.travel import Cargo
@@ -30,6 +30,9 @@ _HEAD = Packing(">5s7sd")  # of a record: arrival, expiry, timestamp
 _SLOT_HEAD = 8  # bytes that only the scripts read
 _WHEREABOUTS = Packing(">HHd").pack
 _TERMS = Packing(">7d").pack
+_DROPS = Packing(">HH")
+_YES = ord("1")
+_READY, _QUIET = Accepted(ready=True), Accepted()
 _UNSET = math.nan
 _NEVER = 2**54  # the expiry of a record that does not expire
 
@@ -109,7 +112,15 @@ def lease(told: Sequence[Any], token: str) -> Lease:
 
 def flags(reply: bytes) -> list[bool]:
     """`0101` as booleans."""
-    return [flag == ord("1") for flag in reply]
+    return [flag == _YES for flag in reply]
+
+
+def accepted(reply: bytes, many: int) -> list[Accepted]:
+    """The reply of `add`: a flag for each record, then which of them made others be dropped, and how many."""
+    answers = [_READY if flag == _YES else _QUIET for flag in reply[:many]]
+    for place, dropped in _DROPS.iter_unpack(reply[many:]):
+        answers[place] = answers[place]._replace(dropped=dropped)
+    return answers
 
 
 def slot(timeline: str, stored: bytes | None, pending: int) -> Slot:

@@ -8,17 +8,17 @@ from digestif.core import machine
 from digestif.core.capacity import Stored
 from digestif.core.records import State
 from digestif.core.times import Millis
-from digestif.stores.base import PAGE_RECORDS, Arrival
+from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival
 from digestif.stores.rows.expiry import with_fewer_pending
 from digestif.stores.rows.view import NEVER, Rows, put
 
 
-def add_all(rows: Rows, batch: Sequence[Arrival], *, now: Millis) -> list[bool]:
+def add_all(rows: Rows, batch: Sequence[Arrival], *, now: Millis) -> list[Accepted]:
     rows.expect(batch)
     return [add(rows, arrival, now=now) for arrival in batch]
 
 
-def add(rows: Rows, arrival: Arrival, *, now: Millis) -> bool:
+def add(rows: Rows, arrival: Arrival, *, now: Millis) -> Accepted:
     before = rows.slot(arrival.timeline)
     terms = arrival.terms
     batch = rows.next_number() if before.batch is None else before.batch
@@ -46,7 +46,7 @@ def add(rows: Rows, arrival: Arrival, *, now: Millis) -> bool:
     )
     after = machine.after_add(kept, now=now, terms=terms, pending=pending, deadline=deadline)
     put(rows, arrival.timeline, before, after)
-    return after.state is State.READY and before.state is State.IDLE
+    return Accepted(after.state is State.READY and before.state is State.IDLE, dropped)
 
 
 def retract(rows: Rows, timeline: str, key: str) -> bool:

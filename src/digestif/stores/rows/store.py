@@ -15,6 +15,7 @@ from digestif.core.times import Millis, to_millis
 from digestif.errors import Busy
 from digestif.stores.base import (
     PAGE_RECORDS,
+    Accepted,
     Arrival,
     Burial,
     Claimed,
@@ -75,10 +76,10 @@ class RowStore(Store, Movable):
 
     # Producing
 
-    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+    def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         at = self._now(now)
         answers = self._write_arrivals(lambda rows: adding.add_all(rows, batch, now=at), weight=len(batch))
-        self._hints.tell(worth=True in answers)
+        self._hints.tell(worth=any(answer.ready for answer in answers))
         return answers
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from digestif import ConfigError, Digests, Policy, Record
+from digestif import ConfigError, Digests, Dropped, Event, Policy, Record
 from digestif.core.policy import Terms
-from digestif.stores.base import Arrival, Part, Store
+from digestif.stores.base import Accepted, Arrival, Part, Store
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, keys, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import NOW, arrive, open_digest, record_keys, stored
@@ -33,6 +33,35 @@ class Capacity(Suite):
 
         assert keys(digest) == ["r3", "r2"]
         assert digest.dropped == 2
+
+    def test_each_record_tells_how_many_had_to_go_for_it(self, store: Store) -> None:
+        """Fact 8. Capacity 2, four records in one call of the port: the third and the fourth make one go each."""
+        batch = [Arrival("t", f"r{n}", b"", float(n), None, Terms(capacity=2)) for n in range(4)]
+
+        assert store.add(batch, now=NOW) == [Accepted(ready=True), Accepted(), Accepted(dropped=1), Accepted(dropped=1)]
+
+    def test_a_lowered_capacity_tells_at_once_how_many_had_to_go(self, store: Store) -> None:
+        """Fact 8. Five records are pending, then one comes with a capacity of 2: four go, and that is its answer."""
+        arrive(store, "t", [f"r{n}" for n in range(5)])
+
+        [answer] = store.add([Arrival("t", "r5", b"", 5.0, None, Terms(capacity=2))], now=NOW)
+
+        assert answer == Accepted(dropped=4)
+        assert store.inspect("t").pending == 2
+
+    def test_records_that_are_dropped_at_add_are_told_by_timeline(self, digests_with: DigestsWith) -> None:
+        """Fact 65. An event for each timeline of a call that had more records than its capacity, and for no other."""
+        digests = digests_with(capacity=2)
+        told: list[Event] = []
+        digests.subscribe(told.append)
+
+        digests.add_many([*(("full", n) for n in range(5)), ("other", 1), ("other", 2)], now=T)
+        digests.add("full", "one more", now=T)
+
+        assert [each for each in told if isinstance(each, Dropped)] == [
+            Dropped(timeline="full", records=3),
+            Dropped(timeline="full", records=1),
+        ]
 
     def test_what_one_digest_dropped_is_not_told_by_the_next(self, digests_with: DigestsWith) -> None:
         """Fact 8. Capacity 2, four records: `dropped` is 2 in their digest, and 0 in the next one."""

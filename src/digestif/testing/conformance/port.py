@@ -44,7 +44,7 @@ def arrive(
         for n, key in enumerate(record_keys)
     ]
     pages = range(0, len(arrivals), PAGE_RECORDS)
-    return [ready for page in pages for ready in store.add(arrivals[page : page + PAGE_RECORDS], now=now)]
+    return [answer.ready for page in pages for answer in store.add(arrivals[page : page + PAGE_RECORDS], now=now)]
 
 
 def arrive_everywhere(store: Store, timelines: Iterable[str], *, now: int = NOW, **terms: Any) -> None:

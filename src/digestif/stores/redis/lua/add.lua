@@ -5,7 +5,7 @@
 --        5 packed for each record: which timeline and which policy, from 1, and `within`
 --        6… per record: key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'; '!' per one that was not
---        accepted, because its timeline is damaged
+--        accepted, because its timeline is damaged; then, packed, which records (from 0) made how many be dropped
 -- include: now.lua
 -- include: measures.lua
 
@@ -83,6 +83,7 @@ local function the_long_way()
     slot.large = batch.large or nil
     count('dropped', dropped)
     pending = pending + timeline.pending - before
+    return dropped
   end
 
   local function add(place, policy, key, rest, within)
@@ -95,12 +96,12 @@ local function the_long_way()
     slot.first = timeline.pending == 0 and now or slot.first
     slot.expires = earlier(slot.expires, expires)
     arrival = arrival + 1
-    put_pending(timeline, key, packed(arrival, expires, rest), within, terms.capacity)
+    local dropped = put_pending(timeline, key, packed(arrival, expires, rest), within, terms.capacity)
     if within or slot.deadline then
       slot.deadline = earliest_deadline(timeline.batch)
     end
     after_add(slot, now, terms, timeline.pending)
-    return was_idle and slot.state == 'ready'
+    return was_idle and slot.state == 'ready', dropped
   end
 
   return { add = add, save = save_timeline, answered = answered, answer = answer, count = count }
@@ -117,6 +118,7 @@ end
 
 local superseded = 0
 local flags = {} -- by record, where it is not '0'
+local drops = {} -- of records that made others be dropped: their numbers, and how many
 local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
 local known, capacity, expires, expiry -- the policy of the record before, what it allows, and when its records expire
 local many = (#arguments - 6) / 2
@@ -159,9 +161,12 @@ for number = 1, many do
 
   if not joins then
     fully = fully or the_long_way()
-    local is_ready = fully.add(place, policy, key, rest, within == within and within or nil)
+    local is_ready, dropped = fully.add(place, policy, key, rest, within == within and within or nil)
     if is_ready ~= false then
       flags[number] = is_ready and '1' or '!'
+    end
+    if dropped and dropped > 0 then
+      drops[#drops + 1] = write('>HH', number - 1, dropped)
     end
   end
 end
@@ -173,6 +178,7 @@ if next(flags) then
   end
   reply = table.concat(flags)
 end
+reply = reply .. table.concat(drops)
 if not fully and superseded == 0 then
   local noting = struct.pack('>dd', ARGV[1], clock) .. reply
   call('HSET', KEYS[1], ARGV[2], noting, 'accepted', arrival, 'pending', pending)
