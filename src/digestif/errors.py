@@ -11,6 +11,10 @@ DigestifError
     └── Overloaded          … because it refuses to grow
 """
 
+from collections.abc import Iterable
+from copy import copy
+from typing import Self
+
 
 class DigestifError(Exception):
     """The root of the tree: catch this to catch everything that Digestif raises on purpose."""
@@ -39,10 +43,18 @@ class InvalidRecord(DigestifError):
 class StoreError(DigestifError):
     """The store could not do what was asked.
 
-    Of a batch of which only some partitions failed, `answers` tells what is known: None for those that failed.
+    Of a batch of which only some partitions failed, `answers` tells what is known of each item: None for those that
+    failed. Without it nothing is known of any.
     """
 
-    answers: "list[bool | None] | None" = None
+    answers: tuple[bool | None, ...] | None = None
+
+    def knowing(self, answers: Iterable[bool | None]) -> Self:
+        """This error, with what is known of each item of the batch."""
+        error = copy(self).with_traceback(self.__traceback__)
+        error.__cause__ = self.__cause__
+        error.answers = tuple(answers)
+        return error
 
 
 class StoreUnavailable(StoreError):

@@ -105,7 +105,7 @@ def test_of_a_batch_only_the_records_of_a_damaged_timeline_are_refused(
     with pytest.raises(StoreError, match=r"'bad'.*digestif repair") as refusal:
         digests.add_many(batch, now=T)
 
-    assert refusal.value.answers == [False, None, True, False, None, False, False, None, False]
+    assert refusal.value.answers == (False, None, True, False, None, False, False, None, False)
     assert digests.ledger().accepted == 2 + 6
     digests.repair(now=T)
     assert digests.verify()

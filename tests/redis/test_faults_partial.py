@@ -153,5 +153,5 @@ def test_records_for_the_others_are_accepted_and_those_that_were_not_are_told(wo
         with pytest.raises(StoreUnavailable) as caught:
             digests.add_many(batch, now=3)
 
-        assert caught.value.answers == [False if timeline in alive else None for timeline in TIMELINES]
+        assert caught.value.answers == tuple(False if timeline in alive else None for timeline in TIMELINES)
         assert {timeline for timeline in alive if digests.timeline(timeline).pending >= 2} == alive

@@ -62,8 +62,7 @@ class Honest(Partitioned):
                 error = failure
                 answers.append(None)
         if error is not None:
-            error.answers = answers
-            raise error
+            raise error.knowing(answers)
         return answers
 
 

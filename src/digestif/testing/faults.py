@@ -274,8 +274,7 @@ class Partitioned(Store):
             else:
                 answers.update(zip(places, given, strict=True))
         if failure is not None:
-            failure.answers = [_known(answers.get(place)) for place in range(len(items))]
-            raise failure
+            raise failure.knowing(_known(answers.get(place)) for place in range(len(items)))
         return [answers[place] for place in range(len(items))]
 
     def _watch(self, verb: str, size: int) -> None:

@@ -170,9 +170,7 @@ class RedisStore(Store, RedisMoving):
         if refused:
             for place in refused:
                 del answers[place]
-            error = self._unreadable(batch[refused[0]].timeline)
-            error.answers = _known(answers, len(batch))
-            raise error
+            raise self._unreadable(batch[refused[0]].timeline).knowing(_known(answers, len(batch)))
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
         return self._act("retract", timeline, key.encode(), now=now)
@@ -608,6 +606,6 @@ def _refuse_failures(answers: list[bool | None], replies: Sequence[Any]) -> None
     """If partitions failed, raise their error, which carries what is known of the others."""
     for reply in replies:
         if isinstance(reply, StoreError):
-            reply.answers = answers
+            raise reply.knowing(answers)
         if isinstance(reply, Exception):
             raise reply
