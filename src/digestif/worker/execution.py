@@ -28,28 +28,28 @@ class Execution:
         self._coroutines = asyncio.Semaphore(concurrency)
         self._threads = DaemonThreads(threads, "digestif-handler")
         self._running: dict[asyncio.Task[None], Sequence[Attempt]] = {}
+        self._counts = dict.fromkeys(Kind, 0)
+        self.weight = 0  # bytes of the records that handlers hold
         self._is_giving_up = False
 
     @property
     def attempts(self) -> int:
         """How many attempts are in the hands of handlers."""
-        return sum(map(len, self._running.values()))
-
-    @property
-    def weight(self) -> int:
-        """Bytes of the records that they hold."""
-        return sum(attempt.weight for attempts in self._running.values() for attempt in attempts)
+        return sum(self._counts.values())
 
     def count(self, kind: Kind) -> int:
         """How many attempts are in the hands of handlers of this kind."""
-        return sum(len(attempts) for attempts in self._running.values() if _handler(attempts).kind is kind)
+        return self._counts[kind]
 
     def start(self, attempts: Sequence[Attempt]) -> None:
         """Run the handlers of these attempts."""
         loop = asyncio.get_running_loop()
         for group in _groups(attempts):
-            task = loop.create_task(self._run(group))
+            weight = sum(attempt.weight for attempt in group)
+            task = loop.create_task(self._run(group, weight))
             self._running[task] = group
+            self._counts[_handler(group).kind] += len(group)
+            self.weight += weight
 
     async def finished(self, seconds: float | None = None) -> None:
         """Wait until no handler is running, or so many seconds."""
@@ -67,7 +67,7 @@ class Execution:
         self._judged([(attempt, give_back(begun=True)) for attempt in unfinished])
         self._threads.shutdown()
 
-    async def _run(self, attempts: Sequence[Attempt]) -> None:
+    async def _run(self, attempts: Sequence[Attempt], weight: int) -> None:
         task = asyncio.current_task()
         assert task is not None
         verdicts: Sequence[Verdict] = [give_back(begun=True)] * len(attempts)  # unless it gets to the end
@@ -77,6 +77,8 @@ class Execution:
             for attempt in attempts:
                 attempt.let_go_of_records()
             del self._running[task]  # first: whoever hears that it ended counts the hands that are free
+            self._counts[_handler(attempts).kind] -= len(attempts)
+            self.weight -= weight
             self._judged(list(zip(attempts, verdicts, strict=True)))
 
     async def _verdicts(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
