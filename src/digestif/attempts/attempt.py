@@ -94,7 +94,8 @@ class Attempt:
     def let_go_of_records(self) -> None:
         """Its handler has ended: how many there were is all that is needed from here on."""
         self.counted = self.records
-        self.digest = replace(self.digest, records=())
+        digest = self.digest
+        self.digest = Digest(digest.timeline, digest.id, digest.revision, digest.attempt, digest.dropped, ())
         self.weight = 0
 
     @property

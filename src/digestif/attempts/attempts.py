@@ -321,7 +321,8 @@ class Attempts:
 
     def judge(self, attempt: Attempt, error: BaseException | None) -> Verdict:
         """The verdict on what a handler did."""
-        return judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
+        drawn = 0.0 if error is None else chance()  # asking the system for chance lets go of the interpreter's lock
+        return judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=drawn)
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:
         """End attempts, one store call for each way to end, and tell. Those without an answer are still to be ended."""

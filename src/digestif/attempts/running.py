@@ -13,12 +13,12 @@ class Running:
     """The attempts of a process that have not ended. One that nobody refers to any more can't end, and is left out."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._attempts: WeakSet[Attempt] = WeakSet()
+        self.forget()
 
     def forget(self) -> None:
         self._lock = threading.Lock()
-        self._attempts = WeakSet()
+        self._attempts: WeakSet[Attempt] = WeakSet()
+        self._alone: WeakSet[Attempt] = WeakSet()  # those of them that were noted as alone, in their leases
 
     @property
     def is_none(self) -> bool:
@@ -26,15 +26,19 @@ class Running:
             return not len(self._attempts)
 
     def add(self, attempt: "Attempt") -> list["Attempt"]:
-        """Note one more. The answer is those that were noted as alone, in their leases, and are not any more."""
+        """Note one more. The answer is those that were noted as alone and are not any more."""
         with self._lock:
-            others = list(self._attempts)
             self._attempts.add(attempt)
-        return [each for each in [*others, attempt] if others and each.is_alone]
+            if attempt.is_alone:
+                self._alone.add(attempt)
+            if not self._alone or len(self._attempts) == 1:
+                return []
+            return [each for each in self._alone if each.is_alone]
 
     def remove(self, attempt: "Attempt") -> None:
         with self._lock:
             self._attempts.discard(attempt)
+            self._alone.discard(attempt)
 
 
 RUNNING = Running()

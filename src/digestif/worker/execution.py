@@ -10,6 +10,7 @@ from digestif.core.verdicts import Verdict, give_back
 from digestif.threads import DaemonThreads
 
 CANCEL_SECONDS = 2.0  # that a coroutine may take to be cancelled
+UNFINISHED = give_back(begun=True)
 
 
 class Execution:
@@ -64,13 +65,13 @@ class Execution:
             task.cancel()
         await self.finished(CANCEL_SECONDS)
         unfinished = [attempt for task, attempts in left.items() if not task.done() for attempt in attempts]
-        self._judged([(attempt, give_back(begun=True)) for attempt in unfinished])
+        self._judged([(attempt, UNFINISHED) for attempt in unfinished])
         self._threads.shutdown()
 
     async def _run(self, attempts: Sequence[Attempt], weight: int) -> None:
         task = asyncio.current_task()
         assert task is not None
-        verdicts: Sequence[Verdict] = [give_back(begun=True)] * len(attempts)  # unless it gets to the end
+        verdicts: Sequence[Verdict] = [UNFINISHED] * len(attempts)  # unless it gets to the end
         try:
             verdicts = await self._verdicts(attempts)
         finally:
@@ -89,7 +90,7 @@ class Execution:
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if self._is_giving_up or (task is not None and task.cancelling()):  # not raised by the handler itself
-                return [give_back(begun=True)] * len(attempts)
+                return [UNFINISHED] * len(attempts)
             errors = [error] * len(attempts)
         return [self._attempts.judge(attempt, error) for attempt, error in zip(attempts, errors, strict=True)]
 
