@@ -72,7 +72,7 @@ class AsyncDigests:
     ) -> None:
         self._digests = Digests(store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock)
         self._renew_threads()
-        self._returning: set[asyncio.Task[None]] = set()  # digests that were opened for somebody who did not wait
+        self._returning: set[asyncio.Task[None]] = set()  # digests whose opener was cancelled meanwhile
         self._closed = False
 
     @property

@@ -130,7 +130,7 @@ class Digests(Overview):
     ) -> bool:
         """Accept a record: a value, or a `Record` with its own key and timestamp.
 
-        True if the timeline became ready: somebody should deliver it now. A pending record of the same key is replaced.
+        True if the timeline became ready: it should be delivered now. A pending record of the same key is replaced.
         With a PostgreSQL store, `connection` is one of your own: the record is accepted when you commit, and a worker
         hears of it then; the answer is False.
         """
@@ -252,7 +252,7 @@ class Digests(Overview):
     ) -> Iterator[ScheduleEntry]:
         """Make due timelines ready and give them out, lazily, page by page.
 
-        A page is committed before its entries are given; those that nobody delivers are found again by maintenance.
+        A page is committed before its entries are given; those that are not delivered are found again by maintenance.
         Each timeline comes once per call.
         """
         return chain.from_iterable(self._schedule(deadline, page, now=now))

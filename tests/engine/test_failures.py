@@ -1,12 +1,13 @@
 """What handlers raise, and how deep they stand, harms neither the timeline nor the error."""
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from digestif import Buried, ConfigError, Digests, Event, Policy, Record
+from digestif import Buried, ConfigError, Digests, Ended, Event, Policy, Record
 
 
 class Unspeakable(Exception):
@@ -50,6 +51,19 @@ def test_an_empty_digest_is_never_buried(dsn: str) -> None:
 
         assert digests.timeline("t").state == "ready"
         assert not [event for event in events if isinstance(event, Buried)]
+
+
+def test_a_listener_that_exits_keeps_no_other_from_hearing_how_an_attempt_ended(dsn: str) -> None:
+    heard: list[Event] = []
+    with Digests(dsn) as digests:
+        digests.subscribe(lambda _: sys.exit("enough"))
+        digests.subscribe(heard.append)
+        digests.add("t", 1)
+
+        with digests.digest("t"):
+            pass
+
+    assert len([event for event in heard if isinstance(event, Ended)]) == 1
 
 
 class Shallow:

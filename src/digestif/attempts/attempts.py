@@ -31,7 +31,6 @@ from digestif.stores.base import (
     Lease,
     Maintained,
     Store,
-    Take,
 )
 from digestif.stores.codec import Sealer
 from digestif.stores.partitions import visit
@@ -190,23 +189,9 @@ class Attempts:
             attempt.cool_down = to_millis(attempt.policy.minimum_delay)
             with suppress(Exception):  # a backoff that fails must not keep it from ending
                 attempt.cool_down = attempt.policy.cool_down(attempt.lease.iteration + 1)
-            self._finish_merging(attempt)
+            with suppress(StoreError):  # then the burial fails, too, and the digest comes again
+                contents.finish_merge(attempt)
         return verdict
-
-    def _finish_merging(self, attempt: Attempt) -> None:
-        """Let the store finish a merge that an earlier attempt began, or it can't be buried. Nothing of it is kept."""
-        after = None
-        with suppress(StoreError):  # then the burial fails, too, and the digest comes again
-            while True:
-                [page] = self.store.take(
-                    [Take(attempt.lease, attempt.policy.capacity, merge=True, after=after)], now=self._now()
-                )
-                if page is None:
-                    return
-                attempt.counted += len(page.records)
-                after = page.after
-                if page.complete:
-                    return
 
     def _read(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
         """Read them, and judge those for which there is no room. One that is too large for memory fails alone."""
@@ -285,7 +270,7 @@ class Attempts:
                 attempt.is_closed = True
             elif answer is False:
                 self._tell(attempt, reports.lost(attempt))
-            else:  # nobody knows; if it was closed after all, giving it back is refused
+            else:  # no answer; if it was closed after all, giving it back is refused
                 page.judged.append((attempt, give_back(begun=False)))
         ready = [attempt for attempt in page.attempts if attempt not in early or attempt.is_closed]
         return page._replace(attempts=ready)

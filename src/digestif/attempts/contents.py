@@ -30,6 +30,18 @@ def read(store: Store, attempts: Sequence[Attempt], *, room: Room) -> None:
             reading = [attempt for attempt in reading if attempt.stored]
 
 
+def finish_merge(attempt: Attempt) -> None:
+    """Let the store finish a merge that an earlier attempt began. The records are counted, and none is kept."""
+    after, is_over = None, False
+    while not is_over:
+        request = Take(attempt.lease, attempt.policy.capacity, merge=True, after=after)
+        [page] = attempt.store.take([request], now=attempt.now())
+        is_over = page is None or page.complete
+        if page is not None:
+            attempt.counted += len(page.records)
+            after = page.after
+
+
 def _request(attempt: Attempt) -> Take:
     policy = attempt.policy
     return Take(attempt.lease, policy.capacity, merge=True, after=attempt.after, max_bytes=policy.max_bytes)

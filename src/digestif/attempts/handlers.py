@@ -65,7 +65,7 @@ class Handler:
         are ignored, except an exception or a generator, which count as failures.
         """
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
-            return [TypeError("the handler gave a generator, which nobody runs: it has done nothing")] * count
+            return [TypeError("the handler returned a generator, which was not run: it has done nothing")] * count
         if isinstance(answer, BaseException):
             return [answer] * count
         if answer is None or self.batch is None:

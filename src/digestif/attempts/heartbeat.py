@@ -26,5 +26,5 @@ class Heartbeat:
         while not self._done.wait(self._seconds):
             try:
                 self._beat()
-            except Exception:  # a store of somebody else's making: the next beat may do better
+            except Exception:  # a store of another author: the next beat may do better
                 logger.exception("leases could not be renewed")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Running:
-    """The attempts of a process that have not ended. One that nobody refers to any more can't end, and is left out."""
+    """The attempts of a process that have not ended. One to which no reference is left can't end, and is left out."""
 
     def __init__(self) -> None:
         self.forget()

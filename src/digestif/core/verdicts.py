@@ -27,7 +27,7 @@ class RetryLater(Exception):
 
 
 class Discard(Exception):
-    """Raise it in a handler: nobody wants this digest. It is not delivered, and its records count as deleted."""
+    """Raise it in a handler: this digest is not wanted. It is not delivered, and its records count as deleted."""
 
     def __init__(self, reason: str = "the handler discarded it") -> None:
         super().__init__(reason)
@@ -60,9 +60,9 @@ class Ending(StrEnum):
     DELIVERED = "delivered"
     FAILED = "failed"  # it counts, and the digest comes again
     PUT_OFF = "put off"  # it does not count, and the digest comes again
-    RETURNED = "returned"  # likewise, at once: whoever had it stops
+    RETURNED = "returned"  # likewise, at once: its worker stops
     BURIED = "buried"  # the digest becomes a dead letter
-    DISCARDED = "discarded"  # nobody wants it
+    DISCARDED = "discarded"  # it is not wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: 
 def judge_block(error: BaseException, *, attempt: int, policy: Policy, records: int) -> Verdict:
     """The verdict on a block that raised: its timeline is ready again at once; the last attempt buries.
 
-    An empty digest is never buried. After an interrupt nobody knows whether the digest went out.
+    An empty digest is never buried. After an interrupt it is not known whether the digest went out.
     """
     if not isinstance(error, Exception):
         return give_back(begun=True)
@@ -121,7 +121,7 @@ def put_off(reason: str, *, delay: Millis | None = None) -> Verdict:
 
 
 def give_back(*, begun: bool) -> Verdict:
-    """Whoever had it stops. If the handler was running, the digest may have gone out."""
+    """The worker that had it stops. If the handler was running, the digest may have gone out."""
     return Verdict(ending=Ending.RETURNED, unknown=begun)
 
 

@@ -20,7 +20,7 @@ class AttemptEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed(AttemptEvent):
-    """An attempt has begun: somebody has the lease of a digest."""
+    """An attempt has begun: it has the lease of a digest."""
 
     level: ClassVar[int] = logging.DEBUG
     late: float  # since it was due
@@ -125,14 +125,14 @@ class Discarded(Ended):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned(Ended):
-    """Whoever had a digest stopped and gave it back."""
+    """A worker, task or block that had a digest stopped and gave it back."""
 
     begun: bool  # its handler was running: it may have gone out, and comes again exactly as it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLost(Ended):
-    """An attempt ended after its lease had lapsed, and somebody else may have the digest. Nothing was changed."""
+    """An attempt ended after its lease had lapsed; another may have the digest. Nothing was changed."""
 
     level: ClassVar[int] = logging.WARNING
 

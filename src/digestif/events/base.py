@@ -69,7 +69,7 @@ class Events:
         return unsubscribe
 
     def wanted(self, kind: type[Event]) -> bool:
-        """True if somebody would hear of it: for events that are costly to make."""
+        """True if there is a listener for it: for events that are costly to make."""
         return bool(self._listeners) or logger.isEnabledFor(kind.level)
 
     def emit(self, event: Event) -> None:
@@ -80,5 +80,5 @@ class Events:
         for listener in list(self._listeners):
             try:
                 listener(event)
-            except Exception:
+            except (Exception, SystemExit):  # an attempt's end is told to all, and by all that it concerns
                 logger.exception("a listener failed on %s", event)

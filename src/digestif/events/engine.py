@@ -124,7 +124,7 @@ class Expired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchLost(Event):
-    """A timeline was made ready and nobody took it: it waits again, to be scheduled anew."""
+    """A timeline was made ready and not claimed in time: it waits again, to be scheduled anew."""
 
     level: ClassVar[int] = logging.WARNING
     timeline: str
@@ -133,7 +133,7 @@ class DispatchLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped(Event):
-    """A task found nothing to deliver: its timeline is not ready, or somebody else has it."""
+    """A task found nothing to deliver: its timeline is not ready, or another attempt has it."""
 
     level: ClassVar[int] = logging.DEBUG
     timeline: str

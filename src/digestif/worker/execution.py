@@ -77,7 +77,7 @@ class Execution:
         finally:
             for attempt in attempts:
                 attempt.let_go_of_records()
-            del self._running[task]  # first: whoever hears that it ended counts the hands that are free
+            del self._running[task]  # before `judged`, which counts the hands that are free
             self._counts[_handler(attempts).kind] -= len(attempts)
             self.weight -= weight
             self._judged(list(zip(attempts, verdicts, strict=True)))

@@ -124,7 +124,7 @@ class Loop:
         future = asyncio.ensure_future(self.in_thread(claim))
         self._claims[future] = {kind: hands.get(kind, 0) for kind in Kind}
         future.add_done_callback(self._on_claimed)
-        page = await asyncio.shield(future)  # what it takes is taken on even if nobody waits any more
+        page = await asyncio.shield(future)  # what it claims is taken on even if this wait is cancelled
         if page.error is not None:
             raise page.error
         return page
@@ -249,7 +249,7 @@ class Loop:
     # Stopping
 
     def wake(self) -> None:
-        """Whoever waits for a free hand should wait no longer: nothing more will be claimed."""
+        """End waits for a free hand: nothing more will be claimed."""
         self._is_stopping = True
         self._changed.set()
 

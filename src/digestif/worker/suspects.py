@@ -10,7 +10,7 @@ PATIENCE_SECONDS = 60.0  # that suspects let the others go first
 
 
 class Suspects:
-    """Whose turn it is. Decides without I/O; whoever claims tells it what was seen and what ended."""
+    """Whose turn it is. Decides without I/O, from what claims have seen and which attempts have ended."""
 
     def __init__(self, *, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
@@ -22,7 +22,7 @@ class Suspects:
         self._next_since: float | None = None  # that nothing else is claimed, so that they can be
 
     def saw(self, suspect: Millis | None, *, looked_everywhere: bool) -> None:
-        """An ordinary claim told when the first lease lapsed that nobody took over, or that it met none.
+        """An ordinary claim has seen when the first lease lapsed that was not taken over, or that there is none.
 
         There may be some in partitions where it has not looked.
         """

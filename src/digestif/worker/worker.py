@@ -190,7 +190,7 @@ async def _tell_if_out_of_reach(attempts: Attempts, loop: Loop) -> None:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop is closed: there is nobody left to wake
+    with suppress(RuntimeError):  # the loop is closed: nothing waits any more
         loop.call_soon_threadsafe(call)
 
 
