@@ -201,9 +201,9 @@ class AsyncDigests:
         except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
             error = failure
         except BaseException as interrupt:
-            await asyncio.shield(self._in_thread(partial(attempts.fail, attempt, interrupt)))
+            await self._end(partial(attempts.fail, attempt, interrupt))
             raise
-        return await asyncio.shield(self._in_thread(partial(attempts.conclude, attempt, error)))
+        return await self._end(partial(attempts.conclude, attempt, error))
 
     @_like(Digests.serve)
     async def serve(self, **options: Any) -> None:
@@ -248,9 +248,9 @@ class AsyncDigests:
             with attempts.renewed(attempt, renews=digests._renews(now)):
                 yield attempt.digest
         except BaseException as error:
-            await asyncio.shield(self._in_thread(partial(attempts.fail, attempt, error)))
+            await self._end(partial(attempts.fail, attempt, error))
             raise
-        await asyncio.shield(self._in_thread(partial(attempts.finish, attempt, DELIVERED)))
+        await self._end(partial(attempts.finish, attempt, DELIVERED))
 
     async def _opened(self, attempts: Attempts, call: Callable[[], Opened]) -> Opened:
         """Open in a thread; if cancelled meanwhile, give the digest back as soon as it is open."""
@@ -262,6 +262,10 @@ class AsyncDigests:
             self._returning.add(returning)
             returning.add_done_callback(self._returning.discard)
             raise
+
+    async def _end(self, call: Callable[[], T]) -> T:
+        """End an attempt, even if cancelled meanwhile. After `close` it is ended here, so that its end is told."""
+        return call() if self._closed else await asyncio.shield(self._in_thread(call))
 
     async def _give_back(self, attempts: Attempts, opening: asyncio.Future[Opened]) -> None:
         with suppress(DigestifError):  # it could not be opened

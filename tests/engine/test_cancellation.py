@@ -3,8 +3,11 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
-from digestif import AsyncDigests, State
+import pytest
+
+from digestif import AsyncDigests, Ended, Event, State, StoreUnavailable, Unsettled
 from digestif.core.times import Millis
 from digestif.stores.base import Lease, Release
 from digestif.stores.memory import MemoryStore
@@ -75,3 +78,25 @@ def test_a_block_that_is_cancelled_gives_its_digest_back() -> None:
     asyncio.run(cancel())
 
     assert store.inspect("t").state is State.READY
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_block_that_ends_after_its_store_was_closed_tells_that_it_could_not_be_ended(
+    tmp_path: Path, fails: bool
+) -> None:
+    told: list[Event] = []
+
+    async def outlive() -> None:
+        digests = AsyncDigests(f"sqlite:///{tmp_path}/d.db")
+        digests.subscribe(told.append)
+        await digests.add("t", 1)
+        async with digests.digest("t"):
+            await digests.close()
+            if fails:
+                raise LookupError
+
+    with pytest.raises(LookupError if fails else StoreUnavailable):
+        asyncio.run(outlive())
+
+    [end] = [event for event in told if isinstance(event, Ended)]
+    assert isinstance(end, Unsettled)
