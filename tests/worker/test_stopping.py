@@ -17,9 +17,12 @@ from digestif import (
     WorkerStarted,
     WorkerStopped,
 )
+from digestif.attempts import Attempt, Kind, Room
 from digestif.clock import monotonic
+from digestif.core.verdicts import Verdict, give_back
 from digestif.stores.memory import MemoryStore
 from digestif.worker import execution, loop
+from digestif.worker.execution import Execution
 from tests.worker.workers import LONG, PATIENCE, Ear, becomes, working
 
 
@@ -309,3 +312,28 @@ def test_a_cancelled_delivery_is_not_left_open() -> None:
             assert await asyncio.to_thread(becomes, lambda: store.inspect("t").state == "ready")
 
     asyncio.run(deliver())
+
+
+def test_what_is_handed_out_in_the_very_moment_of_the_end_is_given_back_as_not_begun() -> None:
+    """A coroutine that is cancelled before its first step never runs, not even its `finally`."""
+    judged: list[tuple[Attempt, Verdict]] = []
+    called: list[str] = []
+    with Digests("memory://") as digests:
+
+        @digests.handler("*")
+        async def note(digest: Digest) -> None:
+            called.append(digest.timeline)
+
+        digests.add("t", 1)
+        attempts = digests.attempts()
+        page = attempts.claim(1, room=Room(dict.fromkeys(Kind, 1)))
+
+        async def hand_out_and_end() -> None:
+            execution = Execution(attempts, 1, 1, judged=judged.extend)
+            execution.start(page.attempts)
+            await execution.give_up()
+
+        asyncio.run(hand_out_and_end())
+
+    assert called == []
+    assert [(attempt.timeline, verdict) for attempt, verdict in judged] == [("t", give_back(begun=False))]

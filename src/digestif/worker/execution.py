@@ -64,8 +64,10 @@ class Execution:
         for task in left:
             task.cancel()
         await self.finished(CANCEL_SECONDS)
-        unfinished = [attempt for task, attempts in left.items() if not task.done() for attempt in attempts]
-        self._judged([(attempt, UNFINISHED) for attempt in unfinished])
+        unfinished = {task: attempts for task, attempts in left.items() if task in self._running}
+        for task, attempts in unfinished.items():
+            verdict = give_back(begun=not task.done())  # one that was cancelled before its first step is done
+            self._judged([(attempt, verdict) for attempt in attempts])
         self._threads.shutdown()
 
     async def _run(self, attempts: Sequence[Attempt], weight: int) -> None:
