@@ -15,7 +15,7 @@ from tests.sqlite.children import Child, Report, killed_at_the_end, listen
 
 TIMELINES = 40
 LARGEST = 30  # batch
-LEASE = 50  # milliseconds: some are kept for longer
+LEASES = [50, 2_000]  # milliseconds: some lapse, and some serve on a slow machine, too
 # Timelines come and go, leases lapse and records expire all the time: each has its way of locking.
 POLICY = Policy(minimum_delay=0, increment_delay=0, maximum_delay=0.1, ttl=0.2, attempts=10_000, lapses=10_000)
 
@@ -68,8 +68,9 @@ def add(digests: Digests, chance: random.Random) -> Steps:
 def deliver(digests: Digests, chance: random.Random) -> Steps:
     store = digests.store
     for number in count():
-        leases = store.claim(0, 10, token=f"{number}", lease=LEASE, now=None).leases
-        suspects = store.claim_suspects(0, alone=False, token=f"{number}", lease=LEASE, now=None).leases
+        term = chance.choice(LEASES)
+        leases = store.claim(0, 10, token=f"{number}", lease=term, now=None).leases
+        suspects = store.claim_suspects(0, alone=False, token=f"{number}", lease=term, now=None).leases
         closings, releases = [], []
         for lease in [*leases, *suspects]:
             is_whole, fate = is_read(store, lease), chance.random()
