@@ -264,7 +264,10 @@ class AsyncDigests:
             raise
 
     async def _end(self, call: Callable[[], T]) -> T:
-        """End an attempt, even if cancelled meanwhile. After `close` it is ended here, so that its end is told."""
+        """Make the call that ends an attempt: in a thread, where a cancelled wait does not stop it.
+
+        After `close` there are no threads: it is made on the event loop, and the closed store refuses it at once.
+        """
         return call() if self._closed else await asyncio.shield(self._in_thread(call))
 
     async def _give_back(self, attempts: Attempts, opening: asyncio.Future[Opened]) -> None:

@@ -16,7 +16,7 @@ def store() -> MemoryStore:
 
 
 def let_lapse(digests: Digests, timeline: str) -> None:
-    """Open it and let somebody else find out that nobody ended it."""
+    """Open a timeline, keep it open for longer than its lease, and let maintenance make it wait again."""
     digests.add(timeline, 1, now=T)
     with pytest.raises(StaleLease), digests.digest(timeline, now=T):
         digests.maintenance(T - 1, now=T + LEASE)

@@ -28,6 +28,11 @@ class Served(NamedTuple):
     unreachable: frozenset[str] = frozenset()  # they never can
 
 
+def with_records(digest: Digest, records: tuple[Record, ...]) -> Digest:
+    """The same digest with other records. Made for each delivery, and `dataclasses.replace` is slow."""
+    return Digest(digest.timeline, digest.id, digest.revision, digest.attempt, digest.dropped, records)
+
+
 class Attempt:
     """One try to deliver one digest."""
 
@@ -94,8 +99,7 @@ class Attempt:
     def let_go_of_records(self) -> None:
         """Its handler has ended: how many there were is all that is needed from here on."""
         self.counted = self.records
-        digest = self.digest
-        self.digest = Digest(digest.timeline, digest.id, digest.revision, digest.attempt, digest.dropped, ())
+        self.digest = with_records(self.digest, ())
         self.weight = 0
 
     @property

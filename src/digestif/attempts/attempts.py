@@ -306,7 +306,7 @@ class Attempts:
 
     def judge(self, attempt: Attempt, error: BaseException | None) -> Verdict:
         """The verdict on what a handler did."""
-        drawn = 0.0 if error is None else chance()  # asking the system for chance lets go of the interpreter's lock
+        drawn = 0.0 if error is None else chance()  # a draw is a system call, which lets other threads go first
         return judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=drawn)
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from digestif.attempts.attempt import Attempt
+from digestif.attempts.attempt import Attempt, with_records
 from digestif.attempts.room import Room
 from digestif.core.capacity import Stored, weight_of
 from digestif.core.records import Digest, Record
@@ -64,8 +64,7 @@ def unpack(attempt: Attempt, sealer: Sealer) -> list[Quarantined]:
         _read_anew(attempt)  # it may have another revision now
         records, broken = decode(attempt.stored, sealer)
     attempt.weight, attempt.stored = weight_of(attempt.stored), []
-    digest = attempt.digest
-    attempt.digest = Digest(digest.timeline, digest.id, digest.revision, digest.attempt, digest.dropped, tuple(records))
+    attempt.digest = with_records(attempt.digest, tuple(records))
     return quarantined
 
 

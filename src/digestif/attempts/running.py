@@ -26,7 +26,7 @@ class Running:
             return not len(self._attempts)
 
     def add(self, attempt: "Attempt") -> list["Attempt"]:
-        """Note one more. The answer is those that were noted as alone and are not any more."""
+        """Note that an attempt begins. Gives those whose leases say that they are alone, if there are now several."""
         with self._lock:
             self._attempts.add(attempt)
             if attempt.is_alone:

@@ -80,5 +80,5 @@ class Events:
         for listener in list(self._listeners):
             try:
                 listener(event)
-            except (Exception, SystemExit):  # an attempt's end is told to all, and by all that it concerns
+            except (Exception, SystemExit):  # sys.exit() in a listener must not silence the listeners after it
                 logger.exception("a listener failed on %s", event)

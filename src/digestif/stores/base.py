@@ -59,7 +59,7 @@ class Accepted(NamedTuple):
     """What became of a record that was added."""
 
     ready: bool = False  # it made its timeline ready for immediate delivery
-    dropped: int = 0  # pending records that had to go to keep within capacity, which may be this one
+    dropped: int = 0  # pending records that it pushed out of a full timeline; an old record pushes itself out
 
 
 class Due(NamedTuple):
