@@ -85,7 +85,7 @@ class Attempt:
         self.is_read = False  # to the end
 
     def forget_what_was_read(self) -> None:
-        self.stored, self.after, self.is_read = [], None, False
+        self.stored, self.weight, self.after, self.is_read = [], 0, None, False
 
     @property
     def timeline(self) -> str:

@@ -14,7 +14,6 @@ from digestif.attempts.running import RUNNING
 from digestif.attempts.submission import Answer, Judged, Unanswerable, submit
 from digestif.attempts.unhandled import UnhandledTimelines
 from digestif.attempts.upkeep import tell_of_maintenance
-from digestif.core.capacity import weight_of
 from digestif.core.policy import Policy
 from digestif.core.records import Record
 from digestif.core.texts import reason_of
@@ -216,7 +215,7 @@ class Attempts:
             attempt.forget_what_was_read()
         for attempt in attempts:
             records = sum(len(each.stored) for each in attempts)
-            if room.is_full(records=records, weight=sum(weight_of(each.stored) for each in attempts)):
+            if room.is_full(records=records, weight=sum(each.weight for each in attempts)):
                 judged.append((attempt, put_off(ENOUGH)))
                 continue
             try:
@@ -306,8 +305,7 @@ class Attempts:
 
     def judge(self, attempt: Attempt, error: BaseException | None) -> Verdict:
         """The verdict on what a handler did."""
-        drawn = 0.0 if error is None else chance()  # a draw is a system call, which lets other threads go first
-        return judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=drawn)
+        return judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:
         """End attempts, one store call for each way to end, and tell. Those without an answer are still to be ended."""

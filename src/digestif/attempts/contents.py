@@ -1,14 +1,15 @@
 """What an attempt carries: read page by page, decoded, with the records that can't be decoded quarantined."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from digestif.attempts.attempt import Attempt, with_records
 from digestif.attempts.room import Room
 from digestif.core.capacity import Stored, weight_of
-from digestif.core.records import Digest, Record
+from digestif.core.records import Record
 from digestif.events.attempts import Quarantined
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_RECORDS, SetAside, Store, Take
+from digestif.stores.base import PAGE_RECORDS, SetAside, Store, Take, Taken
 from digestif.stores.codec import Sealer, read_timestamp
 
 
@@ -22,11 +23,12 @@ def read(store: Store, attempts: Sequence[Attempt], *, room: Room) -> None:
                 attempt.is_lost = True
                 continue
             attempt.stored += page.records
+            attempt.weight += weight_of(page.records)
             attempt.after, attempt.is_read = page.after, page.complete
-            attempt.digest = _header(attempt, page.revision, page.dropped)
+            _note_header(attempt, page)
         reading = [attempt for attempt in reading if not attempt.is_read and not attempt.is_lost]
         records = sum(len(attempt.stored) for attempt in attempts)
-        if reading and room.is_full(records=records, weight=sum(weight_of(attempt.stored) for attempt in attempts)):
+        if reading and room.is_full(records=records, weight=sum(attempt.weight for attempt in attempts)):
             reading = [attempt for attempt in reading if attempt.stored]
 
 
@@ -47,9 +49,10 @@ def _request(attempt: Attempt) -> Take:
     return Take(attempt.lease, policy.capacity, merge=True, after=attempt.after, max_bytes=policy.max_bytes)
 
 
-def _header(attempt: Attempt, revision: int, dropped: int) -> Digest:
-    lease = attempt.lease
-    return Digest(lease.timeline, lease.digest_id, revision, lease.attempt, dropped, attempt.digest.records)
+def _note_header(attempt: Attempt, page: Taken) -> None:
+    digest = attempt.digest
+    if digest.revision != page.revision or digest.dropped != page.dropped:
+        attempt.digest = replace(digest, revision=page.revision, dropped=page.dropped)
 
 
 def unpack(attempt: Attempt, sealer: Sealer) -> list[Quarantined]:
@@ -63,7 +66,7 @@ def unpack(attempt: Attempt, sealer: Sealer) -> list[Quarantined]:
         quarantined += _quarantine(attempt, broken)
         _read_anew(attempt)  # it may have another revision now
         records, broken = decode(attempt.stored, sealer)
-    attempt.weight, attempt.stored = weight_of(attempt.stored), []
+    attempt.stored = []
     attempt.digest = with_records(attempt.digest, tuple(records))
     return quarantined
 

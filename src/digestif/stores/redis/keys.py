@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
-from digestif.stores.redis.resp import Packed, pack
+from digestif.stores.redis.resp import Packed, joined, pack
 
 # Of a partition, in the order in which scripts declare them.
 PARTITION_KINDS = (
@@ -52,6 +52,9 @@ class Keys:
         self.partitions = partitions
         self.home = lru_cache(_HOMES)(self._home)
         self._fixed = [self._of_partition(partition) for partition in range(partitions)]
+        self._of_timelines = [
+            [self.key(partition, kind, "") for kind in TIMELINE_KINDS] for partition in range(partitions)
+        ]
 
     def tag(self, partition: int) -> str:
         return f"{{{self.namespace}:{partition}}}"
@@ -77,7 +80,8 @@ class Keys:
 
     def home_keys(self, partition: int, timeline: str) -> tuple[bytes, ...]:
         """The keys that a timeline has in this partition, be it its own or not."""
-        return tuple(self.key(partition, kind, timeline) for kind in TIMELINE_KINDS)
+        name = as_bytes(timeline)
+        return tuple([prefix + name for prefix in self._of_timelines[partition]])
 
     def home_in(self, partition: int, timeline: str) -> Packed:
         """The same, for a call to declare."""
@@ -86,7 +90,8 @@ class Keys:
     def _home(self, timeline: str) -> Home:
         partition = self.partition_of(timeline)
         keys = self.home_keys(partition, timeline)
-        return Home(partition, keys, slot=pack(keys[:1]), pending=pack(keys[:3]), whole=pack(keys))
+        pending, rest = pack(keys[:3]), pack(keys[3:])
+        return Home(partition, keys, slot=pack(keys[:1]), pending=pending, whole=joined((pending, rest)))
 
     def _of_partition(self, partition: int) -> Packed:
         return pack(self.key(partition, kind) for kind in PARTITION_KINDS)

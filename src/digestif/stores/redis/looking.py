@@ -6,7 +6,7 @@ from itertools import islice
 from operator import attrgetter
 
 from digestif.core.backlog import Standing, add_up
-from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.capacity import Cursor, Stored, age_order, by_age
 from digestif.core.damage import Damage, legible
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot, is_coming
@@ -115,7 +115,7 @@ def records(dialogue: Dialogue, timeline: str, part: Part, *, after: Cursor | No
         found += page
         if not complete:
             unread.append(age_order(page[-1]))
-    in_order = sorted(found, key=age_order, reverse=True)[:limit]
+    in_order = sorted(found, key=by_age, reverse=True)[:limit]
     return [record for record in in_order if not unread or age_order(record) >= max(unread)]
 
 

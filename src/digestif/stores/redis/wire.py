@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from digestif.core import machine
-from digestif.core.capacity import Stored, age_order
+from digestif.core.capacity import Stored, by_age
 from digestif.core.damage import Damage, legible
 from digestif.core.machine import IDLE, Slot
 from digestif.core.policy import Terms
@@ -145,7 +145,7 @@ def unreadable_slot(timeline: str, problem: str) -> Unreadable:
 def records(flat: Sequence[bytes]) -> list[Stored]:
     """Keys and records in turn, in whatever order, as records newest first."""
     found = [record(as_text(key), stored) for key, stored in zip(flat[::2], flat[1::2], strict=True)]
-    found.sort(key=age_order, reverse=True)
+    found.sort(key=by_age, reverse=True)
     return found
 
 

@@ -1,6 +1,6 @@
 """Reading without changing anything."""
 
-from digestif.core.capacity import Cursor, Stored, age_order
+from digestif.core.capacity import Cursor, Stored, by_age
 from digestif.core.machine import Slot, is_coming
 from digestif.core.records import DeadLetter
 from digestif.stores.base import Part
@@ -10,7 +10,7 @@ from digestif.stores.rows.view import Rows
 def records(rows: Rows, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
     batches = _batches(rows.slot(timeline))[part]
     pages = [record for batch in batches for record in rows.page(batch, after=after, limit=limit)]
-    return pages if len(batches) < 2 else sorted(pages, key=age_order, reverse=True)[:limit]
+    return pages if len(batches) < 2 else sorted(pages, key=by_age, reverse=True)[:limit]
 
 
 def find(rows: Rows, timeline: str, key: str) -> dict[Part, Stored]:
