@@ -258,6 +258,7 @@ def test_whatever_goes_wrong_with_one_the_others_are_served(digests: Digests, ch
     assert [message.recipient for message in channel.messages] == ["ada", "eve"]
     [letter] = digests.dead_letters()
     assert "KeyError: 'bob'" in letter.reason
+    assert "zones[name]" in letter.traceback
 
 
 def test_a_dead_letter_that_is_replayed_goes_to_those_who_have_not_got_it(digests: Digests, channel: Recording) -> None:

@@ -49,8 +49,14 @@ class DeliveryFailed(Exception):
         self.throttled = throttled
 
 
+class UnexpectedFailure(DeliveryFailed):
+    """Something raised an error that is none of ours, for one of several recipients. The error is its cause."""
+
+
 def is_deliberate(error: BaseException | None) -> bool:
     """True for what a channel or a handler says on purpose: its text tells all, and a traceback nothing."""
+    if isinstance(error, UnexpectedFailure):
+        return False
     return error is None or isinstance(error, DeliveryFailed | RetryLater | Discard)
 
 

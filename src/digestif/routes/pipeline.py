@@ -15,7 +15,7 @@ from digestif.compose.rendering import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.records import Digest, Record
 from digestif.core.texts import reason_of
-from digestif.core.verdicts import DeliveryFailed, Discard
+from digestif.core.verdicts import DeliveryFailed, Discard, UnexpectedFailure
 from digestif.delivery.channel import Channel, Format, Message, Receipt
 from digestif.errors import StaleLease, StoreError
 from digestif.routes.budget import Account
@@ -68,11 +68,10 @@ class Pipeline:
             except (StaleLease, StoreError):
                 raise
             except Exception as error:  # noqa: BLE001  # of one recipient, whatever it is
-                failure = error if isinstance(error, DeliveryFailed) else DeliveryFailed(reason_of(error))
-                failures[recipient] = failure
+                failures[recipient] = _failure_of(error)
             await self._mark(attempt, recipient, failures.get(recipient))
         if failures:
-            raise _summed_up(failures, len(shares))
+            raise _summed_up(failures, len(shares)) from _first_unexpected(failures)
 
     async def _mark(self, attempt: Attempt, recipient: str, failure: DeliveryFailed | None) -> None:
         """Who has got it, or never can, is not tried again."""
@@ -197,6 +196,18 @@ class Pipeline:
 _GIVEN_UP = DeliveryFailed("could not be reached in an earlier attempt", retry=False)
 
 
+def _failure_of(error: Exception) -> DeliveryFailed:
+    if isinstance(error, DeliveryFailed):
+        return error
+    failure = UnexpectedFailure(reason_of(error))
+    failure.__cause__ = error
+    return failure
+
+
+def _first_unexpected(failures: Mapping[str, DeliveryFailed]) -> BaseException | None:
+    return next((each.__cause__ for each in failures.values() if isinstance(each, UnexpectedFailure)), None)
+
+
 def _summed_up(failures: Mapping[str, DeliveryFailed], recipients: int) -> DeliveryFailed:
     """What failures of recipients mean for the digest: it comes again as long as that may help one of them."""
     again = [failure for failure in failures.values() if failure.retry]
@@ -205,7 +216,8 @@ def _summed_up(failures: Mapping[str, DeliveryFailed], recipients: int) -> Deliv
     reason = f"{len(failures)} of {recipients} recipients, such as {name!r}: {first}"
     waits = [failure.after for failure in counted or again]
     after = None if None in waits else min(waits, default=None)  # type: ignore[type-var]  # there is no None in it
-    return DeliveryFailed(reason, retry=bool(again), after=after, throttled=bool(again) and not counted)
+    kind = DeliveryFailed if _first_unexpected(failures) is None else UnexpectedFailure
+    return kind(reason, retry=bool(again), after=after, throttled=bool(again) and not counted)
 
 
 def _data(digest: Digest, summary: Summary) -> dict[str, Any]:
