@@ -9,7 +9,7 @@ from threading import Event, Thread
 from typing import Any
 
 from bench._redis_memory import settled_memory
-from digestif.stores.redis.scripts import load
+from digestif.stores.redis.client.scripts import load
 from digestif.testing.servers import RedisServer
 
 SLOW = 10  # milliseconds

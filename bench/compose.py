@@ -20,7 +20,7 @@ from bench._redis_asked import Asked, as_figures, show_asked
 from bench._table import Report, show
 from digestif import Digest, Record
 from digestif.compose.grouping import Grouping
-from digestif.compose.rendering import Renderer
+from digestif.compose.renderer import Renderer
 
 RECORDS = 100  # in each digest
 PAGE = 20  # digests

@@ -13,7 +13,7 @@ import pytest
 from digestif.clock import monotonic
 from digestif.testing.servers import RedisServer, becomes_true
 from tests.integrations.mailroom import Mailroom, Process, Setup, check_identity, counts
-from tests.postgres.servers import empty_database
+from tests.stores.postgres.servers import empty_database
 
 SECONDS = 60
 TIMELINES = 100

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.sqlite.alone import alone
-from tests.sqlite.interrupts import storm
-from tests.sqlite.soundness import check_sound
+from tests.stores.sqlite.alone import alone
+from tests.stores.sqlite.interrupts import storm
+from tests.stores.sqlite.soundness import check_sound
 
 INTERRUPTS = 20_000
 

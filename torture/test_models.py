@@ -12,8 +12,8 @@ from digestif.stores.base import Store
 from digestif.stores.dsn import open_store
 from digestif.stores.memory import MemoryStore
 from digestif.testing.stateful import store_machine
-from tests.redis.test_lua_large import live_large
 from tests.servers import empty_lone_cluster, empty_server
+from tests.stores.redis.test_lua_large import live_large
 
 LIVES = 400
 LONG = settings(

@@ -14,10 +14,10 @@ import pytest
 
 from digestif.core.ledger import Ledger
 from digestif.ids import chance, fresh_id
-from digestif.moving import Move
 from digestif.stores.dsn import open_store
-from tests.moving.population import NOW, populate, seen
-from tests.moving.stores import dsn_of
+from digestif.transfer import Move
+from tests.transfer.population import NOW, populate, seen
+from tests.transfer.stores import dsn_of
 
 KINDS = ("sqlite", "redis", "cluster", "postgres")
 EACH, RECORDS, LARGE = 1000, 20, 5000  # of eleven kinds: more than 10,000 timelines and 200,000 records

@@ -15,15 +15,15 @@ import pytest
 from digestif import Digests, Policy, StoreUnavailable
 from digestif.clock import monotonic
 from digestif.testing.postgres import PostgresServer
-from tests.postgres.proxy import Loss, Proxy
-from tests.postgres.test_callers import IMPATIENT, PROMPT, TIMELINES, waits_from_commits, waits_of_others
-from tests.postgres.test_faults import FAULTS, tormented
-from tests.postgres.test_interruptions import check as check_interrupted
-from tests.postgres.test_interruptions import interrupt
-from tests.postgres.test_locks import check, have_met, meeting
-from tests.postgres.test_lost_answers import told
-from tests.redis.test_repetition import EVERYDAY, POLICY
-from tests.sqlite.alone import alone
+from tests.stores.postgres.proxy import Loss, Proxy
+from tests.stores.postgres.test_callers import IMPATIENT, PROMPT, TIMELINES, waits_from_commits, waits_of_others
+from tests.stores.postgres.test_faults import FAULTS, tormented
+from tests.stores.postgres.test_interruptions import check as check_interrupted
+from tests.stores.postgres.test_interruptions import interrupt
+from tests.stores.postgres.test_locks import check, have_met, meeting
+from tests.stores.postgres.test_lost_answers import told
+from tests.stores.redis.test_repetition import EVERYDAY, POLICY
+from tests.stores.sqlite.alone import alone
 from torture._horizon import DEAD, claims_before_a_horizon, claims_with_nothing_dead
 
 SECONDS = 30.0  # in which batches meet

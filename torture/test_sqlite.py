@@ -6,10 +6,10 @@ from statistics import median
 from digestif.clock import monotonic
 from digestif.stores.base import PAGE_TIMELINES, Release
 from digestif.stores.sqlite import SQLiteStore
-from tests.sqlite.alone import alone
-from tests.sqlite.test_fairness import write_at_once, write_beside_batches
-from tests.sqlite.test_kill import deliverers_are_killed, writers_are_killed
-from tests.sqlite.test_scale import HOUR, NOW, disconnected, store_with_due
+from tests.stores.sqlite.alone import alone
+from tests.stores.sqlite.test_fairness import write_at_once, write_beside_batches
+from tests.stores.sqlite.test_kill import deliverers_are_killed, writers_are_killed
+from tests.stores.sqlite.test_scale import HOUR, NOW, disconnected, store_with_due
 
 ROUNDS = 200
 FEW, MANY = 1_000, 100_000

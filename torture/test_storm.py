@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from digestif.ids import chance
-from tests.moving.stores import dsn_of
+from tests.transfer.stores import dsn_of
 from tests.worker.programs import ROOT
 
 SECONDS = os.environ.get("DIGESTIF_STORM_SECONDS", "600")

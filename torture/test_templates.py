@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from digestif.clock import monotonic
-from digestif.compose.rendering import TemplateFailed
+from digestif.compose.renderer import TemplateFailed
 from tests.compose.samples import many
 from tests.compose.test_bombs import BOMBS, arm
 

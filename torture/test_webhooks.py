@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.moving.stores import dsn_of
 from tests.routes.killing import seen_through_kills
+from tests.transfer.stores import dsn_of
 
 
 @pytest.mark.timeout(600)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from digestif.aio import AsyncDigests
+    from digestif.channels.base import Channel, Format, Message, Receipt
     from digestif.compose.grouping import summarize
     from digestif.compose.summary import Summary
     from digestif.core.backlog import Backlog
@@ -26,8 +27,7 @@ if _TYPE_CHECKING:
     )
     from digestif.core.secret import Secret
     from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater
-    from digestif.delivery.channel import Channel, Format, Message, Receipt
-    from digestif.engine import Digests
+    from digestif.digests import Digests
     from digestif.errors import (
         Busy,
         ConfigError,
@@ -169,8 +169,8 @@ _HOMES = {
     "digestif.core.records": "DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry Sighting State Timeline",
     "digestif.core.secret": "Secret",
     "digestif.core.verdicts": "DeliveryFailed Discard RetryLater",
-    "digestif.delivery.channel": "Channel Format Message Receipt",
-    "digestif.engine": "Digests",
+    "digestif.channels.base": "Channel Format Message Receipt",
+    "digestif.digests": "Digests",
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
     "StoreUnavailable",
     "digestif.events": "Added Buried Claimed Damaged Delivered Discarded DispatchFailed DispatchLost Dispatched "

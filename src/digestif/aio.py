@@ -15,7 +15,7 @@ from digestif.core.policy import Policy
 from digestif.core.records import Digest, ScheduleEntry, check_timeline
 from digestif.core.times import Millis
 from digestif.core.verdicts import DELIVERED, give_back
-from digestif.engine import PAGE_LIMIT, Digests, HandlerFunction
+from digestif.digests import PAGE_LIMIT, Digests, HandlerFunction
 from digestif.errors import DigestifError, InvalidState, StoreUnavailable
 from digestif.events.base import Listener
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
@@ -23,7 +23,7 @@ from digestif.stores.codec import Codec
 
 P = ParamSpec("P")
 if TYPE_CHECKING:
-    from digestif.delivery.channel import Channel
+    from digestif.channels.base import Channel
     from digestif.routes.route import RouteOptions
 
 T = TypeVar("T")

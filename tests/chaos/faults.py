@@ -16,7 +16,7 @@ from digestif.core.verdicts import DELIVERED, Verdict
 from digestif.errors import StoreError
 from digestif.events import Ended
 from digestif.stores.base import Claimed, Closing, Release, Store
-from digestif.stores.rows import RowStore, ending, leasing, reading
+from digestif.stores.rows import RowStore, endings, leases, open_digests
 from digestif.stores.rows.view import Rows
 from digestif.worker.suspects import Suspects
 from tests.chaos.world import POLICIES
@@ -138,32 +138,32 @@ def _revision() -> Any:
 @fault("merge", "eager")
 def _interrupted_merge() -> Any:
     """a merge that was interrupted is not finished"""
-    right = reading._needs_settling
+    right = open_digests._needs_settling
 
     def wrong(rows: Rows, request: Any, *, now: int) -> bool:
         digest = rows.slot(request.lease.timeline).digest
         return right(rows, request, now=now) and not (digest is not None and digest.frozen)
 
-    return reading, "_needs_settling", wrong
+    return open_digests, "_needs_settling", wrong
 
 
 @fault()
 def _late_suspects() -> Any:
     """a lapsed lease is claimable only after a minute"""
-    right = leasing.claim_suspects
+    right = leases.claim_suspects
 
     def wrong(rows: Rows, grant: Any) -> Any:
         suspects = rows.suspects
         with patch.object(rows, "suspects", lambda now, *, limit: suspects(now - 60_000, limit=limit)):
             return right(rows, grant)
 
-    return leasing, "claim_suspects", wrong
+    return leases, "claim_suspects", wrong
 
 
 @fault()
 def _suspects_among_others() -> Any:
     """an ordinary claim gives suspects together with others"""
-    right = leasing.claim
+    right = leases.claim
 
     def wrong(rows: Rows, limit: int, grant: Any) -> Any:
         claimable = rows.claimable
@@ -175,19 +175,19 @@ def _suspects_among_others() -> Any:
         with patch.object(rows, "claimable", all_of_them):
             return right(rows, limit, grant)
 
-    return leasing, "claim", wrong
+    return leases, "claim", wrong
 
 
 @fault()
 def _several_alone() -> Any:
     """several suspects that are tried together are noted as alone"""
-    right, open_all = leasing.claim_suspects, leasing._open_all
+    right, open_all = leases.claim_suspects, leases._open_all
 
     def wrong(rows: Rows, grant: Any) -> Any:
-        with patch.object(leasing, "_open_all", lambda rows, chosen, _: open_all(rows, chosen, grant)):
+        with patch.object(leases, "_open_all", lambda rows, chosen, _: open_all(rows, chosen, grant)):
             return right(rows, grant)
 
-    return leasing, "claim_suspects", wrong
+    return leases, "claim_suspects", wrong
 
 
 @fault()
@@ -200,7 +200,7 @@ def _lapses_alone() -> Any:
 @fault()
 def _ledger() -> Any:
     """a burial counts as a delivery"""
-    right = ending._bury
+    right = endings._bury
 
     def wrong(rows: Rows, burial: Any, *, now: int) -> bool:
         before = rows.tally["dead"]
@@ -209,7 +209,7 @@ def _ledger() -> Any:
         rows.tally["dead"] = before
         return done
 
-    return ending, "_bury", wrong
+    return endings, "_bury", wrong
 
 
 @fault("merge", "same")

@@ -10,7 +10,7 @@ from digestif import clock, ids
 from digestif.attempts import Attempt, attempts, room
 from digestif.attempts.running import Running
 from digestif.core.times import Millis
-from digestif.stores.rows import leasing
+from digestif.stores.rows import leases
 from digestif.worker import suspects
 
 PATIENCE_SECONDS = 3.0  # instead of a minute that suspects let the others go first
@@ -87,7 +87,7 @@ def installed(chances: Chances, times: Times, pages: Pages, running: Callable[[]
         (clock, "time", times),
         (attempts, "RUNNING", RunningHere(running)),
         (room, "RECORDS", pages.in_hand),
-        (leasing, "SUSPECTS_TOGETHER", pages.suspects),
+        (leases, "SUSPECTS_TOGETHER", pages.suspects),
         (suspects, "PATIENCE_SECONDS", PATIENCE_SECONDS),
         *((module, "PAGE_RECORDS", pages.records) for module in _with("PAGE_RECORDS")),
         *((module, "PAGE_TIMELINES", pages.timelines) for module in _with("PAGE_TIMELINES")),

@@ -10,8 +10,13 @@ import pytest
 from digestif import Digests
 from digestif.testing.servers import free_port
 from tests.cli.calling import Run, is_one_line
-from tests.postgres.releases import current_version, next_release, user_without_rights, written_by_a_newer_release
-from tests.postgres.servers import empty_database
+from tests.stores.postgres.releases import (
+    current_version,
+    next_release,
+    user_without_rights,
+    written_by_a_newer_release,
+)
+from tests.stores.postgres.servers import empty_database
 
 
 @pytest.fixture

@@ -302,7 +302,7 @@ def completions(typed: str) -> list[str]:
 
 def test_help_needs_neither_the_engine_nor_rich() -> None:
     """That is what makes it start in a tenth of a second."""
-    costly = {"asyncio", "dataclasses", "digestif.engine", "logging", "msgspec", "rich", "sqlite3"}
+    costly = {"asyncio", "dataclasses", "digestif.digests", "logging", "msgspec", "rich", "sqlite3"}
     code = "import atexit, runpy, sys; atexit.register(lambda: print(*sys.modules)); runpy.run_module('digestif')"
 
     done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)

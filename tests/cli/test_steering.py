@@ -60,7 +60,7 @@ def test_delete_needs_somebody_to_ask_or_a_yes(run: Run, digests: Digests) -> No
 
 @pytest.mark.parametrize(("reply", "code", "said"), [("y", 0, "t was deleted"), ("n", 1, "nothing was deleted")])
 def test_delete_asks(run: Run, monkeypatch: pytest.MonkeyPatch, reply: str, code: int, said: str) -> None:
-    monkeypatch.setattr("digestif.cli.steering.is_interactive", lambda: True)
+    monkeypatch.setattr("digestif.cli.control.is_interactive", lambda: True)
 
     answer = run("delete", "t", stdin=f"{reply}\n")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Failed
-from digestif.cli import working
+from digestif.cli import worker
 from digestif.core.texts import reason_of
 from digestif.testing.servers import free_port
 from digestif.worker import loop
@@ -68,7 +68,7 @@ def test_whatever_a_handler_raised_is_told_as_json(
         timeline="t", digest_id="i", attempt=1, records=1, reason="r", late=0, took=0, error=error, retry_in=1
     )
 
-    working._printer([])(event)
+    worker._printer([])(event)
 
     told = json.loads(capsys.readouterr().out)
     assert told["error"] == (None if error is None else reason_of(error))
@@ -164,7 +164,7 @@ def test_a_store_that_was_never_reached_ends_it_with_a_code(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setattr(working, "START_SECONDS", 0.3)
+    monkeypatch.setattr(worker, "START_SECONDS", 0.3)
     monkeypatch.setattr(loop, "LAST_WORDS_SECONDS", 0.1)
     app = f"from digestif import Digests\ndigests = Digests('redis://127.0.0.1:{free_port()}')\ndigests.handler('*')(print)\n"
     (folder / "astray_app.py").write_text(app)

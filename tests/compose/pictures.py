@@ -9,7 +9,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, sync_playwright
 
-from digestif.compose.rendering import Renderer
+from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Summary
 from tests.compose.samples import LINKS, MONDAY, many, overflow, single
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from digestif.compose.rendering import Renderer, TemplateFailed
+from digestif.compose.renderer import Renderer, TemplateFailed
 from tests.compose.samples import many
 
 BOMBS = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from digestif.compose.rendering import Renderer
+from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Summary
 from tests.compose.samples import LINKS, MONDAY, hostile, many, overflow, single
 

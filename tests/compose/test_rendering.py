@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from digestif import Digest, Record
 from digestif.compose.grouping import summarize
-from digestif.compose.rendering import Rendered, Renderer
+from digestif.compose.renderer import Rendered, Renderer
 from digestif.compose.summary import Summary
 from digestif.compose.wording import header_line, safe_link, spoken, title_of
 from digestif.errors import ConfigError

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from digestif.compose.children import MOST_CHILDREN
-from digestif.compose.rendering import Renderer, TemplateFailed
+from digestif.compose.processes import MOST_CHILDREN
+from digestif.compose.renderer import Renderer, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.compose.wording import trimmed
 from digestif.errors import ConfigError

@@ -16,8 +16,8 @@ from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing.modes import digests_in
 from digestif.testing.stateful import LEASE, StoreMachine, store_machine
-from tests.postgres.servers import empty_database
 from tests.servers import empty_lone_cluster, empty_server
+from tests.stores.postgres.servers import empty_database
 
 QUICKLY = partial(settings, stateful_step_count=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

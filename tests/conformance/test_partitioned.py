@@ -8,9 +8,9 @@ from digestif.testing import Partitioned
 from digestif.testing.conformance.accounts import Accounts, DeadLetters
 from digestif.testing.conformance.keys import HostileKeys
 from digestif.testing.conformance.leases import Claiming
-from digestif.testing.conformance.listing import Letters, Remembering, Scanning
+from digestif.testing.conformance.pages import Letters, Remembering, Scanning
 from digestif.testing.conformance.recovery import Recovery
-from digestif.testing.conformance.scheduling import Scheduling
+from digestif.testing.conformance.schedule import Scheduling
 from digestif.testing.conformance.suspects import LapsesAlone, MaintainingSuspects, Suspects
 from digestif.testing.conformance.upkeep import Expiring, Maintaining, SchedulingInPages
 

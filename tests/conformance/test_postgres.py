@@ -10,11 +10,11 @@ from psycopg_pool import ConnectionPool
 from digestif import Store
 from digestif.ids import fresh_id
 from digestif.stores.postgres import PostgresStore
-from digestif.stores.postgres.connecting import Pooled
+from digestif.stores.postgres.connections import Pooled
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager, Harm
 from tests.conformance.modes import SharedRules
-from tests.postgres.servers import empty_database
+from tests.stores.postgres.servers import empty_database
 
 Maker = Callable[[], Store]
 

@@ -14,8 +14,8 @@ from digestif.stores.dsn import open_store
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager
 from tests.conformance.modes import OneMode, SharedRules
-from tests.redis.harm import harm_in
 from tests.servers import empty_lone_cluster, empty_server
+from tests.stores.redis.harm import harm_in
 
 Maker = Callable[[], Store]
 

@@ -23,8 +23,8 @@ from digestif.core import records
 from digestif.core.machine import Rule
 from digestif.stores import base, dsn
 from digestif.stores.redis import keys
+from digestif.stores.redis.client.options import Options
 from digestif.stores.redis.layout import CLUSTER_PARTITIONS, PARTITIONS
-from digestif.stores.redis.options import Options
 from digestif.testing import plugin, servers
 from digestif.testing.servers import HOST, ClusterServers, LoneCluster, RedisServer
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, closed_in_the_end, code_names, links, run_page

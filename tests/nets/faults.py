@@ -27,7 +27,7 @@ class Fault:
 ORIGIN = [
     Fault(
         says="a record that is added again while its digest is open is lost at the close",
-        file="stores/rows/ending.py",
+        file="stores/rows/endings.py",
         old="""\
         erase_digest(rows, digest)
     rows.tally["open"] -= digest.records
@@ -48,21 +48,21 @@ ORIGIN = [
     ),
     Fault(
         says="whoever closes an open digest is believed, whatever the token",
-        file="stores/rows/ending.py",
+        file="stores/rows/endings.py",
         old="    slot = held_slot(rows, closing.lease, now=now)\n",
         new="    slot = rows.slot(timeline) if machine.is_live(rows.slot(timeline), now=now) else None\n",
         directed="test_a_stale_token_changes_nothing",
     ),
     Fault(
         says="a lapsed lease is good for a close as long as nobody took over",
-        file="stores/rows/ending.py",
+        file="stores/rows/endings.py",
         old="    slot = held_slot(rows, closing.lease, now=now)\n",
         new="    slot = rows.slot(timeline) if rows.slot(timeline).token == closing.lease.token else None\n",
         directed="test_a_stale_token_changes_nothing",
     ),
     Fault(
         says="a close that comes after a delete is refused, but puts the timeline back into the schedule",
-        file="stores/rows/ending.py",
+        file="stores/rows/endings.py",
         old="    slot = held_slot(rows, closing.lease, now=now)\n",
         new="""\
     slot = rows.slot(timeline)
@@ -74,21 +74,21 @@ ORIGIN = [
     ),
     Fault(
         says="the time of the event decides when a timeline is due",
-        file="stores/rows/adding.py",
+        file="stores/rows/arrivals.py",
         old="machine.after_add(kept, now=now,",
         new="machine.after_add(kept, now=round(arrival.timestamp * 1000),",
         directed="test_first_delays_silence_and_deadlines_count_from_the_arrival",
     ),
     Fault(
         says="capacity is applied at one add of 24, as chance has it",
-        file="stores/rows/adding.py",
+        file="stores/rows/arrivals.py",
         old="if terms.capacity is not None and pending > terms.capacity:",
         new="if terms.capacity is not None and pending > terms.capacity and rows.sequence() % 24 == 0:",
         directed="test_a_dropped_key_that_comes_again_is_a_new_record",
     ),
     Fault(
         says="an add keeps one record more than the capacity",
-        file="stores/rows/adding.py",
+        file="stores/rows/arrivals.py",
         old="min(pending - terms.capacity, PAGE_RECORDS)",
         new="min(pending - terms.capacity - 1, PAGE_RECORDS)",
         directed="test_a_dropped_key_that_comes_again_is_a_new_record",
@@ -102,14 +102,14 @@ ORIGIN = [
     ),
     Fault(
         says="what an add pushes out is not in the ledger",
-        file="stores/rows/adding.py",
+        file="stores/rows/arrivals.py",
         old='    tally["dropped"] += dropped\n',
         new="",
         directed="test_the_newest_are_kept_and_the_others_counted",
     ),
     Fault(
         says="what a merge pushes out is not in the ledger",
-        file="stores/rows/reading.py",
+        file="stores/rows/open_digests.py",
         old='    rows.tally["dropped"] += dropped\n',
         new="",
         directed="test_a_failed_digest_and_newer_records_share_the_capacity",
@@ -164,7 +164,7 @@ OURS = [
     ),
     Fault(
         says="an older version that a merge replaces is not in the ledger",
-        file="stores/rows/reading.py",
+        file="stores/rows/open_digests.py",
         old='    rows.tally["superseded"] += superseded\n',
         new="",
         directed="test_a_later_version_of_a_failed_record_wins",
@@ -178,7 +178,7 @@ OURS = [
     ),
     Fault(
         says="one call of schedule gives a timeline twice",
-        file="stores/rows/dispatching.py",
+        file="stores/rows/schedule.py",
         old="if slot.placed <= began and",
         new="if began >= 0 and",
         directed="test_what_is_due_again_meanwhile_is_not_given_again",
@@ -193,7 +193,7 @@ OURS = [
     ),
     Fault(
         says="a record is retracted out of a digest",
-        file="stores/rows/adding.py",
+        file="stores/rows/arrivals.py",
         old="    if slot.batch is None or not rows.remove_record(slot.batch, key):\n",
         new="""\
     if slot.digest is not None and rows.remove_record(slot.digest.batch, key):
@@ -214,7 +214,7 @@ OURS = [
     ),
     Fault(
         says="dead letters stay when their timeline is deleted",
-        file="stores/rows/operating.py",
+        file="stores/rows/operations.py",
         old="    found = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)\n",
         new="    found = rows.letters(timeline, after=None, limit=0)\n",
         directed="test_its_history_and_dead_letters_go_too",
@@ -263,21 +263,21 @@ SUSPECTS = [
     ),
     Fault(
         says="each of a group is noted as alone",
-        file="stores/rows/leasing.py",
+        file="stores/rows/leases.py",
         old="grant._replace(alone=grant.alone and len(chosen) == 1)",
         new="grant",
         directed="test_a_group_is_not_noted",
     ),
     Fault(
         says="workers let suspects wait, and so they are claimed with others",
-        file="stores/rows/dispatching.py",
+        file="stores/rows/schedule.py",
         old="(rows.lapsed_while_paused if deadline is None else rows.lapsed)",
         new="rows.lapsed",
         directed="test_workers_leave_suspects_as_they_are",
     ),
     Fault(
         says="a digest whose page ends by its bytes is taken for complete",
-        file="stores/rows/reading.py",
+        file="stores/rows/open_digests.py",
         old="is_last = len(records) < limit and not _may_fill(records, room)",
         new="is_last = len(records) < limit",
         directed="test_a_page_ends_with_the_record_that_fills_it",

@@ -83,7 +83,7 @@ def suite_finds(fault: ScriptFault) -> str:
 
 def vectors_find(fault: ScriptFault) -> str:
     with planted(fault):
-        return failures("tests/redis/test_vectors.py")
+        return failures("tests/stores/redis/test_vectors.py")
 
 
 def model_finds(fault: ScriptFault) -> str:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from digestif.stores.redis import scripts
+from digestif.stores.redis.client import scripts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class ScriptFault:
     file: str  # below lua/
     old: str
     new: str
-    found_by: tuple[str, ...]  # sentences, of the conformance suite or of tests/redis, each with its parameters
+    found_by: tuple[str, ...]  # sentences, of the conformance suite or of tests/stores/redis, each with its parameters
     model: bool = False  # the Hypothesis state machine finds it, too …
     vectors: bool = False  # … and the arithmetic
 

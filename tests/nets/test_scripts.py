@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from digestif import Store
-from digestif.stores.redis.scripts import load
+from digestif.stores.redis.client.scripts import load
 from digestif.testing import StoreConformance
 from digestif.testing.modes import Mode
 from tests.conformance.test_redis import made
 from tests.nets.conftest import PLANTED
 from tests.nets.planting import ScriptFault, planted
 from tests.nets.script_faults import FAULTS
-from tests.redis import test_lua_calls, test_lua_large, test_lua_layout, test_suspects, test_vectors
-from tests.redis.test_scripts import NAMES
 from tests.servers import empty_server
+from tests.stores.redis import test_lua_calls, test_lua_large, test_lua_layout, test_suspects, test_vectors
+from tests.stores.redis.test_scripts import NAMES
 
 SENTENCES = {sentence.partition("[")[0] for fault in FAULTS for sentence in fault.found_by}
 

@@ -18,7 +18,7 @@ from digestif.testing.conformance.actions import (
     scheduled,
 )
 from digestif.testing.conformance.base import DigestsWith
-from digestif.testing.conformance.digesting import spoil
+from digestif.testing.conformance.digest import spoil
 from digestif.testing.faults import Partitioned
 from digestif.testing.modes import Mode, digests_in
 from tests.origin.steps import due

@@ -13,7 +13,7 @@ from standardwebhooks import Webhook
 
 from digestif import Digests
 from digestif.ids import chance
-from tests.delivery.receiver import Receiver, reset, running
+from tests.channels.receiver import Receiver, reset, running
 from tests.routes.sender import POLICY
 
 ROOT = Path(__file__).parents[2]

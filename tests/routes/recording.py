@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from digestif.delivery.channel import Channel, Format, Message, Receipt
+from digestif.channels.base import Channel, Format, Message, Receipt
 
 
 class Recording(Channel):

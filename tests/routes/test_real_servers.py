@@ -10,8 +10,8 @@ from aiohttp import web
 from standardwebhooks import Webhook
 
 from digestif import Digests, Policy, Record, Retry
-from tests.delivery.mailserver import running_mail_server
-from tests.delivery.receiver import Receiver, reset, running
+from tests.channels.mailserver import running_mail_server
+from tests.channels.receiver import Receiver, reset, running
 from tests.worker.workers import once
 
 T = 1_700_000_000.0

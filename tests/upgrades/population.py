@@ -16,12 +16,12 @@ from digestif import Budget, Digests, Policy, Record
 from digestif.attempts.contents import decode
 from digestif.core.machine import Unfinished
 from digestif.core.times import Millis, to_millis
-from digestif.moving.move import Move, Progress
 from digestif.stores.base import Burial, Closing, Lease, Part, Release, SetAside, Take
 from digestif.stores.codec import JsonCodec, Sealer
 from digestif.stores.redis import store as redis_store
-from digestif.stores.rows import reading as rows_reading
-from digestif.stores.travel import Movable
+from digestif.stores.rows import open_digests as rows_reading
+from digestif.stores.transfer import Movable
+from digestif.transfer.move import Move, Progress
 from tests.routes.recording import Recording
 
 T = 1_900_000_000.0

@@ -20,12 +20,12 @@ import pytest
 
 from digestif import Busy, Digest, Digests, Ledger, Record, Timeline, Worker
 from digestif.core.times import to_millis
-from digestif.moving.move import Move
 from digestif.stores.postgres import PostgresStore
-from digestif.stores.travel import Movable
+from digestif.stores.transfer import Movable
 from digestif.testing.servers import RedisServer
-from tests.postgres.servers import empty_database
+from digestif.transfer.move import Move
 from tests.routes.recording import Recording
+from tests.stores.postgres.servers import empty_database
 from tests.upgrades.population import (
     AGED,
     BUDGET,

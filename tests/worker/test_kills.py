@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.postgres.servers import empty_database
 from tests.servers import empty_lone_cluster, empty_server
+from tests.stores.postgres.servers import empty_database
 from tests.worker.programs import ROOT
 
 LEASE = 0.5

@@ -10,8 +10,8 @@ import pytest
 
 from digestif import Delivered, Digest, Digests, Policy, WorkerStarted
 from digestif.clock import monotonic
-from tests.postgres.servers import empty_database
 from tests.servers import empty_lone_cluster, empty_server
+from tests.stores.postgres.servers import empty_database
 from tests.worker.programs import ROOT
 from tests.worker.workers import AT_ONCE, LONG, Ear, becomes, working
 

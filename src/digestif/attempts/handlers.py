@@ -10,7 +10,7 @@ from typing import Any
 from digestif.attempts.attempt import Attempt
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
-from digestif.patterns import Patterns, check_pattern
+from digestif.intake.patterns import Patterns, check_pattern
 
 Call = Callable[[Sequence[Attempt]], Any]
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from digestif.cli.looking import limit_option, time_of
 from digestif.cli.output import as_json, clock, counted, facts, plain, printable, shown_value, table, when
+from digestif.cli.queries import limit_option, time_of
 from digestif.cli.session import Session, help_if_alone, timeline_argument, with_session
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import msgspec
 
 from digestif.clock import wall_clock
 from digestif.core.records import Record
-from digestif.engine import Digests
+from digestif.digests import Digests
 from digestif.errors import InvalidRecord, StoreError
 from digestif.ids import fresh_key
 from digestif.stores.base import PAGE_RECORDS

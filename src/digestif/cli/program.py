@@ -7,20 +7,7 @@ from typing import Any, NoReturn
 import click
 
 from digestif import __version__
-from digestif.cli import (
-    accounts,
-    adding,
-    completion,
-    dead,
-    demo,
-    looking,
-    migrating,
-    moving,
-    rendering,
-    steering,
-    top,
-    working,
-)
+from digestif.cli import add, completion, control, dead, demo, ledger, migrate, move, queries, render, top, worker
 from digestif.cli.output import printable
 from digestif.cli.session import help_if_alone, shared_options
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError
@@ -136,15 +123,15 @@ def cli(**_: Any) -> int:
 
 for _module in (
     demo,
-    working,
-    adding,
-    looking,
-    steering,
+    worker,
+    add,
+    queries,
+    control,
     dead,
-    rendering,
-    accounts,
-    migrating,
-    moving,
+    render,
+    ledger,
+    migrate,
+    move,
     top,
     completion,
 ):

@@ -74,12 +74,12 @@ class Session:
 
         logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are told once, in the answer
         if self._app:
-            from digestif.cli.applications import load_engine
+            from digestif.cli.application import load_engine
 
             yield load_engine(self._app)
             return
         self._check(makes=makes)
-        from digestif.engine import Digests
+        from digestif.digests import Digests
 
         with Digests(self._store, namespace=self._namespace) as digests:
             yield digests

@@ -21,7 +21,7 @@ from digestif.core.backoff import Retry
 from digestif.core.ledger import Ledger
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
-from digestif.engine import Digests
+from digestif.digests import Digests
 from digestif.events import Event, Failed
 from digestif.worker.worker import Worker
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from digestif.cli.accounts import balance, fates, in_states, lateness
 from digestif.cli.dead import letter_table
-from digestif.cli.looking import time_of, timeline_table
+from digestif.cli.ledger import balance, fates, in_states, lateness
 from digestif.cli.output import as_json, clock, counted, cut, facts, is_terminal, plain, span, width
+from digestif.cli.queries import time_of, timeline_table
 from digestif.cli.session import Session, with_session
 from digestif.errors import StoreError
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from digestif.core.texts import shortened
 from digestif.core.times import is_duration, to_millis, to_seconds
-from digestif.engine import Digests
+from digestif.digests import Digests
 from digestif.errors import ConfigError, InvalidState, StaleLease
 from digestif.events.engine import Dispatched, DispatchFailed, Skipped
 

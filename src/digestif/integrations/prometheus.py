@@ -17,7 +17,7 @@ from digestif.core.backlog import Backlog
 from digestif.core.ledger import Ledger
 from digestif.core.texts import shortened
 from digestif.core.times import is_duration
-from digestif.engine import Digests
+from digestif.digests import Digests
 from digestif.errors import ConfigError
 from digestif.events import (
     Buried,

@@ -10,13 +10,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from digestif.attempts import Attempt
+from digestif.channels.base import Channel, Format, Message, Receipt
 from digestif.compose.grouping import Grouping
-from digestif.compose.rendering import Rendered, TemplateFailed
+from digestif.compose.renderer import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.records import Digest, Record
 from digestif.core.texts import reason_of
 from digestif.core.verdicts import DeliveryFailed, Discard, UnexpectedFailure
-from digestif.delivery.channel import Channel, Format, Message, Receipt
 from digestif.errors import StaleLease, StoreError
 from digestif.routes.budget import Account
 from digestif.routes.route import Route, check_recipients, kept_keys

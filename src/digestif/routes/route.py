@@ -6,14 +6,14 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from digestif.compose.rendering import Renderer
+from digestif.channels.base import Channel
+from digestif.channels.registry import open_channel
+from digestif.compose.renderer import Renderer
 from digestif.core.policy import Policy, refuse_unknown
 from digestif.core.records import Digest, Record, check_timeline
 from digestif.core.texts import shortened
-from digestif.delivery.channel import Channel
-from digestif.delivery.opening import open_channel
 from digestif.errors import ConfigError, InvalidRecord
-from digestif.patterns import check_pattern, stars
+from digestif.intake.patterns import check_pattern, stars
 from digestif.routes.budget import Budget
 
 FieldOf = str | Callable[[Record], Any]

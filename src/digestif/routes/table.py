@@ -1,8 +1,8 @@
 """The routes of an engine, and how they become handlers."""
 
 from digestif.attempts import Handler, Handlers, Kind
-from digestif.patterns import Patterns
-from digestif.policies import Policies
+from digestif.intake.patterns import Patterns
+from digestif.intake.policies import Policies
 from digestif.routes.background import Background
 from digestif.routes.pipeline import Pipeline
 from digestif.routes.route import Route

@@ -19,7 +19,7 @@ from digestif.core.times import Millis
 from digestif.errors import StoreUnavailable
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival, Durability
 from digestif.stores.dsn import Dsn
-from digestif.stores.forking import watch
+from digestif.stores.fork import watch
 from digestif.stores.gate import Turnstile, holding
 from digestif.stores.ordered import Ordered
 from digestif.stores.rows import (
@@ -35,7 +35,7 @@ from digestif.stores.rows import (
     marks,
     within,
 )
-from digestif.stores.travel import Cargo
+from digestif.stores.transfer import Cargo
 
 T = TypeVar("T")
 

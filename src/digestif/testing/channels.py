@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import pytest
 
+from digestif.channels.base import Channel, Format, Message, Receipt
 from digestif.core.verdicts import DeliveryFailed
-from digestif.delivery.channel import Channel, Format, Message, Receipt
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from digestif.stores.redis.opening import introduction
+from digestif.stores.redis.client.factory import introduction
 from digestif.testing.outlook import SLOTS, Outlook, trouble_at
 from digestif.testing.processes import HOST as HOST
 from digestif.testing.processes import PATIENCE, Folder, ServerProcess, in_wheel, said_by

@@ -23,8 +23,8 @@ from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, register_c
 from digestif.stores.postgres.rows import PostgresRows
 from digestif.stores.postgres.transaction import SQL, in_columns
 from digestif.stores.rows import NEVER
-from digestif.stores.rows.adding import add
-from digestif.stores.rows.ending import letter_of
+from digestif.stores.rows.arrivals import add
+from digestif.stores.rows.endings import letter_of
 
 COLUMNS = (Byteas, Byteas, Doubles, Byteas, Bigints, Byteas)
 

@@ -11,7 +11,7 @@ from digestif.stores.postgres.arrays import Byteas
 from digestif.stores.postgres.slots import Slots
 from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, encoded
 from digestif.stores.rows import NEVER, LetterRow
-from digestif.stores.rows.decoding import damaged_entries, encode_entry, letter_row, read_entry, read_letter
+from digestif.stores.rows.bodies import damaged_entries, encode_entry, letter_row, read_entry, read_letter
 
 
 class Letters(Slots):

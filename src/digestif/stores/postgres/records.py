@@ -12,7 +12,7 @@ from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles
 from digestif.stores.postgres.slots import Slots
 from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, in_columns
 from digestif.stores.rows import NEVER, UNBOUNDED, Size, within
-from digestif.stores.travel import Cargo
+from digestif.stores.transfer import Cargo
 
 RECORD = (Bigints, Byteas, Bigints, Doubles, Bigints, Bigints, Byteas)
 

@@ -11,7 +11,7 @@ from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Bigints, Byteas
 from digestif.stores.postgres.floors import Search
 from digestif.stores.postgres.transaction import SQL, Transaction, as_bytes, as_text, encoded, in_columns
-from digestif.stores.rows import NEVER, Marks, TimelineRow, Waiting, decoding, marks
+from digestif.stores.rows import NEVER, Marks, TimelineRow, Waiting, bodies, marks
 
 CHOICE = 4  # times as many candidates as a claim wants, if others are after the first ones
 LAPSED, INBOX = 2, 3  # what a row of a search is about, if not about what is waiting or ready
@@ -246,13 +246,13 @@ class Slots(Transaction):
     def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]:
         self._write_slots()
         rows = self._execute(SQL.timeline_rows, (self._namespace, as_bytes(after or ""), limit)).fetchall()
-        return [decoding.timeline_row(as_text(key), bytes(slot) or b"{}", Marks(*rest)) for key, slot, *rest in rows]
+        return [bodies.timeline_row(as_text(key), bytes(slot) or b"{}", Marks(*rest)) for key, slot, *rest in rows]
 
 
 def read_slot(timeline: str, body: bytes) -> Slot:
     if not body:
         return IDLE  # a row that somebody is about to fill
-    return decoding.read_slot(timeline, bytes(body))
+    return bodies.read_slot(timeline, bytes(body))
 
 
 def _is_claimable(loaded: Loaded, now: Millis) -> bool:

@@ -29,22 +29,22 @@ from digestif.stores.base import (
     Wakeups,
 )
 from digestif.stores.dsn import check_namespace
-from digestif.stores.forking import watch
-from digestif.stores.postgres.connecting import Address, Pooled, Refused, connection_options, new_pool
+from digestif.stores.fork import watch
+from digestif.stores.postgres.connections import Address, Pooled, Refused, connection_options, new_pool
 from digestif.stores.postgres.faults import GONE, MAY_ONLY_READ, PASSING, translated
 from digestif.stores.postgres.floors import Search
 from digestif.stores.postgres.inbox import fold, put
 from digestif.stores.postgres.migrations import Upgrade, examine, explained, migrate, prepare
 from digestif.stores.postgres.outcome import TransactionId, Unanswered, has_committed
 from digestif.stores.postgres.rows import SHARES, PostgresRows
-from digestif.stores.postgres.single import LongWay, SingleAdd
+from digestif.stores.postgres.single_add import LongWay, SingleAdd
 from digestif.stores.postgres.slots import InboxFirst
 from digestif.stores.postgres.transaction import SQL, Namespace, OtherTables
 from digestif.stores.postgres.wakeups import NotifyWakeups
-from digestif.stores.rows import Rows, RowStore, adding, leasing, moving, operating, reading
-from digestif.stores.rows.leasing import Grant
-from digestif.stores.shielded import Shield
-from digestif.stores.travel import Fence, Mark, Page
+from digestif.stores.rows import Rows, RowStore, arrivals, leases, open_digests, operations, transfer
+from digestif.stores.rows.leases import Grant
+from digestif.stores.shield import Shield
+from digestif.stores.transfer import Fence, Mark, Page
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
@@ -113,7 +113,7 @@ class PostgresStore(RowStore):
             if answer is not None:
                 self._hints.tell(worth=answer.ready)
                 return [answer]
-        answers = self._after_inbox(lambda rows: adding.add_all(rows, batch, now=at), self._begin, writes=True)
+        answers = self._after_inbox(lambda rows: arrivals.add_all(rows, batch, now=at), self._begin, writes=True)
         self._hints.tell(worth=any(answer.ready for answer in answers))
         return answers
 
@@ -193,7 +193,7 @@ class PostgresStore(RowStore):
         def unit(rows: PostgresRows) -> Claimed:
             if now is None:  # times of the caller's choice are looked for from the start
                 rows.search = self._search
-            return leasing.claim(rows, limit, Grant(token, at + lease, at))
+            return leases.claim(rows, limit, Grant(token, at + lease, at))
 
         def unless_inbox(rows: PostgresRows) -> Claimed:
             rows.claims_after_inbox = True
@@ -211,7 +211,7 @@ class PostgresStore(RowStore):
         def unit(rows: PostgresRows) -> Claimed:
             if now is None:
                 rows.search = self._search
-            return leasing.claim_suspects(rows, Grant(token, at + lease, at, alone))
+            return leases.claim_suspects(rows, Grant(token, at + lease, at, alone))
 
         self._fold_some(now=now)
         return self._transact(unit, self._begin, writes=True)
@@ -227,10 +227,10 @@ class PostgresStore(RowStore):
         def read(unit: Callable[[PostgresRows], T]) -> T:
             return self._transact(unit, self._begin_reading, writes=False)
 
-        answers = read(lambda rows: reading.take_settled(rows, requests, now=at))
+        answers = read(lambda rows: open_digests.take_settled(rows, requests, now=at))
         if answers is None:
-            self._write(lambda rows: reading.settle_all(rows, requests, now=at))
-            answers = read(lambda rows: reading.take_all(rows, requests, now=at))
+            self._write(lambda rows: open_digests.settle_all(rows, requests, now=at))
+            answers = read(lambda rows: open_digests.take_all(rows, requests, now=at))
         return answers
 
     def delete(self, timeline: str, *, now: Millis | None) -> bool:
@@ -244,7 +244,7 @@ class PostgresStore(RowStore):
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
         def unit(rows: PostgresRows) -> bool:
             rows.reserve([timeline])  # others may be about to make it
-            return operating.pause(rows, timeline, paused)
+            return operations.pause(rows, timeline, paused)
 
         return self._hinted(self._transact(unit, self._begin, writes=True))
 
@@ -253,7 +253,7 @@ class PostgresStore(RowStore):
 
         def unit(rows: PostgresRows) -> list[Mark | None]:
             rows.reserve({page.parcel.timeline for page in pages})
-            return moving.arrive_all(rows, pages, fence=fence, now=at)
+            return transfer.arrive_all(rows, pages, fence=fence, now=at)
 
         answers = self._transact(unit, self._begin, writes=True)
         self._hints.tell(worth=True)

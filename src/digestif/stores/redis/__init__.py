@@ -4,9 +4,9 @@ from typing import Any
 
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.dsn import Dsn, check_namespace
+from digestif.stores.redis.client.factory import link_over, open_link
+from digestif.stores.redis.client.options import NAMES
 from digestif.stores.redis.layout import MOST_PARTITIONS
-from digestif.stores.redis.opening import link_over, open_link
-from digestif.stores.redis.options import NAMES
 from digestif.stores.redis.store import RedisStore
 
 __all__ = ["RedisStore", "from_client", "from_dsn"]

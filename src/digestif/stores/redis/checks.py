@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.base import Durability
+from digestif.stores.redis.client.link import Link
 from digestif.stores.redis.layout import settle
-from digestif.stores.redis.link import Link
 
 OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 

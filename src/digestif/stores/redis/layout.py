@@ -16,11 +16,11 @@ from digestif.errors import ConfigError, StoreError, StoreUnavailable
 from digestif.events.base import Event
 from digestif.events.engine import StoreChanged
 from digestif.ids import fresh_id
-from digestif.stores.redis.commands import Command, Refused
+from digestif.stores.redis.client.commands import Command, Refused
+from digestif.stores.redis.client.link import Link
+from digestif.stores.redis.client.resp import pack_part
+from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys, ledger_key, settings_key
-from digestif.stores.redis.link import Link
-from digestif.stores.redis.resp import pack_part
-from digestif.stores.redis.scripts import Script, load
 
 SCHEMA = 1
 PARTITIONS = 1  # by default, on a single server

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from digestif.core.ledger import Ledger, Verification
-from digestif.stores.redis import looking
-from digestif.stores.redis.commands import Command
-from digestif.stores.redis.dialogue import Dialogue
+from digestif.stores.redis import queries
+from digestif.stores.redis.calls import Dialogue
+from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.keys import LETTER_KINDS, SCHEDULE, TIMELINE_KINDS
 from digestif.stores.redis.survey import at_rest
 
@@ -27,7 +27,7 @@ def recount(dialogue: Dialogue, *, ring: int) -> Verification:
         ledgers.append(found.ledger)
         counted.update(found.counted)
         problems += [*(str(flaw.damage) for flaw in found.flaws), *found.differences()]
-    return Verification(ledger=looking.total(ledgers), recounted=dict(counted), problems=tuple(problems))
+    return Verification(ledger=queries.total(ledgers), recounted=dict(counted), problems=tuple(problems))
 
 
 def footprint(dialogue: Dialogue) -> Mapping[str, int]:

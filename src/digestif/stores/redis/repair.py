@@ -8,10 +8,10 @@ from digestif.core.texts import LONGEST_TEXT
 from digestif.core.times import Millis
 from digestif.errors import StoreUnavailable
 from digestif.stores.damage import Unreadable
-from digestif.stores.redis import wire
-from digestif.stores.redis.commands import Command
-from digestif.stores.redis.dialogue import Call, Dialogue, every
-from digestif.stores.redis.resp import Packed, joined, pack
+from digestif.stores.redis import encoding
+from digestif.stores.redis.calls import Call, Dialogue, every
+from digestif.stores.redis.client.commands import Command
+from digestif.stores.redis.client.resp import Packed, joined, pack
 from digestif.stores.redis.survey import Flaw, Survey, at_rest, short_keys
 
 ROUNDS = 5  # of looking and mending, before it is given up
@@ -63,7 +63,7 @@ class Repair:
                 self._write("agree", self._keys.home_in(self._partition, flaw.name), {})
 
     def _write(self, script: str, keys: Packed, request: Mapping[str, object]) -> None:
-        call = Call(self._partition, keys, pack((wire.encode(request),)))
+        call = Call(self._partition, keys, pack((encoding.encode(request),)))
         self._dialogue.write_one(script, call, now=self._now)
 
     def _quarantine(self, flaw: Flaw) -> None:
@@ -80,7 +80,9 @@ class Repair:
             self._letters_of(owner),
             self._keys.letters(self._partition, ids),
         )
-        self._write("quarantine", joined(keys), {"stored": wire.text(flaw.stored), "name": owner, "letters": letters})
+        self._write(
+            "quarantine", joined(keys), {"stored": encoding.text(flaw.stored), "name": owner, "letters": letters}
+        )
 
     def _owner(self, name: str | None) -> str:
         """The timeline that gets a dead letter: its own, or one of this partition for what has none any more."""
@@ -95,7 +97,7 @@ class Repair:
             short = short_keys(self._dialogue, self._partition, key)
             for start in range(0, len(short), SET_ASIDE):
                 records = [
-                    (wire.text(name), next(self._ids), "the stored value is missing")
+                    (encoding.text(name), next(self._ids), "the stored value is missing")
                     for name in short[start:][:SET_ASIDE]
                 ]
                 letters = self._keys.letters(self._partition, [letter_id for _, letter_id, _ in records])
@@ -119,7 +121,7 @@ class Repair:
         reason = {"reason": flaw.damage.problem[:LONGEST_TEXT]}
         letter = {**unknown, **reason, **_readable(old_id, flaw.stored), **names}
         keys = (self._keys.letters(self._partition, [old_id, letter_id]), self._letters_of(owner))
-        request = {"stored": wire.text(flaw.stored), "member": wire.told_key(flaw.name), "letter": letter}
+        request = {"stored": encoding.text(flaw.stored), "member": encoding.told_key(flaw.name), "letter": letter}
         self._write("mend_letter", joined(keys), request)
 
     def _letters_of(self, timeline: str) -> Packed:
@@ -137,14 +139,16 @@ class Repair:
     def _correct(self, found: Survey) -> None:
         moved, accepted = found.raw[0] or b"", found.raw[2] or b""
         self._write(
-            "correct", Packed(0, b""), {"seen": (wire.text(moved), wire.text(accepted)), "counts": found.corrections()}
+            "correct",
+            Packed(0, b""),
+            {"seen": (encoding.text(moved), encoding.text(accepted)), "counts": found.corrections()},
         )
 
 
 def _readable(letter_id: str, stored: bytes) -> dict[str, object]:
     """What a dead letter says that is wrong only about its records."""
     try:
-        letter = wire.letter(letter_id, stored)
+        letter = encoding.letter(letter_id, stored)
     except Unreadable:
         return {}
     return {

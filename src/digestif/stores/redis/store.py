@@ -47,19 +47,19 @@ from digestif.stores.base import (
     Wakeups,
 )
 from digestif.stores.damage import Unreadable
-from digestif.stores.forking import watch
-from digestif.stores.redis import looking, wire
+from digestif.stores.fork import watch
+from digestif.stores.redis import encoding, queries
+from digestif.stores.redis.batches import Share, call_alone, rounds_of
+from digestif.stores.redis.calls import DAMAGED, Call, Dialogue, every
 from digestif.stores.redis.checks import Findings, examine
-from digestif.stores.redis.commands import Command, Refused
-from digestif.stores.redis.dialogue import DAMAGED, Call, Dialogue, every
+from digestif.stores.redis.client.commands import Command, Refused
+from digestif.stores.redis.client.link import Link
+from digestif.stores.redis.client.resp import Packed, joined, pack
 from digestif.stores.redis.keys import SCHEDULE, Keys, as_bytes, as_text
 from digestif.stores.redis.layout import Layouts
-from digestif.stores.redis.link import Link
-from digestif.stores.redis.moving import RedisMoving
 from digestif.stores.redis.recount import footprint, recount
 from digestif.stores.redis.repair import Repair
-from digestif.stores.redis.resp import Packed, joined, pack
-from digestif.stores.redis.shares import Share, call_alone, rounds_of
+from digestif.stores.redis.transfer import RedisMoving
 from digestif.stores.redis.wakeups import listening
 
 Item = TypeVar("Item")
@@ -145,13 +145,13 @@ class RedisStore(Store, RedisMoving):
             reply = self._dialogue.write_one("add", call_alone(self._dialogue.keys, batch[0]), now=now)
             if reply == REFUSED:
                 raise self._unreadable(batch[0].timeline)
-            return wire.accepted(reply, 1)
+            return encoding.accepted(reply, 1)
         answers: dict[int, Accepted] = {}  # by the place of the record
         for shares in rounds_of(self._dialogue.keys, batch):
             replies = self._dialogue.write("add", [share.call() for share in shares], now=now)
             for share, reply in zip(shares, replies, strict=True):
                 if not isinstance(reply, Exception):
-                    answers.update(zip(share.places, wire.accepted(reply, len(share.places)), strict=True))
+                    answers.update(zip(share.places, encoding.accepted(reply, len(share.places)), strict=True))
             if any(isinstance(reply, Exception) for reply in replies):
                 _refuse_failures(_known(answers, len(batch)), replies)
             self._refuse_damaged(batch, shares, replies, answers)
@@ -181,7 +181,7 @@ class RedisStore(Store, RedisMoving):
         self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
         limit = min(limit, ACTED_TIMELINES)
-        request = wire.encode({"deadline": deadline, "limit": limit, "after": after and after[1:]})
+        request = encoding.encode({"deadline": deadline, "limit": limit, "after": after and after[1:]})
         number, *flat = self._dialogue.glance("due", Call(partition, NO_KEYS, pack((request,))))
         began = int(number) if after is None else int(after[0])
         times = {as_text(name): int(float(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)}
@@ -191,15 +191,15 @@ class RedisStore(Store, RedisMoving):
         return SchedulePage(entries, None if last is None else (began, last[1], last[0]))
 
     def _make_ready(self, partition: int, found: list[Due], *, began: int, now: Millis | None) -> list[Due]:
-        request = wire.encode({"began": began, "times": [due.at for due in found]})
+        request = encoding.encode({"began": began, "times": [due.at for due in found]})
         call = self._call(partition, [due.timeline for due in found], request, declared="slot")
         reply = self._dialogue.write_one("schedule", call, now=now)
         self._tell_of([due.timeline for due, flag in zip(found, reply, strict=True) if flag == REFUSED[0]])
-        return [due for due, moved in zip(found, wire.flags(reply), strict=True) if moved]
+        return [due for due, moved in zip(found, encoding.flags(reply), strict=True) if moved]
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         limit = min(limit, ACTED_TIMELINES)
-        request = wire.encode({"deadline": deadline, "limit": limit})
+        request = encoding.encode({"deadline": deadline, "limit": limit})
         *lists, evicts = self._dialogue.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
         if evicts:
             self._dialogue.tell_of_eviction(evicts.decode())  # workers go on, the sooner the better
@@ -209,9 +209,9 @@ class RedisStore(Store, RedisMoving):
         if not timelines:
             return Maintained([], [], [], full)
         numbers = {"stale": len(stale), "lapsed": len(lapsed), "expiring": len(expiring)}
-        request = wire.encode({"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers})
+        request = encoding.encode({"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers})
         reply = self._dialogue.write_one("maintain", self._call(partition, timelines, request), now=now)
-        moved, gone, expired, more, damaged = wire.decode(reply)
+        moved, gone, expired, more, damaged = encoding.decode(reply)
         self._tell_of([timelines[number - 1] for number in damaged])
         return Maintained([Due(*each) for each in moved], gone, [(name, many) for name, many in expired], more or full)
 
@@ -254,10 +254,10 @@ class RedisStore(Store, RedisMoving):
         self, script: str, partition: int, names: list[str], terms: Mapping[str, Any], *, now: Millis | None
     ) -> Claimed:
         """Open those of the candidates that may still be claimed."""
-        call = self._call(partition, names, wire.encode({"count": len(names), **terms}))
-        emptied, told, damaged = wire.decode(self._dialogue.write_one(script, call, now=now))
+        call = self._call(partition, names, encoding.encode({"count": len(names), **terms}))
+        emptied, told, damaged = encoding.decode(self._dialogue.write_one(script, call, now=now))
         self._tell_of([names[number - 1] for number in damaged])
-        return Claimed([wire.lease(each, terms["token"]) for each in told], emptied + len(damaged))
+        return Claimed([encoding.lease(each, terms["token"]) for each in told], emptied + len(damaged))
 
     def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
         found = self._dialogue.glance("suspects", Call(partition, NO_KEYS, pack((SUSPECTS_TOGETHER,))), now=now)
@@ -268,13 +268,13 @@ class RedisStore(Store, RedisMoving):
         return self._claim("claim_suspects", partition, names, terms, now=now)
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
-        request = wire.encode({"token": token, "lease": lease, "alone": alone})
+        request = encoding.encode({"token": token, "lease": lease, "alone": alone})
         partition = self._dialogue.keys.home(timeline).partition
         with self._naming(timeline):
             reply = self._dialogue.write_one("open", self._call(partition, [timeline], request), now=now)
-        told, *refusal = wire.decode(reply)
+        told, *refusal = encoding.decode(reply)
         if told:
-            return wire.lease(told, token)
+            return encoding.lease(told, token)
         at, slot = refusal
         machine.refuse_opening(msgspec.convert(slot, Slot), timeline, now=at)
         raise StoreError(f"{timeline!r}: the server refused to open it and does not say why")
@@ -294,7 +294,7 @@ class RedisStore(Store, RedisMoving):
             some = [requests[place] for place in places]
             wanted = [(each.lease.token, each.capacity, each.after, each.max_bytes) for each in some]
             timelines = [each.lease.timeline for each in some]
-            calls.append(self._call(partition, timelines, wire.encode({**limits, "requests": wanted})))
+            calls.append(self._call(partition, timelines, encoding.encode({**limits, "requests": wanted})))
         replies = every(self._dialogue.looks("take", calls, now=now))
         answers: list[Taken | None] = [None] * len(requests)
         unsettled = []
@@ -314,7 +314,7 @@ class RedisStore(Store, RedisMoving):
             some = [requests[place] for place in places]
             wanted = [(each.lease.token, each.capacity, each.merge, each.max_bytes) for each in some]
             timelines = [each.lease.timeline for each in some]
-            calls.append(self._call(partition, timelines, wire.encode({"limit": limit, "requests": wanted})))
+            calls.append(self._call(partition, timelines, encoding.encode({"limit": limit, "requests": wanted})))
         every(self._dialogue.write("settle", calls, now=now))
 
     def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
@@ -323,10 +323,10 @@ class RedisStore(Store, RedisMoving):
         for start in range(0, len(records), MOVED_RECORDS):
             page = records[start : start + MOVED_RECORDS]
             letters = self._dialogue.keys.letters(home.partition, [item.letter_id for item in page])
-            told = [(wire.told_key(key), letter_id, reason) for key, letter_id, reason in page]
-            request = wire.encode({"token": lease.token, "records": told, "raised": raised})
+            told = [(encoding.told_key(key), letter_id, reason) for key, letter_id, reason in page]
+            request = encoding.encode({"token": lease.token, "records": told, "raised": raised})
             call = Call(home.partition, joined((home.whole, letters)), pack((request,)))
-            held, raised = wire.flags(self._dialogue.write_one("set_aside", call, now=now))
+            held, raised = encoding.flags(self._dialogue.write_one("set_aside", call, now=now))
             if not held:
                 break
         return held
@@ -337,9 +337,9 @@ class RedisStore(Store, RedisMoving):
         raised = False
         for start in range(0, max(1, len(keys)), MOVED_RECORDS):
             page = keys[start : start + MOVED_RECORDS]
-            request = wire.encode({"token": lease.token, "keys": page, "raised": raised})
+            request = encoding.encode({"token": lease.token, "keys": page, "raised": raised})
             call = Call(home.partition, home.whole, pack((request,)))
-            told = wire.decode(self._dialogue.write_one("withdraw", call, now=now))
+            told = encoding.decode(self._dialogue.write_one("withdraw", call, now=now))
             if not told:
                 return None
             revision, raised = told
@@ -347,26 +347,26 @@ class RedisStore(Store, RedisMoving):
 
     def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
         home = self._dialogue.keys.home(lease.timeline)
-        request = wire.encode({"token": lease.token, "recipients": recipients})
+        request = encoding.encode({"token": lease.token, "recipients": recipients})
         call = Call(home.partition, home.slot, pack((request,)))
-        return wire.flags(self._dialogue.write_one("serve", call, now=now))[0]
+        return encoding.flags(self._dialogue.write_one("serve", call, now=now))[0]
 
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         def request(share: list[Lease]) -> bytes:
-            return wire.encode({"lease": lease, "tokens": [held.token for held in share], "crowded": not alone})
+            return encoding.encode({"lease": lease, "tokens": [held.token for held in share], "crowded": not alone})
 
         return self._in_shares("extend", leases, lambda held: held.timeline, request, declared="slot", now=now)
 
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
         def request(share: list[Closing]) -> bytes:
             told = [(each.lease.token, each.cool_down, each.max_records, each.receipt) for each in share]
-            return wire.encode({"ring": self._ring, "closings": told})
+            return encoding.encode({"ring": self._ring, "closings": told})
 
         return self._in_shares("close", closings, _timeline_of, request, now=now)
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         def request(share: list[Release]) -> bytes:
-            return wire.encode([(each.lease.token, each.freeze, not each.counted, each.until) for each in share])
+            return encoding.encode([(each.lease.token, each.freeze, not each.counted, each.until) for each in share])
 
         return self._in_shares("release", releases, _timeline_of, request, declared="slot", now=now)
 
@@ -389,7 +389,7 @@ class RedisStore(Store, RedisMoving):
             keys.append(self._dialogue.keys.home(burial.lease.timeline).whole)
             keys.append(self._dialogue.keys.letters(partition, [burial.lease.digest_id]))
         told = [(b.lease.token, b.lease.digest_id, b.reason, b.cool_down, b.max_records, b.traceback) for b in burials]
-        return Call(partition, joined(keys), pack((wire.encode({"ring": self._ring, "burials": told}),)))
+        return Call(partition, joined(keys), pack((encoding.encode({"ring": self._ring, "burials": told}),)))
 
     def listen(self) -> Wakeups:
         return listening(self._link.routes, lambda: self._dialogue.keys)
@@ -398,13 +398,13 @@ class RedisStore(Store, RedisMoving):
 
     def delete(self, timeline: str, *, now: Millis | None) -> bool:
         home = self._dialogue.keys.home(timeline)
-        ids = looking.letter_ids(self._dialogue, timeline, limit=PAGE_TIMELINES)
+        ids = queries.letter_ids(self._dialogue, timeline, limit=PAGE_TIMELINES)
         keys = joined((home.whole, self._dialogue.keys.letters(home.partition, ids)))
-        entries = looking.places_of(self._dialogue, timeline, ring=self._ring)
-        request = wire.encode({"letters": len(ids), "entries": entries})
+        entries = queries.places_of(self._dialogue, timeline, ring=self._ring)
+        request = encoding.encode({"letters": len(ids), "entries": entries})
         with self._naming(timeline):
             reply = self._dialogue.write_one("delete", Call(home.partition, keys, pack((request,))), now=now)
-        return wire.flags(reply)[0]
+        return encoding.flags(reply)[0]
 
     def sweep(self) -> bool:
         return False  # the server frees what is unlinked by itself, beside its work
@@ -425,50 +425,50 @@ class RedisStore(Store, RedisMoving):
         return self._end_letter("discard", letter_id, now=now)
 
     def _end_letter(self, script: str, letter_id: str, *, now: Millis | None) -> bool:
-        found = looking.find_letter(self._dialogue, letter_id)
+        found = queries.find_letter(self._dialogue, letter_id)
         if found is None:
             return False
         home = self._dialogue.keys.home(found.timeline)
         keys = joined((home.whole, self._dialogue.keys.letters(home.partition, [letter_id])))
-        call = Call(home.partition, keys, pack((wire.encode({"ring": self._ring}),)))
+        call = Call(home.partition, keys, pack((encoding.encode({"ring": self._ring}),)))
         with self._naming(found.timeline):
-            return wire.flags(self._dialogue.write_one(script, call, now=now))[0]
+            return encoding.flags(self._dialogue.write_one(script, call, now=now))[0]
 
     # Looking
 
     def inspect(self, timeline: str) -> Slot:
-        return looking.inspect(self._dialogue, timeline)
+        return queries.inspect(self._dialogue, timeline)
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
-        return looking.scan(self._dialogue, prefix=prefix, after=after, limit=limit)
+        return queries.scan(self._dialogue, prefix=prefix, after=after, limit=limit)
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
-        return looking.records(self._dialogue, timeline, part, after=after, limit=limit)
+        return queries.records(self._dialogue, timeline, part, after=after, limit=limit)
 
     def find(self, timeline: str, key: str) -> dict[Part, Stored]:
-        return looking.find(self._dialogue, timeline, key)
+        return queries.find(self._dialogue, timeline, key)
 
     def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-        return looking.letters(self._dialogue, timeline, after=after, limit=limit)
+        return queries.letters(self._dialogue, timeline, after=after, limit=limit)
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        found = looking.find_letter(self._dialogue, letter_id)
-        return None if found is None else wire.dead_letter(found)
+        found = queries.find_letter(self._dialogue, letter_id)
+        return None if found is None else encoding.dead_letter(found)
 
     def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
-        return looking.letter_records(self._dialogue, letter_id, after=after, limit=limit)
+        return queries.letter_records(self._dialogue, letter_id, after=after, limit=limit)
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
-        return looking.letter_with(self._dialogue, timeline, key)
+        return queries.letter_with(self._dialogue, timeline, key)
 
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        return looking.history(self._dialogue, timeline, limit=limit, ring=self._ring)
+        return queries.history(self._dialogue, timeline, limit=limit, ring=self._ring)
 
     def standing(self, *, now: Millis) -> Standing:
-        return looking.standing(self._dialogue, now=now)
+        return queries.standing(self._dialogue, now=now)
 
     def ledger(self) -> Ledger:
-        return looking.ledger(self._dialogue)
+        return queries.ledger(self._dialogue)
 
     def verify(self) -> Verification:
         return recount(self._dialogue, ring=self._ring)
@@ -492,7 +492,7 @@ class RedisStore(Store, RedisMoving):
         home = self._dialogue.keys.home(timeline)
         call = Call(home.partition, home.whole, pack(arguments))
         with self._naming(timeline):
-            return wire.flags(self._dialogue.write_one(script, call, now=now))[0]
+            return encoding.flags(self._dialogue.write_one(script, call, now=now))[0]
 
     # Damage
 
@@ -507,7 +507,7 @@ class RedisStore(Store, RedisMoving):
             raise self._unreadable(timeline) from None
 
     def _unreadable(self, timeline: str) -> Unreadable:
-        return looking.damage_of(self._dialogue, timeline)
+        return queries.damage_of(self._dialogue, timeline)
 
     def _tell_of(self, timelines: Iterable[str]) -> None:
         for timeline in timelines:
@@ -587,7 +587,7 @@ def _timeline_of(item: Closing | Release | Burial) -> str:
 
 def _taken(request: Take, told: Sequence[Any]) -> Taken:
     revision, dropped, complete, _, *pages = told
-    records = wire.records(pages[0]) if pages else []
+    records = encoding.records(pages[0]) if pages else []
     after = age_order(records[-1]) if records else request.after
     return Taken(revision, dropped, records, after, bool(complete))
 
@@ -598,7 +598,7 @@ def _known(answers: dict[int, Accepted], many: int) -> list[bool | None]:
 
 def _fill(answers: list[bool | None], places: Sequence[int], reply: Any) -> None:
     if not isinstance(reply, Exception):
-        for place, flag in zip(places, wire.flags(reply), strict=True):
+        for place, flag in zip(places, encoding.flags(reply), strict=True):
             answers[place] = flag
 
 

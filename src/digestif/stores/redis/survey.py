@@ -12,18 +12,18 @@ from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import LEAVING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
-from digestif.stores.redis import looking, wire
-from digestif.stores.redis.commands import Command
-from digestif.stores.redis.dialogue import Call, Dialogue, every
+from digestif.stores.redis import encoding, queries
+from digestif.stores.redis.calls import Call, Dialogue, every
+from digestif.stores.redis.client.commands import Command
+from digestif.stores.redis.client.resp import Packed, joined
+from digestif.stores.redis.client.scripts import load
 from digestif.stores.redis.keys import SCHEDULE, as_text
-from digestif.stores.redis.resp import Packed, joined
-from digestif.stores.redis.scripts import load
-from digestif.stores.travel import Mark
+from digestif.stores.transfer import Mark
 
 TRIES = 3  # at finding a partition at rest
 NOTHING = Packed(0, b"")
 SURVEYED = 20  # timelines that a call looks at: about 1 ms of the server, more if their batches are large
-RAW_COUNTERS = (b"moved", *looking.COUNTED)
+RAW_COUNTERS = (b"moved", *queries.COUNTED)
 
 
 class Flaw(NamedTuple):
@@ -46,7 +46,7 @@ class Survey:
     @property
     def ledger(self) -> Ledger:
         """What the counters say; one that is not a number says nothing."""
-        return looking.ledger_of([each if _is_number(each) else None for each in self.raw[1:]])
+        return queries.ledger_of([each if _is_number(each) else None for each in self.raw[1:]])
 
     def differences(self) -> list[str]:
         ledger = self.ledger
@@ -185,18 +185,18 @@ def _look_at_timeline(dialogue: Dialogue, partition: int, name: str, sight: Sigh
 def _noted_in_digest(dialogue: Dialogue, partition: int, name: str, sight: Sight) -> int:
     """How many records the digest of a timeline should have. Unreadable if the timeline is damaged."""
     if legible(name) != name:
-        raise wire.unreadable_slot(name, "its name is not UTF-8")
+        raise encoding.unreadable_slot(name, "its name is not UTF-8")
     if dialogue.keys.partition_of(name) != partition:
-        raise wire.unreadable_slot(name, "it belongs to another partition")
+        raise encoding.unreadable_slot(name, "it belongs to another partition")
     if sight.wrong_keys:
-        raise wire.unreadable_slot(name, "its keys are of the wrong type")
-    slot = wire.slot(name, sight.stored, 0)
+        raise encoding.unreadable_slot(name, "its keys are of the wrong type")
+    slot = encoding.slot(name, sight.stored, 0)
     if not sight.is_readable:
-        raise wire.unreadable_slot(name, "scripts can't read it")
+        raise encoding.unreadable_slot(name, "scripts can't read it")
     if sight.stored is None and any(batch.records for batch in sight.batches):
-        raise wire.unreadable_slot(name, "it is gone, and its records are not")
+        raise encoding.unreadable_slot(name, "it is gone, and its records are not")
     if slot.digest is None and (sight.digest.records or sight.merging.records):
-        raise wire.unreadable_slot(name, "it has no digest, and the records of one")
+        raise encoding.unreadable_slot(name, "it has no digest, and the records of one")
     return 0 if slot.digest is None else slot.digest.records
 
 
@@ -236,14 +236,14 @@ def _look_at_letters(dialogue: Dialogue, partition: int, found: Survey) -> None:
                 continue  # it ended just now
             problem = _flaw_of_letter(name[16:], stored or b"", size)
             if problem is not None:
-                timeline = wire.salvaged_timeline(stored or b"")
+                timeline = encoding.salvaged_timeline(stored or b"")
                 damage = Damage(timeline=timeline, part="letter", problem=problem, records=size)
                 found.flaws.append(Flaw(damage, name, stored or b""))
 
 
 def _flaw_of_letter(letter_id: str, stored: bytes, size: int) -> str | None:
     try:
-        noted = wire.letter(letter_id, stored).records
+        noted = encoding.letter(letter_id, stored).records
     except Unreadable as error:
         return error.damage.problem
     return None if noted == size else f"dead letter {letter_id}: {noted} noted, {size} found"
@@ -251,13 +251,13 @@ def _flaw_of_letter(letter_id: str, stored: bytes, size: int) -> str | None:
 
 def _look_at_history(dialogue: Dialogue, partition: int, found: Survey, *, ring: int) -> None:
     key = dialogue.keys.key(partition, "history")
-    for start in range(0, ring, looking.PAGE):
-        places = range(start, min(ring, start + looking.PAGE))
+    for start in range(0, ring, queries.PAGE):
+        places = range(start, min(ring, start + queries.PAGE))
         [bodies] = dialogue.get([Command(partition, ("HMGET", key, *places))])
         for place, body in zip(places, bodies, strict=True):
             try:
                 if body is not None:
-                    wire.entry(body)
+                    encoding.entry(body)
             except Unreadable as error:
                 found.flaws.append(Flaw(error.damage, str(place), body))
 

@@ -20,13 +20,13 @@ from redis.exceptions import RedisError
 from digestif.clock import monotonic
 from digestif.errors import ConfigError, DigestifError
 from digestif.stores.base import Wakeups
-from digestif.stores.forking import watch
-from digestif.stores.redis.backoff import backoff
-from digestif.stores.redis.faults import Remedy, remedy
+from digestif.stores.fork import watch
+from digestif.stores.redis.client.backoff import backoff
+from digestif.stores.redis.client.faults import Remedy, remedy
+from digestif.stores.redis.client.node import Node
+from digestif.stores.redis.client.subscription import Subscription, subscribe
+from digestif.stores.redis.client.topology import Routes
 from digestif.stores.redis.keys import Keys
-from digestif.stores.redis.nodes import Node
-from digestif.stores.redis.routes import Routes
-from digestif.stores.redis.subscription import Subscription, subscribe
 
 FIRST_SECONDS = 1.0  # that somebody who begins to listen waits for the servers
 CALM_SECONDS = 10.0  # without a try, after which pauses are short again

@@ -6,7 +6,7 @@ from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.records import Outcome, State
 from digestif.core.times import Millis
-from digestif.stores.rows.ending import ended, erase_digest
+from digestif.stores.rows.endings import ended, erase_digest
 from digestif.stores.rows.view import NEVER, Rows
 
 

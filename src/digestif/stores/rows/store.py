@@ -31,12 +31,12 @@ from digestif.stores.base import (
     Taken,
     Wakeups,
 )
-from digestif.stores.hints import Hints, LocalWakeups
-from digestif.stores.rows import adding, dispatching, ending, leasing, looking, moving, operating, reading
-from digestif.stores.rows.leasing import Grant
+from digestif.stores.rows import arrivals, endings, open_digests, operations, queries, schedule, transfer
+from digestif.stores.rows.leases import Grant, claim, claim_suspects, extend_all, open_ready, release_all
 from digestif.stores.rows.survey import mend, mending_pages, survey, verify
 from digestif.stores.rows.view import Rows
-from digestif.stores.travel import Cargo, Fence, Mark, Movable, Page, Parcel
+from digestif.stores.transfer import Cargo, Fence, Mark, Movable, Page, Parcel
+from digestif.stores.wakeups import Hints, LocalWakeups
 
 T = TypeVar("T")
 
@@ -78,12 +78,12 @@ class RowStore(Store, Movable):
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         at = self._now(now)
-        answers = self._write_arrivals(lambda rows: adding.add_all(rows, batch, now=at), weight=len(batch))
+        answers = self._write_arrivals(lambda rows: arrivals.add_all(rows, batch, now=at), weight=len(batch))
         self._hints.tell(worth=any(answer.ready for answer in answers))
         return answers
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
-        return self._write(lambda rows: adding.retract(rows, timeline, key))
+        return self._write(lambda rows: arrivals.retract(rows, timeline, key))
 
     # Dispatching
 
@@ -91,65 +91,65 @@ class RowStore(Store, Movable):
         self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
         at = self._now(now)
-        return self._write(lambda rows: dispatching.schedule(rows, deadline, after=after, limit=limit, now=at))
+        return self._write(lambda rows: schedule.schedule(rows, deadline, after=after, limit=limit, now=at))
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         at = self._now(now)
-        return self._write(lambda rows: dispatching.maintain(rows, deadline, limit=limit, now=at))
+        return self._write(lambda rows: schedule.maintain(rows, deadline, limit=limit, now=at))
 
     # Delivering
 
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
         at = self._now(now)
-        return self._write_leases(lambda rows: leasing.claim(rows, limit, Grant(token, at + lease, at)))
+        return self._write_leases(lambda rows: claim(rows, limit, Grant(token, at + lease, at)))
 
     def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
         at = self._now(now)
         grant = Grant(token, at + lease, at, alone)
-        return self._write_leases(lambda rows: leasing.claim_suspects(rows, grant))
+        return self._write_leases(lambda rows: claim_suspects(rows, grant))
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         at = self._now(now)
         grant = Grant(token, at + lease, at, alone)
-        return self._write_leases(lambda rows: leasing.open_ready(rows, timeline, grant))
+        return self._write_leases(lambda rows: open_ready(rows, timeline, grant))
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
-        answers = self._read(lambda rows: reading.take_settled(rows, requests, now=at))
+        answers = self._read(lambda rows: open_digests.take_settled(rows, requests, now=at))
         if answers is None:
-            self._write(lambda rows: reading.settle_all(rows, requests, now=at))
-            answers = self._read(lambda rows: reading.take_all(rows, requests, now=at))
+            self._write(lambda rows: open_digests.settle_all(rows, requests, now=at))
+            answers = self._read(lambda rows: open_digests.take_all(rows, requests, now=at))
         return answers
 
     def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._write(lambda rows: ending.set_aside(rows, lease, records, now=at))
+        return self._write(lambda rows: endings.set_aside(rows, lease, records, now=at))
 
     def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
         at = self._now(now)
-        return self._write(lambda rows: ending.withdraw(rows, lease, keys, now=at))
+        return self._write(lambda rows: endings.withdraw(rows, lease, keys, now=at))
 
     def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._write(lambda rows: ending.serve(rows, lease, recipients, now=at))
+        return self._write(lambda rows: endings.serve(rows, lease, recipients, now=at))
 
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: leasing.extend_all(rows, leases, until=at + lease, now=at, alone=alone))
+        return self._write(lambda rows: extend_all(rows, leases, until=at + lease, now=at, alone=alone))
 
     def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: ending.close_all(rows, closings, now=at))
+        return self._write(lambda rows: endings.close_all(rows, closings, now=at))
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        answers = self._write(lambda rows: leasing.release_all(rows, releases, now=at))
+        answers = self._write(lambda rows: release_all(rows, releases, now=at))
         self._hints.tell(worth=any(release.until is None or release.until <= at for release in releases))
         return answers
 
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: ending.bury_all(rows, burials, now=at))
+        return self._write(lambda rows: endings.bury_all(rows, burials, now=at))
 
     # Hints
 
@@ -167,27 +167,27 @@ class RowStore(Store, Movable):
     # Operating
 
     def delete(self, timeline: str, *, now: Millis | None) -> bool:
-        return self._write(lambda rows: operating.delete(rows, timeline))
+        return self._write(lambda rows: operations.delete(rows, timeline))
 
     def sweep(self) -> bool:
         return self._write(lambda rows: rows.sweep(PAGE_RECORDS))
 
     def flush(self, timeline: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._hinted(self._write(lambda rows: operating.flush(rows, timeline, now=at)))
+        return self._hinted(self._write(lambda rows: operations.flush(rows, timeline, now=at)))
 
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
-        return self._hinted(self._write(lambda rows: operating.pause(rows, timeline, paused)))
+        return self._hinted(self._write(lambda rows: operations.pause(rows, timeline, paused)))
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)
         if is_coming(letter_id):
             return False
-        return self._hinted(self._write(lambda rows: operating.replay(rows, letter_id, now=at)))
+        return self._hinted(self._write(lambda rows: operations.replay(rows, letter_id, now=at)))
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return not is_coming(letter_id) and self._write(lambda rows: operating.discard(rows, letter_id, now=at))
+        return not is_coming(letter_id) and self._write(lambda rows: operations.discard(rows, letter_id, now=at))
 
     # Looking
 
@@ -195,22 +195,22 @@ class RowStore(Store, Movable):
         return self._read(lambda rows: rows.slot(timeline))
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
-        return self._read(lambda rows: looking.scan(rows, prefix=prefix, after=after, limit=limit))
+        return self._read(lambda rows: queries.scan(rows, prefix=prefix, after=after, limit=limit))
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
-        return self._read(lambda rows: looking.records(rows, timeline, part, after=after, limit=limit))
+        return self._read(lambda rows: queries.records(rows, timeline, part, after=after, limit=limit))
 
     def find(self, timeline: str, key: str) -> dict[Part, Stored]:
-        return self._read(lambda rows: looking.find(rows, timeline, key))
+        return self._read(lambda rows: queries.find(rows, timeline, key))
 
     def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-        return self._read(lambda rows: looking.letters(rows, timeline, after=after, limit=limit))
+        return self._read(lambda rows: queries.letters(rows, timeline, after=after, limit=limit))
 
     def letter(self, letter_id: str) -> DeadLetter | None:
         return None if is_coming(letter_id) else self._read(lambda rows: rows.letter(letter_id))
 
     def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
-        return self._read(lambda rows: looking.letter_records(rows, letter_id, after=after, limit=limit))
+        return self._read(lambda rows: queries.letter_records(rows, letter_id, after=after, limit=limit))
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
         return self._read(lambda rows: rows.letter_with(timeline, key))
@@ -243,35 +243,35 @@ class RowStore(Store, Movable):
 
     def depart(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         at = self._now(now)
-        return self._write(lambda rows: moving.depart_all(rows, timelines, token=token, now=at))
+        return self._write(lambda rows: transfer.depart_all(rows, timelines, token=token, now=at))
 
     def cargo(self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int) -> list[list[Cargo]]:
-        return self._read(lambda rows: moving.cargo(rows, requests, limit=limit))
+        return self._read(lambda rows: transfer.cargo(rows, requests, limit=limit))
 
     def let_go(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: moving.let_go_all(rows, parcels, now=at), weight=PAGE_RECORDS)
+        return self._write(lambda rows: transfer.let_go_all(rows, parcels, now=at), weight=PAGE_RECORDS)
 
     def stay(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:  # as it was
-        return self._write(lambda rows: moving.stay_all(rows, timelines))
+        return self._write(lambda rows: transfer.stay_all(rows, timelines))
 
     def past(self, partition: int, name: str) -> Mapping[str, int]:
-        return self._write(lambda rows: moving.past(rows, name))
+        return self._write(lambda rows: transfer.past(rows, name))
 
     def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
         at = self._now(now)
         answers = self._write_arrivals(
-            lambda rows: moving.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS
+            lambda rows: transfer.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS
         )
         self._hints.tell(worth=True)
         return answers
 
     def drop_parts(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
         at = self._now(now)
-        self._write(lambda rows: moving.drop_parts(rows, parcels, now=at), weight=PAGE_RECORDS)
+        self._write(lambda rows: transfer.drop_parts(rows, parcels, now=at), weight=PAGE_RECORDS)
 
     def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:
-        return self._read(lambda rows: [moving.mark_of(rows, parcel) for parcel in parcels])
+        return self._read(lambda rows: [transfer.mark_of(rows, parcel) for parcel in parcels])
 
     def forget(self, parcels: Sequence[Parcel]) -> None:
         def forget(rows: Rows) -> None:
@@ -284,10 +284,10 @@ class RowStore(Store, Movable):
         self._write(lambda rows: rows.remove_notes(prefix))
 
     def take_in(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
-        self._write(lambda rows: moving.take_in(rows, name, past, fence=fence))
+        self._write(lambda rows: transfer.take_in(rows, name, past, fence=fence))
 
     def note(self, partition: int, name: str) -> bytes | None:
         return self._read(lambda rows: rows.note(name))
 
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
-        return self._write(lambda rows: moving.swap_note(rows, name, old, new))
+        return self._write(lambda rows: transfer.swap_note(rows, name, old, new))

@@ -15,9 +15,9 @@ from digestif.core.machine import LEAVING, Slot
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
-from digestif.stores.rows import mending
+from digestif.stores.rows import repair
 from digestif.stores.rows.view import LetterRow, Rows, Size, TimelineRow, marks
-from digestif.stores.travel import Mark
+from digestif.stores.transfer import Mark
 
 REPAIRED = "repaired"  # the note that counts repairs: two at a time would correct the ledger twice
 
@@ -115,11 +115,11 @@ def _look_at_timeline(row: TimelineRow, slot: Slot, sizes: dict[int, Size], foun
     if in_digest.records != noted:
         wrong.append(f"{noted} noted in its digest, {in_digest.records} found")
     for problem in wrong:
-        _note(found, row.name, "count", problem, mending.count_anew, pending.records + in_digest.records)
+        _note(found, row.name, "count", problem, repair.count_anew, pending.records + in_digest.records)
     if marks(slot) != row.marks:
-        _note(found, row.name, "place", "it does not stand in the schedule where it should", mending.place_anew)
+        _note(found, row.name, "place", "it does not stand in the schedule where it should", repair.place_anew)
     if lost := pending.lost + in_digest.lost:
-        _note(found, row.name, "record", f"{lost} records have no value", mending.set_lost_aside, lost)
+        _note(found, row.name, "record", f"{lost} records have no value", repair.set_lost_aside, lost)
 
 
 def _note(found: Survey, name: str, part: str, problem: str, mend: Callable[..., None], records: int = 0) -> None:
@@ -150,7 +150,7 @@ def _look_at_letter(row: LetterRow, records: int, found: Survey) -> None:
         problem = f"dead letter {row.id}: {row.letter.records} noted, {records} found"
         damage = Damage(timeline=row.timeline, part="letter", problem=problem)
     if damage is not None:
-        mend = partial(mending.write_letter_anew, row=row, records=records, reason=damage.problem)
+        mend = partial(repair.write_letter_anew, row=row, records=records, reason=damage.problem)
         found.flaws.append(Flaw(replace(damage, records=records), mend))
 
 
@@ -165,14 +165,14 @@ def _look_for_orphans(rows: Rows, found: Survey, owned: set[int], damaged: Seque
     for row, (pending, in_digest) in zip(damaged, parts, strict=True):
         assert row.damage is not None
         records = sum(orphans.pop(batch, 0) for batch in (*pending, *in_digest))
-        mend = partial(mending.quarantine, row=row, pending=pending, in_digest=in_digest)
+        mend = partial(repair.quarantine, row=row, pending=pending, in_digest=in_digest)
         found.flaws.append(Flaw(replace(row.damage, records=records), mend, row.name))
     bare = [row.name for row, salvaged in zip(damaged, parts, strict=True) if not any(salvaged)]
     doubt = f"; they may have been of {', '.join(repr(legible(name)) for name in bare[:10])}" if bare else ""
     for batch, records in orphans.items():
         problem = f"{records} records belong to no timeline and no dead letter{doubt}"
         damage = Damage(timeline=None, part="record", problem=problem, records=records)
-        found.flaws.append(Flaw(damage, partial(mending.adopt, batch=batch, reason=problem)))
+        found.flaws.append(Flaw(damage, partial(repair.adopt, batch=batch, reason=problem)))
 
 
 def _salvaged(slot: bytes, orphans: dict[int, int]) -> tuple[list[int], list[int]]:
@@ -184,9 +184,7 @@ def _salvaged(slot: bytes, orphans: dict[int, int]) -> tuple[list[int], list[int
 
 
 def _look_at_history(rows: Rows, found: Survey) -> None:
-    found.flaws += [
-        Flaw(damage, partial(mending.remove_entry, place=place)) for place, damage in rows.damaged_entries()
-    ]
+    found.flaws += [Flaw(damage, partial(repair.remove_entry, place=place)) for place, damage in rows.damaged_entries()]
 
 
 def _look_at_notes(rows: Rows, found: Survey) -> None:
@@ -194,7 +192,7 @@ def _look_at_notes(rows: Rows, found: Survey) -> None:
         problem = _look_at_note(name, body)
         if problem is not None:
             damage = Damage(timeline=None, part="note", problem=problem)
-            found.flaws.append(Flaw(damage, partial(mending.remove_note, name=name)))
+            found.flaws.append(Flaw(damage, partial(repair.remove_note, name=name)))
 
 
 def _look_at_note(name: str, body: bytes) -> str | None:
@@ -220,7 +218,7 @@ def _look_at_ledger(found: Survey) -> None:
             if change
         )
         damage = Damage(timeline=None, part="ledger", problem=f"the ledger does not agree with the data: {told}")
-        found.flaws.append(Flaw(damage, mending.leave))
+        found.flaws.append(Flaw(damage, repair.leave))
 
 
 # Repairing, page by page

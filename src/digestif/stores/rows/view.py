@@ -15,7 +15,7 @@ from digestif.core.records import DeadLetter, HistoryEntry, State
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival, Lease
 from digestif.stores.damage import Unreadable
-from digestif.stores.travel import Cargo
+from digestif.stores.transfer import Cargo
 
 UNBOUNDED = 2**62  # bytes of payloads; a page ends with the record that fills its room
 NEVER: Millis = 2**62  # the expiry of a record without a ttl

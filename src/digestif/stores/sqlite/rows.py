@@ -18,7 +18,7 @@ from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival
 from digestif.stores.damage import Unreadable
 from digestif.stores.rows import NEVER, UNBOUNDED, LetterRow, Marks, Size, TimelineRow, Waiting, marks, within
-from digestif.stores.rows.decoding import (
+from digestif.stores.rows.bodies import (
     damaged_entries,
     encode_entry,
     letter_row,
@@ -29,7 +29,7 @@ from digestif.stores.rows.decoding import (
 )
 from digestif.stores.sqlfile import load_statements
 from digestif.stores.sqlite.connection import Connection
-from digestif.stores.travel import Cargo
+from digestif.stores.transfer import Cargo
 
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 

@@ -15,9 +15,9 @@ from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, 
 from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
 from digestif.stores.damage import Unreadable
 from digestif.stores.dsn import check_namespace
-from digestif.stores.forking import watch
+from digestif.stores.fork import watch
 from digestif.stores.gate import Gate, Turnstile
-from digestif.stores.group import GroupCommit, Job, Page
+from digestif.stores.group_commit import GroupCommit, Job, Page
 from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connection import Connection, Database, full, is_full, translated
 from digestif.stores.sqlite.readers import Readers

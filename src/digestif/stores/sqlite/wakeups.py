@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from digestif.stores.hints import LocalWakeups
+from digestif.stores.wakeups import LocalWakeups
 
 
 class FileWakeups(LocalWakeups):

@@ -5,7 +5,7 @@ import pytest
 from digestif import InvalidState, Ledger
 from digestif.stores.base import PAGE_RECORDS, Burial, Lease, Part, Store, Take
 from digestif.testing.conformance.base import Suite
-from digestif.testing.conformance.finishing import assert_refused
+from digestif.testing.conformance.complete import assert_refused
 from digestif.testing.conformance.port import (
     LEASE,
     LONG_AGO,

@@ -1,0 +1,135 @@
+"""Apprise: everything that has no channel of its own, some 170 services by the library of that name.
+
+It says of a delivery whether it went well, and no more. So every failure is worth another attempt, and the policy ends
+them. Its notifications block: each runs in a thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import ClassVar
+
+import apprise
+
+from digestif.channels.addresses import public_only
+from digestif.channels.base import Channel, Format, Message, Receipt
+from digestif.core.secret import Secret
+from digestif.core.texts import shortened
+from digestif.core.times import is_duration
+from digestif.core.verdicts import DeliveryFailed
+from digestif.errors import ConfigError
+from digestif.stores.dsn import Dsn
+from digestif.threads import DaemonThreads
+
+TITLE_CHARACTERS = 250
+BODY_CHARACTERS = 100_000  # each service cuts to its own limits, but some look at every character first
+PREFIX = "apprise+"
+TALKATIVE = ("apprise", "urllib3.connectionpool")  # loggers that show whole addresses, and with them tokens
+
+_silenced: ContextVar[int] = ContextVar("silenced", default=logging.NOTSET)  # the level; inherited by threads
+
+
+class AppriseChannel(Channel):
+    """Notifies the service that an Apprise URL names. The URL holds passwords and tokens, so it is a secret.
+
+    Apprise follows redirects and connects wherever the URL leads. For URLs that others enter, `allow_private=False`
+    refuses addresses that are not public, and redirects.
+    """
+
+    scheme: ClassVar[str] = "apprise"
+    formats: ClassVar[frozenset[Format]] = frozenset({Format.MARKDOWN, Format.TEXT})
+
+    def __init__(self, url: str | Secret, *, timeout: float = 60, allow_private: bool = True) -> None:
+        if not is_duration(timeout) or timeout == 0:
+            raise ConfigError("timeout: not a number of seconds above 0")
+        self._url = Secret(url)
+        self._timeout = timeout
+        self._allow_private = allow_private
+        self._service = self._notifier()[0].service_name
+        self._threads = DaemonThreads(8, "digestif-apprise")
+
+    async def deliver(self, message: Message) -> Receipt:
+        try:
+            async with asyncio.timeout(self._timeout):
+                went_well, refused = await self._threads.run(lambda: self._notify_guarded(message))
+        except TimeoutError:
+            raise DeliveryFailed(f"{self._service} did not end within {self._timeout:g} s") from None
+        if refused:
+            raise DeliveryFailed(f"{self._service}: {refused[0]} is not a public address; allow_private=true allows it")
+        if not went_well:
+            raise DeliveryFailed(f"{self._service} did not take it; the log of apprise may tell why")
+        return Receipt(channel=self.scheme, detail=str(self._service))
+
+    async def close(self) -> None:
+        self._threads.shutdown()
+        self._threads = DaemonThreads(8, "digestif-apprise")
+
+    def __repr__(self) -> str:
+        return f"AppriseChannel({self._service})"
+
+    def _notify_guarded(self, message: Message) -> tuple[bool, list[str]]:
+        """Whether it went well, and which addresses were refused."""
+        if self._allow_private:
+            return self._notify(message), []
+        with public_only() as refused:
+            return self._notify(message), refused
+
+    def _notify(self, message: Message) -> bool:
+        notifier = self._notifier()
+        body = message.markdown or message.text or message.subject
+        with _silence(logging.DEBUG):
+            went_well = notifier.notify(
+                title=" ".join(message.subject.split())[:TITLE_CHARACTERS],
+                body=body[:BODY_CHARACTERS],
+                body_format=apprise.NotifyFormat.MARKDOWN if message.markdown else apprise.NotifyFormat.TEXT,
+            )
+        return bool(went_well)
+
+    def _notifier(self) -> apprise.Apprise:
+        """A fresh one each time: many deliveries run at once, and its services are not made for that."""
+        with _silence(logging.ERROR):  # with which it shows a URL that it can't read
+            notifier = apprise.Apprise(asset=self._asset())
+            is_known = notifier.add(self._url.reveal())
+        if not is_known or len(notifier) != 1:
+            raise ConfigError("apprise: this is not the URL of one service that Apprise knows")
+        return notifier
+
+    def _asset(self) -> apprise.AppriseAsset:
+        """Apprise's settings. Older releases follow redirects always; then only the guard stops them."""
+        if self._allow_private or not hasattr(apprise.AppriseAsset, "http_redirects"):
+            return apprise.AppriseAsset()
+        return apprise.AppriseAsset(http_redirects=False)
+
+
+def from_dsn(dsn: Dsn) -> AppriseChannel:
+    """`apprise+tgram://…`, where all after the + is Apprise's, or `apprise://?url=…` with it percent-encoded."""
+    if dsn.scheme.startswith(PREFIX):
+        return AppriseChannel(Secret(f"{dsn.scheme.removeprefix(PREFIX)}://{dsn.rest}"))
+    dsn.refuse_location()
+    dsn.refuse_options("url", "allow_private")
+    if not dsn.options.get("url"):
+        raise ConfigError("url: apprise:// needs one, percent-encoded; or write apprise+ before it")
+    allow_private = dsn.options.get("allow_private", "true")
+    if allow_private not in ("true", "false"):
+        raise ConfigError(f"allow_private: {shortened(allow_private)} is neither true nor false")
+    return AppriseChannel(Secret(dsn.options["url"]), allow_private=allow_private == "true")
+
+
+@contextmanager
+def _silence(level: int) -> Iterator[None]:
+    """Keeps lines up to this level out of the log, if what runs inside of the block wrote them."""
+    token = _silenced.set(level)
+    try:
+        yield
+    finally:
+        _silenced.reset(token)
+
+
+def _is_discreet(record: logging.LogRecord) -> bool:
+    return record.levelno > _silenced.get()
+
+
+for _name in TALKATIVE:
+    logging.getLogger(_name).addFilter(_is_discreet)

@@ -1,0 +1,149 @@
+"""A folder: `file:///var/spool/digests?as=eml` writes one file for each message."""
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
+from digestif.channels.mail import LATEST, Address, BadAddress, Letterhead, build_mail
+from digestif.core.texts import did_you_mean
+from digestif.errors import ConfigError
+from digestif.ids import fresh_id
+from digestif.stores.dsn import Dsn
+
+SENDER = "digestif@localhost"
+NAME_LENGTH = 60  # of a timeline, in the name of a file
+PRIVATE = 0o600
+
+Writing = Callable[[Message, Letterhead], bytes]
+
+
+class FolderChannel(Channel):
+    """A folder on this computer. It is made when it is needed, and what is in it is nobody else's to read."""
+
+    scheme: ClassVar[str] = "file"
+    formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT, Format.HTML, Format.DATA})
+
+    def __init__(self, folder: Path, *, kind: str = "eml", sender: Address | None = None, mode: int = PRIVATE) -> None:
+        self.folder = folder
+        self.kind = kind
+        self._mode = mode
+        self._letterhead = Letterhead(sender=sender or Address.parse(SENDER))
+
+    async def deliver(self, message: Message) -> Receipt:
+        path = self.folder / f"{file_name(message)}.{self.kind}"
+        try:
+            await asyncio.to_thread(self._write, path, message)
+        except OSError as error:
+            raise DeliveryFailed(f"{self.folder} can't be written: {error.strerror}") from error
+        return Receipt(channel=self.scheme, id=path.name)
+
+    def _write(self, path: Path, message: Message) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=_of_folder(self._mode))
+        earlier = self._earlier(path)  # also at the first attempt: one that was interrupted does not count
+        replace_file(path, WRITINGS[self.kind](message, self._letterhead), mode=self._mode)
+        for other in earlier:
+            other.unlink(missing_ok=True)
+
+    def _earlier(self, path: Path) -> list[Path]:
+        """What an attempt at another time wrote."""
+        identity = path.name.rpartition("-")[2]
+        return [other for other in self.folder.iterdir() if other.name.endswith(f"-{identity}") and other != path]
+
+
+def from_dsn(dsn: Dsn) -> FolderChannel:
+    """The channel that a DSN names, or ConfigError."""
+    dsn.refuse_options("as", "from", "mode")
+    kind = dsn.options.get("as", "eml")
+    if kind not in WRITINGS:
+        raise ConfigError(f"as: {kind!r} is no kind of file{did_you_mean(kind, list(WRITINGS))}")
+    if not dsn.location.startswith(("/", "./", "../")) or "\0" in dsn.location:
+        raise ConfigError("file: write file:///folder, or file://./folder for one in the working directory")
+    try:
+        sender = Address.parse(dsn.options.get("from", SENDER))
+    except BadAddress as error:
+        raise ConfigError(f"from: {error}") from None
+    mode = dsn.options.get("mode", f"{PRIVATE:o}")
+    if not re.fullmatch("0?[0246]{3}", mode):
+        raise ConfigError(f"mode: {mode!r} is not a mode of files such as 600 or 640")
+    return FolderChannel(Path(dsn.location), kind=kind, sender=sender, mode=int(mode, 8))
+
+
+def file_name(message: Message) -> str:
+    """Time, timeline and identity: sorted by time, readable, and different for different messages."""
+    at = datetime.fromtimestamp(min(max(message.timestamp, 0.0), LATEST), UTC)
+    timeline = re.sub(r"[^A-Za-z0-9@_-]+", "_", message.timeline)[:NAME_LENGTH]
+    identity = f"{len(message.timeline)} {message.timeline}{message.key}".encode("utf-8", "surrogatepass")
+    return f"{at:%Y%m%dT%H%M%SZ}-{timeline}-{hashlib.sha256(identity).hexdigest()[:32]}"
+
+
+def _of_folder(mode: int) -> int:
+    """The mode of a folder whose files have this one: whoever may read them may enter it."""
+    return mode | (mode & 0o444) >> 2
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
+    """Write a file that is there as a whole or not at all, also after a power loss."""
+    draft = path.with_name(f".{fresh_id()}.tmp")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
+            draft.chmod(mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# What stands in the files
+
+
+def _mail(message: Message, letterhead: Letterhead) -> bytes:
+    try:
+        to = Address.parse(message.recipient)
+    except BadAddress:  # here people may be known by anything
+        to = None
+    return build_mail(message, letterhead, to=to).as_bytes()
+
+
+def _html(message: Message, letterhead: Letterhead) -> bytes:  # noqa: ARG001
+    return message.html.encode("utf-8", "replace")
+
+
+def _text(message: Message, letterhead: Letterhead) -> bytes:  # noqa: ARG001
+    return f"{message.subject}\n\n{message.text}".encode("utf-8", "replace")
+
+
+def _json(message: Message, letterhead: Letterhead) -> bytes:  # noqa: ARG001
+    values = {field.name: getattr(message, field.name) for field in fields(message)}
+    return json.dumps(values, ensure_ascii=True, indent=2, default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    try:
+        return dict(value)  # type: ignore[call-overload]  # a mapping that is no dict
+    except (TypeError, ValueError):
+        return str(value)
+
+
+WRITINGS: dict[str, Writing] = {"eml": _mail, "html": _html, "txt": _text, "json": _json}

@@ -1,0 +1,276 @@
+"""What channels over HTTP share: posting within limits, and the ladder from an answer to a verdict.
+
+Nothing here follows redirects, believes proxies in the environment, or shows more of an address than its host: paths
+are often as good as passwords.
+"""
+
+import asyncio
+import re
+import socket
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp.abc import ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from digestif.channels.addresses import AddressRefused, is_address, is_public, public_socket, refuse_unless_public
+from digestif.channels.tls import tls_context
+from digestif.core.secret import Secret
+from digestif.core.texts import shortened
+from digestif.core.times import is_duration
+from digestif.core.verdicts import DeliveryFailed
+from digestif.errors import ConfigError
+from digestif.stores.dsn import Dsn
+
+ANSWER_BYTES = 64 * 1024  # read of an answer…
+ANSWER_CHARACTERS = 200  # …and shown of it
+LONGEST_WAIT = 24 * 3600.0  # seconds that a receiver may ask for
+SHORTEST_WAIT = 1.0  # being throttled counts as no attempt, so "at once" would be a loop
+IDLE_SECONDS = 4.0  # for which a connection is kept: many servers close theirs after 5
+LONGEST_TIMEOUT = 600.0
+TOKEN_CHARACTERS = 12  # a shorter part of an address is not taken for a token
+
+BAD_MESSAGE = frozenset({400, 413, 415, 422})  # it would be as bad later
+GONE = 410
+TOO_MANY = 429
+UNAVAILABLE = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a receiver said."""
+
+    host: str
+    status: int
+    text: str  # the beginning, harmless and without secrets
+    retry_after: str | None  # the header
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+
+def failure_of(answer: Answer, *, now: float) -> DeliveryFailed | None:
+    """The ladder: what an answer means for the message. None: it was taken."""
+    if answer.is_success:
+        return None
+    reason = f"{answer.host} answered {answer.status}{f': {answer.text}' if answer.text else ''}"
+    after = wait_of(answer.retry_after, now=now)
+    if answer.status == GONE:
+        return DeliveryFailed(f"gone: {reason}", retry=False)
+    if answer.status in BAD_MESSAGE:
+        return DeliveryFailed(reason, retry=False)
+    if answer.status == TOO_MANY or (answer.status == UNAVAILABLE and after is not None):
+        return DeliveryFailed(reason, after=after, throttled=True)
+    if 300 <= answer.status < 400:
+        reason = f"{reason}; redirects are not followed: give the address that it leads to"
+    return DeliveryFailed(reason, after=after)
+
+
+def wait_of(header: str | None, *, now: float) -> float | None:
+    """The seconds that a Retry-After asks for, within reason; None without one that can be read."""
+    if header is None:
+        return None
+    if re.fullmatch(r"\d{1,15}", header.strip(), re.ASCII):
+        seconds = float(header)
+    else:
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - now
+        except (ValueError, OverflowError, IndexError, TypeError):
+            return None
+    return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
+
+
+class Poster:
+    """Posts JSON to one address. Connections are kept for a moment, and made anew after `close`."""
+
+    def __init__(
+        self, url: str, *, secrets: Sequence[Secret] = (), timeout: float, allow_private: bool, ca: str | None = None
+    ) -> None:
+        self._url = _checked(url, allow_private)
+        if ca is not None and self._url.scheme != "https":
+            raise ConfigError("ca: only for TLS; use an https address")
+        self._tls = None if ca is None else tls_context(ca)
+        self.host = self._url.host or ""
+        self.origin = str(self._url.origin())
+        self._timeout = _checked_timeout(timeout)
+        self._allow_private = allow_private
+        self._hidden = _hidden(self._url, secrets)
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # to which the session belongs
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Post it. Raises DeliveryFailed unless there is an answer."""
+        session = self._open_session()
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._exchange(session, body, headers)
+        except TimeoutError:
+            problem = f"did not answer within {self._timeout:g} s"
+        except (aiohttp.ClientError, OSError) as error:
+            problem = _problem(error)
+        # Raised outside of the handlers: the errors of aiohttp show the address, and would be kept as context.
+        raise DeliveryFailed(f"{self.host} {self._without_secrets(problem)}")
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _exchange(self, session: aiohttp.ClientSession, body: bytes, headers: Mapping[str, str]) -> Answer:
+        async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
+            beginning = await _read(response)
+            text = self._without_secrets(beginning.decode("utf-8", "replace"))
+            return Answer(self.host, response.status, harmless(text), response.headers.get("Retry-After"))
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._session.closed or self._loop is not loop:
+            self._loop = loop
+            self._session = aiohttp.ClientSession(
+                connector=self._connector(),
+                timeout=aiohttp.ClientTimeout(total=None),  # there is one around everything
+                headers={"User-Agent": "digestif", "Accept-Encoding": "identity"},
+                auto_decompress=False,  # of 64 KB nobody makes gigabytes
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+            )
+        return self._session
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        checks: dict[str, Any] = {}
+        if not self._allow_private:
+            checks = {"resolver": PublicResolver(), "socket_factory": public_socket}
+        if self._tls is not None:
+            checks["ssl"] = self._tls
+        # Without a limit of its own: waiting for a connection would count as the receiver's slowness.
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS, **checks)
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self._hidden:
+            text = text.replace(secret, "…")
+        return text
+
+
+class PublicResolver(ThreadedResolver):
+    """Resolves names to public addresses; refuses a name that has any other."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        results = await super().resolve(host, port, family)
+        for result in results:
+            refuse_unless_public(result["host"])
+        return results
+
+
+def encoded(value: object) -> bytes:
+    """A value as JSON. Raises DeliveryFailed for good if it can't be."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        problem = type(error).__name__
+    raise DeliveryFailed(f"the message can't be written as JSON: {problem}", retry=False)
+
+
+def harmless(text: str) -> str:
+    """The beginning of a foreign text, on one line, without characters that act on a terminal or turn text around."""
+    beginning = text[: 4 * ANSWER_CHARACTERS]
+    visible = "".join("\N{REPLACEMENT CHARACTER}" if _acts(character) else character for character in beginning)
+    line = " ".join(visible.split())
+    return line if len(line) <= ANSWER_CHARACTERS else line[: ANSWER_CHARACTERS - 1] + "…"
+
+
+def url_of(scheme: str, dsn: Dsn, query: str = "") -> str:
+    """The address in a DSN, as it was written; what stands after its ? are our options, so `query` is apart."""
+    return f"{scheme}://{dsn.rest.partition('?')[0]}{f'?{query}' if query else ''}"
+
+
+def seconds_option(dsn: Dsn, name: str, default: float) -> float:
+    text = dsn.options.get(name)
+    if text is None:
+        return default
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{name}: {shortened(text)} is not a number of seconds") from None
+
+
+def yes_or_no_option(dsn: Dsn, name: str) -> bool:
+    text = dsn.options.get(name, "false")
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name}: {shortened(text)} is neither true nor false")
+    return text == "true"
+
+
+def _acts(character: str) -> bool:
+    return unicodedata.category(character).startswith("C") and not character.isspace()
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The beginning of an answer; a connection that brings more is closed, not listened to."""
+    parts: list[bytes] = []
+    missing = ANSWER_BYTES
+    while missing and (part := await response.content.read(missing)):
+        parts.append(part)
+        missing -= len(part)
+    if not missing:
+        response.close()
+    return b"".join(parts)
+
+
+def _problem(error: Exception) -> str:
+    """What went wrong between us and a receiver, in words that hold nothing of the address but the host."""
+    cause = getattr(error, "os_error", error)
+    match error:
+        case _ if isinstance(cause, AddressRefused):
+            return f"was not connected to: {cause}; allow_private allows it"
+        case aiohttp.ClientConnectorCertificateError():
+            return "has a certificate that is not trusted; ca names the file of an authority of your own"
+        case aiohttp.ClientConnectorDNSError():
+            return "is a name that can't be resolved"
+        case aiohttp.ClientConnectorError():
+            return f"can't be connected to: {error.strerror or type(cause).__name__}"
+        case aiohttp.ClientPayloadError():
+            return "broke its answer off"
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() | OSError():
+            return "closed the connection without an answer"
+        case aiohttp.ClientResponseError():
+            return "answered something that is not HTTP"
+        case _:
+            return f"could not be talked to: {type(error).__name__}"
+
+
+def _checked(url: str, allow_private: bool) -> URL:
+    """The address, or a ConfigError that does not show it."""
+    try:
+        parsed = URL(url)
+        port = parsed.port
+    except (ValueError, TypeError):
+        parsed, port = URL(), None
+    if parsed.scheme not in ("http", "https") or not parsed.host or not port:
+        raise ConfigError("url: not an address such as https://receiver.example/path")
+    if parsed.user is not None or parsed.password is not None or parsed.fragment:
+        raise ConfigError("url: an address for webhooks has no user, no password and no #fragment")
+    if not allow_private and is_address(parsed.host) and not is_public(parsed.host):
+        raise ConfigError(f"url: {parsed.host} is not a public address; allow_private=true allows it")
+    return parsed
+
+
+def _checked_timeout(timeout: float) -> float:
+    if not is_duration(timeout) or not 0 < timeout <= LONGEST_TIMEOUT:
+        raise ConfigError(f"timeout: not a number of seconds above 0, up to {LONGEST_TIMEOUT:g}")
+    return float(timeout)
+
+
+def _hidden(url: URL, secrets: Sequence[Secret]) -> list[str]:
+    """What a receiver could send back and nobody should read: the secrets, and what may be a token in the address."""
+    parts = [url.raw_path, *url.raw_parts, *url.parts, *url.query.values(), url.raw_query_string]
+    texts = {secret.reveal() for secret in secrets} | {part for part in parts if len(part) >= TOKEN_CHARACTERS}
+    return sorted((text for text in texts if text), key=len, reverse=True)

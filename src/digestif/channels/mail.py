@@ -1,0 +1,271 @@
+"""Mails: from a message to an `email.message.EmailMessage`. The same message gives the same bytes, on every Python.
+
+Headers are written here in their final form: folded, and in ASCII, apart from addresses that are not. The library would
+decode what looks like an encoded word in a subject; releases before 3.11.15 then write the line breaks in it as they
+are: a header of the attacker's.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.policy import SMTP, EmailPolicy
+from email.utils import format_datetime
+from typing import Any
+from urllib.parse import quote
+
+from digestif.channels.base import Message
+from digestif.core.texts import shortened
+
+SUBJECT_LENGTH = 200
+KEY_LENGTH = 600
+LINE_LENGTH = 76  # what a line may have, without its end
+WORD_BYTES = 36  # of UTF-8 that an encoded word holds: 48 in base64, 12 around them, and room for the header's name
+URL_LENGTH = 900  # a URL is not folded, and a line has 998 bytes at most
+ADDRESS_LENGTH = 254  # bytes
+LOCAL_LENGTH = 64
+LATEST = 253402300799.0  # the last second that a date can tell
+
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
+_LOCAL = re.compile(rf"{_ATOM}(\.{_ATOM})*")
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+_URL = re.compile(r"(https?://|mailto:)[!-~]+", re.IGNORECASE)
+_URL_SAFE = ":/?#[]@!$&'()*+,;=%~"
+# They turn the direction of what stands around them; the two marks that do not (U+200E, U+200F) stay.
+_TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+_BEYOND_ASCII = bytes(range(128, 256))
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # that have no place in a text
+_BLANKS = {"Cc", "Zl", "Zp"}
+
+
+class BadAddress(ValueError):
+    """What should be an address is none, or more than one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """One mailbox, checked: `local@domain`."""
+
+    local: str  # in any script; beyond ASCII, servers have to know SMTPUTF8 (RFC 6531)
+    domain: str
+    name: str = ""  # for people, in any script
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read `ada@example.org` or `Ada <ada@example.org>`, or raise BadAddress."""
+        named = re.fullmatch(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>", text)
+        address = named["address"] if named else text
+        local, at, domain = address.rpartition("@")
+        if not at or not _is_local(local) or len(address.encode("utf-8", "replace")) > ADDRESS_LENGTH:
+            raise BadAddress(f"{shortened(text)} is not an address such as ada@example.org")
+        return cls(local=local, domain=_ascii_domain(domain, text), name=one_line(named["name"]) if named else "")
+
+    def __str__(self) -> str:
+        return f"{self.local}@{self.domain}"
+
+    @property
+    def is_ascii(self) -> bool:
+        return self.local.isascii()
+
+    @property
+    def header(self) -> str:
+        """As a header has it."""
+        return f"{_name(self.name)}\n <{self}>" if self.name else str(self)
+
+
+def _name(text: str) -> str:
+    quoted = re.sub(r'(["\\])', r"\\\1", text)
+    return f'"{quoted}"' if _is_plain(text, room=LINE_LENGTH - 20) else encoded_words(text)
+
+
+def _is_local(text: str) -> bool:
+    # Somebody on the way may write letters in their plainest form: it may not be another address by that.
+    forms = (text, unicodedata.normalize("NFKC", text))
+    return (
+        text.isprintable()
+        and len(text.encode()) <= LOCAL_LENGTH
+        and all(_LOCAL.fullmatch(form) and "=?" not in form for form in forms)
+    )
+
+
+# The standard library knows the older rules, by which these become other letters: another domain, with another owner.
+_AMBIGUOUS = re.compile("[ßς\u200c\u200d]")
+
+
+def _ascii_domain(domain: str, text: str) -> str:
+    try:
+        labels = domain.encode("idna").decode("ascii").split(".")
+    except UnicodeError:
+        labels = [""]
+    if _AMBIGUOUS.search(domain):
+        labels = [""]
+    if not all(_LABEL.fullmatch(label) for label in labels):
+        raise BadAddress(f"{shortened(text)} is not an address such as ada@example.org")
+    return ".".join(labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letterhead:
+    """What all mails of a channel have in common."""
+
+    sender: Address
+    reply_to: Address | None = None
+    unsubscribe: str = ""  # a URL for messages without a link of their own; {recipient} and {timeline} are filled in
+
+
+def build_mail(message: Message, letterhead: Letterhead, *, to: Address | None) -> EmailMessage:
+    """The mail that a message becomes, with a text first, and the HTML after it if there is one."""
+    mail = EmailMessage(policy=_POLICY)
+    for name, value in _headers(message, letterhead, to=to):
+        mail[name] = value
+    mail["MIME-Version"] = "1.0"
+    if message.html:
+        _fill_alternatives(mail, message)
+    else:
+        _fill(mail, "plain", message.text)
+    return mail
+
+
+def message_id(message: Message, letterhead: Letterhead) -> str:
+    """The same for every attempt, so that receivers can tell that they have it already."""
+    return f"<{_hashed('message', message.key)}@{letterhead.sender.domain}>"
+
+
+def thread_id(message: Message, letterhead: Letterhead) -> str:
+    """What all mails of a timeline answer to. Nobody has ever seen that mail; programs put its answers together."""
+    return f"<{_hashed('timeline', message.timeline)}@{letterhead.sender.domain}>"
+
+
+def _headers(message: Message, letterhead: Letterhead, *, to: Address | None) -> Iterator[tuple[str, str]]:
+    yield "From", letterhead.sender.header
+    if to:
+        yield "To", to.header
+    if letterhead.reply_to:
+        yield "Reply-To", letterhead.reply_to.header
+    yield "Subject", _unstructured(one_line(message.subject, SUBJECT_LENGTH) or "(no subject)", after="Subject: ")
+    yield "Date", format_datetime(datetime.fromtimestamp(min(max(message.timestamp, 0.0), LATEST), UTC))
+    yield "Message-ID", message_id(message, letterhead)
+    yield "In-Reply-To", thread_id(message, letterhead)
+    yield "References", thread_id(message, letterhead)
+    yield "Auto-Submitted", "auto-generated"  # answering machines stay silent
+    if url := unsubscribe_url(message, letterhead):
+        yield "List-Unsubscribe", f"<{url}>"
+        if url.lower().startswith("https:"):
+            yield "List-Unsubscribe-Post", "List-Unsubscribe=One-Click"
+    yield "X-Digestif-Key", _unstructured(one_line(message.key, KEY_LENGTH) or "?", after="X-Digestif-Key: ")
+
+
+def unsubscribe_url(message: Message, letterhead: Letterhead) -> str:
+    """The message's own link, else the channel's; nothing if that can't stand in a header."""
+    template = letterhead.unsubscribe
+    filled = template.replace("{recipient}", _quoted(message.recipient)).replace(
+        "{timeline}", _quoted(message.timeline)
+    )
+    url = _quoted(message.links.get("unsubscribe", "") or filled, safe=_URL_SAFE).replace("=?", "=%3F")
+    return url if _URL.fullmatch(url) and len(url) <= URL_LENGTH else ""
+
+
+def _quoted(text: str, safe: str = "") -> str:
+    return quote(text, safe=safe, errors="replace")
+
+
+def _hashed(kind: str, text: str) -> str:
+    return hashlib.sha256(f"{kind}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+# Text in headers
+
+
+def one_line(text: str, length: int | None = None) -> str:
+    """Text without line breaks, control characters, what begins an encoded word, and marks that turn the direction."""
+    if length is not None and len(text) > length:
+        text = text[: length - 1] + "…"
+    blanked = "".join(" " if unicodedata.category(letter) in _BLANKS else letter for letter in text)
+    return " ".join(_valid(blanked).translate(_TURNING).replace("=?", "= ?").split())
+
+
+def _unstructured(text: str, *, after: str) -> str:
+    """A line as a header may carry it: itself, or encoded words if it is long or in another script."""
+    return text if _is_plain(text, room=LINE_LENGTH - len(after)) else encoded_words(text)
+
+
+def _is_plain(text: str, *, room: int) -> bool:
+    return text.isascii() and text.isprintable() and len(text) <= room
+
+
+def encoded_words(text: str) -> str:
+    """Any text in ASCII, one word to a line."""
+    return "\n ".join(f"=?utf-8?b?{base64.b64encode(part).decode()}?=" for part in _portions(text))
+
+
+def _portions(text: str) -> Iterator[bytes]:
+    portion = b""
+    for letter in text:  # none may be torn apart
+        encoded = letter.encode()
+        if len(portion) + len(encoded) > WORD_BYTES:
+            yield portion
+            portion = b""
+        portion += encoded
+    yield portion
+
+
+def _valid(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+# Bodies
+
+
+class _Verbatim(EmailPolicy):
+    """Takes headers as they are written here, and looks once more that they are what they seem."""
+
+    _FOLDED = re.compile(r"[!-~][ -~]*(\n [ -~]+)*")
+    _ADDRESSES = ("From", "To", "Reply-To")
+
+    def header_store_parse(self, name: str, value: Any) -> tuple[str, Any]:
+        text = _plain_letters(value) if name in self._ADDRESSES else value
+        if not self._FOLDED.fullmatch(text):
+            raise ValueError(f"{name}: {shortened(value)} can't stand in a header")
+        return name, value
+
+
+def _plain_letters(text: str) -> str:
+    """The same with an x for each letter of another script; what is none, such as other ends of lines, stays."""
+    return "".join("x" if letter.isprintable() and not letter.isascii() else letter for letter in text)
+
+
+_POLICY = _Verbatim(
+    utf8=True,
+    linesep=SMTP.linesep,
+    refold_source="none",
+    max_line_length=None,
+    cte_type="7bit",
+)
+
+
+def _fill_alternatives(mail: EmailMessage, message: Message) -> None:
+    # Neither quoted-printable nor base64 can have "=_" in it, so no content can end its part.
+    mail["Content-Type"] = f'multipart/alternative;\n boundary="=_{_hashed("boundary", message.key)}"'
+    for subtype, text in ("plain", message.text), ("html", message.html):
+        part = EmailMessage(policy=_POLICY)
+        _fill(part, subtype, text)
+        mail.attach(part)
+
+
+def _fill(part: EmailMessage, subtype: str, text: str) -> None:
+    body = _valid(_lines(text)).encode()
+    is_readable = len(body.translate(None, _BEYOND_ASCII)) > len(body) * 5 // 6  # else base64 is shorter
+    part["Content-Type"] = f'text/{subtype}; charset="utf-8"'
+    part["Content-Transfer-Encoding"] = "quoted-printable" if is_readable else "base64"
+    encoded = binascii.b2a_qp(body, istext=True) if is_readable else base64.encodebytes(body.replace(b"\n", b"\r\n"))
+    part.set_payload(encoded.decode())
+
+
+def _lines(text: str) -> str:
+    lines = _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return lines if lines.endswith("\n") else lines + "\n"

@@ -1,0 +1,165 @@
+"""Slack: blocks to an incoming webhook, within the limits that Slack has for them.
+
+The address of such a webhook is all that one needs to post, so it is kept as a secret. Slack does not know messages
+again: one whose answer got lost may appear twice.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from digestif.channels.base import Channel, Format, Message, Receipt
+from digestif.channels.http import Answer, Poster, encoded, failure_of, seconds_option, url_of, yes_or_no_option
+from digestif.channels.tls import ca_option
+from digestif.clock import wall_clock
+from digestif.core.secret import Secret
+from digestif.core.verdicts import DeliveryFailed
+from digestif.stores.dsn import Dsn
+
+# https://docs.slack.dev/reference/block-kit/blocks
+BLOCKS = 50
+HEADER_CHARACTERS = 150
+TEXT_CHARACTERS = 3000
+FIELD_CHARACTERS = 2000
+BUTTON_CHARACTERS = 75
+FIELDS = 10
+CONTEXT_ELEMENTS = 10
+ACTION_ELEMENTS = 25
+FALLBACK_CHARACTERS = 300  # beside blocks: for notifications and screen readers
+MESSAGE_CHARACTERS = 40_000  # without blocks
+
+# Words of Slack after which posting again to this address is of no use.
+FINAL_WORDS = frozenset(
+    {
+        "action_prohibited",
+        "channel_is_archived",
+        "channel_not_found",
+        "invalid_token",
+        "no_active_hooks",
+        "no_service",
+        "no_team",
+        "team_disabled",
+    }
+)
+FINAL_STATUSES = frozenset({404, 410})
+
+
+class SlackChannel(Channel):
+    """Posts to an incoming webhook of Slack, or of a program that speaks like it."""
+
+    scheme: ClassVar[str] = "slack"
+    formats: ClassVar[frozenset[Format]] = frozenset({Format.SLACK, Format.TEXT})
+
+    def __init__(
+        self,
+        url: str | Secret,
+        *,
+        timeout: float = 15,
+        allow_private: bool = False,
+        ca: str | None = None,
+        clock: Callable[[], float] = wall_clock,
+    ) -> None:
+        self._poster = Poster(Secret(url).reveal(), timeout=timeout, allow_private=allow_private, ca=ca)
+        self._clock = clock
+
+    async def deliver(self, message: Message) -> Receipt:
+        body = encoded(payload_of(message))
+        answer = await self._poster.post(body, {"Content-Type": "application/json; charset=utf-8"})
+        failure = _failure_of(answer, now=self._clock())
+        if failure is not None:
+            raise failure
+        return Receipt(channel=self.scheme, detail=f"{answer.status} {answer.text}".strip())
+
+    async def close(self) -> None:
+        await self._poster.close()
+
+    def __repr__(self) -> str:
+        return f"SlackChannel({self._poster.origin}/…)"
+
+
+def from_dsn(dsn: Dsn) -> SlackChannel:
+    """`slack://hooks.slack.com/services/T…/B…/…?timeout=15&allow_private=false&ca=…`, over HTTPS."""
+    dsn.refuse_options("timeout", "allow_private", "ca")
+    return SlackChannel(
+        Secret(url_of("https", dsn)),
+        timeout=seconds_option(dsn, "timeout", 15),
+        allow_private=yes_or_no_option(dsn, "allow_private"),
+        ca=ca_option(dsn),
+    )
+
+
+def payload_of(message: Message) -> dict[str, Any]:
+    """What is posted: blocks and a short text beside them, or the text alone."""
+    if not message.blocks:
+        return {"text": escaped(f"{message.subject}\n{message.text}", MESSAGE_CHARACTERS)}
+    return {"text": escaped(message.subject, FALLBACK_CHARACTERS), "blocks": within_limits(list(message.blocks))}
+
+
+def within_limits(blocks: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Blocks that Slack takes: not too many, none too long."""
+    if len(blocks) <= BLOCKS:
+        return [_fitted(block) for block in blocks]
+    more = len(blocks) - (BLOCKS - 1)
+    note = {"type": "context", "elements": [{"type": "plain_text", "text": f"… {more} more blocks left out"}]}
+    return [*(_fitted(block) for block in blocks[: BLOCKS - 1]), note]
+
+
+def escaped(text: str, length: int) -> str:
+    """A plain text as Slack's markup: nothing in it links, or calls everybody in the channel."""
+    markup = text[:length].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return markup if len(text) <= length and len(markup) <= length else _cut(markup, length)
+
+
+def _failure_of(answer: Answer, *, now: float) -> DeliveryFailed | None:
+    failure = failure_of(answer, now=now)
+    if failure is not None and (answer.status in FINAL_STATUSES or answer.text in FINAL_WORDS):
+        return DeliveryFailed(str(failure), retry=False)
+    return failure
+
+
+def _fitted(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    match block:
+        case {"type": "header", "text": dict(text)}:
+            return {**block, "text": _fitted_text(text, HEADER_CHARACTERS)}
+        case {"type": "section"}:
+            return _fitted_section(block)
+        case {"type": "context", "elements": [*elements]}:
+            texts = [_fitted_text(element, TEXT_CHARACTERS) for element in elements[:CONTEXT_ELEMENTS]]
+            return {**block, "elements": texts}
+        case {"type": "actions", "elements": [*elements]}:
+            return {**block, "elements": [_fitted_button(element) for element in elements[:ACTION_ELEMENTS]]}
+        case _:
+            return block
+
+
+def _fitted_section(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    fitted = dict(block)
+    if "text" in block:
+        fitted["text"] = _fitted_text(block["text"], TEXT_CHARACTERS)
+    if isinstance(block.get("fields"), list | tuple):
+        fitted["fields"] = [_fitted_text(field, FIELD_CHARACTERS) for field in block["fields"][:FIELDS]]
+    if "accessory" in block:
+        fitted["accessory"] = _fitted_button(block["accessory"])
+    return fitted
+
+
+def _fitted_button(element: Mapping[str, Any]) -> Mapping[str, Any]:
+    match element:
+        case {"type": "button", "text": dict(text)}:
+            return {**element, "text": _fitted_text(text, BUTTON_CHARACTERS)}
+        case _:
+            return element
+
+
+def _fitted_text(element: Any, length: int) -> Any:
+    text = element.get("text") if isinstance(element, Mapping) else None
+    if not isinstance(text, str) or len(text) <= length:
+        return element  # what is no text, Slack judges
+    if element.get("type") == "plain_text":
+        return {**element, "text": text[: length - 1] + "…"}
+    return {**element, "text": _cut(text, length)}
+
+
+def _cut(markup: str, length: int) -> str:
+    """The beginning of a markup, without half an entity or half a link at its end."""
+    return re.sub(r"(&[a-z]*|<[^<>]*)\Z", "", markup[: length - 1]) + "…"

@@ -1,0 +1,278 @@
+"""Mail over SMTP: `smtp://user:password@host:587?from=digests@example.org`, or `smtps://` for TLS from the start.
+
+A few connections are kept and used in turn. What the server answers becomes a verdict in `failure_of`; nothing that is
+said there shows the password or the mail.
+"""
+
+import asyncio
+import base64
+import os
+import re
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import ClassVar
+
+from aiosmtplib import (
+    SMTP,
+    SMTPAuthenticationError,
+    SMTPDataError,
+    SMTPException,
+    SMTPRecipientRefused,
+    SMTPResponse,
+    SMTPResponseException,
+    SMTPSenderRefused,
+    SMTPServerDisconnected,
+    SMTPTimeoutError,
+)
+
+from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
+from digestif.channels.mail import Address, BadAddress, Letterhead, build_mail, one_line
+from digestif.channels.smtp_options import Server, Tls, connections_of, letterhead_of, server_of
+from digestif.core.texts import shortened
+from digestif.stores.dsn import Dsn
+
+REPLY_LENGTH = 300
+LARGEST = 10_000_000  # characters of text and HTML
+GOODBYE = 2.0  # seconds that a server has to take leave
+CLOSING = 421  # the server ends the connection
+TOO_LARGE = 552
+UNAUTHENTICATED = {530, 534, 535, 538}  # whoever is written to: we have not proved who we are
+
+_THROTTLING = {421, 450, 451, 452}
+_PATIENCE = re.compile(r"\brate|too many|throttl|\b4\.7\.\d|\b4\.5\.3\b|\b4\.2\.1\b|\b4\.4\.5\b", re.IGNORECASE)
+_QUEUED = re.compile(r"queued as[ :]+<?([\w.@+/=-]+)", re.IGNORECASE)
+
+
+class Gone(Exception):
+    """The connection ended before anything was handed over. Its cause says why."""
+
+
+class Client(SMTP):
+    """A connection that is let go of at once: over TLS it would wait for the server, longer than the loop may last."""
+
+    def close(self) -> None:
+        transport = self.transport
+        super().close()
+        if isinstance(transport, asyncio.Transport):
+            transport.abort()
+
+
+class SmtpChannel(Channel):
+    """A mail server that takes our mails."""
+
+    scheme: ClassVar[str] = "smtp"
+    formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT, Format.HTML})
+
+    def __init__(self, server: Server, letterhead: Letterhead, *, connections: int = 2) -> None:
+        self.server = server
+        self.letterhead = letterhead
+        self._connections = connections
+        self._turns = asyncio.Semaphore(connections)
+        self._kept: list[SMTP] = []
+        self._tls = server.tls_context()
+        self._own_name: str | None = None  # looking it up may take seconds
+
+    async def deliver(self, message: Message) -> Receipt:
+        to = recipient_of(message)
+        mail = fitting(message, self.letterhead, to=to)
+        try:
+            async with self._turns:
+                reply = await self._hand_over(to, mail)
+        except (Gone, SMTPException, OSError) as error:
+            failed = failure_of(error, self.server)
+            await asyncio.sleep(0)  # a connection that was ended is let go of, even if the loop ends now
+        else:
+            return self._receipt(reply)
+        raise failed  # out here, so that it does not carry the original, which may quote what was sent
+
+    async def close(self) -> None:
+        kept, self._kept = self._kept, []
+        self._turns = asyncio.Semaphore(self._connections)  # it would stay with this event loop
+        for client in kept:
+            try:
+                with suppress(SMTPException, OSError):
+                    await client.quit(timeout=GOODBYE)
+            finally:
+                client.close()
+        await asyncio.sleep(0)  # and its socket, even if the loop ends now
+
+    def _receipt(self, reply: SMTPResponse) -> Receipt:
+        detail = _said(reply.code, reply.message, self.server)
+        queued = _QUEUED.search(detail)
+        return Receipt(channel=self.scheme, id=queued[1] if queued else "", detail=detail)
+
+    async def _hand_over(self, to: Address, mail: bytes) -> SMTPResponse:
+        if self._kept:
+            with suppress(Gone):  # it died while nobody used it
+                return await self._send(self._kept.pop(), to, mail)
+        return await self._send(await self._connect(), to, mail)
+
+    async def _send(self, client: SMTP, to: Address, mail: bytes) -> SMTPResponse:
+        async with self._borrowed(client):
+            await _address(client, self.letterhead, to)
+            return await client.data(mail)
+
+    @asynccontextmanager
+    async def _borrowed(self, client: SMTP) -> AsyncIterator[None]:
+        """Keep a connection that is in order afterwards, and end any other."""
+        is_in_order = False
+        try:
+            yield
+            is_in_order = True
+        except SMTPResponseException:
+            with suppress(SMTPException, OSError):
+                await client.rset()
+                is_in_order = client.is_connected
+            raise
+        finally:
+            if is_in_order:
+                self._kept.append(client)
+            else:
+                client.close()
+
+    async def _connect(self) -> SMTP:
+        server = self.server
+        client = Client(
+            hostname=server.host,
+            port=server.port,
+            username=server.user or None,
+            password=server.password.reveal() if server.user else None,
+            local_hostname=self._own_name,
+            timeout=server.timeout,
+            use_tls=server.tls is Tls.FROM_START,
+            start_tls=server.tls is Tls.STARTTLS,
+            tls_context=self._tls,
+        )
+        await client.connect()
+        self._own_name = client.local_hostname
+        return client
+
+
+def from_dsn(dsn: Dsn) -> SmtpChannel:
+    """The channel that a DSN names, or ConfigError."""
+    return SmtpChannel(server_of(dsn), letterhead_of(dsn), connections=connections_of(dsn))
+
+
+def fitting(message: Message, letterhead: Letterhead, *, to: Address) -> bytes:
+    """The mail, unless it is so large that hardly a server would take it."""
+    size = len(message.text) + len(message.html)
+    if size > LARGEST:
+        raise DeliveryFailed(f"the mail has {size / 1e6:.0f} MB; at most {LARGEST / 1e6:.0f} are sent", retry=False)
+    return build_mail(message, letterhead, to=to).as_bytes()
+
+
+def recipient_of(message: Message) -> Address:
+    """Whom a message goes to: one address, without a name."""
+    try:
+        address = Address.parse(message.recipient)
+    except BadAddress as error:
+        raise DeliveryFailed(f"recipient: {error}", retry=False) from None
+    if "<" in message.recipient:
+        raise DeliveryFailed(f"recipient: {shortened(message.recipient)} is more than an address", retry=False)
+    return address
+
+
+async def _address(client: SMTP, letterhead: Letterhead, to: Address) -> None:
+    try:
+        options = await _options(client, letterhead, to)
+        await client.mail(str(letterhead.sender), options=options, encoding="utf-8")
+        await client.rcpt(str(to), encoding="utf-8")
+    except (SMTPServerDisconnected, SMTPTimeoutError, OSError) as error:
+        raise Gone from error
+    except SMTPResponseException as error:
+        if error.code == CLOSING:
+            raise Gone from error
+        raise
+
+
+async def _options(client: SMTP, letterhead: Letterhead, to: Address) -> list[str]:
+    """What the server has to be told about a mail with addresses beyond ASCII, if it takes such mails."""
+    own = [address for address in (letterhead.sender, letterhead.reply_to) if address and not address.is_ascii]
+    if to.is_ascii and not own:
+        return []
+    if client.is_ehlo_or_helo_needed:
+        await client.ehlo()
+    if client.supports_extension("smtputf8"):
+        return ["SMTPUTF8", "BODY=8BITMIME"]
+    server = f"{client.hostname}:{client.port} takes addresses in ASCII only (no SMTPUTF8)"
+    if own:
+        raise DeliveryFailed(f"configuration: {server}, and {own[0]} is not")
+    raise DeliveryFailed(f"recipient: {server}, and {to} is not", retry=False)
+
+
+# Verdicts
+
+
+def failure_of(error: BaseException | None, server: Server) -> DeliveryFailed:
+    """What an error means: whether it is worth trying again, and who can mend it."""
+    match error:
+        case Gone():
+            return failure_of(error.__cause__, server)
+        case SMTPResponseException():
+            return _refusal(error, server)
+        case TimeoutError():
+            return DeliveryFailed(f"{server} did not answer within {server.timeout:g} s")
+        case SMTPServerDisconnected() | ConnectionResetError():
+            return DeliveryFailed(f"{server} ended the connection before it answered")
+        case SMTPException() | OSError():
+            return DeliveryFailed(_trouble(error, server))
+        case _:
+            return DeliveryFailed(f"{server}: {type(error).__name__}")
+
+
+def _refusal(error: SMTPResponseException, server: Server) -> DeliveryFailed:
+    said = _said(error.code, str(error.message), server)
+    if 400 <= error.code < 500:
+        throttled = error.code in _THROTTLING and _PATIENCE.search(said) is not None
+        return DeliveryFailed(f"{server} can't take it now: {said}", throttled=throttled)
+    match error:
+        case SMTPSenderRefused() | SMTPDataError() if error.code == TOO_LARGE:
+            return DeliveryFailed(f"{server} finds the mail too large: {said}", retry=False)
+        case SMTPAuthenticationError():
+            return DeliveryFailed(f"configuration: {server} refuses the user or the password: {said}")
+        case SMTPResponseException() if error.code in UNAUTHENTICATED:
+            return DeliveryFailed(f"configuration: {server} wants a user and a password: {said}")
+        case SMTPSenderRefused():
+            return DeliveryFailed(f"configuration: {server} refuses the sender: {said}")
+        case SMTPRecipientRefused():
+            return DeliveryFailed(f"{server} refuses the recipient: {said}", retry=False)
+        case SMTPDataError():
+            return DeliveryFailed(f"{server} refuses the mail: {said}", retry=False)
+        case _:
+            return DeliveryFailed(f"{server} refuses to serve us: {said}")
+
+
+def _trouble(error: SMTPException | OSError, server: Server) -> str:
+    cause = error.__cause__ or error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"configuration: the certificate of {server} is not trusted: {_said(None, cause.verify_message, server)}"
+    if isinstance(cause, ssl.SSLError):
+        return f"{server}: TLS failed: {_said(None, cause.reason or 'no reason', server)}"
+    if isinstance(error, OSError):
+        return f"{server} can't be reached: {_said(None, _why(cause), server)}"
+    return f"configuration: {server}: {_said(None, str(error), server)}"
+
+
+def _why(cause: BaseException) -> str:
+    if isinstance(cause, OSError) and cause.errno and cause.errno > 0:
+        return os.strerror(cause.errno)  # its own text only says that the call failed
+    return str(cause) or type(cause).__name__
+
+
+def _said(code: int | None, text: str, server: Server) -> str:
+    """An answer for people, in one short line. A server may repeat what it was sent, so what is secret is hidden."""
+    line = one_line(text)
+    for secret in _spellings(server):
+        line = line.replace(secret, "…")
+    said = one_line(line, REPLY_LENGTH)
+    return said if code is None else f"{code} {said}"
+
+
+def _spellings(server: Server) -> list[str]:
+    """The password, and how it goes over the line."""
+    password = server.password.reveal()
+    if not password:
+        return []
+    sent = (password, f"\0{server.user}\0{password}")
+    return [password, *(base64.b64encode(text.encode()).decode() for text in sent)]

@@ -1,0 +1,64 @@
+"""The terminal: `terminal://` prints subject and text to standard output."""
+
+import asyncio
+import re
+import sys
+import threading
+from typing import ClassVar, TextIO
+
+from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
+from digestif.stores.dsn import Dsn
+
+BOLD = "\x1b[1m"
+PLAIN = "\x1b[0m"
+# What moves the cursor, changes colours or turns the direction of writing, and lone surrogates.
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class TerminalChannel(Channel):
+    """Standard output, or another stream of text."""
+
+    scheme: ClassVar[str] = "terminal"
+    formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT})
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._given = stream  # standard output may be another one each time
+        self._turn = threading.Lock()
+
+    async def deliver(self, message: Message) -> Receipt:
+        await asyncio.to_thread(self._show, message)  # a pipe that nobody reads would stop everybody
+        return Receipt(channel=self.scheme)
+
+    def _show(self, message: Message) -> None:
+        stream = self._given or sys.stdout
+        try:
+            with self._turn:
+                stream.write(_fitting(page(message, colour=stream.isatty()), stream))
+                stream.flush()
+        except (OSError, ValueError) as error:  # ValueError: it was closed
+            raise DeliveryFailed(f"standard output can't be written: {error}") from None
+
+
+def from_dsn(dsn: Dsn) -> TerminalChannel:
+    """The channel that a DSN names, or ConfigError."""
+    dsn.refuse_location()
+    dsn.refuse_options()
+    return TerminalChannel()
+
+
+def page(message: Message, *, colour: bool) -> str:
+    """A message as it is printed."""
+    to = f" → {harmless(message.recipient)}" if message.recipient else ""
+    subject = " ".join(harmless(message.subject).split()) + " ".join(to.splitlines())
+    text = harmless(message.text.replace("\r\n", "\n")).rstrip("\n")
+    return f"{BOLD}{subject}{PLAIN}\n{text}\n\n" if colour else f"{subject}\n{text}\n\n"
+
+
+def harmless(text: str) -> str:
+    """Text that a terminal shows and does not obey."""
+    return _HARMFUL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _fitting(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)

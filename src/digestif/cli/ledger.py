@@ -1,0 +1,173 @@
+"""Commands that give account, and set right what does not add up: ledger, verify, repair, status."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.cli.output import as_json, clock, counted, facts, plain, printable, span, when
+from digestif.cli.queries import time_of
+from digestif.cli.session import Session, with_session
+
+if TYPE_CHECKING:
+    from digestif import Backlog, Digests, Ledger
+
+
+@click.command()
+@with_session
+def ledger(session: Session) -> None:
+    """Show how many records were accepted, and what became of them."""
+    with session.digests() as digests:
+        counts = digests.ledger()
+    if session.as_json:
+        click.echo(as_json({**plain(counts), "balanced": counts.balanced}))
+        return
+    known = plain(counts)
+    size = max(len(f"{count:,}") for count in known.values())
+    click.echo(facts((name, f"{count:>{size},}") for name, count in known.items()))
+    click.echo(f"  {balance(counts)}")
+
+
+def balance(counts: "Ledger") -> str:
+    """The sum, if it comes out."""
+    if counts.balanced:
+        return click.style("balanced", fg="green") + ": every accepted record is accounted for"
+    return click.style("does not balance", fg="red", bold=True) + f": {counts.accounted:,} are accounted for"
+
+
+@click.command()
+@with_session
+def verify(session: Session) -> int:
+    """Recount all records in the store and compare with the ledger. Exit code 1 if they differ."""
+    with session.digests() as digests:
+        report = digests.verify()
+    if session.as_json:
+        problems = list(report.problems)
+        click.echo(as_json({"agrees": not problems, "recounted": report.recounted, "problems": problems}))
+    else:
+        counts = ", ".join(f"{count:,} {name}" for name, count in report.recounted.items())
+        click.echo(f"recounted {counts}")
+        for problem in report.problems:
+            click.echo(click.style("problem", fg="red", bold=True) + f": {problem}")
+        if report:
+            click.echo(click.style("the ledger agrees", fg="green"))
+    return 0 if report else 1
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@with_session
+def repair(session: Session, dry_run: bool) -> int:
+    """Set aside what is damaged in the store.
+
+    Its records become dead letters, and the ledger agrees again. With --dry-run, exit code 1 if anything is damaged.
+    """
+    with session.digests() as digests:
+        damages = digests.repair(dry_run=dry_run)
+    if session.as_json:
+        click.echo(as_json({"dry_run": dry_run, "damages": [plain(damage) for damage in damages]}))
+        return 1 if dry_run and damages else 0
+    word = "damaged" if dry_run else "set aside"
+    for damage in damages:
+        records = f" ({counted(damage.records, 'record')})" if damage.records else ""
+        click.echo(click.style(word, fg="red", bold=True) + f": {printable(str(damage))}{records}")
+    if not damages:
+        click.echo(click.style("nothing is damaged", fg="green"))
+    elif dry_run:
+        click.echo("nothing was changed; without --dry-run it is set aside")
+    elif any(damage.records for damage in damages):
+        click.echo("what could be kept is among the dead letters; see digestif dead list")
+    return 1 if dry_run and damages else 0
+
+
+@click.command()
+@with_session
+def status(session: Session) -> None:
+    """Show store, durability, versions, backlog and ledger."""
+    with session.digests() as digests:
+        store = digests.store
+        counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
+        known: dict[str, Any] = {
+            "store": session.place,
+            "namespace": store.namespace,
+            "enabled": digests.enabled,
+            "durability": str(store.durability),
+            "partitions": store.partitions,
+            "versions": _versions(digests),
+        }
+    if session.as_json:
+        click.echo(as_json({**known, "backlog": plain(backlog), "ledger": plain(counts)}))
+        return
+    survives = "switched off: accepts nothing" if not known["enabled"] else f"records survive {known['durability']}"
+    click.echo(
+        facts(
+            [
+                ("store", f"{known['store']}, namespace {known['namespace']}"),
+                ("durability", survives),
+                ("partitions", f"{known['partitions']}"),
+                ("versions", ", ".join(f"{name} {version}" for name, version in known["versions"].items())),
+                ("timelines", in_states(backlog)),
+                ("due", lateness(backlog, now=now)),
+                *([("oldest", f"record arrived {span(backlog.oldest)} ago")] if backlog.oldest is not None else []),
+                *fates(counts),
+                ("dead", dead_advice(counts)),
+                ("ledger", balance(counts)),
+            ]
+        )
+    )
+
+
+def in_states(backlog: "Backlog") -> str:
+    return (
+        f"{backlog.timelines:,} stored: {backlog.waiting:,} waiting, {backlog.ready:,} ready, {backlog.open:,} open"
+        + _paused(backlog)
+    )
+
+
+def _paused(backlog: "Backlog") -> str:
+    paused = backlog.timelines - backlog.waiting - backlog.ready - backlog.open
+    return f", {paused:,} paused" if paused > 0 else ""
+
+
+def lateness(backlog: "Backlog", *, now: float) -> str:
+    """How many may be delivered now, and how late they are; otherwise when the next one is due."""
+    if backlog.due:
+        return f"{backlog.due:,} now, the first for {span(backlog.late)}"
+    if backlog.next_due is None or backlog.next_due <= now:
+        return "none"
+    return f"none; the next {when(backlog.next_due, now=now)} ({clock(backlog.next_due, now=now)})"
+
+
+def fates(counts: "Ledger") -> list[tuple[str, str]]:
+    """Where the accepted records are, in one line or two: what is rare is told only if it happened."""
+    usual = ", ".join(f"{getattr(counts, name):,} {name}" for name in ("accepted", "delivered", "pending", "open"))
+    rare = ("superseded", "dropped", "expired", "deleted", "dead")
+    happened = ", ".join(f"{getattr(counts, name):,} {name}" for name in rare if getattr(counts, name))
+    return [("records", usual), *([("", happened)] if happened else [])]
+
+
+def dead_advice(counts: "Ledger") -> str:
+    return "none" if not counts.dead else f"{counts.dead:,} records; see digestif dead list"
+
+
+def _versions(digests: "Digests") -> dict[str, str]:
+    from digestif import __version__
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"digestif": __version__, "Python": python, **_server(digests.store)}
+
+
+def _server(store: Any) -> dict[str, str]:
+    """What the store itself runs on."""
+    kind = type(store).__name__
+    if kind == "SQLiteStore":
+        import sqlite3
+
+        return {"SQLite": sqlite3.sqlite_version}
+    if kind == "RedisStore":
+        found = sorted(set(store.examine().versions.values()))
+        return dict(product.split(" ", 1) for product in found)
+    return {}
+
+
+COMMANDS = [ledger, verify, repair, status]

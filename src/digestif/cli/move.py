@@ -1,0 +1,208 @@
+"""From one store to another: move."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.cli.output import as_json, counted, span
+from digestif.cli.session import outer_json, refuse_store
+
+if TYPE_CHECKING:
+    from digestif.stores.transfer import Leaving, Movable
+    from digestif.transfer import Progress
+
+
+@click.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO", required=False)
+@click.option("--from-namespace", default="d", show_default=True, metavar="NAME", help="The namespace that is moved.")
+@click.option("--to-namespace", default="d", show_default=True, metavar="NAME", help="The namespace that it goes to.")
+@click.option("--follow", is_flag=True, help="Go on moving whatever comes to FROM, until stopped with Ctrl-C.")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for deliveries that are under way.",
+)
+@click.option("--verify/--no-verify", default=True, help="Recount both stores in the end. On by default.")
+@click.option("--origin", is_flag=True, help="FROM is a Redis server with timelines in the layout of the origin.")
+@click.option("--prefix", default="d", show_default=True, help="With --origin: how its keys begin.")
+@click.option(
+    "--decoder",
+    default="json",
+    show_default=True,
+    metavar="NAME",
+    help="With --origin: json, or a function from the bytes of a value to a value, as module:function.",
+)
+@click.option("--abandon", is_flag=True, help="Give up a move of FROM that was begun: what is on its way stays there.")
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON and nothing else.")
+def move(source: str, target: str | None, *, as_json_: bool, verify: bool, abandon: bool, **options: Any) -> int:
+    """Move everything from one store into another.
+
+    FROM and TO are DSNs. Timelines go with their state, due time and records, unfinished digests under their ids, dead
+    letters and counts. Producers and workers may go over meanwhile. Interrupted at any point, the same command goes on.
+    """
+    refuse_store("it names two: digestif move FROM TO")
+    quiet = as_json_ or outer_json()
+    if abandon:
+        return _abandon(source, options["from_namespace"], quiet=quiet)
+    if target is None:
+        raise click.UsageError("Missing argument 'TO'")
+    from digestif.clock import monotonic
+    from digestif.transfer import Move
+
+    with ExitStack() as stack:
+        leaving, arriving = _open(stack, source, target, options)
+        began = monotonic()
+        with _progress(_size_of(leaving), quiet=quiet) as report:
+            moving = Move(leaving, arriving, report=report)
+            with _interrupts(moving.stop):
+                done = moving.run(patience=options["patience"], follow=options["follow"])
+        problems = _problems(leaving, arriving) if verify and done.finished else []
+        if done.finished:
+            problems += [f"FROM: {left}" for left in leaving.left_behind()]
+        _tell(done, monotonic() - began, problems, quiet=quiet, verified=verify and done.finished)
+    if problems:
+        return 1
+    return 0 if done.finished or options["follow"] else 130
+
+
+def _abandon(source: str, namespace: str, *, quiet: bool) -> int:
+    from digestif.stores.dsn import open_store
+    from digestif.transfer import abandon
+
+    _refuse_fleeting(source)
+    store: Any = open_store(source, namespace=namespace)
+    try:
+        stayed = abandon(store)
+    finally:
+        store.disconnect()
+    stays = counted(stayed, "timeline stays", "timelines stay")
+    click.echo(as_json({"stayed": stayed}) if quiet else f"{stays}; what had arrived elsewhere by then is there, too")
+    return 0
+
+
+def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -> "tuple[Leaving, Movable]":
+    import logging
+
+    from digestif.errors import ConfigError
+    from digestif.stores.dsn import open_store, redacted
+    from digestif.stores.transfer import Leaving, Movable
+
+    logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are told once, in the answer
+    if (source, options["from_namespace"]) == (target, options["to_namespace"]):
+        raise ConfigError("move: FROM and TO are the same store")
+    if not options["origin"] and (options["prefix"] != "d" or options["decoder"] != "json"):
+        raise click.UsageError("--prefix and --decoder are for --origin")
+    leaving: Any
+    if options["origin"]:
+        from digestif.transfer.origin import Origin, load_decoder
+
+        leaving = Origin(source, decoder=load_decoder(options["decoder"]), prefix=options["prefix"])
+    else:
+        _refuse_fleeting(source)
+        leaving = open_store(source, namespace=options["from_namespace"])
+    stack.callback(leaving.disconnect)
+    _refuse_fleeting(target, is_target=True)
+    arriving: Any = open_store(target, namespace=options["to_namespace"])
+    stack.callback(arriving.disconnect)
+    for store, needed, dsn in ((leaving, Leaving, source), (arriving, Movable, target)):
+        if not isinstance(store, needed):
+            raise ConfigError(f"move: {redacted(dsn)} is not a store that records can be moved from or to")
+    return leaving, arriving
+
+
+def _refuse_fleeting(dsn: str, *, is_target: bool = False) -> None:
+    from pathlib import Path
+
+    from digestif.errors import ConfigError
+    from digestif.stores.dsn import Dsn
+
+    place = Dsn.parse(dsn)
+    if place.scheme == "memory" or (place.scheme == "sqlite" and not place.location):
+        raise ConfigError(f"move: {place.scheme}:// is gone when this command ends; name a store that stays")
+    if place.scheme == "sqlite" and not is_target and not Path(place.location[1:]).exists():
+        raise ConfigError(f"move: there is no store at {place.location[1:]}")
+
+
+def _size_of(leaving: Any) -> int | None:
+    """How many records there are to move; None if nobody has counted them."""
+    from digestif.stores.base import Store
+
+    if not isinstance(leaving, Store):
+        return None
+    ledger = leaving.ledger()
+    return ledger.pending + ledger.open + ledger.dead
+
+
+@contextmanager
+def _interrupts(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end a move between two pages; a second one at once."""
+
+    def handle(number: int, _: Any) -> None:
+        stop()
+        signal.signal(number, signal.default_int_handler)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(total: int | None, *, quiet: bool) -> "Iterator[Callable[[Progress], None]]":
+    """A bar on a terminal, nothing in a log."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.fields[told]}"), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("move", total=total, told="moved 0")
+        yield lambda done: bar.update(task, completed=done.records, told=_told(done))
+
+
+def _told(done: "Progress") -> str:
+    waiting = f", waiting for {counted(done.waiting, 'delivery', 'deliveries')}" if done.waiting else ""
+    return f"moved {counted(done.records, 'record')} of {counted(done.timelines, 'timeline')}{waiting}"
+
+
+def _problems(leaving: Any, arriving: Any) -> list[str]:
+    from digestif.stores.base import Store
+
+    return [
+        f"{word}: {problem}"
+        for word, store in (("FROM", leaving), ("TO", arriving))
+        if isinstance(store, Store)
+        for problem in store.verify().problems
+    ]
+
+
+def _tell(done: "Progress", seconds: float, problems: list[str], *, quiet: bool, verified: bool) -> None:
+    if quiet:
+        facts = {"timelines": done.timelines, "letters": done.letters, "records": done.records}
+        verdict = {"problems": problems} if verified else {}
+        click.echo(as_json({**facts, "waiting": done.waiting, "finished": done.finished, **verdict}))
+        return
+    letters = f" and {counted(done.letters, 'dead letter')}" if done.letters else ""
+    what = f"{counted(done.timelines, 'timeline')}{letters} with {counted(done.records, 'record')}"
+    click.echo(f"moved {what} in {span(seconds)}")
+    for problem in problems:
+        click.echo(click.style("problem", fg="red", bold=True) + f": {problem}")
+    if verified and not problems:
+        click.echo(click.style("both ledgers agree", fg="green") + " with a recount")
+    if not done.finished:
+        click.echo("stopped before the end: nothing is lost or doubled; run the same command to go on")
+
+
+COMMANDS = [move]

@@ -1,0 +1,139 @@
+"""What readers get: render."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.cli.output import as_json, is_terminal
+from digestif.cli.session import Session, complete_timeline, with_session
+
+if TYPE_CHECKING:
+    from digestif import Digest
+    from digestif.routes.route import Route
+
+FORMATS = ("text", "html", "markdown", "slack", "subject")
+SUFFIXES = {".htm": "html", ".html": "html", ".json": "slack", ".md": "markdown", ".txt": "text"}
+SAMPLE_LINKS = {"open": "https://app.example/open", "unsubscribe": "https://app.example/unsubscribe"}
+NOW = 1_767_614_400.0  # of the sample: the same every time
+
+
+@click.command()
+@click.argument("template", required=False)
+@click.option(
+    "--templates",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Where your own templates are.",
+)
+@click.option("--timeline", metavar="NAME", shell_complete=complete_timeline, help="Its pending records, not samples.")
+@click.option("--format", "wanted", type=click.Choice(FORMATS), help="Default: text, or what FILE ends with.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there. Default: print it.")
+@click.option("--group-by", multiple=True, metavar="FIELD", help="Group by a field; may be given twice.")
+@click.option("--distinct", multiple=True, metavar="NAME=FIELD", help="Count different values; may be repeated.")
+@click.option("--zone", metavar="ZONE", help="The reader's time zone. Default: the route's, else UTC.")
+@click.option("--hours", type=click.Choice(["12", "24"]), help="The reader's clock. Default: the route's, else 24.")
+@with_session
+def render(session: Session, template: str | None, *, wanted: str | None, output: Path | None, **options: Any) -> int:
+    """Show what a reader would get.
+
+    By the built-in template, or one of yours. With sample records, or with what is pending in a timeline. With --app
+    the route of the timeline says how; its hooks keep and split are not called.
+    """
+    kind = wanted or SUFFIXES.get(output.suffix.lower() if output else "", "text")
+    digest, route = _digest(session, options["timeline"])
+    text = _rendered(digest, route, template, kind, options)
+    if output is not None:
+        output.write_text(text, "utf-8")
+        session.tell(f"wrote {len(text.encode()):,} bytes of {kind} to {output}", {"format": kind, "file": str(output)})
+    elif session.as_json:
+        click.echo(as_json({"format": kind, "content": text}))
+    else:
+        click.echo(_harmless(text) if is_terminal() else text)
+    return 0
+
+
+def _harmless(text: str) -> str:
+    from digestif.channels.terminal import harmless
+
+    return harmless(text)
+
+
+def _rendered(digest: "Digest", route: "Route | None", template: str | None, kind: str, options: dict[str, Any]) -> str:
+    from digestif.compose.grouping import summarize
+    from digestif.compose.renderer import Renderer, TemplateFailed
+    from digestif.errors import ConfigError
+
+    group_by = options["group_by"] or (route.group_by if route else _SAMPLE_GROUPS if not options["timeline"] else ())
+    distinct = _pairs(options["distinct"]) or (route.distinct if route else {})
+    folder = options["templates"] or (Path(route.templates) if route and route.templates else None)
+    name = template or (route.template if route else None)
+    if folder is not None and not folder.is_dir():
+        raise ConfigError(f"templates: there is no folder {str(folder)!r}")
+    recipient = route.recipient(digest.timeline) if route else ""
+    hours: Any = int(options["hours"]) if options["hours"] else route.hours if route else 24
+    zone = options["zone"] or (route.zone_of(recipient) if route else "UTC")
+    links = route.links_for(digest.timeline, recipient) if route else SAMPLE_LINKS
+    renderer = Renderer(name, folder=folder, zone=zone, hours=hours, preview=True)
+    try:
+        rendered = renderer.render(
+            summarize(digest, group_by=group_by, distinct=distinct, top=route.top if route else 10),
+            formats={kind},
+            links=links,
+            title=route.title if route else None,
+        )
+    except TemplateFailed as error:
+        raise ConfigError(f"template: {error}") from error
+    finally:
+        renderer.close()
+    if kind == "slack":
+        return as_json({"blocks": list(rendered.blocks)})
+    return {"subject": rendered.subject, "html": rendered.html, "markdown": rendered.markdown}.get(kind, rendered.text)
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    for text in texts:
+        if "=" not in text:
+            raise click.UsageError(f"--distinct {text}: write NAME=FIELD, such as users=user.id")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Route | None]":
+    from digestif.core.records import Digest
+    from digestif.errors import InvalidState
+
+    if timeline is None:
+        return _sample(), None
+    with session.digests() as digests:
+        records = digests.peek(timeline)
+        route = None if digests._routes is None else digests._routes.find(timeline)
+    if not records:
+        raise InvalidState(f"{timeline!r} has nothing pending to show; without --timeline there are samples")
+    return Digest(timeline, "preview", 1, 1, 0, tuple(records)), route
+
+
+_SAMPLE_GROUPS = ("project", "title")
+
+
+def _sample() -> "Digest":
+    """An evening of a small team."""
+    from digestif.core.records import Digest, Record
+
+    told = [
+        ("web", "Build failed on main", "ada"),
+        ("web", "Checkout is slow", "grace"),
+        ("api", "Error rate above 2 %", "ada"),
+        ("web", "Build failed on main", "linus"),
+        ("api", "Certificate expires in 7 days", "grace"),
+        ("web", "Build failed on main", "ada"),
+        ("docs", "New comment on “Getting started”", "margaret"),
+        ("api", "Error rate above 2 %", "linus"),
+    ]
+    records = [
+        Record(f"event-{number}", {"project": project, "title": title, "user": user}, NOW - 540 * number)
+        for number, (project, title, user) in enumerate(told)
+    ]
+    return Digest("mail:you@example.org", "sample", 1, 1, 0, tuple(records))
+
+
+COMMANDS = [render]

@@ -1,0 +1,106 @@
+"""`digestif worker`: be a worker for the handlers of one or more programs, until SIGTERM or SIGINT."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.cli.output import as_json
+from digestif.cli.session import outer_json, refuse_store
+
+if TYPE_CHECKING:
+    from digestif import Event, Worker
+
+START_SECONDS = 60.0  # in which the store must have answered once
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@click.command()
+@click.argument("apps", metavar="APP…", nargs=-1, required=True)
+@click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, help="Coroutines at once.")
+@click.option("--threads", type=click.IntRange(1), default=16, show_default=True, help="Functions at once.")
+@click.option(
+    "--memory",
+    type=click.IntRange(1),
+    default=256,
+    show_default=True,
+    metavar="MIB",
+    callback=lambda _context, _option, mebibytes: mebibytes << 20,
+    help="Of records, as they are stored, in hand at once.",
+)
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.001),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks at a store that gives no hints.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=25.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For handlers to finish when the worker stops.",
+)
+@click.option(
+    "--wait", is_flag=True, help="Wait for a store that does not answer; otherwise one minute, if it never did."
+)
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is logged.")
+@click.option("--json", "as_json_", is_flag=True, help="Print events as JSON lines instead of a log.")
+def worker(apps: Sequence[str], wait: bool, log_level: str, as_json_: bool, **options: Any) -> None:
+    """Deliver the digests of APP through its handlers.
+
+    APP is a module and a Digests in it, module:digests; the working directory is looked in too, and :digests may be
+    left out. Several APPs are served side by side. SIGTERM and Ctrl-C let running handlers finish, for the seconds of
+    --grace; a second one ends at once. A store that has not answered once in a minute ends it with code 3.
+    """
+    from digestif.cli.application import load_served
+    from digestif.worker.signals import run
+    from digestif.worker.worker import Worker
+
+    as_json_ = as_json_ or outer_json()
+    refuse_store("it has the store of its APP")
+    _log(log_level, as_json_)
+    loaded = [load_served(app) for app in dict.fromkeys(apps)]
+    start_timeout = None if wait else START_SECONDS
+    workers = [Worker(digests, start_timeout=start_timeout, **options) for digests in loaded]
+    if as_json_:
+        for digests in loaded:
+            digests.subscribe(_printer(workers))
+    run(*workers)
+
+
+def _log(level: str, as_json_: bool) -> None:
+    """Log to standard error, unless the program has its own idea."""
+    import logging
+
+    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
+    logging.getLogger("digestif").setLevel("ERROR" if as_json_ else level.upper())
+
+
+def _printer(workers: "Sequence[Worker]") -> "Callable[[Event], None]":
+    from dataclasses import fields
+
+    from digestif.clock import wall_clock
+
+    def tell(event: "Event") -> None:
+        facts = {field.name: _plain(getattr(event, field.name)) for field in fields(event)}
+        try:
+            click.echo(as_json({"event": type(event).__name__, "at": wall_clock(), **facts}))
+        except BrokenPipeError:  # nobody listens any more
+            for worker in workers:
+                worker.stop()
+
+    return tell
+
+
+def _plain(value: Any) -> Any:
+    from digestif.core.texts import reason_of
+
+    return reason_of(value) if isinstance(value, BaseException) else value
+
+
+COMMANDS = [worker]

@@ -1,0 +1,148 @@
+"""From a summary to what people read: a subject, plain text, HTML, Markdown, blocks for Slack."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from jinja2 import Template
+
+from digestif.compose.context import context
+from digestif.compose.processes import Children, TemplateFailed
+from digestif.compose.sandbox import environment, leads_out
+from digestif.compose.slack import SLACK, blocks, read_blocks
+from digestif.compose.summary import Summary
+from digestif.compose.times import Hours, Times
+from digestif.compose.wording import header_line
+from digestif.core.texts import did_you_mean
+from digestif.errors import ConfigError
+
+__all__ = ["Rendered", "Renderer", "TemplateFailed"]
+
+DEFAULT = "default"
+TEXTS = {"subject": ".subject.txt", "text": ".txt", "html": ".html", "markdown": ".md"}  # by what a file makes
+ENDINGS = TEXTS | {"slack": ".slack.json"}
+ENVIRONMENT = environment()
+NO_LINKS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A digest, ready to read. Formats that were not asked for are empty; the subject, one line, is always there."""
+
+    subject: str = ""
+    text: str = ""
+    html: str = ""
+    markdown: str = ""
+    blocks: tuple[dict[str, Any], ...] = ()  # of Slack
+
+
+class Renderer:
+    """Renders summaries with one set of templates. Safe to use from several threads.
+
+    `template` is the name of a built-in set, or of files in `folder`: NAME.html, NAME.txt, NAME.md, NAME.subject.txt,
+    NAME.slack.json. Built-in ones stand in for those that are missing. Files of a folder are rendered in a child
+    process, which is ended when it takes longer than `timeout` seconds or more than `memory` bytes. With `preview`,
+    names that a template misspells stay visible. `zone` and `hours` (12 or 24) are those of readers of whom nothing
+    else is known.
+    """
+
+    def __init__(
+        self,
+        template: str | None = None,
+        *,
+        folder: Path | None = None,
+        zone: str = "UTC",
+        hours: Hours = 24,
+        timeout: float = 1.0,
+        memory: int = 100_000_000,
+        preview: bool = False,
+    ) -> None:
+        self._times = Times(zone, hours)
+        self._own = _own_templates(template or DEFAULT, folder)
+        self._built_in = _built_in(DEFAULT)
+        self._children = (
+            Children(folder, timeout=timeout, memory=memory, preview=preview) if folder and self._own else None
+        )
+
+    def render(
+        self,
+        summary: Summary,
+        *,
+        formats: Collection[str],
+        next_delivery: float | None = None,
+        links: Mapping[str, str] = NO_LINKS,
+        zone: str | None = None,
+        hours: Hours | None = None,
+        title: str | None = None,
+    ) -> Rendered:
+        """A summary in the formats that are asked for: of "text", "html", "markdown" and "slack".
+
+        `next_delivery` in seconds. `links` by name, such as "open", "settings" and "unsubscribe"; those that lead
+        elsewhere than to the web or a mailbox are left out. Raises TemplateFailed, for templates from a folder only.
+        """
+        about: dict[str, Any] = {
+            "times": self._times_for(zone, hours),
+            "next_delivery": next_delivery,
+            "links": links,
+            "title": title,
+        }
+        parts = self._parts(["subject", *(name for name in formats if name in TEXTS)], summary, about)
+        made = self._blocks(summary, about) if "slack" in formats else ()
+        return Rendered(**parts | {"subject": header_line(parts["subject"])}, blocks=made)
+
+    @property
+    def in_process(self) -> bool:
+        """Whether it renders here, within a few milliseconds; otherwise it waits for a child process."""
+        return self._children is None
+
+    def close(self) -> None:
+        """End the child processes. It may be used again afterwards."""
+        if self._children is not None:
+            self._children.close()
+
+    def _parts(self, names: Collection[str], summary: Summary, about: dict[str, Any]) -> dict[str, str]:
+        own = {name: self._own[name] for name in names if name in self._own}
+        known = context(summary, **about, values=bool(own))
+        parts = {name: self._built_in[name].render(known) for name in names if name not in own}
+        if own and self._children is not None:
+            parts |= self._children.render(own, known)
+        return parts
+
+    def _blocks(self, summary: Summary, about: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        file = self._own.get("slack")
+        known = context(summary, **about, room=SLACK, values=file is not None)
+        if file is None or self._children is None:
+            return blocks(known)
+        try:
+            return read_blocks(self._children.render({"slack": file}, known)["slack"])
+        except ValueError as error:
+            raise TemplateFailed(f"{file}: {error}") from None
+
+    def _times_for(self, zone: str | None, hours: Hours | None) -> Times:
+        if zone is None and hours is None:
+            return self._times
+        return Times(zone or self._times.zone, hours or self._times.hours)
+
+
+def _own_templates(name: str, folder: Path | None) -> dict[str, str]:
+    """The files of a folder that belong to a name, by what they make."""
+    if folder is None:
+        if name != DEFAULT:
+            raise ConfigError(
+                f"template: {name!r} is not built in{did_you_mean(name, [DEFAULT])}; or name a folder of your own"
+            )
+        return {}
+    files = {part: f"{name}{ending}" for part, ending in ENDINGS.items()}
+    found = {part: file for part, file in files.items() if "/" not in name and (folder / file).is_file()}
+    if not found and name != DEFAULT:
+        raise ConfigError(f"template: none of {', '.join(files.values())} is a file in {folder}")
+    for file in found.values():
+        if leads_out(folder / file, folder):
+            raise ConfigError(f"template: {file} is a link that leads out of {folder}")
+    return found
+
+
+def _built_in(name: str) -> dict[str, Template]:
+    return {part: ENVIRONMENT.get_template(name + ending) for part, ending in TEXTS.items()}

@@ -1,0 +1,462 @@
+"""`Digests`: the public face. It validates, encodes, asks the store in pages, and gives back plain values."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from digestif.attempts import Attempt, Attempts, Handlers
+from digestif.attempts.upkeep import tell_of_maintenance
+from digestif.core.damage import Damage
+from digestif.core.policy import Policy, check_delay
+from digestif.core.records import (
+    Digest,
+    Record,
+    ScheduleEntry,
+    check_record_key,
+    check_timeline,
+)
+from digestif.core.texts import shortened
+from digestif.core.times import Millis, is_duration, to_millis, to_seconds
+from digestif.core.verdicts import DELIVERED
+from digestif.errors import ConfigError, InvalidState
+from digestif.events.base import Events, Listener
+from digestif.events.engine import Added, Damaged, Dropped
+from digestif.intake.arrivals import Intake, check_limit, check_time
+from digestif.intake.policies import Policies
+from digestif.queries import Overview
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Maintained, Store
+from digestif.stores.codec import Codec, Sealer
+from digestif.stores.dsn import check_namespace, open_store
+from digestif.stores.partitions import visit
+from digestif.worker.worker import MEMORY, Worker
+
+if TYPE_CHECKING:
+    from digestif.channels.base import Channel
+    from digestif.routes.route import RouteOptions
+    from digestif.routes.table import Routes
+
+T = TypeVar("T")
+HandlerFunction = TypeVar("HandlerFunction", bound=Callable[[Any], Any])
+
+MAINTENANCE_DELAY = 300_000  # milliseconds after which a dispatch counts as lost
+PAGE_LIMIT = 1000  # entries of a page of schedule
+
+
+class Digests(Overview):
+    """Gathers records in timelines and gives them out as digests.
+
+    `store` is a DSN or a `Store`; a store that was made from a DSN is disconnected by `close`. `clock` is a callable
+    that gives seconds, for tests and simulations; without it the store's own clock counts.
+    """
+
+    def __init__(
+        self,
+        store: str | Store,
+        *,
+        policy: Policy | None = None,
+        namespace: str = "d",
+        lease: float = 30,
+        codec: str | Codec = "json",
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        if clock is not None and not callable(clock):
+            raise ConfigError(f"clock: {shortened(clock)} is not a callable that gives seconds")
+        if not is_duration(lease) or to_millis(lease) == 0:
+            raise ConfigError(f"lease: {shortened(lease)} is not a number of seconds > 0")
+        if policy is not None and not isinstance(policy, Policy):
+            raise ConfigError(f"policy: {shortened(policy)} is not a Policy")
+        self.policy = Policy() if policy is None else policy
+        self._policies = Policies(self.policy)
+        self.events = Events()
+        self._lease = to_millis(lease)
+        self._sealer = Sealer(codec)
+        self._intake = Intake(self._policies, self._sealer, clock)
+        self._handlers = Handlers()
+        self._routes: Routes | None = None  # loaded with the first: templates take a while to import
+        self._owns_store = isinstance(store, str)
+        self.store = _store(store, namespace)
+        self.store.report_to(self.events)
+        self._unsubscribe = self.store.damages.subscribe(self._tell_of_damage)
+
+    @property
+    def enabled(self) -> bool:
+        """False if the store accepts nothing (`off://`)."""
+        return self.store.enabled
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call the listener with every event from now on; the answer ends that."""
+        return self.events.subscribe(listener)
+
+    def _tell_of_damage(self, damage: Damage) -> None:
+        self.events.emit(Damaged(timeline=damage.timeline, part=damage.part, problem=damage.problem))
+
+    def close(self) -> None:
+        """Let go of the store's files and connections, if it was made from a DSN, and of those of routes."""
+        self._unsubscribe()
+        if self._routes is not None:
+            self._routes.close_background()
+        if self._owns_store:
+            self.store.disconnect()
+
+    def __reduce__(self) -> str:
+        raise TypeError("a Digests can't be pickled; open one with the same DSN in the other process")
+
+    def __enter__(self) -> "Digests":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Producing
+
+    def add(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: float | None = None,
+        within: float | None = None,
+        first_delay: float | None = None,
+        increment_delay: float | None = None,
+        maximum_delay: float | None = None,
+        connection: Any = None,
+        now: float | None = None,
+    ) -> bool:
+        """Accept a record: a value, or a `Record` with its own key and timestamp.
+
+        True if the timeline became ready: it should be delivered now. A pending record of the same key is replaced.
+        With a PostgreSQL store, `connection` is one of your own: the record is accepted when you commit, and a worker
+        hears of it then; the answer is False.
+        """
+        terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
+        arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        if connection is not None:
+            self.store.add_inside(connection, [arrival])
+            return False
+        return self._accept([arrival], now=self._intake.millis(now))[0]
+
+    def add_many(
+        self,
+        records: Iterable[tuple[str, Any]],
+        *,
+        within: float | None = None,
+        first_delay: float | None = None,
+        increment_delay: float | None = None,
+        maximum_delay: float | None = None,
+        connection: Any = None,
+        now: float | None = None,
+    ) -> list[bool]:
+        """Accept many records, `(timeline, record)` each; all are validated before any is written.
+
+        One store call per page of 1,000: should one fail, the pages before it have been accepted. With a `connection`
+        of your own, as in `add`, all or none of them are, when you commit.
+        """
+        terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
+        arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
+        if connection is not None:
+            for start in range(0, len(arrivals), PAGE_RECORDS):
+                self.store.add_inside(connection, arrivals[start : start + PAGE_RECORDS])
+            return [False] * len(arrivals)
+        at = self._intake.millis(now)
+        answers: list[bool] = []
+        for start in range(0, len(arrivals), PAGE_RECORDS):
+            answers += self._accept(arrivals[start : start + PAGE_RECORDS], now=at)
+        return answers
+
+    def _accept(self, arrivals: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
+        answers = self.store.add(arrivals, now=now)
+        if self.events.wanted(Added):
+            ready = tuple(arrival.timeline for arrival, answer in zip(arrivals, answers, strict=True) if answer.ready)
+            self.events.emit(Added(records=len(arrivals), ready=ready))
+        if self.events.wanted(Dropped):
+            for timeline, records in _drops(arrivals, answers).items():
+                self.events.emit(Dropped(timeline=timeline, records=records))
+        return [answer.ready for answer in answers]
+
+    def notify(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: float | None = None,
+        within: float | None = None,
+        dispatch: Callable[[str], object] | None = None,
+        now: float | None = None,
+    ) -> bool:
+        """Add a record, and deliver its timeline at once if that makes it ready: then the answer is True.
+
+        `dispatch` is called with the timeline, for example a task's `delay`; without it the handler is called here, and
+        if that fails the digest comes again by the policy's rules. Digests that are switched off are delivered at once,
+        each record on its own.
+        """
+        if not self._gathers(timeline):
+            return self._deliver_alone(
+                self._unstored(timeline, value, key=key, timestamp=timestamp, within=within, now=now), now=now
+            )
+        handler = None if dispatch else self._handlers.required(timeline)
+        is_ready = self.add(timeline, value, key=key, timestamp=timestamp, within=within, now=now)
+        if is_ready and dispatch:
+            dispatch(timeline)
+        elif is_ready and handler:
+            with suppress(InvalidState):  # a worker was quicker
+                self.deliver(timeline, now=now)
+        return is_ready
+
+    def _gathers(self, timeline: str) -> bool:
+        """False if each record is delivered on its own."""
+        return self.enabled and (self._routes is None or self._routes.gathers(timeline))
+
+    def _unstored(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: float | None = None,
+        within: float | None = None,
+        now: float | None = None,
+    ) -> Attempt:
+        """An attempt for one record that is not stored, with what a store would have refused refused."""
+        handler = self._handlers.required(check_timeline(timeline))
+        arrival = self._intake.arrival(
+            timeline, value, key, timestamp, within=within, terms=self._intake.terms(None, None, None), now=now
+        )
+        record = Record(arrival.key, self._sealer.unseal(arrival.payload), arrival.timestamp)
+        return self.attempts(now).unstored(timeline, record, handler)
+
+    def _deliver_alone(self, attempt: Attempt, *, now: float | None) -> bool:
+        """Deliver a record that is not stored: what its handler raises is the caller's."""
+        assert attempt.handler is not None
+        attempts = self.attempts(now)
+        try:
+            error = attempt.handler.deliver_here(attempt)
+        except BaseException as failure:  # noqa: BLE001  # raised below
+            error = failure
+        return attempts.finish_unstored(attempt, error)
+
+    def retract(self, timeline: str, record_key: str, *, now: float | None = None) -> bool:
+        """Remove a pending record. False if there is none: it is in a digest already, or unknown."""
+        return self.store.retract(check_timeline(timeline), check_record_key(record_key), now=self._intake.millis(now))
+
+    # Dispatching through a task queue of the caller's own
+
+    def schedule(
+        self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None
+    ) -> Iterator[ScheduleEntry]:
+        """Make due timelines ready and give them out, lazily, page by page.
+
+        A page is committed before its entries are given; those that are not delivered are found again by maintenance.
+        Each timeline comes once per call.
+        """
+        return chain.from_iterable(self._schedule(deadline, page, now=now))
+
+    def _schedule(self, deadline: float | None, page: int, *, now: float | None) -> Iterator[list[ScheduleEntry]]:
+        """Pages of entries, each committed before it is given."""
+        check_limit("page", page)
+        given = None if deadline is None else to_millis(check_time("deadline", deadline))
+        at = self._intake.millis(now)
+
+        def pages(partition: int) -> Iterator[list[ScheduleEntry]]:
+            after: tuple[int | str, ...] | None = None
+            until = self._time(partition, at) if given is None else given
+            while True:
+                found = self.store.schedule(partition, until, after=after, limit=min(page, PAGE_LIMIT), now=at)
+                yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in found.entries]
+                after = found.after
+                if after is None:
+                    return
+
+        return visit(self.store, "schedule", pages, self.events)
+
+    def maintenance(self, deadline: float | None = None, *, now: float | None = None) -> int:
+        """Let timelines wait again whose dispatch got lost or whose lease lapsed; the answer is how many.
+
+        `deadline` is the time up to which they became ready, by default five minutes ago. Also expires old records.
+        """
+        given = None if deadline is None else to_millis(check_time("deadline", deadline))
+        at = self._intake.millis(now)
+
+        def pages(partition: int) -> Iterator[Maintained]:
+            time = self._time(partition, at)
+            more = True
+            while more:
+                since = time - MAINTENANCE_DELAY if given is None else given
+                page = self.store.maintain(partition, since, limit=PAGE_TIMELINES, now=at)
+                tell_of_maintenance(page, self.events, now=time)
+                yield page
+                more = page.more
+
+        done = visit(self.store, "maintenance", pages, self.events)
+        return sum(len(page.moved) + len(page.lapsed) for page in done)
+
+    # Delivering
+
+    @contextmanager
+    def digest(
+        self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None
+    ) -> Iterator[Digest]:
+        """Open a ready timeline and deliver its digest in the block; leaving the block closes it.
+
+        If the block raises, nothing is removed and the timeline is ready again; after the last attempt of the policy
+        the digest becomes a dead letter. InvalidState or Busy if it can't be opened, StaleLease if the lease was lost.
+        """
+        attempts = self._attempts_to_open(minimum_delay, now=now)
+        attempt = attempts.open(check_timeline(timeline), minimum_delay=minimum_delay)
+        try:
+            with attempts.renewed(attempt, renews=self._renews(now)):
+                yield attempt.digest
+        except BaseException as error:
+            attempts.fail(attempt, error)
+            raise
+        attempts.finish(attempt, DELIVERED)
+
+    def _attempts_to_open(self, minimum_delay: float | None, *, now: float | None) -> Attempts:
+        if minimum_delay is not None:
+            check_delay("minimum_delay", minimum_delay)
+        self._intake.millis(now)  # a wrong time must not open anything
+        return self.attempts(now)
+
+    def attempts(self, now: float | None = None) -> Attempts:
+        """What a worker works with: the way to begin and to end attempts. Not needed for anything else."""
+        return Attempts(
+            self.store,
+            policy_of=self._policies.of,
+            sealer=self._sealer,
+            lease=self._lease,
+            now=lambda: self._intake.millis(now),
+            events=self.events,
+            handlers=self._handlers,
+        )
+
+    def _renews(self, now: float | None) -> bool:
+        """False with a given time: then nothing happens in the background."""
+        return now is None and self._intake.clock is None
+
+    def deliver(self, timeline: str, *, now: float | None = None) -> bool:
+        """Open a ready timeline and let its handler deliver it here and now. True if that went well.
+
+        If the handler raises, the digest comes again by the policy's rules, and the error is told as an event. False
+        also if there is nothing to send. InvalidState or Busy if it can't be opened.
+        """
+        handler = self._handlers.required(check_timeline(timeline))
+        handler.refuse_unless_here()
+        attempts = self._attempts_to_open(None, now=now)
+        attempt = attempts.open_for(handler, timeline)
+        if attempt is None:
+            return False
+        try:
+            with attempts.renewed(attempt, renews=self._renews(now)):
+                error = handler.deliver_here(attempt)
+        except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
+            error = failure
+        except BaseException as interrupt:
+            attempts.fail(attempt, interrupt)
+            raise
+        return attempts.conclude(attempt, error)
+
+    # Handlers and workers
+
+    def handler(
+        self, pattern: str, *, batch: int | None = None, at_most_once: bool = False
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
+        """Let the decorated function, or coroutine, deliver the digests of timelines that match the pattern.
+
+        `*` stands for any characters; of several patterns the one with the longest literal part wins. The function
+        takes a `Digest`; with `batch` a list of at most so many, and it may give a list of None or an error for each.
+        If it raises, the digest comes again by the policy's rules. `at_most_once` closes the digest before it is
+        delivered.
+        """
+
+        def register(call: HandlerFunction) -> HandlerFunction:
+            self._handlers.register(pattern, call, batch=batch, at_most_once=at_most_once)
+            self._policies.add(pattern, None)  # whatever a route for more timelines says
+            return call
+
+        return register
+
+    def route(self, pattern: str, *, channel: "str | Channel", **options: "Unpack[RouteOptions]") -> None:
+        """Let a channel deliver the digests of timelines that match the pattern, grouped and rendered.
+
+        An engine with routes needs no handler. `policy` holds for these timelines instead of the engine's.
+        """
+        from digestif.routes.route import Route
+        from digestif.routes.table import Routes
+
+        if self._routes is None:
+            self._routes = Routes(self._handlers, self._policies)
+        self._routes.add(Route(pattern=pattern, channel=channel, **options))
+
+    def run(
+        self,
+        *,
+        concurrency: int = 100,
+        threads: int = 16,
+        memory: int = MEMORY,
+        poll: float = 1.0,
+        grace: float = 25.0,
+        start_timeout: float | None = 60.0,
+        name: str | None = None,
+    ) -> None:
+        """Be a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
+        worker = Worker(
+            self,
+            concurrency=concurrency,
+            threads=threads,
+            memory=memory,
+            poll=poll,
+            grace=grace,
+            start_timeout=start_timeout,
+            name=name,
+        )
+        worker.run()
+
+    async def serve(
+        self,
+        *,
+        concurrency: int = 100,
+        threads: int = 16,
+        memory: int = MEMORY,
+        poll: float = 1.0,
+        grace: float = 25.0,
+        start_timeout: float | None = 60.0,
+        name: str | None = None,
+    ) -> None:
+        """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
+        worker = Worker(
+            self,
+            concurrency=concurrency,
+            threads=threads,
+            memory=memory,
+            poll=poll,
+            grace=grace,
+            start_timeout=start_timeout,
+            name=name,
+        )
+        await worker.serve()
+
+
+def _drops(arrivals: Sequence[Arrival], answers: Sequence[Accepted]) -> Counter[str]:
+    """How many records were dropped, by timeline."""
+    drops: Counter[str] = Counter()
+    for arrival, answer in zip(arrivals, answers, strict=True):
+        if answer.dropped:
+            drops[arrival.timeline] += answer.dropped
+    return drops
+
+
+def _store(store: str | Store, namespace: str) -> Store:
+    if isinstance(store, str):
+        return open_store(store, namespace=namespace)
+    if not isinstance(store, Store):
+        raise ConfigError(f"store: {shortened(store)} is neither a DSN nor a Store")
+    check_namespace(namespace)
+    if namespace not in ("d", store.namespace):
+        raise ConfigError(f"namespace: {namespace!r} was given, but the store has {store.namespace!r}")
+    return store

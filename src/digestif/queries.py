@@ -1,0 +1,255 @@
+"""What an operator sees of the timelines in a store, and can do about them."""
+
+from collections.abc import Callable, Iterator
+
+from digestif.attempts.contents import decode
+from digestif.core.backlog import Backlog, backlog
+from digestif.core.capacity import Cursor, Stored, age_order, merged, within_bytes
+from digestif.core.damage import Damage
+from digestif.core.explain import Explanation, explain
+from digestif.core.ledger import Ledger, Verification
+from digestif.core.machine import Slot, is_live
+from digestif.core.policy import Policy
+from digestif.core.records import (
+    DeadLetter,
+    Fate,
+    HistoryEntry,
+    Record,
+    Sighting,
+    State,
+    Timeline,
+    check_record_key,
+    check_timeline,
+)
+from digestif.core.texts import shortened
+from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.errors import ConfigError
+from digestif.events.base import Events
+from digestif.intake.arrivals import Intake, check_limit, check_text
+from digestif.intake.policies import Policies
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Part, Store
+from digestif.stores.codec import Sealer
+from digestif.stores.partitions import visit
+
+SWEPT_PAGES = 1000  # at most by one call: what deliveries leave behind meanwhile is the affair of maintenance
+
+
+class Overview:
+    """The timelines of a store: looked at, held back, let go on, deleted."""
+
+    store: Store
+    events: Events
+    _intake: Intake
+    _policies: Policies
+    _sealer: Sealer
+
+    def _time(self, partition: int, at: Millis | None) -> Millis:
+        """The time that the caller or the clock gave, else the store's."""
+        return self.store.time(partition) if at is None else at
+
+    # Operating
+
+    def delete(self, timeline: str, *, now: float | None = None) -> bool:
+        """Remove a timeline with its records, dead letters and history. False if there was nothing.
+
+        That is what was there when it began: it ends, however busy producers are.
+        """
+        key, at = check_timeline(timeline), self._intake.millis(now)
+        pages = self._letter_pages(key)
+        found = self.store.delete(key, now=at)
+        for _ in range(1, pages):
+            self.store.delete(key, now=at)
+        self._sweep(found)
+        return found
+
+    def _letter_pages(self, key: str) -> int:
+        """How many calls it takes to delete the dead letters of a timeline."""
+        pages, after = 0, None
+        while page := self.store.letters(key, after=after, limit=PAGE_TIMELINES):
+            pages, after = pages + 1, page[-1].id
+            if len(page) < PAGE_TIMELINES:
+                break
+        return pages
+
+    def flush(self, timeline: str, *, now: float | None = None) -> bool:
+        """Deliver a waiting timeline now. False if it is not waiting."""
+        return self.store.flush(check_timeline(timeline), now=self._intake.millis(now))
+
+    def pause(self, timeline: str, *, now: float | None = None) -> bool:
+        """Let a timeline accept records but not be delivered. False if it is paused already."""
+        return self.store.pause(check_timeline(timeline), True, now=self._intake.millis(now))
+
+    def resume(self, timeline: str, *, now: float | None = None) -> bool:
+        """Let a paused timeline go on where it was. False if it is not paused."""
+        return self.store.pause(check_timeline(timeline), False, now=self._intake.millis(now))
+
+    def replay(self, digest_id: str, *, now: float | None = None) -> bool:
+        """Deliver a dead letter again under its own id. False if there is none; Busy if another is unfinished."""
+        return self.store.replay(check_text("digest_id", digest_id), now=self._intake.millis(now))
+
+    def discard(self, digest_id: str, *, now: float | None = None) -> bool:
+        """Give up a dead letter. False if there is none."""
+        found = self.store.discard(check_text("digest_id", digest_id), now=self._intake.millis(now))
+        self._sweep(found)
+        return found
+
+    def _sweep(self, wanted: bool) -> None:
+        pages = SWEPT_PAGES if wanted else 0
+        while pages and self.store.sweep():
+            pages -= 1
+
+    # Looking
+
+    def timeline(self, key: str, *, now: float | None = None) -> Timeline:
+        """What is known about a timeline; an unknown one is idle."""
+        return _timeline(key, self.store.inspect(check_timeline(key)))
+
+    def timelines(
+        self,
+        state: State | str | None = None,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int = 100,
+        *,
+        now: float | None = None,
+    ) -> list[Timeline]:
+        """Stored timelines in the order of their keys; the last key of a page is the `after` of the next."""
+        wanted = None if state is None else _state(state)
+        check_limit("limit", limit)
+        check_text("prefix", prefix)
+        after = None if after is None else check_text("after", after)
+        found: list[Timeline] = []
+        while len(found) < limit:
+            page = self.store.scan(prefix=prefix, after=after, limit=PAGE_TIMELINES)
+            found += [_timeline(key, slot) for key, slot in page if wanted in (None, slot.state)]
+            if len(page) < PAGE_TIMELINES:
+                break
+            after = page[-1][0]
+        return found[:limit]
+
+    def peek(self, key: str, *, now: float | None = None) -> list[Record]:
+        """The records that the next digest would carry, newest first."""
+        slot = self.store.inspect(check_timeline(key))
+        digest, policy = slot.digest, self._policies.of(key)
+        if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
+            carried = _cut(merged([], self._records(key, Part.PENDING), capacity=policy.capacity), policy)
+        elif digest.frozen or slot.state is State.OPEN:
+            carried = self._records(key, Part.DIGEST)
+        else:
+            older, newer = self._records(key, Part.DIGEST), self._records(key, Part.PENDING)
+            carried = _cut(merged(older, newer, capacity=policy.capacity), policy)
+        return decode(carried, self._sealer)[0]
+
+    def _records(self, key: str, part: Part) -> list[Stored]:
+        return list(_paged(lambda after: self.store.records(key, part, after=after, limit=PAGE_RECORDS)))
+
+    def explain(self, key: str, *, now: float | None = None) -> Explanation:
+        """Why a timeline is due when it is: the facts, the rule, the arithmetic, the next instant."""
+        return explain(key, self.store.inspect(check_timeline(key)), now=to_millis(self._intake.seconds(now)))
+
+    def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
+        """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""
+        found = self.store.find(check_timeline(timeline), check_record_key(record_key))
+        sightings = [Sighting(Fate.PENDING)] if Part.PENDING in found else []
+        digest = self.store.inspect(timeline).digest
+        if Part.DIGEST in found and digest is not None:
+            sightings.append(Sighting(Fate.OPEN, digest.id))
+        letter = self.store.letter_with(timeline, record_key)
+        if letter is not None:
+            sightings.append(Sighting(Fate.DEAD, letter.id, letter.buried))
+        for entry in self.store.history(timeline, limit=PAGE_RECORDS):
+            told = any(entry.id == sighting.digest_id for sighting in sightings)  # what came of it later
+            if record_key in entry.keys and not told:
+                sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
+        return sightings
+
+    def backlog(self, *, now: float | None = None) -> Backlog:
+        """How many timelines there are, how many are due, and how late the latest of them is."""
+        at = self._time(0, self._intake.millis(now))
+        ttl = self._policies.shortest_ttl  # of others the age is told too low, never too high
+        return backlog(self.store.standing(now=at), now=at, ttl=None if ttl is None else to_millis(ttl))
+
+    def ledger(self, *, now: float | None = None) -> Ledger:
+        """How many records were accepted, and what became of them."""
+        return self.store.ledger()
+
+    def verify(self, *, now: float | None = None) -> Verification:
+        """Recount the records in the store and compare with the ledger; true if they agree and nothing is damaged."""
+        return self.store.verify()
+
+    def repair(self, *, dry_run: bool = False, now: float | None = None) -> list[Damage]:
+        """Set aside what is damaged in the store; the answer is what was found, or would be set aside by a dry run.
+
+        Records of damaged timelines become dead letters, which can be looked at, replayed and discarded.
+        """
+        at = self._intake.millis(now)
+
+        def damages(partition: int) -> Iterator[Damage]:
+            yield from self.store.repair(partition, dry_run=dry_run, now=at)
+
+        return list(visit(self.store, "repair", damages, self.events))
+
+    def dead_letters(
+        self,
+        timeline: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        *,
+        now: float | None = None,
+    ) -> list[DeadLetter]:
+        """Digests that were given up, the oldest first; the last id of a page is the `after` of the next."""
+        check_limit("limit", limit)
+        of = None if timeline is None else check_timeline(timeline)
+        after = None if after is None else check_text("after", after)
+        found: list[DeadLetter] = []
+        while len(found) < limit:
+            wanted = min(limit - len(found), PAGE_TIMELINES)
+            page = self.store.letters(of, after=after, limit=wanted)
+            found += page
+            if len(page) < wanted:
+                break
+            after = page[-1].id
+        return found
+
+    def dead_records(self, digest_id: str, *, now: float | None = None) -> list[Record]:
+        """The records of a dead letter whose values can be read, newest first."""
+        letter_id = check_text("digest_id", digest_id)
+        stored = _paged(lambda after: self.store.letter_records(letter_id, after=after, limit=PAGE_RECORDS))
+        return decode(list(stored), self._sealer)[0]
+
+    def history(self, timeline: str | None = None, limit: int = 100, *, now: float | None = None) -> list[HistoryEntry]:
+        """Digests that ended lately, the latest first."""
+        check_limit("limit", limit)
+        of = None if timeline is None else check_timeline(timeline)
+        return self.store.history(of, limit=min(limit, HISTORY_LIMIT))
+
+
+def _state(state: State | str) -> State:
+    try:
+        return State(state)
+    except ValueError:
+        raise ConfigError(f"state: {shortened(state)} is none of {', '.join(State)}") from None
+
+
+def _timeline(key: str, slot: Slot) -> Timeline:
+    return Timeline(
+        key=key,
+        state=slot.state,
+        due=to_seconds(slot.at) if slot.state is State.WAITING else None,
+        pending=slot.pending,
+        last=None if slot.last is None else to_seconds(slot.last),
+        iteration=slot.iteration,
+        paused=slot.paused,
+    )
+
+
+def _cut(newest_first: list[Stored], policy: Policy) -> list[Stored]:
+    """Without those that make a digest too heavy."""
+    return newest_first[: within_bytes(newest_first, policy.max_bytes)]
+
+
+def _paged(read: Callable[[Cursor | None], list[Stored]]) -> Iterator[Stored]:
+    after: Cursor | None = None
+    while page := read(after):
+        yield from page
+        after = age_order(page[-1])

@@ -1,0 +1,1 @@
+"""The Redis client: connections, clusters, sentinels, retries, subscriptions. Knows nothing of timelines."""

@@ -1,0 +1,167 @@
+"""Opening: from a DSN, or a client of the user's own, to a link."""
+
+import sys
+from functools import cache
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.client import Pipeline
+from redis.cluster import ClusterPipeline, RedisCluster
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from digestif.core.texts import shortened
+from digestif.errors import ConfigError
+from digestif.stores.dsn import Dsn
+from digestif.stores.redis.client.address import Kind, Place
+from digestif.stores.redis.client.cluster import Cluster, Members
+from digestif.stores.redis.client.confirmation import Confirmation
+from digestif.stores.redis.client.link import Link, RoutedLink
+from digestif.stores.redis.client.node import Node, pool_of
+from digestif.stores.redis.client.options import Options
+from digestif.stores.redis.client.sentinel import WatchedNode
+from digestif.stores.redis.client.topology import Routes, SingleServer
+
+_UNBOUNDED = 2**31  # connections: as many as there are calls at once
+
+
+def open_link(dsn: Dsn, *, namespace: str) -> Link:
+    """The link that a DSN describes. Nothing is sent yet."""
+    place = Place.of(dsn)
+    options = Options.of(dsn.options, tls=place.tls, sentinels=place.kind is Kind.SENTINEL)
+    settings = _settings(place, options)
+    match place.kind:
+        case Kind.CLUSTER:
+            routes: Routes = Cluster(_members(place, settings), namespace=namespace)
+        case Kind.SENTINEL:
+            routes = SingleServer(_watched(place, settings, options))
+        case Kind.UNIX:
+            routes = SingleServer(_local(place, settings))
+        case Kind.SINGLE:
+            routes = SingleServer(_node(place, settings))
+    return _link(routes, options, namespace)
+
+
+def link_over(
+    client: Any, *, namespace: str, patience: float = 10.0, replicas: int = 0, replica_timeout: float = 1.0
+) -> Link:
+    """A link over a redis.Redis or redis.RedisCluster of the user's own, which stays open when the link is closed."""
+    if isinstance(client, RedisCluster) and not isinstance(client, ClusterPipeline):
+        routes: Routes = Cluster(_members_of(client), namespace=namespace)
+        settings = client.nodes_manager.connection_kwargs
+    elif isinstance(client, redis.Redis) and not isinstance(client, Pipeline):
+        routes = SingleServer(_node_of(client))
+        settings = client.connection_pool.connection_kwargs
+    else:
+        given = "a string" if isinstance(client, str) else shortened(client)  # it may be a DSN with a password
+        raise ConfigError(f"store: {given} is neither a redis.Redis nor a redis.RedisCluster")
+    options = Options(settings.get("socket_timeout"), None, patience, replicas, replica_timeout)
+    return _link(routes, options, namespace)
+
+
+def _link(routes: Routes, options: Options, namespace: str) -> Link:
+    options.check()
+    confirmation = Confirmation(namespace, options.replicas, options.replica_timeout) if options.replicas else None
+    return RoutedLink(routes, patience=options.patience, confirmation=confirmation)
+
+
+# From a DSN
+
+
+def _settings(place: Place, options: Options) -> dict[str, Any]:
+    """Of every connection. We do the retries, so redis-py does none; RESP 2 replies alike to scripts and commands."""
+    settings = {
+        "socket_timeout": options.timeout,
+        "socket_connect_timeout": options.connect_timeout,
+        "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0),
+        "max_connections": _UNBOUNDED,
+        "protocol": 2,
+        **introduction(),
+    }
+    tls = {
+        "ssl": True,
+        "ssl_ca_certs": options.ca,
+        "ssl_cert_reqs": "required" if options.verify else "none",
+        "ssl_check_hostname": options.verify,
+    }
+    return settings | tls if place.tls else settings
+
+
+@cache
+def introduction() -> dict[str, Any]:
+    """How redis-py names itself to servers. For each client it would look for its version in its package's files."""
+    try:
+        from redis.driver_info import DriverInfo
+    except ImportError:  # older
+        return {}
+    return {"driver_info": DriverInfo()}
+
+
+def _login(place: Place) -> dict[str, Any]:
+    return {"username": place.login.user, "password": place.login.password, "client_name": "digestif"}
+
+
+def _node(place: Place, settings: dict[str, Any]) -> Node:
+    host, port = place.address()
+    everything = {"host": host, "port": port, "db": place.db(), **_login(place), **settings}
+    return Node(lambda: pool_of(redis.Redis(**everything)), f"{host}:{port}")
+
+
+def _local(place: Place, settings: dict[str, Any]) -> Node:
+    if place.tls:
+        raise ConfigError("store: a socket needs no TLS; write redis+unix:// with one s")
+    path = place.socket()
+    return Node(lambda: pool_of(redis.Redis(unix_socket_path=path, **_login(place), **settings)), path)
+
+
+def _watched(place: Place, settings: dict[str, Any], options: Options) -> Node:
+    """The login is that of the server; the sentinels have their own, or none, and less time."""
+    service, db = place.service(), place.db(after=1)
+    asking = {**settings, "socket_timeout": settings["socket_connect_timeout"]}
+    if options.sentinel_password is not None:
+        asking |= {"username": options.sentinel_user, "password": options.sentinel_password.reveal()}
+
+    def primary() -> Any:
+        sentinel: Any = Sentinel(place.addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
+        for client in sentinel.sentinels:
+            pool_of(client)  # closed by the node, never by the collector
+        return pool_of(sentinel.master_for(service, db=db, **_login(place), **settings))
+
+    return WatchedNode(primary, service)
+
+
+def _members(place: Place, settings: dict[str, Any]) -> Members:
+    if place.db():
+        raise ConfigError(f"store: a cluster has no database {place.db()}; leave the number away")
+    everything = {**_login(place), **settings}
+    return Members(place.addresses, lambda host, port: pool_of(redis.Redis(host=host, port=port, **everything)))
+
+
+# From a client
+
+
+def _node_of(client: redis.Redis) -> Node:
+    """Over a pool that is not ours alone: half of it at most is kept from the others."""
+    pool = client.connection_pool
+    spare = getattr(pool, "max_connections", sys.maxsize) // 2
+    if isinstance(pool, SentinelConnectionPool):
+        if not pool.is_master:
+            raise ConfigError("store: the client reads from replicas; give that of the primary, master_for(…)")
+        return WatchedNode(lambda: pool, pool.service_name, spare=spare)
+    settings = pool.connection_kwargs
+    name = settings.get("path") or f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
+    return Node(lambda: pool, name, spare=spare)
+
+
+def _members_of(client: RedisCluster) -> Members:
+    """Connections of our own, made as the client makes them: its pools come and go with its table of slots."""
+    manager: Any = client.nodes_manager
+    # Its greeting may say READONLY, for reading from replicas, and a primary that became one would go on answering.
+    settings = {**manager.connection_kwargs, "redis_connect_func": client.user_on_connect_func}
+    return Members(
+        [(node.host, node.port) for node in manager.nodes_cache.values()],
+        lambda host, port: pool_of(manager.create_redis_node(host, port, **settings)),
+        manager.remap_host_port,
+    )

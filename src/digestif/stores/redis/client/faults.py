@@ -1,0 +1,124 @@
+"""Faults: the one table from what goes wrong to what is done about it, and how it is told if nothing helps."""
+
+from enum import Enum, auto
+from ssl import SSLCertVerificationError
+from typing import NamedTuple
+
+from redis import exceptions
+
+from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
+from digestif.stores.redis.client.commands import OURS, Refused, WrongType
+
+
+class Remedy(Enum):
+    """What may help an unanswered command."""
+
+    RETRY = auto()  # look who is in charge now, and send it again after a while
+    LOAD = auto()  # send the script itself, at once
+    FOLLOW = auto()  # its slot has moved: go there, at once
+    ASK = auto()  # its slot is moving: ask there this once, at once
+    NONE = auto()  # nothing: that is the answer
+
+
+class Fault(NamedTuple):
+    """A kind of failure."""
+
+    remedy: Remedy
+    advice: str = ""
+    error: type[DigestifError] = StoreUnavailable
+
+
+_LOST = Fault(Remedy.RETRY, "check that the server is up and can be reached")
+_PASSWORD = Fault(Remedy.NONE, "check user and password", ConfigError)
+_OTHER = Fault(Remedy.NONE, "", StoreError)
+
+TABLE = {  # by the first word of an error reply
+    "ASK": Fault(Remedy.ASK, "a slot of the cluster is being moved; see that this ends"),
+    "BUSY": Fault(Remedy.RETRY, "a script of some client does not end (SCRIPT KILL)"),
+    "CERTIFICATE": Fault(Remedy.NONE, "name its authority with ca=/path, or trust it with verify=no", ConfigError),
+    "CLUSTERDOWN": Fault(Remedy.RETRY, "see CLUSTER INFO: a primary may be down without a replica to take over"),
+    "DENIED": Fault(Remedy.NONE, "the server is in protected mode; give it a password", ConfigError),
+    "LOADING": Fault(Remedy.RETRY, "the server is still reading its files; try again"),
+    "MASTERDOWN": Fault(Remedy.RETRY, "this is a replica that lost its primary"),
+    "MISCONF": Fault(Remedy.RETRY, "the server can't save to its disk; see its log"),
+    "MOVED": Fault(Remedy.FOLLOW, "the nodes of the cluster don't agree; see CLUSTER NODES"),
+    "NOAUTH": _PASSWORD,
+    "NOPERM": Fault(Remedy.NONE, "allow the user (ACL SETUSER) scripts, and the keys of the namespace", ConfigError),
+    "NOREPLICAS": Fault(Remedy.RETRY, "too few replicas are connected; check them"),
+    "NOSCRIPT": Fault(Remedy.LOAD, "the server forgets scripts at once"),
+    "OOM": Fault(
+        Remedy.NONE, "its memory is full (maxmemory): delivery goes on and makes room; give it more", Overloaded
+    ),
+    "READONLY": Fault(Remedy.RETRY, "this is a replica; name the primary"),
+    "TRYAGAIN": Fault(Remedy.RETRY, "a slot of the cluster is being moved; see that this ends"),
+    "UNBLOCKED": Fault(Remedy.RETRY, "the server became a replica meanwhile"),
+    "WRONGPASS": _PASSWORD,
+    "WRONGTYPE": Fault(Remedy.NONE, "somebody else uses the keys of this namespace", WrongType),
+}
+
+_WORDS: dict[type[BaseException], str] = {  # of these redis-py keeps the word only as their class
+    exceptions.AskError: "ASK",
+    exceptions.AuthenticationError: "WRONGPASS",
+    exceptions.AuthenticationWrongNumberOfArgsError: "WRONGPASS",
+    exceptions.BusyLoadingError: "LOADING",
+    exceptions.ClusterDownError: "CLUSTERDOWN",
+    exceptions.MasterDownError: "MASTERDOWN",
+    exceptions.MovedError: "MOVED",
+    exceptions.NoPermissionError: "NOPERM",
+    exceptions.NoScriptError: "NOSCRIPT",
+    exceptions.OutOfMemoryError: "OOM",
+    exceptions.ReadOnlyError: "READONLY",
+    exceptions.TryAgainError: "TRYAGAIN",
+}
+
+UNREACHABLE = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.InvalidResponse, OSError)
+FAILURES = (exceptions.ResponseError, *UNREACHABLE)  # of a connection, or of the greetings at its beginning
+
+
+def remedy(error: Exception) -> Remedy:
+    """What may help."""
+    return _fault(error).remedy
+
+
+def final(error: Exception, name: str) -> Exception:
+    """The answer to a command that the node of this name refused for good."""
+    word = _word(error)
+    if word.startswith(OURS):
+        return Refused(word, str(error).partition(" ")[2])
+    return _told(error, f"{name}: {_text(error)}")
+
+
+def unavailable(error: Exception, name: str, *, patience: float) -> Exception:
+    """The answer to a command for which nothing helped in time."""
+    return _told(error, f"{name}: no answer within {patience:g} s: {_text(error)}")
+
+
+def redirection(error: Exception) -> tuple[str, int]:
+    """Where a MOVED or ASK reply points to."""
+    host, _, port = str(error).rpartition(" ")[2].rpartition(":")
+    return host, int(port)
+
+
+def _fault(error: Exception) -> Fault:
+    unknown = _LOST if isinstance(error, UNREACHABLE) else _OTHER
+    return TABLE.get(_word(error), unknown)
+
+
+def _told(error: Exception, text: str) -> DigestifError:
+    fault = _fault(error)
+    told = fault.error(f"{text}; {fault.advice}" if fault.advice else text)
+    told.__cause__ = error
+    return told
+
+
+def _word(error: Exception) -> str:
+    if isinstance(error.__context__, SSLCertVerificationError):
+        return "CERTIFICATE"
+    return _WORDS.get(type(error)) or str(error).partition(" ")[0]
+
+
+def _text(error: Exception) -> str:
+    """What the server or the system said, in full."""
+    text = str(error).rstrip(".") or type(error).__name__
+    word = _WORDS.get(type(error))
+    return f"{word} {text}" if word else text

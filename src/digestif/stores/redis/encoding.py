@@ -1,0 +1,246 @@
+"""Values between Python and Lua: MessagePack for what both read, a packed head before the payload of a record."""
+
+import math
+from collections.abc import Sequence
+from struct import Struct as Packing
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from digestif.core import machine
+from digestif.core.capacity import Stored, by_age
+from digestif.core.damage import Damage, legible
+from digestif.core.machine import IDLE, Slot
+from digestif.core.policy import Terms
+from digestif.core.records import DeadLetter, HistoryEntry, Outcome
+from digestif.core.texts import shortened
+from digestif.core.times import Millis, to_seconds
+from digestif.stores.base import Accepted, Lease
+from digestif.stores.damage import Unreadable
+from digestif.stores.redis.keys import as_bytes, as_text
+from digestif.stores.transfer import Cargo
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder().decode
+_slot = msgspec.msgpack.Decoder(Slot).decode
+
+_TIMESTAMP = Packing(">d").pack
+_HEAD = Packing(">5s7sd")  # of a record: arrival, expiry, timestamp
+_SLOT_HEAD = 8  # bytes that only the scripts read
+_WHEREABOUTS = Packing(">HHd").pack
+_TERMS = Packing(">7d").pack
+_DROPS = Packing(">HH")
+_YES = ord("1")
+_READY, _QUIET = Accepted(ready=True), Accepted()
+_UNSET = math.nan
+_NEVER = 2**54  # the expiry of a record that does not expire
+
+
+class Letter(msgspec.Struct):
+    """A dead letter as it is stored beside its records. Times in milliseconds."""
+
+    id: str
+    timeline: str
+    revision: int
+    attempts: int
+    lapses: int
+    reason: str
+    records: int
+    dropped: int
+    opened: Millis
+    buried: Millis
+    number: int
+    served: tuple[str, ...] = ()
+    traceback: str = ""
+
+
+class Entry(msgspec.Struct):
+    """An entry of the history as it is stored. Times in milliseconds."""
+
+    number: int
+    id: str
+    timeline: str
+    outcome: Outcome
+    revision: int
+    attempts: int
+    records: int
+    dropped: int
+    opened: Millis
+    ended: Millis
+    reason: str | None = None
+    keys: list[str] = []
+    receipt: str | None = None
+
+
+_WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+_letter = msgspec.msgpack.Decoder(Letter).decode
+_entry = msgspec.msgpack.Decoder(Entry).decode
+
+
+def body(key: str, timestamp: float, payload: bytes | None) -> bytes:
+    """What is sent of a record itself, as two parts: its key, and timestamp and payload together."""
+    name = key.encode()
+    if payload is None:  # lost, and it stays so
+        return b"$%d\r\n%b\r\n$0\r\n\r\n" % (len(name), name)
+    return b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(name), name, len(payload) + 8, _TIMESTAMP(timestamp), payload)
+
+
+def whereabouts(timeline: int, policy: int, within: Millis | None) -> bytes:
+    """Which timeline and policy of a call a record belongs to, both counted from 1, and its own deadline."""
+    return _WHEREABOUTS(timeline, policy, _UNSET if within is None else within)
+
+
+def numbers(terms: Terms) -> bytes:
+    """The numbers of a policy. What is not set is not a number, a capacity that is not set is infinite."""
+    return _TERMS(
+        terms.first_delay,
+        _UNSET if terms.increment is None else terms.increment,
+        terms.maximum,
+        _UNSET if terms.quiet is None else terms.quiet,
+        _UNSET if terms.max_records is None else terms.max_records,
+        math.inf if terms.capacity is None else terms.capacity,
+        _UNSET if terms.ttl is None else terms.ttl,
+    )
+
+
+def lease(told: Sequence[Any], token: str) -> Lease:
+    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = told
+    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone)
+
+
+def flags(reply: bytes) -> list[bool]:
+    """`0101` as booleans."""
+    return [flag == _YES for flag in reply]
+
+
+def accepted(reply: bytes, many: int) -> list[Accepted]:
+    """The reply of `add`: a flag for each record, then which of them made others be dropped, and how many."""
+    answers = [_READY if flag == _YES else _QUIET for flag in reply[:many]]
+    for place, dropped in _DROPS.iter_unpack(reply[many:]):
+        answers[place] = answers[place]._replace(dropped=dropped)
+    return answers
+
+
+def slot(timeline: str, stored: bytes | None, pending: int) -> Slot:
+    """A slot as it is stored; what is pending is not noted in it but counted. Unreadable if it is damaged."""
+    if stored is None:
+        return IDLE
+    try:
+        found = _slot(stored[_SLOT_HEAD:])
+    except _WRONG as error:
+        told = shortened(stored[1:])  # the first byte says only whether records may join it
+        raise unreadable_slot(timeline, f"{error}: {told}") from error
+    problem = machine.flaw(found)
+    if problem is not None:
+        raise unreadable_slot(timeline, problem)
+    return replace(found, pending=pending)
+
+
+def unreadable_slot(timeline: str, problem: str) -> Unreadable:
+    return Unreadable(Damage(timeline=legible(timeline), part="slot", problem=f"its slot can't be read ({problem})"))
+
+
+def records(flat: Sequence[bytes]) -> list[Stored]:
+    """Keys and records in turn, in whatever order, as records newest first."""
+    found = [record(as_text(key), stored) for key, stored in zip(flat[::2], flat[1::2], strict=True)]
+    found.sort(key=by_age, reverse=True)
+    return found
+
+
+def record(key: str, stored: bytes) -> Stored:
+    """A record. One that is too short to be one, or whose key is not UTF-8, is given without its value."""
+    if len(stored) < _HEAD.size:
+        return Stored(key, None, 0.0, 0)
+    arrival, _, timestamp = _HEAD.unpack_from(stored)
+    sound = timestamp == timestamp and (key.isascii() or legible(key) == key)
+    return Stored(key, stored[_HEAD.size :] if sound else None, timestamp if sound else 0.0, int.from_bytes(arrival))
+
+
+def told_key(key: str) -> str | msgspec.Raw:
+    """The key of a record as scripts are told it."""
+    return key if key.isascii() or legible(key) == key else text(as_bytes(key))
+
+
+def text(raw: bytes) -> msgspec.Raw:
+    """Any bytes as a text of MessagePack, since scripts know of no others."""
+    return msgspec.Raw(b"\xdb" + len(raw).to_bytes(4) + raw)
+
+
+def cargo(key: str, stored: bytes, deadline: bytes) -> Cargo:
+    """A record that goes to another store, with its times."""
+    found = record(key, stored)
+    expires = int.from_bytes(stored[5:12], signed=True) if found.payload is not None else _NEVER
+    return Cargo(found, int(deadline) if deadline else None, None if expires == _NEVER else expires)
+
+
+def letter(letter_id: str, stored: bytes) -> Letter:
+    """A dead letter as it is stored. Unreadable if it is damaged."""
+    try:
+        found = _letter(stored)
+        problem = None if found.id == letter_id and found.records >= 0 else "it says something else"
+    except _WRONG as error:
+        problem = str(error)
+    if problem is None:
+        return found
+    problem = f"the dead letter {legible(letter_id)} can't be read ({problem}: {shortened(stored)})"
+    raise Unreadable(Damage(timeline=salvaged_timeline(stored), part="letter", problem=problem))
+
+
+def salvaged_timeline(stored: bytes) -> str | None:
+    """The timeline that a damaged dead letter still names."""
+    _, found, rest = stored.partition(b"\xa8timeline")
+    if not found or not rest:
+        return None
+    sizes = {0xD9: 1, 0xDA: 2}  # a text has its length in its first byte, or behind it
+    behind = sizes.get(rest[0], 0)
+    size = int.from_bytes(rest[1 : 1 + behind]) if behind else rest[0] & 0x1F
+    try:
+        name = rest[1 + behind : 1 + behind + size].decode()
+    except UnicodeDecodeError:
+        return None
+    return name if len(name.encode()) == size and size else None
+
+
+def dead_letter(found: Letter) -> DeadLetter:
+    return DeadLetter(
+        id=found.id,
+        timeline=found.timeline,
+        revision=found.revision,
+        attempts=found.attempts,
+        lapses=found.lapses,
+        reason=found.reason,
+        records=found.records,
+        dropped=found.dropped,
+        opened=to_seconds(found.opened),
+        buried=to_seconds(found.buried),
+        served=found.served,
+        traceback=found.traceback,
+    )
+
+
+def entry(stored: bytes) -> Entry:
+    """An entry of the history as it is stored. Unreadable if it is damaged."""
+    try:
+        return _entry(stored)
+    except _WRONG as error:
+        problem = f"an entry of the history can't be read ({error}: {shortened(stored)})"
+        raise Unreadable(Damage(timeline=salvaged_timeline(stored), part="history", problem=problem)) from error
+
+
+def history_entry(found: Entry) -> HistoryEntry:
+    return HistoryEntry(
+        id=found.id,
+        timeline=found.timeline,
+        outcome=found.outcome,
+        revision=found.revision,
+        attempts=found.attempts,
+        records=found.records,
+        dropped=found.dropped,
+        opened=to_seconds(found.opened),
+        ended=to_seconds(found.ended),
+        reason=found.reason,
+        keys=tuple(found.keys),
+        receipt=found.receipt,
+    )

@@ -1,0 +1,133 @@
+"""How what is damaged is mended: records are kept as dead letters, and counts follow from the data.
+
+All of these are called alike, with the transaction and the time first.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from digestif.core import machine
+from digestif.core.damage import LOST_AND_FOUND, legible
+from digestif.core.machine import Slot, Unfinished
+from digestif.core.records import DeadLetter, State
+from digestif.core.texts import LONGEST_TEXT
+from digestif.core.times import Millis, to_seconds
+from digestif.ids import fresh_id
+from digestif.stores.base import PAGE_RECORDS
+from digestif.stores.rows.endings import letter_of
+from digestif.stores.rows.expiry import expirable, with_fewer_pending
+from digestif.stores.rows.view import LetterRow, Rows, Size, TimelineRow
+
+
+def quarantine(rows: Rows, now: Millis, *, row: TimelineRow, pending: Sequence[int], in_digest: Sequence[int]) -> None:
+    """Turn the records of a damaged timeline into dead letters, and remove its row.
+
+    What was in a digest may have gone out; what was pending has not.
+    """
+    reason = "its row was damaged" if row.damage is None else row.damage.problem
+    timeline = row.name if legible(row.name) == row.name else LOST_AND_FOUND
+    for batch in pending:
+        _bury_batch(rows, now, timeline, batch, f"these records were pending: {reason}")
+    for batch in in_digest:
+        _bury_batch(rows, now, timeline, batch, f"these records were in a digest: {reason}", lapses=1)
+    rows.remove_timeline(row.name)
+
+
+def adopt(rows: Rows, now: Millis, *, batch: int, reason: str) -> None:
+    """Records that nothing owns go to a timeline of their own."""
+    _bury_batch(rows, now, LOST_AND_FOUND, batch, reason, lapses=1)
+
+
+def _bury_batch(rows: Rows, now: Millis, timeline: str, batch: int, reason: str, *, lapses: int = 0) -> None:
+    size = rows.sizes([batch]).get(batch, Size())
+    digest = Unfinished(id=fresh_id(), batch=batch, records=size.records, opened=now, attempt=lapses, lapses=lapses)
+    if digest.records:
+        rows.put_letter(letter_of(timeline, digest, reason[:LONGEST_TEXT], now=now), batch)
+
+
+def write_letter_anew(rows: Rows, now: Millis, *, row: LetterRow, records: int, reason: str) -> None:
+    """A dead letter that says how many records it has; one that could be read says the rest as before."""
+    letter = row.letter
+    names = {name: value for name, value in (("id", row.id), ("timeline", row.timeline)) if legible(value) == value}
+    at = to_seconds(now)
+    fresh = DeadLetter(
+        id=names.get("id", fresh_id()),
+        timeline=names.get("timeline", LOST_AND_FOUND),
+        revision=1 if letter is None else letter.revision,
+        attempts=1 if letter is None else letter.attempts,
+        lapses=1 if letter is None else letter.lapses,  # nobody knows whether it went out
+        reason=reason[:LONGEST_TEXT] if letter is None else letter.reason,
+        records=records,
+        dropped=0 if letter is None else letter.dropped,
+        opened=at if letter is None else letter.opened,
+        buried=at if letter is None else letter.buried,
+        served=() if letter is None else letter.served,
+    )
+    rows.replace_letter(row, fresh if records else None)
+
+
+def remove_entry(rows: Rows, now: Millis, *, place: int) -> None:  # noqa: ARG001
+    rows.remove_entry(place)
+
+
+def remove_note(rows: Rows, now: Millis, *, name: str) -> None:  # noqa: ARG001
+    rows.put_note(name, None)
+
+
+def leave(rows: Rows, now: Millis) -> None:
+    """Nothing: the ledger is corrected in the end, as a whole."""
+
+
+def place_anew(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001
+    rows.place_anew(timeline)
+
+
+def count_anew(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001
+    """Let a slot say how many records there are."""
+    slot = rows.slot(timeline)
+    if slot.batch is not None:
+        slot = _with_pending(slot, _records(rows, [slot.batch]))
+    if slot.digest is not None:
+        batches = [batch for batch in (slot.digest.batch, slot.digest.merging) if batch is not None]
+        slot = _with_digest(slot, replace(slot.digest, records=_records(rows, batches)))
+    rows.put_slot(timeline, expirable(rows, slot))
+
+
+def _records(rows: Rows, batches: Sequence[int]) -> int:
+    return sum(size.records for size in rows.sizes(batches).values())
+
+
+def _with_pending(slot: Slot, pending: int) -> Slot:
+    if pending == 0:
+        return replace(machine.without_pending(slot), dropped=slot.dropped)
+    return replace(slot, pending=pending)
+
+
+def _with_digest(slot: Slot, digest: Unfinished) -> Slot:
+    gone = digest.records == 0 and slot.state is not State.OPEN
+    return replace(slot, digest=None if gone else digest)
+
+
+def set_lost_aside(rows: Rows, now: Millis, *, timeline: str) -> None:
+    """Turn records without a value into dead letters of their own. Of a digest that is held, its holder does so."""
+    slot = rows.slot(timeline)
+    if slot.batch is not None:
+        gone = _set_aside(rows, now, timeline, slot.batch)
+        rows.tally["pending"] -= gone
+        slot = with_fewer_pending(rows, slot, gone) if gone else slot
+    if slot.digest is not None and not machine.is_live(slot, now=now):
+        gone = _set_aside(rows, now, timeline, slot.digest.batch)
+        rows.tally["open"] -= gone
+        slot = _with_digest(slot, machine.after_losing(slot.digest, gone))
+    rows.put_slot(timeline, expirable(rows, slot))
+
+
+def _set_aside(rows: Rows, now: Millis, timeline: str, batch: int) -> int:
+    keys = rows.lost_keys(batch, limit=PAGE_RECORDS)
+    for key in keys:
+        alone = Unfinished(id=fresh_id(), batch=rows.next_number(), records=1, opened=now, attempt=0)
+        rows.move_record(key, batch, alone.batch)
+        rows.put_letter(letter_of(timeline, alone, "the stored value is missing", now=now), alone.batch)
+    rows.tally["dead"] += len(keys)
+    return len(keys)

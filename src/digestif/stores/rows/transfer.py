@@ -1,0 +1,298 @@
+"""Timelines and dead letters leave for another store, and come from one."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from digestif.core import machine
+from digestif.core.capacity import Cursor, age_order
+from digestif.core.machine import COMING, IDLE, LEAVING, Slot
+from digestif.core.records import DeadLetter
+from digestif.core.times import Millis
+from digestif.errors import Busy
+from digestif.stores.damage import unreadable_note
+from digestif.stores.rows.endings import erase, erase_digest
+from digestif.stores.rows.expiry import expirable
+from digestif.stores.rows.leases import move_to_open
+from digestif.stores.rows.view import Rows, put
+from digestif.stores.transfer import PAST, Cargo, Fence, Freight, Mark, Page, Parcel
+
+_encode = msgspec.json.Encoder().encode
+_mark = msgspec.json.Decoder(Mark).decode
+_counts = msgspec.json.Decoder(dict[str, int]).decode
+
+# Leaving
+
+
+def depart_all(rows: Rows, timelines: Sequence[str], *, token: str, now: Millis) -> list[Parcel | None]:
+    rows.concern(timelines)
+    return [
+        _depart(rows, timeline, token=f"{LEAVING}{token}-{place}", now=now) for place, timeline in enumerate(timelines)
+    ]
+
+
+def _depart(rows: Rows, timeline: str, *, token: str, now: Millis) -> Parcel | None:
+    slot = rows.slot(timeline)
+    is_leaving = slot.token is not None and slot.token.startswith(LEAVING)
+    if slot == IDLE or (machine.is_live(slot, now=now) and not is_leaving):
+        return None
+    if not is_leaving:
+        fresh_batch = rows.next_number() if slot.batch is None else slot.batch
+        held = machine.after_departure(slot, now=now, token=token, fresh_batch=fresh_batch)
+        move_to_open(rows, slot, held)
+        slot = expirable(rows, held)
+        rows.put_slot(timeline, slot)
+    return Parcel.of(timeline, slot)
+
+
+def cargo(rows: Rows, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int) -> list[list[Cargo]]:
+    rows.concern(parcel.timeline for parcel, _ in requests)
+    pages = []
+    for parcel, after in requests:
+        batch = _batch(rows, parcel)
+        page = rows.cargo(batch, after=after, limit=limit) if batch is not None and limit else []
+        limit -= len(page)
+        pages.append(page)
+    return pages
+
+
+def _batch(rows: Rows, parcel: Parcel) -> int | None:
+    if parcel.letter is not None:
+        return rows.letter_batch(parcel.letter.id) if rows.letter(parcel.letter.id) is not None else None
+    slot = rows.slot(parcel.timeline)
+    return slot.digest.batch if slot.digest is not None and slot.token == parcel.id else None
+
+
+def let_go_all(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> list[bool]:
+    rows.concern(parcel.timeline for parcel in parcels)
+    return [
+        _let_go(rows, parcel, now=now) if parcel.letter is None else _let_letter_go(rows, parcel.letter)
+        for parcel in parcels
+    ]
+
+
+def _let_go(rows: Rows, parcel: Parcel, *, now: Millis) -> bool:
+    slot = rows.slot(parcel.timeline)
+    digest = slot.digest
+    if digest is None or slot.token != parcel.id:
+        return False
+    erase_digest(rows, digest)
+    rows.tally["open"] -= digest.records
+    rows.tally["accepted"] -= digest.records
+    put(rows, parcel.timeline, slot, machine.after_departed(slot, now=now))
+    return True
+
+
+def _let_letter_go(rows: Rows, letter: DeadLetter) -> bool:
+    if rows.letter(letter.id) is None:
+        return False
+    erase(rows, rows.letter_batch(letter.id), letter.records)
+    rows.remove_letter(letter.id)
+    rows.tally["dead"] -= letter.records
+    rows.tally["accepted"] -= letter.records
+    return True
+
+
+def stay_all(rows: Rows, timelines: Sequence[str]) -> list[bool]:
+    rows.concern(timelines)
+    return [_stay(rows, timeline) for timeline in timelines]
+
+
+def _stay(rows: Rows, timeline: str) -> bool:
+    slot = rows.slot(timeline)
+    if slot.token is None or not slot.token.startswith(LEAVING):
+        return False
+    put(rows, timeline, slot, expirable(rows, machine.after_staying(slot)))
+    return True
+
+
+def past(rows: Rows, name: str) -> Mapping[str, int]:
+    rows.note_alone(name)
+    noted = rows.note(name)
+    if noted is not None:
+        return _counts(noted)
+    ledger = rows.ledger()
+    counts = {fate: getattr(ledger, fate) for fate in PAST}
+    rows.put_note(name, _encode(counts))
+    for fate, count in counts.items():
+        rows.tally[fate] -= count
+        rows.tally["accepted"] -= count
+    return counts
+
+
+# Arriving
+
+
+def refuse_strangers(rows: Rows, fence: Fence | None) -> None:
+    """Busy unless the fence's own note is there."""
+    if fence is not None and rows.note(fence.name) != fence.holder:
+        raise Busy("move: this process was away for too long, and another one went on with the move")
+
+
+def arrive_all(rows: Rows, pages: Sequence[Page], *, fence: Fence | None, now: Millis) -> list[Mark | None]:
+    refuse_strangers(rows, fence)
+    rows.concern(page.parcel.timeline for page in pages)
+    return [_arrive(rows, page, now=now) for page in pages]
+
+
+def mark_of(rows: Rows, parcel: Parcel) -> Mark:
+    noted = rows.note(parcel.id)
+    try:
+        return Mark() if noted is None else _mark(noted)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise unreadable_note(parcel.id, error) from error
+
+
+def _arrive(rows: Rows, page: Page, *, now: Millis) -> Mark | None:
+    parcel, cargo = page.parcel, page.cargo
+    mark = mark_of(rows, parcel)
+    if mark.whole or mark.done != page.done:
+        return mark
+    done = page.done + len(cargo)
+    after = age_order(cargo[-1].record) if cargo else mark.after
+    arrived = Mark(done=done, after=after, whole=done >= parcel.records)
+    try:
+        if not _unload(rows, page, whole=arrived.whole, now=now):
+            return None
+    except _Deleted:
+        rows.put_note(parcel.id, None)
+        return Mark()
+    rows.tally["accepted"] += len(cargo)
+    rows.put_note(parcel.id, _encode(arrived))
+    return arrived
+
+
+class _Deleted(Exception):
+    """Somebody has deleted what came before: it starts over."""
+
+
+def _unload(rows: Rows, page: Page, *, whole: bool, now: Millis) -> bool:
+    """False if it has to wait."""
+    match page.parcel.freight:
+        case Freight.PENDING:
+            _unload_pending(rows, page, now=now)
+        case Freight.LETTER:
+            _unload_letter(rows, page, whole=whole)
+        case Freight.DIGEST:
+            return _unload_digest(rows, page, whole=whole)
+    return True
+
+
+def _unload_pending(rows: Rows, page: Page, *, now: Millis) -> None:
+    timeline, travelled = page.parcel.timeline, page.parcel.slot
+    before = rows.slot(timeline)
+    slot = before if page.done else machine.after_meeting(before, travelled)
+    if page.cargo:
+        slot = _with_records(rows, slot, page, now=now)
+    put(rows, timeline, before, slot)
+
+
+def _with_records(rows: Rows, slot: Slot, page: Page, *, now: Millis) -> Slot:
+    batch = rows.next_number() if slot.batch is None else slot.batch
+    fresh = rows.load(batch, page.cargo)
+    rows.tally["pending"] += fresh
+    rows.tally["superseded"] += len(page.cargo) - fresh
+    held = page.parcel.slot.digest
+    assert held is not None
+    joined = machine.after_joining(
+        replace(slot, batch=batch),
+        now=now,
+        pending=slot.pending + fresh,
+        dropped=0 if page.done else held.dropped,
+        first=held.opened,
+        deadline=rows.earliest_deadline(batch),
+    )
+    return expirable(rows, joined)
+
+
+def _unload_digest(rows: Rows, page: Page, *, whole: bool) -> bool:
+    timeline, travelled = page.parcel.timeline, page.parcel.slot
+    before = rows.slot(timeline)
+    slot = before
+    if page.done == 0:
+        if slot.digest is not None:
+            return False
+        assert travelled.digest is not None
+        empty = replace(travelled.digest, batch=rows.next_number(), records=0)
+        slot = machine.after_boarding(
+            machine.after_meeting(slot, travelled), travelled, empty, token=COMING + page.parcel.id
+        )
+    elif slot.token != COMING + page.parcel.id:
+        raise _Deleted
+    assert slot.digest is not None
+    rows.load(slot.digest.batch, page.cargo)
+    rows.tally["open"] += len(page.cargo)
+    slot = replace(slot, digest=replace(slot.digest, records=slot.digest.records + len(page.cargo)))
+    if whole:
+        slot = expirable(rows, machine.after_landing(slot))
+    put(rows, timeline, before, slot)
+    return True
+
+
+def _unload_letter(rows: Rows, page: Page, *, whole: bool) -> None:
+    """Under a name of its own until it is whole, so that nobody replays a part of it."""
+    letter = page.parcel.letter
+    assert letter is not None
+    coming = COMING + page.parcel.id
+    if page.done:
+        if rows.letter(coming) is None:
+            raise _Deleted
+        batch = rows.letter_batch(coming)
+        rows.remove_letter(coming)
+    else:
+        _remove_part(rows, coming)
+        batch = rows.next_number()
+    rows.load(batch, page.cargo)
+    rows.tally["dead"] += len(page.cargo)
+    arrived = page.done + len(page.cargo)
+    rows.put_letter(letter if whole else _part_of(letter, coming, arrived), batch)
+
+
+def drop_parts(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> None:
+    rows.concern(parcel.timeline for parcel in parcels)
+    for parcel in parcels:
+        coming = COMING + parcel.id
+        _remove_part(rows, coming)
+        slot = rows.slot(parcel.timeline)
+        if slot.token == coming and slot.digest is not None:
+            erase_digest(rows, slot.digest)
+            rows.tally["open"] -= slot.digest.records
+            rows.tally["accepted"] -= slot.digest.records
+            put(rows, parcel.timeline, slot, machine.after_departed(slot, now=now))
+        rows.put_note(parcel.id, None)
+
+
+def _remove_part(rows: Rows, coming: str) -> None:
+    """What an earlier beginning left."""
+    part = rows.letter(coming)
+    if part is not None:
+        erase(rows, rows.letter_batch(coming), part.records)
+        rows.remove_letter(coming)
+        rows.tally["dead"] -= part.records
+        rows.tally["accepted"] -= part.records
+
+
+def _part_of(letter: DeadLetter, name: str, records: int) -> DeadLetter:
+    return msgspec.convert({**msgspec.to_builtins(letter), "id": name, "records": records}, DeadLetter)
+
+
+def take_in(rows: Rows, name: str, counts: Mapping[str, int], *, fence: Fence | None) -> None:
+    rows.note_alone(name)
+    refuse_strangers(rows, fence)
+    if rows.note(name) is None:
+        rows.put_note(name, b"1")
+        for fate, count in counts.items():
+            rows.tally[fate] += count
+            rows.tally["accepted"] += count
+
+
+# Notes
+
+
+def swap_note(rows: Rows, name: str, old: bytes | None, new: bytes | None) -> bool:
+    rows.note_alone(name)
+    if rows.note(name) != old:
+        return False
+    rows.put_note(name, new)
+    return True

@@ -1,0 +1,6 @@
+"""Moving everything from one store into another, while producers and workers go over."""
+
+from digestif.transfer.lock import abandon
+from digestif.transfer.move import Move, Progress
+
+__all__ = ["Move", "Progress", "abandon"]

@@ -1,0 +1,174 @@
+"""One move at a time, and to one target: who moves a store says so in it, for a while, and renews that."""
+
+from enum import StrEnum
+from threading import Event
+
+import msgspec
+
+from digestif.clock import monotonic
+from digestif.core.machine import LEAVING
+from digestif.core.times import Millis, to_seconds
+from digestif.errors import Busy, ConfigError
+from digestif.ids import fresh_id
+from digestif.stores.base import PAGE_TIMELINES
+from digestif.stores.damage import unreadable_note
+from digestif.stores.transfer import Fence, Leaving, Movable
+
+HOLD_SECONDS = 6.0  # after which somebody else may go on with a move that was interrupted
+LOOK_SECONDS = 0.2
+NAME = "move"  # of the note in the source
+AWAY = "move: this process was away for too long, and another one went on with the move"
+
+
+class Stage(StrEnum):
+    """How far a move is, whatever happens to those who are at it."""
+
+    BEGUN = "begun"
+    AGREED = "agreed"  # the target knows of it
+    ENDING = "ending"  # everything has been moved
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What the source says of a move."""
+
+    id: str
+    stage: Stage
+    holder: str = ""  # who is at it…
+    until: float = 0.0  # …until then, by the clock of the source
+
+
+class Hold:
+    """The right to move a store, which one process has at a time."""
+
+    def __init__(self, source: Leaving, target: Movable) -> None:
+        self._source = source
+        self._target = target
+        self._me = fresh_id()
+        self._noted: bytes | None = None  # by me
+        self._renewed = 0.0
+        self._note = Note(id="", stage=Stage.BEGUN)
+
+    def _clock(self) -> float:
+        return to_seconds(self._source.time(0))
+
+    @property
+    def id(self) -> str:
+        return self._note.id
+
+    def past_name(self, partition: int) -> str:
+        """Under which name the counts of a partition go."""
+        return f"{LEAVING}{self.id}-past-{partition}"
+
+    def take(self, *, patience: float) -> None:
+        """Begin a move, or go on with the one that was begun.
+
+        Busy if somebody else is at it for longer than `patience` seconds. ConfigError if it goes to another store.
+        """
+        end, pause = monotonic() + patience, Event()
+        while not self._is_mine():
+            if monotonic() > end:
+                raise Busy("move: another process is moving this store just now; wait for it, or stop it")
+            pause.wait(LOOK_SECONDS)
+        self._agree()
+
+    def _is_mine(self) -> bool:
+        noted = self._source.note(0, NAME)
+        note = Note(fresh_id(), Stage.BEGUN) if noted is None else _read(noted)
+        if note.until > self._clock():
+            return False
+        if note.stage is Stage.AGREED and self._target.note(0, _target_name(note)) is None:
+            raise ConfigError(
+                "move: a move of this store was begun and not finished, and not into this target; "
+                "finish that one first, with the same target as then"
+            )
+        if not self._put(noted, note.id, note.stage):
+            return False
+        if note.stage is Stage.ENDING:  # somebody was interrupted at the very end of the last one
+            self._clear()
+            return self._is_mine()
+        return True
+
+    @property
+    def fence(self) -> Fence:
+        """What lets nobody else bring anything to the target."""
+        return Fence(_target_name(self._note), self._me.encode())
+
+    def _agree(self) -> None:
+        if self._target.note(0, NAME) == self._noted:
+            self._source.swap_note(0, NAME, self._noted, None)
+            self._noted = None
+            raise ConfigError("move: FROM and TO are the same store")
+        for partition in range(self._target.partitions):
+            before = self._target.note(partition, self.fence.name)
+            if not self._target.swap_note(partition, self.fence.name, before, self.fence.holder):
+                raise Busy(AWAY)
+        self._advance(Stage.AGREED)
+
+    def _put(self, noted: bytes | None, move_id: str, stage: Stage) -> bool:
+        note = Note(move_id, stage, self._me, self._clock() + HOLD_SECONDS)
+        new = msgspec.json.encode(note)
+        if not self._source.swap_note(0, NAME, noted, new):
+            return False
+        self._noted, self._note, self._renewed = new, note, monotonic()
+        return True
+
+    def _advance(self, stage: Stage) -> None:
+        if not self._put(self._noted, self.id, stage):
+            raise Busy(AWAY)
+
+    def renew(self) -> None:
+        """Say that I am still at it; Busy if somebody else took over."""
+        if monotonic() - self._renewed > HOLD_SECONDS / 5:
+            self._advance(self._note.stage)
+
+    def end(self) -> None:
+        """Everything has been moved: nothing remains to be known of it."""
+        self._advance(Stage.ENDING)
+        self._clear()
+
+    def _clear(self) -> None:
+        for partition in range(self._source.partitions):
+            name = self.past_name(partition)
+            self._source.swap_note(partition, name, self._source.note(partition, name), None)
+        self._target.forget_all(f"{LEAVING}{self.id}-")
+        self._source.swap_note(0, NAME, self._noted, None)
+        self._noted = None
+
+    def release(self) -> None:
+        """Not finished: whoever comes may go on at once."""
+        if self._noted is not None:
+            self._source.swap_note(0, NAME, self._noted, msgspec.json.encode(Note(self.id, self._note.stage)))
+            self._noted = None
+
+
+def _read(noted: bytes) -> Note:
+    try:
+        return msgspec.json.decode(noted, type=Note)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise unreadable_note(NAME, error) from error
+
+
+def _target_name(note: Note) -> str:
+    return f"{LEAVING}{note.id}-target"
+
+
+def abandon(source: Leaving, *, now: Millis | None = None) -> int:
+    """Give a move up: what is held for the road stays, as unfinished digests. The answer is how many timelines.
+
+    What has arrived in the target by then is there as well. Busy while somebody is at it.
+    """
+    noted = source.note(0, NAME)
+    if noted is not None:
+        note = _read(noted)
+        if note.until > to_seconds(source.time(0)):
+            raise Busy("move: another process is moving this store just now; stop it first")
+        for partition in range(source.partitions):
+            name = f"{LEAVING}{note.id}-past-{partition}"
+            source.swap_note(partition, name, source.note(partition, name), None)
+        source.swap_note(0, NAME, noted, None)
+    stayed, after = 0, None
+    while page := source.scan(prefix="", after=after, limit=PAGE_TIMELINES):
+        after = page[-1][0]
+        held = [name for name, slot in page if (slot.token or "").startswith(LEAVING)]
+        stayed += sum(source.stay(held, now=now)) if held else 0
+    return stayed

@@ -1,0 +1,183 @@
+"""Apprise: a title and a body go to whatever service it knows."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from digestif import ConfigError
+from digestif.channels.apprise_channel import BODY_CHARACTERS, AppriseChannel, from_dsn
+from digestif.channels.base import Message, Receipt
+from digestif.core.verdicts import DeliveryFailed
+from digestif.stores.dsn import Dsn
+from digestif.testing.channels import a_message, huge
+from tests.channels.receiver import Receiver, never_answer, running
+
+# Of what Apprise imports.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with running() as receiver:
+        yield receiver
+
+
+def deliver(channel: AppriseChannel, message: Message | None = None) -> Receipt:
+    return asyncio.run(channel.deliver(message or a_message()))
+
+
+def test_a_message_arrives_with_its_title_and_markdown(receiver: Receiver) -> None:
+    receipt = deliver(AppriseChannel(f"json://127.0.0.1:{receiver.port}/hook"))
+
+    [request] = receiver.requests
+    assert request.path.startswith("/hook")
+    assert request.json["title"] == a_message().subject
+    assert "Build 7" in request.json["message"]
+    assert receipt == Receipt(channel="apprise", detail="JSON")
+
+
+@pytest.mark.parametrize(
+    "message", [a_message(markdown=""), a_message(markdown="", text="", subject="Build 7 failed")], ids=["text", "none"]
+)
+def test_without_markdown_the_text_goes_and_without_text_the_subject(receiver: Receiver, message: Message) -> None:
+    deliver(AppriseChannel(f"json://127.0.0.1:{receiver.port}"), message)
+
+    assert receiver.requests[0].json["message"].startswith("Build 7 failed")
+
+
+def test_a_huge_message_is_cut(receiver: Receiver) -> None:
+    deliver(AppriseChannel(f"json://127.0.0.1:{receiver.port}"), huge(a_message(subject="s" * 9999)))
+
+    assert len(receiver.requests[0].body) < BODY_CHARACTERS + 1000
+
+
+def test_a_service_that_does_not_take_it_is_tried_again(receiver: Receiver) -> None:
+    receiver.answer(410)  # Apprise does not say that
+
+    with pytest.raises(DeliveryFailed, match="JSON did not take it") as failed:
+        deliver(AppriseChannel(f"json://127.0.0.1:{receiver.port}"))
+
+    assert (failed.value.retry, failed.value.after, failed.value.throttled) == (True, None, False)
+
+
+def test_a_service_that_does_not_end_is_not_waited_for(receiver: Receiver) -> None:
+    receiver.behave(never_answer)
+    channel = AppriseChannel(f"json://127.0.0.1:{receiver.port}?rto=1", timeout=0.2)
+
+    with pytest.raises(DeliveryFailed, match=r"JSON did not end within 0\.2 s") as failed:
+        deliver(channel)
+
+    assert failed.value.retry
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "apprise+json://ada:p%40ss%2Fword@127.0.0.1:{port}/a%20b",
+        "apprise://?url=json%3A%2F%2Fada%3Ap%2540ss%252Fword%40127.0.0.1%3A{port}%2Fa%2520b",
+    ],
+)
+def test_both_forms_of_a_dsn_keep_a_password_with_special_characters(receiver: Receiver, dsn: str) -> None:
+    deliver(from_dsn(Dsn.parse(dsn.format(port=receiver.port))))
+
+    [request] = receiver.requests
+    assert request.headers["Authorization"] == "Basic YWRhOnBAc3Mvd29yZA=="
+    assert request.path.startswith("/a%20b")
+
+
+@pytest.mark.parametrize(
+    ("dsn", "problem"),
+    [
+        ("apprise://", "url: apprise:// needs one"),
+        ("apprise://host", "takes no path or host"),
+        ("apprise://?link=x", "link: no such option"),
+        ("apprise://?url=nonsense%3A%2F%2Fada%3Ahunter2%40host", "not the URL of one service"),
+        ("apprise+tgram://hunter2", "not the URL of one service"),
+        ("apprise+json://a:hunter2%2Cjson://b", "not the URL of one service"),
+    ],
+)
+def test_a_wrong_dsn_says_what_is_wrong_and_shows_nothing(
+    dsn: str, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    with pytest.raises(ConfigError, match=problem) as refused:
+        from_dsn(Dsn.parse(dsn))
+
+    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in caplog.text
+
+
+def test_it_names_the_service_and_no_more() -> None:
+    assert repr(AppriseChannel("json://ada:hunter2@host/token")) == "AppriseChannel(JSON)"
+
+
+def test_others_who_use_apprise_keep_their_lines_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    AppriseChannel("json://host")
+
+    logging.getLogger("apprise").debug("a line of theirs")
+
+    assert caplog.messages == ["a line of theirs"]
+
+
+# Where it may connect to
+
+
+GUARDED = ["json://{host}:{port}/hook", "mailto://ada:secret@mail.example:{port}?smtp={host}&mode=insecure"]
+
+
+@pytest.mark.parametrize("url", GUARDED)
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_guarded_it_does_not_connect_to_private_addresses(receiver: Receiver, url: str, host: str) -> None:
+    """Whichever library a service is reached with, by name or by address."""
+    channel = AppriseChannel(url.format(host=host, port=receiver.port), allow_private=False)
+
+    with pytest.raises(DeliveryFailed, match="is not a public address; allow_private=true allows it") as failed:
+        deliver(channel)
+
+    assert failed.value.retry
+    assert not receiver.requests
+    assert not receiver.arrived.is_set()
+
+
+def test_guarded_by_its_dsn(receiver: Receiver) -> None:
+    url = f"json%3A%2F%2F127.0.0.1%3A{receiver.port}"
+
+    with pytest.raises(DeliveryFailed, match="not a public address"):
+        deliver(from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=false")))
+    with pytest.raises(ConfigError, match="allow_private: 'no' is neither true nor false"):
+        from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=no"))
+    assert not receiver.requests
+
+    deliver(from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=true")))
+    assert len(receiver.requests) == 1
+
+
+@pytest.mark.parametrize(("allow_private", "followed"), [(True, 1), (False, 0)])
+def test_redirects_are_followed_unless_it_is_guarded(
+    receiver: Receiver, allow_private: bool, followed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digestif.channels.addresses.is_public", lambda address: True)
+    with running() as elsewhere:
+        receiver.answer(307, Location=elsewhere.url)
+
+        with suppress(DeliveryFailed):
+            deliver(AppriseChannel(f"json://127.0.0.1:{receiver.port}", allow_private=allow_private))
+
+        assert len(receiver.requests) == 1
+        assert len(elsewhere.requests) == followed
+
+
+def test_the_guard_of_one_delivery_does_not_keep_others_from_private_addresses(receiver: Receiver) -> None:
+    url = f"json://127.0.0.1:{receiver.port}"
+
+    async def both() -> list[object]:
+        channels = [AppriseChannel(url, allow_private=allowed) for allowed in (False, True, False, True)]
+        return await asyncio.gather(*(channel.deliver(a_message()) for channel in channels), return_exceptions=True)
+
+    assert [isinstance(each, Receipt) for each in asyncio.run(both())] == [False, True, False, True]
+    assert len(receiver.requests) == 2

@@ -1,0 +1,244 @@
+"""The channel suite, run on the channels that speak HTTP and on Apprise; and that it sees what is wrong."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+
+from digestif.channels.apprise_channel import AppriseChannel
+from digestif.channels.base import Channel, Format, Message, Receipt
+from digestif.channels.slack import SlackChannel
+from digestif.channels.webhook import WebhookChannel
+from digestif.core.verdicts import DeliveryFailed
+from digestif.testing.channels import HOSTILE_TEXTS, PATIENCE, ChannelConformance, Failing, Failure, a_message
+from tests.channels.receiver import Receiver, never_answer, reset, running
+
+SECRETS = ["whsec_" + "QUJD" * 11, "whsec_" + "REVG" * 11]
+TOKEN = "XXXXaaaabbbbccccddddeeee"
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with running() as receiver:
+        yield receiver
+
+
+@contextmanager
+def misbehaving(receiver: Receiver, failure: Failure, *, echo: str = "") -> Iterator[None]:
+    """Lets the receiver fail, and tell in its answer what it should not."""
+    waits = {"Retry_After": f"{PATIENCE:g}"}
+    ways: dict[Failure, Callable[[], None]] = {
+        Failure.SILENT: lambda: receiver.behave(never_answer),
+        Failure.LOST: lambda: receiver.behave(reset),
+        Failure.TROUBLE: lambda: receiver.answer(500, echo),
+        Failure.BUSY: lambda: receiver.answer(429, echo, **waits),
+        Failure.REFUSED: lambda: receiver.answer(400, echo),
+        Failure.GONE: lambda: receiver.answer(410, echo),
+    }
+    ways[failure]()
+    yield
+    receiver.behaviour = None
+
+
+class OverHttp(ChannelConformance):
+    supports = frozenset(Failure) - {Failure.UNREACHABLE}
+
+    @pytest.fixture
+    def failing(self, receiver: Receiver, secrets: Sequence[str]) -> Failing:
+        def failing(failure: Failure) -> AbstractContextManager[None]:
+            return misbehaving(receiver, failure, echo=f"I know {' and '.join(secrets)}")
+
+        return failing
+
+
+class TestWebhooks(OverHttp):
+    @pytest.fixture
+    def secrets(self) -> Sequence[str]:
+        return [*SECRETS, TOKEN]
+
+    @pytest.fixture
+    def channel(self, receiver: Receiver) -> Channel:
+        url = f"{receiver.url}/hooks/{TOKEN}"
+        return WebhookChannel(url, secrets=SECRETS, timeout=0.6, allow_private=True)
+
+
+class TestSlack(OverHttp):
+    @pytest.fixture
+    def secrets(self) -> Sequence[str]:
+        return [TOKEN, f"/services/T000/B000/{TOKEN}"]
+
+    @pytest.fixture
+    def channel(self, receiver: Receiver) -> Channel:
+        return SlackChannel(f"{receiver.url}/services/T000/B000/{TOKEN}", timeout=0.6, allow_private=True)
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of what Apprise imports
+class TestApprise(OverHttp):
+    supports = frozenset({Failure.LOST, Failure.TROUBLE})
+
+    @pytest.fixture
+    def secrets(self) -> Sequence[str]:
+        return ["correcthorse", TOKEN]
+
+    @pytest.fixture
+    def channel(self, receiver: Receiver) -> Channel:
+        return AppriseChannel(f"json://ada:correcthorse@127.0.0.1:{receiver.port}/{TOKEN}")
+
+
+# That it sees what is wrong
+
+
+class Good(Channel):
+    """Delivers everything, unless told to fail; the others have one fault each."""
+
+    scheme: ClassVar[str] = "good"
+    formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT})
+    secret = "hunter2"
+    failing: ClassVar[bool] = False
+
+    async def deliver(self, message: Message) -> Receipt:
+        if Good.failing:
+            raise DeliveryFailed("something is wrong")
+        return Receipt(channel=self.scheme)
+
+
+@contextmanager
+def trouble(failure: Failure) -> Iterator[None]:
+    Good.failing = True
+    try:
+        yield
+    finally:
+        Good.failing = False
+
+
+class TestAChannelWithoutFaults(ChannelConformance):
+    supports = frozenset({Failure.TROUBLE})
+
+    @pytest.fixture
+    def channel(self) -> Channel:
+        return Good()
+
+    @pytest.fixture
+    def failing(self) -> Failing:
+        return trouble
+
+
+class Stranger(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        return Receipt(channel="another")
+
+
+class GivesUp(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        raise DeliveryFailed("no", retry=False)
+
+
+class Tells(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        return replace(await super().deliver(message), detail=f"as {self.secret}")
+
+
+class TellsTheLog(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        logging.getLogger("channel").debug("as %s", self.secret)
+        return await super().deliver(message)
+
+
+class TellsBehindItsFailure(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        try:
+            if Good.failing:
+                raise ValueError(self.secret)
+        except ValueError:
+            raise DeliveryFailed("something is wrong") from None
+        return Receipt(channel=self.scheme)
+
+
+class ShowsItself(Good):
+    def __repr__(self) -> str:
+        return f"ShowsItself({self.secret})"
+
+
+class Hangs(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        if len(message.text) > 1000:
+            await asyncio.Event().wait()
+        return Receipt(channel=self.scheme)
+
+
+class Stumbles(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        message.subject.encode()
+        return Receipt(channel=self.scheme)
+
+
+class StaysClosed(Good):
+    closed = False
+
+    async def deliver(self, message: Message) -> Receipt:
+        if self.closed:
+            raise DeliveryFailed("closed")
+        return Receipt(channel=self.scheme)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Breaks(Good):
+    broken = False
+
+    async def deliver(self, message: Message) -> Receipt:
+        if self.broken:
+            raise DeliveryFailed("broken")
+        self.broken = True
+        await asyncio.sleep(0)
+        self.broken = False
+        return Receipt(channel=self.scheme)
+
+
+FAULTS: dict[type[Good], tuple[str, type[Exception]]] = {
+    Stranger: ("a_delivered_message_gives_a_receipt_of_this_channel", AssertionError),
+    GivesUp: ("a_failure_says_whether_and_when_to_try_again", AssertionError),
+    Tells: ("nothing_shows_its_secrets", AssertionError),
+    TellsTheLog: ("nothing_shows_its_secrets", AssertionError),
+    TellsBehindItsFailure: ("nothing_shows_its_secrets", AssertionError),
+    ShowsItself: ("nothing_shows_its_secrets", AssertionError),
+    Hangs: ("a_huge_message_is_delivered_or_refused_in_good_time", TimeoutError),
+    Stumbles: ("hostile_contents_are_delivered_or_refused", UnicodeEncodeError),
+    StaysClosed: ("after_closing_it_may_be_used_again", DeliveryFailed),
+    Breaks: ("a_cancelled_delivery_leaves_it_usable", DeliveryFailed),
+}
+
+
+class FaultySuite(ChannelConformance):
+    supports = (Failure.TROUBLE,)
+
+
+def run_sentence(name: str, channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
+    """Run one test of the suite on a channel, with the case that matters."""
+    sentence = getattr(FaultySuite(), f"test_{name}")
+    with asyncio.Runner() as runner:
+        given = {
+            "channel": channel,
+            "message": a_message(),
+            "run": lambda coroutine: runner.run(asyncio.wait_for(coroutine, 0.2)),
+            "secrets": [Good.secret],
+            "caplog": caplog,
+            "failing": trouble,
+            "text": HOSTILE_TEXTS["half a character"],
+            "turns": 1,
+        }
+        sentence(**{argument: given[argument] for argument in inspect.signature(sentence).parameters})
+
+
+@pytest.mark.parametrize("faulty", FAULTS, ids=lambda faulty: faulty.__name__)
+def test_the_suite_sees_a_fault(faulty: type[Good], caplog: pytest.LogCaptureFixture) -> None:
+    sentence, error = FAULTS[faulty]
+
+    with pytest.raises(error):
+        run_sentence(sentence, faulty(), caplog)

@@ -1,0 +1,105 @@
+"""The inbox: nothing that is stored in it can stop a namespace."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from digestif import Damaged, Digests, Event, StoreError
+from digestif.testing.conformance.actions import deliver, keys, scheduled
+from tests.stores.postgres.servers import empty_database
+
+GARBLED: dict[str, dict[str, Any]] = {
+    "terms": {"terms": b"{\\"},
+    "terms of another kind": {"terms": b"[1]"},
+    "terms that can't be": {"terms": b'{"ttl":-5}'},
+    "a delay beyond all clocks": {"terms": b'{"first_delay":9223372036854775807}'},
+    "a timeline that is not UTF-8": {"timeline": b"t\xff"},
+    "no timeline": {"timeline": b""},
+    "a timeline that is too long": {"timeline": b"t" * 513},
+    "a key that is not UTF-8": {"key": b"k\xff"},
+    "no key": {"key": b""},
+    "a time that is none": {"timestamp": float("nan")},
+    "a time without an end": {"timestamp": float("inf")},
+    "a deadline beyond all clocks": {"within": 2**63 - 1},
+    "a deadline in the past": {"within": -5},
+}
+INSERT = """INSERT INTO digestif.inbox (namespace, timeline, key, timestamp, payload, within, terms)
+    SELECT id, %(timeline)s, %(key)s, %(timestamp)s, %(payload)s, %(within)s, %(terms)s FROM digestif.namespace"""
+SOUND = {"timeline": b"bad", "key": b"k", "timestamp": 1.0, "payload": b"json/1 1", "within": None, "terms": b"{}"}
+
+
+@pytest.fixture
+def dsn() -> Iterator[str]:
+    with empty_database() as url:
+        yield url
+
+
+@pytest.fixture
+def digests(dsn: str) -> Iterator[Digests]:
+    with Digests(dsn) as digests:
+        digests.add("good", 1, key="first")
+        yield digests
+
+
+def put(dsn: str, **columns: Any) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(INSERT, {**SOUND, **columns})
+
+
+@pytest.mark.parametrize("what", GARBLED)
+def test_a_row_that_cannot_be_read_becomes_a_dead_letter(digests: Digests, dsn: str, what: str) -> None:
+    heard: list[Event] = []
+    digests.subscribe(heard.append)
+    put(dsn, **GARBLED[what])
+    with psycopg.connect(dsn) as connection:
+        digests.add("good", 2, key="second", connection=connection)
+
+    assert digests.ledger().accepted == 3
+    assert digests.add("good", 3, key="third") is False
+    assert scheduled(digests) == []
+    assert keys(digests.peek("good")) == ["third", "second", "first"]
+
+    ledger = digests.ledger()
+    assert (ledger.pending, ledger.dead) == (3, 1)
+    assert digests.verify()
+    [letter] = digests.dead_letters()
+    assert "can't be read" in letter.reason
+    assert [(event.part, event.timeline) for event in heard if isinstance(event, Damaged)] == [
+        ("inbox", letter.timeline)
+    ]
+    assert [stored.payload for stored in digests.store.letter_records(letter.id, after=None, limit=9)] == [b"json/1 1"]
+
+
+def test_a_record_for_a_damaged_timeline_becomes_a_dead_letter(digests: Digests, dsn: str) -> None:
+    digests.add("bad", 1)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE digestif.timeline SET slot = 'x' WHERE key = 'bad'")
+        digests.add("bad", 2, key="late", connection=connection)
+        digests.add("good", 2, key="second", connection=connection)
+
+    assert keys(deliver(digests, "good", now=digests.store.time(0) / 1000)) == ["second", "first"]
+
+    [letter] = digests.dead_letters()
+    assert letter.timeline == "bad"
+    assert keys(digests.dead_records(letter.id)) == ["late"]
+    digests.repair()
+    assert digests.verify()
+
+
+def test_a_row_whose_clock_was_wrong_is_added_all_the_same(digests: Digests, dsn: str) -> None:
+    put(dsn, timeline=b"t", terms=b'{"ttl":1000,"maximum":5}')
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE digestif.inbox SET added = -9223372036854775808")
+
+    assert keys(digests.peek("t")) == ["k"]
+    assert digests.verify()
+
+
+def test_a_slot_whose_batch_is_no_number_is_named_by_a_single_add(digests: Digests, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute('UPDATE digestif.timeline SET slot = \'{"batch":99999999999999999999,"x":1}\'')
+
+    with pytest.raises(StoreError, match=r"'good'.*digestif repair"):
+        digests.add("good", 2)

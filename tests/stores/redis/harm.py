@@ -1,0 +1,51 @@
+"""Damage on the server, for tests of what is done about it."""
+
+from typing import Any
+
+from digestif import Store
+from digestif.stores.redis import encoding
+from digestif.stores.redis.client.commands import Command
+from digestif.stores.redis.keys import SCHEDULE
+from digestif.stores.redis.store import RedisStore
+from digestif.testing.conformance.base import Harm
+
+
+def harm_in(store: Store, how: Harm, timeline: str) -> None:
+    """Damage what the server holds of a timeline, behind the store's back."""
+    assert isinstance(store, RedisStore)
+    keys = store._dialogue.keys
+    home = keys.home(timeline)
+    partition, own = home.partition, home.keys[0]
+
+    def run(*command: bytes | int | str) -> Any:
+        [answer] = store._dialogue.get([Command(partition, command)])
+        return answer
+
+    match how:
+        case Harm.GARBLED:
+            run("HSET", own, b"", b"garbled")
+        case Harm.IMPOSSIBLE:
+            slot = encoding.decode(run("HGET", own, b"")[8:])
+            slot.pop("token", None)
+            run("HSET", own, b"", b" " * 8 + encoding.encode(slot | {"state": "open"}))
+        case Harm.MISPLACED:
+            for order in SCHEDULE:
+                run("ZREM", keys.key(partition, order), timeline)
+        case Harm.VALUE:
+            run("HSET", own, max(run("HKEYS", own)), b"short")
+        case Harm.RECORD:
+            run("HDEL", own, max(run("HKEYS", own)))
+        case Harm.LETTER:
+            for letter in store.letters(timeline, after=None, limit=100):
+                run("HSET", keys.letter(partition, letter.id)[0], b"", _damaged(timeline))
+        case Harm.HISTORY:
+            history = keys.key(partition, "history")
+            flat = run("HGETALL", history)
+            for place, body in zip(flat[::2], flat[1::2], strict=True):
+                if encoding.decode(body)["timeline"] == timeline:
+                    run("HSET", history, place, _damaged(timeline))
+
+
+def _damaged(timeline: str) -> bytes:
+    """A dead letter, or an entry of the history, of which the timeline is left."""
+    return encoding.encode({"timeline": timeline, "records": "many"})

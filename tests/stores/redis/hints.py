@@ -1,0 +1,87 @@
+"""Hints for the tests: stores to listen to, things to be heard, and who listens."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from zlib import crc32
+
+import pytest
+
+from digestif import Digests
+from digestif.clock import monotonic
+from digestif.ids import fresh_id
+from digestif.stores.base import Store, Wakeups
+from digestif.stores.dsn import open_store
+from digestif.stores.redis.wakeups import RedisWakeups
+from digestif.testing.servers import RedisServer, becomes_true
+
+AT_ONCE = 10.0  # seconds: a tenth of a millisecond is usual, and who does not hear waits LONG
+SHORT = 0.05
+LONG = 30.0
+GIVEN_UP = 0.8  # seconds after which somebody impatient has given a server up that hangs
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask soon whether a silent server is there."""
+    monkeypatch.setattr("digestif.stores.redis.client.subscription.QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("digestif.stores.redis.client.subscription.ANSWER_SECONDS", 0.3)
+
+
+@contextmanager
+def opened(url: str, namespace: str = "d") -> Iterator[Store]:
+    store = open_store(url, namespace=namespace)
+    try:
+        yield store
+    finally:
+        store.disconnect()
+
+
+@contextmanager
+def heard(url: str, namespace: str = "d") -> Iterator[tuple[Store, Wakeups]]:
+    """A store, and somebody who listens to it."""
+    with opened(url, namespace) as store, closing(store.listen()) as wakeups:
+        yield store, wakeups
+
+
+@contextmanager
+def waiting(wakeups: Wakeups, timeout: float = LONG) -> Iterator[Future[tuple[bool, float]]]:
+    """A wait in another thread: what it answers, and when."""
+
+    def wait() -> tuple[bool, float]:
+        return wakeups.wait(timeout), monotonic()
+
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(wait)
+        with pytest.raises(TimeoutError):
+            answer.result(SHORT)
+        yield answer
+
+
+def add(store: Store, partition: int | None = None) -> None:
+    """Make an idle timeline ready, in this partition or anywhere."""
+    names = iter(fresh_id, None)
+    timeline = next(name for name in names if partition in (None, crc32(name.encode()) % store.partitions))
+    assert Digests(store).add(timeline, 1)
+
+
+def is_heard(store: Store, wakeups: Wakeups, partition: int | None = None) -> bool:
+    add(store, partition)
+    return wakeups.wait(LONG)
+
+
+def settle(wakeups: Wakeups) -> None:
+    """Wait until every partition is listened to, and nothing is heard any more."""
+    assert isinstance(wakeups, RedisWakeups)
+    assert becomes_true(lambda: not wakeups.wait(SHORT) and wakeups.is_whole())
+
+
+def listeners(server: RedisServer, store: Store) -> int:
+    channels = [f"{{{store.namespace}:{partition}}}:wake" for partition in range(store.partitions)]
+    return sum(server.cli("PUBSUB", "SHARDNUMSUB", *channels)[1::2])
+
+
+def subscribers(server: RedisServer) -> dict[str, str]:
+    """The connections that listen, by their ids, with their names."""
+    with server.client() as client:
+        return {each["id"]: each["name"] for each in client.client_list(_type="pubsub")}

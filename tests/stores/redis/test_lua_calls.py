@@ -1,0 +1,104 @@
+"""Scripts know their callers: what is asked twice is done once, what comes late not at all, and who waits is woken."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from struct import pack
+from typing import Any
+
+import pytest
+
+from digestif.core.policy import Terms
+from digestif.stores.base import Arrival
+from digestif.stores.redis import RedisStore
+from digestif.stores.redis.batches import call_alone
+from digestif.stores.redis.calls import Caller
+from digestif.stores.redis.client.commands import Refused
+from digestif.stores.redis.client.scripts import load
+from digestif.testing.conformance.port import NOW, arrive, close, open_digest
+from tests.servers import empty_server
+from tests.stores.redis.hints import opened
+
+AGES_AGO = 1e12  # milliseconds, in 2001
+SOON = 0.3  # seconds, far more than a hint needs
+
+
+@contextmanager
+def opened_here() -> Iterator[RedisStore]:
+    with opened(empty_server().url) as store:
+        assert isinstance(store, RedisStore)
+        yield store
+
+
+def send(store: RedisStore, caller: Caller, number: int, key: str) -> Any:
+    """The answer to a call of this number, which adds a record."""
+    caller.calls = number
+    call = call_alone(store._dialogue.keys, Arrival("t", key, b"1", 0.0, None, Terms()))
+    layout = store._dialogue._layouts.argument(0, load("add"))
+    [answer] = store._link.run([store._dialogue._command(load("add"), call, caller, NOW, layout)])
+    return answer
+
+
+def test_a_call_that_is_repeated_is_done_once_and_answered_as_before() -> None:
+    with opened_here() as store:
+        caller = Caller()
+
+        calls = [(1, "a"), (1, "a"), (2, "b"), (2, "b"), (3, "c")]
+        answers = [send(store, caller, number, key) for number, key in calls]
+
+        assert answers == [b"1", b"1", b"0", b"0", b"0"]
+        assert store.ledger().accepted == store.ledger().pending == 3
+
+
+def test_a_call_that_comes_after_a_later_one_is_not_done() -> None:
+    with opened_here() as store:
+        caller = Caller()
+        send(store, caller, 7, "a")
+
+        late = send(store, caller, 6, "b")
+
+        assert isinstance(late, Refused)
+        assert late.word == "DIGESTIF_OVERTAKEN"
+        assert store.ledger().accepted == 1
+
+
+def test_answers_to_callers_that_are_gone_are_forgotten() -> None:
+    """A page of those that are ten minutes old, whenever another caller comes."""
+    with empty_server().client() as client, opened_here() as store:
+        for _ in range(300):
+            call_as_another(store)
+        answers = {name: value for name, value in client.hgetall("{d:0}:ledger").items() if name.startswith(b"c:")}
+        aged = {name: value[:8] + pack(">d", AGES_AGO) + value[16:] for name, value in answers.items()}
+        client.hset("{d:0}:ledger", mapping=aged)
+
+        for _ in range(300):
+            call_as_another(store)
+
+        left = set(client.hkeys("{d:0}:ledger"))
+        assert len(left & set(aged)) < 30
+        assert len(left) > 300
+
+
+def call_as_another(store: RedisStore) -> None:
+    store._dialogue.forget_callers()
+    arrive(store, "t", ["a"])
+
+
+@pytest.mark.parametrize("way", ["added", "flushed", "due at once"])
+def test_who_waits_is_woken_when_a_timeline_can_be_taken(way: str) -> None:
+    with opened(empty_server().url) as store:
+        if way == "flushed":
+            arrive(store, "t", ["a"], first_delay=1_000)
+        elif way == "due at once":
+            arrive(store, "t", ["a"])
+            lease = open_digest(store)
+        with closing(store.listen()) as wakeups:
+            assert not wakeups.wait(0)
+
+            if way == "added":
+                arrive(store, "t", ["a"])
+            elif way == "flushed":
+                store.flush("t", now=NOW)
+            else:
+                close(store, lease)
+
+            assert wakeups.wait(SOON)

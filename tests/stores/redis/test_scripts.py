@@ -1,0 +1,72 @@
+"""Scripts are spliced from small files, and all of them are in order."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from digestif.stores.redis.client.scripts import load, spliced
+from digestif.stores.redis.keys import PARTITION_KINDS
+from tests.servers import empty_server
+
+LUA = files("digestif.stores.redis").joinpath("lua")
+NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir() if file.name.endswith(".lua"))
+INCLUDES = sorted(file.name for file in LUA.joinpath("include").iterdir())
+
+
+def test_an_include_stands_where_it_is_first_named() -> None:
+    texts = {"a.lua": "-- include: b.lua\nA\n", "b.lua": "B\n"}
+
+    assert spliced("head\n-- include: a.lua\n-- include: b.lua\nmain\n", read=texts.__getitem__) == "head\nB\nA\nmain\n"
+
+
+def test_a_circle_of_includes_is_refused() -> None:
+    texts = {"a.lua": "-- include: b.lua\n", "b.lua": "-- include: a.lua\n"}
+
+    with pytest.raises(ValueError, match=r"a\.lua → b\.lua → a\.lua"):
+        spliced("-- include: a.lua\n", read=texts.__getitem__)
+
+
+def test_an_include_that_is_missing_is_named() -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.lua"):
+        load("nowhere")
+
+
+def test_every_include_is_used() -> None:
+    texts = [LUA.joinpath(f"{name}.lua").read_text() for name in NAMES]
+    texts += [LUA.joinpath("include", name).read_text() for name in INCLUDES]
+
+    assert [name for name in INCLUDES if not any(f"-- include: {name}\n" in text for text in texts)] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_fills_in_its_form(name: str) -> None:
+    first, purpose, *rest = LUA.joinpath(f"{name}.lua").read_text().splitlines()
+
+    assert re.fullmatch(r"#!lua( flags=[a-z,-]+)?", first)
+    assert re.fullmatch(r"-- [A-Z].*\.", purpose)
+    assert any(line.startswith("-- Reply  ") for line in rest)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_server_takes_a_script_as_it_is(name: str) -> None:
+    script = load(name)
+
+    sha = empty_server().client().script_load(script.text)
+
+    assert sha in (script.sha, script.sha.encode())
+
+
+def test_only_what_brings_records_is_refused_when_memory_is_full() -> None:
+    """What drains the store, and what only looks, goes on."""
+    flags = {name: load(name).text.splitlines()[0].partition("flags=")[2] for name in NAMES}
+
+    assert {name for name, flag in flags.items() if not flag} == {"add", "arrive"}
+
+
+def test_scripts_declare_the_keys_of_a_partition_in_the_order_that_the_client_gives_them() -> None:
+    declared = LUA.joinpath("include", "partition.lua").read_text()
+
+    [names] = re.findall(r"^local (.*) = unpack\(KEYS, 1, (?:\d+)\)$", declared, re.MULTILINE)
+
+    assert [name.lower() for name in names.split(", ")] == list(PARTITION_KINDS)

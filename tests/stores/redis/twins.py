@@ -1,0 +1,151 @@
+"""Two stores that live the same life: one in memory, and one on a server, which must look the same after each step."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+
+from redis import Redis
+
+from digestif import InvalidState
+from digestif.core.capacity import Stored, age_order
+from digestif.core.machine import Slot
+from digestif.stores.base import Lease, Part, Store, Take
+from digestif.stores.dsn import open_store
+from digestif.stores.memory import MemoryStore
+from digestif.testing.conformance.port import delete, maintain, stored, take_all
+from digestif.testing.footprint import assert_nothing_left
+from tests.servers import empty_server
+from tests.stores.redis.layout import flaws
+
+T = TypeVar("T")
+
+# Facts of a slot that every store keeps, and of an unfinished digest.
+SLOT = ("state", "at", "since", "last", "iteration", "paused", "pending", "dropped", "first", "deadline", "rule", "was")
+LEASED = ("token", "until", "alone")
+LAPSES = ("lapses", "lapses_alone")
+DIGEST = ("id", "records", "opened", "dropped", "revision", "attempt", *LAPSES, "frozen", "deciding", "replayed")
+
+
+class Refusal(NamedTuple):
+    """Nothing was done, for this reason."""
+
+    kind: type[Exception]
+
+
+class Carried(NamedTuple):
+    """What a digest carries."""
+
+    revision: int
+    dropped: int
+    records: list[tuple[str, bytes | None, float]]
+
+
+class Twins:
+    """A store in memory and one on a server. Every call goes to both, with the same `now` and tokens."""
+
+    def __init__(self, server: Store, client: "Redis") -> None:
+        self.memory = MemoryStore()
+        self.server = server
+        self.client = client
+
+    def attempt(self, act: Callable[[Store], T]) -> T | Refusal:
+        """The answer of both, or how both refuse."""
+        expected, found = outcome(act, self.memory), outcome(act, self.server)
+        assert found == expected
+        return found
+
+    def do(self, act: Callable[[Store], T]) -> T:
+        """The answer of both."""
+        answer = self.attempt(act)
+        assert not isinstance(answer, Refusal)
+        return answer
+
+    def retract(self, key: str, timeline: str = "t", *, now: int) -> bool:
+        return self.do(lambda store: store.retract(timeline, key, now=now))
+
+    def expire(self, *, now: int) -> int:
+        """How many records maintenance expires."""
+        return self.do(lambda store: sum(many for _, many in maintain(store, now=now).expired))
+
+    def look(self, timeline: str = "t", *, page: int = 400) -> dict[str, Any]:
+        """All that can be seen of a timeline and of the counts: the same on both, and in order on the server."""
+        expected, found = (seen(store, timeline, page=page) for store in (self.memory, self.server))
+        assert found == expected
+        assert self.server.verify(), self.server.verify().problems
+        assert flaws(self.client, namespace=self.server.namespace) == []
+        return found
+
+    def open(self, timeline: str = "t", *, token: str, now: int, lease: int = 30_000) -> Lease:
+        return self.do(lambda store: store.open(timeline, token=token, lease=lease, now=now))
+
+    def carry(self, lease: Lease, *, now: int, capacity: int | None = None, merge: bool = True) -> Carried:
+        """Take a digest whole."""
+
+        def take(store: Store) -> Carried:
+            taken = take_all(store, lease, capacity=capacity, merge=merge, now=now)
+            return Carried(taken.revision, taken.dropped, [(r.key, r.payload, r.timestamp) for r in taken.records])
+
+        return self.do(take)
+
+    def take_once(self, request: Take, *, now: int) -> None:
+        """Begin to take a digest. How far that goes is each store's own affair."""
+        for store in (self.memory, self.server):
+            assert store.take([request], now=now) != [None]
+
+    def end(self, *timelines: str, now: int) -> None:
+        """Delete timelines, after which nothing is left."""
+        for timeline in timelines:
+            for store in (self.memory, self.server):
+                delete(store, timeline, now=now)
+        assert self.server.ledger() == self.memory.ledger()
+        assert_nothing_left(self.server)
+
+
+@contextmanager
+def twins() -> Iterator[Twins]:
+    server = empty_server()
+    store, client = open_store(server.url, namespace="twin"), server.client()
+    try:
+        yield Twins(store, client)
+    finally:
+        store.disconnect()
+        client.close()
+
+
+def outcome(act: Callable[[Store], T], store: Store) -> T | Refusal:
+    try:
+        return act(store)
+    except InvalidState as error:
+        return Refusal(type(error))
+
+
+def seen(store: Store, timeline: str, *, page: int) -> dict[str, Any]:
+    letters = store.letters(None, after=None, limit=1000)
+    return {
+        "slot": facts(store.inspect(timeline)),
+        "ledger": store.ledger(),
+        "pending": contents(stored(store, timeline, Part.PENDING, limit=page)),
+        "digest": contents(stored(store, timeline, Part.DIGEST, limit=page)),
+        "letters": letters,
+        "dead": [contents(letter_records(store, letter.id, page=page)) for letter in letters],
+        "history": sorted(store.history(None, limit=1000), key=attrgetter("ended", "id")),  # one call may end several
+    }
+
+
+def facts(slot: Slot) -> dict[str, Any]:
+    of_slot = {name: getattr(slot, name) for name in (*SLOT, *LEASED)}
+    return of_slot | {f"digest {name}": getattr(slot.digest, name, None) for name in DIGEST}
+
+
+def contents(records: Iterable[Stored]) -> list[tuple[str, bytes | None, float]]:
+    return [(record.key, record.payload, record.timestamp) for record in records]
+
+
+def letter_records(store: Store, letter_id: str, *, page: int) -> Iterator[Stored]:
+    after = None
+    while records := store.letter_records(letter_id, after=after, limit=page):
+        yield from records
+        last = age_order(records[-1])
+        assert after is None or last < after, "a page does not go on where the last one ended"
+        after = last

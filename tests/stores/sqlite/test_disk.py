@@ -1,0 +1,370 @@
+"""Disks that are full, files that can't be written, files that are not ours: clear errors, and no false answers."""
+
+import os
+import re
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digestif import ConfigError, DigestifError, Digests, Policy, Record, StoreError, StoreUnavailable
+from digestif.stores.sqlite import SQLiteStore
+from tests.stores.sqlite.alone import alone
+from tests.stores.sqlite.children import Child, Report
+from tests.stores.sqlite.soundness import check_sound, pending_keys
+
+LARGE = "x" * 16_000
+NOBODY = 65534
+IN_A_SMALL_DISK = 'mount -t tmpfs -o size=8m digestif "$1" && shift && exec "$@"'
+
+
+# A full disk
+
+
+def test_a_database_that_may_not_grow_refuses_adds_and_takes_them_again_when_it_may(tmp_path: Path) -> None:
+    told = meet_the_limit(str(tmp_path / "d.db"), page_limit)
+
+    assert_refused_clearly(told)
+    assert told["errors"] == ["Overloaded"] * 2
+    assert re.search("disk is full.*free some space", told["message"])
+
+
+def test_a_file_that_may_not_grow_refuses_adds_and_takes_them_again_when_it_may(tmp_path: Path) -> None:
+    told = alone(meet_the_size_limit, str(tmp_path / "d.db"))
+
+    assert_refused_clearly(told)
+    assert re.search("check the disk|free some space", told["message"])
+
+
+def test_a_disk_without_space_refuses_adds_and_takes_them_again_when_there_is_some(tmp_path: Path) -> None:
+    if not can_mount(tmp_path):
+        pytest.skip("mounting a small disk is not allowed here")
+    told = alone(fill_the_disk, str(tmp_path), under=in_a_small_disk(tmp_path))
+
+    assert_refused_clearly(told)
+    assert told["errors"] == ["Overloaded"] * 2
+    assert re.search("disk is full.*free some space", told["message"])
+
+
+def test_a_database_that_may_not_grow_still_delivers(tmp_path: Path) -> None:
+    path = str(tmp_path / "d.db")
+    store = SQLiteStore(path)
+    digests = Digests(store, policy=Policy(capacity=None))
+    with page_limit(store):
+        accepted = add_until_refused(digests)
+        with digests.digest("t") as digest:
+            delivered = [record.key for record in digest]
+        added_after = digests.add("t", LARGE, key="after the delivery")
+    store.disconnect()
+
+    assert sorted(delivered) == sorted(accepted)
+    assert added_after is False  # it cools down, and there is space again
+    assert check_sound(path).delivered == len(accepted)
+
+
+def assert_refused_clearly(told: dict[str, Any]) -> None:
+    assert told["accepted"]  # there was some space
+    assert set(told["errors"]) <= {"Overloaded", "StoreUnavailable"}
+    assert "d.db" in told["message"]
+    assert sorted(told["during"]) == sorted(told["accepted"])  # no more, no less
+    assert sorted(told["afterwards"]) == sorted([*told["accepted"], "afterwards"])
+
+
+def meet_the_size_limit(path: str) -> dict[str, Any]:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python does by itself, but not everybody
+    return meet_the_limit(path, file_size_limit)
+
+
+def fill_the_disk(folder: str) -> dict[str, Any]:
+    return meet_the_limit(f"{folder}/d.db", lambda store: ballast(Path(folder)))
+
+
+def meet_the_limit(path: str, limit: "Callable[[SQLiteStore], Any]") -> dict[str, Any]:
+    """Add until it is refused, singly and then in a batch; then without the limit. One store all the time."""
+    store = SQLiteStore(path)
+    digests = Digests(store, policy=Policy(capacity=None))
+    told: dict[str, Any] = {"errors": []}
+    with limit(store):
+        told["accepted"] = add_until_refused(digests, told)
+        try:
+            digests.add_many([("t", Record(f"batch{n}", LARGE, 0.0)) for n in range(100)])
+        except StoreError as error:
+            told["errors"].append(type(error).__name__)
+        told["during"] = [record.key for record in digests.peek("t")]
+    digests.add("t", LARGE, key="afterwards")
+    store.disconnect()
+    check_sound(path)
+    told["afterwards"] = pending_keys(path)
+    return told
+
+
+def add_until_refused(digests: Digests, told: dict[str, Any] | None = None) -> list[str]:
+    accepted: list[str] = []
+    for number in range(10_000):
+        try:
+            digests.add("t", LARGE, key=str(number))
+        except StoreError as error:
+            if told is not None:
+                told["errors"].append(type(error).__name__)
+                told["message"] = str(error)
+            return accepted
+        accepted.append(str(number))
+    raise AssertionError("nothing was ever refused")
+
+
+@contextmanager
+def page_limit(store: SQLiteStore) -> Iterator[None]:
+    """SQLite itself says that the disk is full."""
+    writer = store._connect()
+    pages = writer.execute("PRAGMA page_count").fetchone()[0]
+    writer.execute(f"PRAGMA max_page_count = {pages + 600}")
+    yield
+    writer.execute("PRAGMA max_page_count = 1000000")
+
+
+@contextmanager
+def file_size_limit(store: SQLiteStore) -> Iterator[None]:
+    """The kernel refuses to let any file of this process grow further."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+@contextmanager
+def ballast(folder: Path) -> Iterator[None]:
+    """Something else takes half of a small disk."""
+    file = folder / "ballast"
+    file.write_bytes(b"x" * 4_000_000)
+    yield
+    file.unlink()
+
+
+def in_a_small_disk(folder: Path) -> list[str]:
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", IN_A_SMALL_DISK, "sh", str(folder)]
+
+
+def can_mount(folder: Path) -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run([*in_a_small_disk(folder), "true"], capture_output=True).returncode == 0
+
+
+# Files and folders that can't be written
+
+
+def test_a_file_that_may_only_be_read_is_refused_and_serves_again_when_it_may_be_written() -> None:
+    told = alone(open_what_may_not_be_written, "file")
+
+    assert told["error"] == "StoreUnavailable"
+    assert re.search(r"d\.db: .*check the permissions", told["message"])
+    assert told["keys"] == ["before", "after"]
+
+
+def test_a_folder_that_may_only_be_read_is_refused_and_serves_again_when_it_may_be_written() -> None:
+    told = alone(open_what_may_not_be_written, "folder")
+
+    assert told["error"] == "StoreUnavailable"
+    assert re.search(r"d\.db.*check .*permissions", told["message"])
+    assert told["keys"] == ["before", "after"]
+
+
+def test_a_store_that_can_not_reopen_its_file_refuses_adds_until_it_can() -> None:
+    told = alone(lose_the_right_to_write)
+
+    assert told["error"] == "StoreUnavailable"
+    assert re.search(r"d\.db.*permissions", told["message"])
+    assert told["keys"] == ["before", "after"]
+
+
+def open_what_may_not_be_written(what: str) -> dict[str, Any]:
+    with unprivileged_folder() as folder:
+        path = folder / "d.db"
+        with Digests(f"sqlite:///{path}") as digests:
+            digests.add("t", 0, key="before", timestamp=2)
+        locked = path if what == "file" else folder
+        with read_only(locked):
+            error = failure(lambda: Digests(f"sqlite:///{path}").add("t", 0, key="refused"))
+        with Digests(f"sqlite:///{path}") as digests:
+            digests.add("t", 0, key="after", timestamp=1)
+        return told_of(error, path)
+
+
+def lose_the_right_to_write() -> dict[str, Any]:
+    """A child opens the file anew: what its parent could do does not count."""
+    with unprivileged_folder() as folder:
+        path = folder / "d.db"
+        digests = Digests(f"sqlite:///{path}")
+        digests.add("t", 0, key="before", timestamp=2)
+
+        def work(report: Report) -> None:
+            with read_only(path):
+                failure(lambda: digests.peek("t"))  # a reader must not keep it read-only afterwards
+                error = failure(lambda: digests.add("t", 0, key="refused"))
+            digests.add("t", 0, key="after", timestamp=1)
+            report(f"{type(error).__name__}: {error}")
+
+        name, _, message = Child(work).finish()[0].partition(": ")
+        digests.close()
+        return {"error": name, "message": message, "keys": pending_keys(str(path))}
+
+
+def told_of(error: BaseException | None, path: Path) -> dict[str, Any]:
+    check_sound(str(path))
+    return {"error": type(error).__name__, "message": str(error), "keys": pending_keys(str(path))}
+
+
+def failure(call: Callable[[], object]) -> BaseException | None:
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 -- to be judged by the caller
+        return error
+    return None
+
+
+@contextmanager
+def unprivileged_folder() -> Iterator[Path]:
+    """A folder of somebody whom permissions bind: as root, become nobody meanwhile."""
+    with tempfile.TemporaryDirectory() as name:
+        if os.geteuid() != 0:
+            yield Path(name)
+            return
+        os.chown(name, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(0)
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[None]:
+    before = path.stat().st_mode
+    path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        yield
+    finally:
+        path.chmod(before)
+
+
+# Files that are not ours
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("Buy milk.\n" * 1000)
+
+    assert_not_opened(path, StoreError, "notes.txt.*(not a SQLite file|not a database).*choose another path")
+
+
+def test_a_database_of_another_program_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE customer (name TEXT)")
+        other.commit()
+
+    assert_not_opened(path, ConfigError, "other.db is a database of another program; choose another path")
+
+
+def test_a_database_of_another_program_without_tables_is_refused_too(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA application_id = 1196444487")  # a GeoPackage
+        other.execute("PRAGMA user_version = 10300")
+        other.commit()
+
+    assert_not_opened(path, ConfigError, "other.db is a database of another program; choose another path")
+
+
+def test_a_file_of_an_older_release_is_brought_up_to_date_with_nothing_lost(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    with Digests(f"sqlite:///{path}") as digests:
+        digests.add("t", 1, key="a")
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("DROP TABLE note")  # as the first release left it
+        file.execute("PRAGMA user_version = 1")
+        file.commit()
+
+    with Digests(f"sqlite:///{path}") as digests:
+        assert [record.key for record in digests.peek("t")] == ["a"]
+        assert digests.store.footprint()["notes"] == 0
+
+
+def test_a_schema_that_is_newer_than_this_release_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    Digests(f"sqlite:///{path}").close()
+    with closing(sqlite3.connect(path)) as later:
+        version = later.execute("PRAGMA user_version").fetchone()[0]
+        later.execute(f"PRAGMA user_version = {version + 1}")
+
+    assert_not_opened(path, ConfigError, rf"d\.db has schema {version + 1}, this release knows {version}; upgrade")
+
+
+def test_a_damaged_file_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    with Digests(f"sqlite:///{path}") as digests:
+        digests.add_many([("t", Record(str(n), LARGE, 0.0)) for n in range(100)])
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    path.write_bytes(content)
+
+    with pytest.raises(StoreError, match=r"d\.db.*damaged.*restore it"), Digests(f"sqlite:///{path}") as digests:
+        digests.peek("t")
+
+
+def test_a_folder_as_path_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "folder.db"
+    path.mkdir()
+
+    with pytest.raises(DigestifError, match=r"folder\.db.*check"):
+        Digests(f"sqlite:///{path}")
+
+
+def test_a_path_in_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "no such folder" / "d.db"
+
+    with pytest.raises(DigestifError, match=r"no such folder/d\.db.*check"):
+        Digests(f"sqlite:///{path}")
+
+    assert not path.parent.exists()
+
+
+def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    path.touch()
+
+    with Digests(f"sqlite:///{path}") as digests:
+        assert digests.add("t", 0) is True
+
+    check_sound(str(path))
+
+
+def test_a_file_kept_locked_by_another_program_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    with Digests(f"sqlite:///{path}?timeout=0.1") as digests, closing(sqlite3.connect(path)) as other:
+        digests.add("t", 0, key="before")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match=r"d\.db.*locked.*try again"):
+            digests.add("t", 0, key="refused")
+        other.rollback()
+        digests.add("t", 0, key="after")
+
+        assert {record.key for record in digests.peek("t")} == {"before", "after"}
+
+
+def assert_not_opened(path: Path, kind: type[DigestifError], message: str) -> None:
+    before = path.read_bytes()
+
+    with pytest.raises(kind, match=message):
+        Digests(f"sqlite:///{path}")
+
+    assert path.read_bytes() == before
+    assert {entry.name for entry in path.parent.iterdir()} <= {path.name, f"{path.name}-lock", f"{path.name}-reserve"}

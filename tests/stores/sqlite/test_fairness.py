@@ -1,0 +1,145 @@
+"""Many processes at one file: everybody's turn comes, and nobody waits for ever. How soon: torture/test_sqlite.py."""
+
+import fcntl
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from digestif import Digests, StoreUnavailable
+from digestif.clock import monotonic
+from tests.stores.sqlite.alone import alone
+from tests.stores.sqlite.children import Child, Gate, Report, killed_at_the_end
+from tests.stores.sqlite.soundness import check_sound
+
+PROCESSES = 8
+SECONDS = 1.5
+
+
+def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
+    assert alone(open_at_once, str(tmp_path)) == "all succeeded"
+
+
+def test_a_writer_gives_up_after_its_timeout_when_another_process_never_ends_its_turn(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    with Digests(f"sqlite:///{path}?timeout=0.2") as digests:
+        digests.add("t", "before", key="before")
+        (side_file,) = tmp_path.glob("*-lock")
+        stuck = os.open(side_file, os.O_RDWR)
+        fcntl.flock(stuck, fcntl.LOCK_EX)
+        begun = monotonic()
+
+        with pytest.raises(StoreUnavailable, match=r"d\.db.*another process"):
+            digests.add("t", "meanwhile", key="meanwhile")
+        took = monotonic() - begun
+        os.close(stuck)
+        digests.add("t", "after", key="after")
+
+        assert 0.1 < took < 10
+        assert [record.key for record in digests.peek("t")] == ["after", "before"]
+
+
+def test_whoever_is_interrupted_while_it_waits_for_its_turn_does_not_take_it_later(tmp_path: Path) -> None:
+    told = alone(interrupt_a_wait, str(tmp_path / "d.db"))
+
+    assert told == {"interrupted": True, "free afterwards": True, "keys": ["after", "before"]}
+
+
+def interrupt_a_wait(path: str) -> dict[str, object]:
+    """Another process has the turn; a signal handler raises in the one that waits; then the turn is free."""
+    digests = Digests(f"sqlite:///{path}")
+    digests.add("t", 0, key="before", timestamp=1)
+    other = os.open(f"{path}-lock", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        digests.add("t", 0, key="meanwhile")
+        interrupted = False
+    except KeyboardInterrupt:
+        interrupted = True
+    fcntl.flock(other, fcntl.LOCK_UN)
+    can_have_turns(other, seconds=0.3)  # time enough for a wait that was left behind to end
+    free = can_have_turns(other, seconds=0.1)
+    os.close(other)
+    digests.add("t", 0, key="after", timestamp=2)
+    keys = [record.key for record in digests.peek("t")]
+    digests.close()
+    return {"interrupted": interrupted, "free afterwards": free, "keys": keys}
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def can_have_turns(file: int, *, seconds: float) -> bool:
+    """Take the lock again and again; False if it can't be had at all."""
+    had = False
+    ends = monotonic() + seconds
+    while monotonic() < ends:
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_UN)
+            had = True
+        os.sched_yield()
+    return had
+
+
+def write_at_once(path: str) -> dict[str, float]:
+    return measure(path, batches=[1] * PROCESSES)
+
+
+def write_beside_batches(path: str) -> dict[str, float]:
+    return measure(path, batches=[1000] + [1] * (PROCESSES - 1))
+
+
+def measure(path: str, *, batches: list[int]) -> dict[str, float]:
+    """Let one process write for each size of batch; tells about those that add singly."""
+    Digests(f"sqlite:///{path}").close()
+    gate = Gate()
+    children = [Child(write, path, size, gate) for size in batches]
+    with killed_at_the_end(children):
+        gate.open()
+        answers = [json.loads(child.finish()[0]) for child in children]
+    check_sound(path)
+    counts, waits = zip(*[answer for answer, size in zip(answers, batches, strict=True) if size == 1], strict=True)
+    told = {"longest wait": max(waits), "fewest adds": min(counts), "most adds": max(counts)}
+    sys.stderr.write(f"{told}\n")
+    return told
+
+
+def write(path: str, size: int, gate: Gate, report: Report) -> None:
+    """Add for a while; reports how often, and the longest time that an add took."""
+    count, longest = 0, 0.0
+    with Digests(f"sqlite:///{path}") as digests:
+        gate.wait()
+        now = begun = monotonic()
+        while now < begun + SECONDS:
+            digests.add_many([(f"of {os.getpid()}", count)] * size)
+            count += 1
+            before, now = now, monotonic()
+            longest = max(longest, now - before)
+    report(json.dumps([count, longest]))
+
+
+def open_at_once(folder: str) -> str:
+    for attempt in range(12):
+        path = f"{folder}/{attempt}.db"
+        gate = Gate()
+        children = [Child(add_one, path, gate) for _ in range(PROCESSES)]
+        with killed_at_the_end(children):
+            gate.open()
+            for child in children:
+                child.finish()
+        assert check_sound(path).accepted == PROCESSES
+    return "all succeeded"
+
+
+def add_one(path: str, gate: Gate, report: Report) -> None:
+    gate.wait()
+    with Digests(f"sqlite:///{path}") as digests:
+        digests.add("t", "value")

@@ -1,0 +1,468 @@
+"""Everything of a store goes into another: nothing is lost, doubled or changed."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digestif import Busy, ConfigError, Digests, Policy, Record
+from digestif.core.ledger import Ledger
+from digestif.core.records import State
+from digestif.core.times import to_seconds
+from digestif.stores.base import Claimed
+from digestif.stores.dsn import open_store
+from digestif.transfer import Move, abandon
+from tests.transfer.population import NOW, POLICY, T, populate, seen, seen_letters
+from tests.transfer.stores import KINDS, store_of
+
+Make = Callable[[str], Any]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    with ExitStack() as stack:
+        yield lambda kind: stack.enter_context(store_of(kind, tmp_path))
+
+
+def moved(source: Any, target: Any, *, patience: float = 5) -> Move:
+    move = Move(source, target, now=lambda: NOW)
+    move.run(patience=patience)
+    return move
+
+
+def by_id(letters: list[Any]) -> list[Any]:
+    return sorted(letters, key=lambda pair: pair[0].id)
+
+
+@pytest.mark.parametrize(("here", "there"), [*pairwise((*KINDS, KINDS[0]))])
+def test_everything_arrives_as_it_was(make: Make, here: str, there: str) -> None:
+    """From each store and to each; torture/test_moving.py has all directions."""
+    source, target = make(here), make(there)
+    populate(source, each=2, records=4, large=1200)
+    timelines, letters, ledger = seen(source), seen_letters(source), source.ledger()
+
+    moved(source, target)
+
+    arrived = seen(target)
+    assert arrived.keys() == timelines.keys()
+    for name, was in timelines.items():
+        if name.startswith("lapsed"):  # nobody knows whether it went out
+            assert arrived[name].slot.digest.frozen  # type: ignore[union-attr]
+            assert arrived[name].slot.state is State.WAITING
+            assert arrived[name][1:] == was[1:]
+        else:
+            assert arrived[name] == was
+    assert by_id(seen_letters(target)) == by_id(letters)
+    assert target.ledger() == ledger
+    assert target.verify()
+    assert source.verify()
+    assert source.ledger() == Ledger()
+    assert {kind: count for kind, count in source.footprint().items() if count} == {}
+    assert target.footprint().get("notes", 0) == 0
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_times_of_records_travel_with_them(make: Make, there: str) -> None:
+    source, target = make("memory"), make(there)
+    digests = Digests(source, policy=Policy(minimum_delay=300, ttl=7200, maximum_delay=1800))
+    digests.add("t", 1, key="first", now=T)
+    with digests.digest("t", now=T + 1):
+        pass
+    digests.add("t", 2, key="urgent", within=60, now=T + 10)
+    digests.add("t", 3, key="other", now=T + 600)
+
+    moved(source, target)
+
+    after = Digests(target)
+    assert after.timeline("t").due == T + 70
+    assert after.retract("t", "urgent", now=T + 700)
+    assert target.inspect("t").deadline is None
+    assert after.maintenance(now=T + 600 + 7199) == 0
+    assert after.ledger().expired == 0
+    after.maintenance(now=T + 600 + 7200)
+    assert after.ledger().expired == 1
+
+
+def test_a_digest_keeps_its_id_and_its_attempts(make: Make) -> None:
+    source, target = make("sqlite"), make("redis")
+    digests = Digests(source, policy=POLICY)
+    digests.add("t", 1, now=T)
+    keys = []
+    with pytest.raises(RuntimeError), digests.digest("t", now=T + 1) as digest:
+        keys.append(digest.id)
+        raise RuntimeError
+
+    moved(source, target)
+
+    with Digests(target, policy=POLICY).digest("t", now=T + 5) as again:
+        assert (again.id, again.revision, again.attempt) == (keys[0], 2, 2)
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_a_timeline_that_lives_in_both_goes_on_where_it_goes_to(make: Make, there: str) -> None:
+    """A producer has gone over before the timeline: what it added is the later version, and is not put off."""
+    source, target = make("memory"), make(there)
+    old, new = Digests(source, policy=POLICY), Digests(target, policy=POLICY)
+    old.add("t", "older", key="both", now=T)
+    old.add("t", "left behind", key="old", now=T)
+    new.add("t", "newer", key="both", now=T + 1)
+    with new.digest("t", now=T + 2):
+        pass
+    new.add("t", "newest", key="both", now=T + 3)
+    due = new.timeline("t").due
+
+    moved(source, target)
+
+    assert new.timeline("t").due == due
+    assert {record.key: record.value for record in new.peek("t")} == {"both": "newest", "old": "left behind"}
+    assert new.ledger() == Ledger(accepted=4, pending=2, delivered=1, superseded=1)
+    assert new.verify()
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_a_later_version_that_is_added_to_the_old_store_comes_after(make: Make, there: str) -> None:
+    """A producer that has not gone over yet."""
+    source, target = make("memory"), make(there)
+    old, new = Digests(source, policy=POLICY), Digests(target, policy=POLICY)
+    old.add("t", "first", key="k", now=T)
+    moved(source, target)
+    old.add("t", "second", key="k", now=T + 1)
+    moved(source, target)
+
+    assert [record.value for record in new.peek("t")] == ["second"]
+    assert new.ledger() == Ledger(accepted=2, pending=1, superseded=1)
+    assert new.verify()
+
+
+@pytest.mark.parametrize("there", ["memory", "redis"])
+def test_an_unfinished_digest_waits_for_the_one_that_is_there(make: Make, there: str) -> None:
+    source, target = make("memory"), make(there)
+    for number, store in enumerate((source, target)):
+        digests = Digests(store, policy=POLICY)
+        digests.add("t", number, key=str(number), now=T)
+        with pytest.raises(RuntimeError), digests.digest("t", now=T + 1):
+            raise RuntimeError
+
+    with pytest.raises(Busy, match="1 are left"):
+        moved(source, target, patience=0)
+    assert source.inspect("t").state is State.READY  # and can be delivered here as well
+
+    with Digests(target, policy=POLICY).digest("t", now=T + 5):
+        pass
+    moved(source, target)
+    assert target.inspect("t").digest is not None
+    assert target.verify()
+
+
+@pytest.mark.parametrize("here", KINDS)
+def test_a_delivery_that_is_under_way_is_not_disturbed(make: Make, here: str) -> None:
+    source, target = make(here), make("memory")
+    digests = Digests(source, policy=POLICY)
+    digests.add("t", 1, now=T)
+    digests.add("other", 1, now=T)
+    end = to_seconds(NOW)
+
+    with digests.digest("t", now=end - 1):
+        with pytest.raises(Busy):
+            moved(source, target, patience=0)
+        assert seen(target).keys() == {"other"}
+    moved(source, target)
+
+    assert target.inspect("t").last == NOW - 1000
+    assert target.ledger() == Ledger(accepted=2, delivered=1, pending=1)
+
+
+@pytest.mark.parametrize("here", ["sqlite", "redis"])
+def test_nobody_opens_what_is_on_its_way(make: Make, here: str) -> None:
+    source = make(here)
+    digests = Digests(source, policy=POLICY)
+    digests.add("t", 1, key="a", now=T)
+    [parcel] = source.depart(["t"], token="road", now=NOW)
+
+    assert not digests.add("t", 2, key="b", now=T + 2000)
+    assert source.claim(0, 10, token="w", lease=1000, now=NOW + 10**9) == Claimed([], 0)
+    assert source.claim_suspects(0, alone=True, token="w", lease=1000, now=NOW + 10**9) == Claimed([], 0)
+    with pytest.raises(Busy):
+        digests.digest("t", now=T + 9_000_000).__enter__()
+    assert not source.maintain(0, NOW, limit=10, now=NOW + 10**6).lapsed
+    assert "another store" in digests.explain("t", now=T).summary
+    [again] = source.depart(["t"], token="again", now=NOW)
+    assert (again.id, again.records) == (parcel.id, 1)
+    assert source.let_go([parcel], now=NOW) == [True]
+    assert source.let_go([parcel], now=NOW) == [False]
+
+    assert [record.key for record in digests.peek("t")] == ["b"]
+    assert source.ledger() == Ledger(accepted=1, pending=1)
+    assert source.verify()
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_a_page_that_comes_twice_counts_once(make: Make, there: str) -> None:
+    """A reply got lost, or somebody else was quicker."""
+    source, target = make("memory"), make(there)
+    populate(source, each=1, records=3)
+    ledger = source.ledger()
+    arrive = target.arrive
+
+    def twice(pages: Any, **named: Any) -> Any:
+        answers = arrive(pages, **named)
+        assert [answer and answer.done for answer in arrive(pages, **named)] == [
+            answer and answer.done for answer in answers
+        ]
+        return answers
+
+    target.arrive = twice
+    moved(source, target)
+
+    assert target.ledger() == ledger
+    assert target.verify()
+
+
+def test_a_move_that_was_begun_goes_to_the_same_store(make: Make) -> None:
+    source, target, other = make("memory"), make("memory"), make("memory")
+    populate(source, each=1, records=1)
+    stopped = Move(source, target, now=lambda: NOW, report=lambda _: stopped.stop())
+    stopped.run()
+
+    with pytest.raises(ConfigError, match="same target"):
+        moved(source, other)
+    moved(source, target)
+    moved(target, other)  # a new one may go anywhere
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_who_was_frozen_brings_nothing_after_another_went_on(
+    make: Make, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hold lapsed before its page was sent: the other has moved everything, and forgotten all about it."""
+    source, target = make("memory"), make(there)
+    populate(source, each=1, records=3)
+    ledger = source.ledger()
+    monkeypatch.setattr("digestif.transfer.lock.HOLD_SECONDS", 0)
+    arrive = target.arrive
+
+    def frozen(pages: Any, **named: Any) -> Any:
+        target.arrive = arrive
+        moved(source, target)
+        return arrive(pages, **named)
+
+    target.arrive = frozen
+    with pytest.raises(Busy, match="away for too long"):
+        moved(source, target)
+
+    assert target.ledger() == ledger
+    assert target.footprint().get("notes", 0) == 0
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_a_dead_letter_that_is_not_whole_is_nobodys(make: Make, there: str) -> None:
+    source, target = make("memory"), make(there)
+    populate(source, each=1, records=2, large=target.freight_records + 5)
+    arrive, whole = target.arrive, []
+
+    def look(pages: Any, **named: Any) -> Any:
+        answers = arrive(pages, **named)
+        for page, mark in zip(pages, answers, strict=True):
+            if page.parcel.letter is not None and not mark.whole:
+                name = f"coming:{page.parcel.id}"
+                whole.append(mark.whole)
+                assert target.letters(None, after=None, limit=10) == []
+                assert target.letter(name) is None
+                assert not target.replay(name, now=NOW)
+                assert not target.discard(name, now=NOW)
+                assert target.verify()
+        return answers
+
+    target.arrive = look
+    moved(source, target)
+
+    assert whole
+    assert len(target.letters(None, after=None, limit=10)) == 1
+
+
+@pytest.mark.parametrize("there", KINDS)
+def test_of_a_timeline_that_is_deleted_on_its_way_nothing_stays(make: Make, there: str) -> None:
+    source, target = make("memory"), make(there)
+    source.freight_records = 10
+    populate(source, each=1, records=2, large=25)
+    arrive, deleted = target.arrive, []
+
+    def delete(pages: Any, **named: Any) -> Any:
+        answers = arrive(pages, **named)
+        for page, mark in zip(pages, answers, strict=True):
+            if page.parcel.freight != "pending" and not mark.whole and page.parcel.timeline not in deleted:
+                deleted.append(page.parcel.timeline)
+                source.delete(page.parcel.timeline, now=NOW)
+        return answers
+
+    target.arrive = delete
+    moved(source, target)
+
+    assert len(deleted) == 4  # a failed digest, a lapsed one, a suspect, a dead letter
+    for timeline in deleted:
+        slot = target.inspect(timeline)
+        assert (slot.digest, slot.parked) == (None, None)
+    assert target.letters(None, after=None, limit=10) == []
+    assert target.verify()
+    assert source.verify()
+    assert {kind: count for kind, count in target.footprint().items() if kind == "notes" and count} == {}
+
+
+@pytest.mark.parametrize("here", KINDS)
+def test_a_move_whose_target_is_gone_can_be_given_up(make: Make, here: str) -> None:
+    source = make(here)
+    populate(source, each=1, records=3)
+    before = {name: len(was.pending) + len(was.digest) for name, was in seen(source).items()}
+    ledger = source.ledger()
+    gone = open_store("memory://")
+    stopped = Move(source, gone, now=lambda: NOW, report=lambda _: stopped.stop())  # type: ignore[arg-type]
+    monkey = source.let_go
+    source.let_go = lambda *_, **__: []
+    stopped.run()
+    source.let_go = monkey
+
+    assert abandon(source, now=NOW) > 0
+
+    assert {name: len(was.pending) + len(was.digest) for name, was in seen(source).items()} == before
+    assert not any(was.slot.parked for was in seen(source).values())
+    assert source.ledger().accepted == ledger.accepted
+    assert source.verify()
+    moved(source, make("memory"))
+
+
+def test_a_store_is_not_moved_into_itself_under_another_name(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    source, same = (open_store(f"sqlite:///{folder}/one.db") for folder in (tmp_path, tmp_path / "link"))
+    populate(source, each=1, records=1)
+
+    with pytest.raises(ConfigError, match="same store"):
+        moved(source, same)
+    moved(source, make("memory"))
+
+    source.disconnect()
+    same.disconnect()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_many_who_note_something_at_once_one_does(make: Make, kind: str) -> None:
+    store = make(kind)
+    Digests(store).add("t", 1)
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(10):
+            name = f"note-{number}"
+            asked = [threads.submit(store.swap_note, 0, name, None, str(who).encode()) for who in range(4)]
+            assert sum(each.result() for each in asked) == 1
+        counts = {"delivered": 3}
+        for taken in [threads.submit(store.take_in, "counts", counts, fence=None) for _ in range(4)]:
+            taken.result()
+
+    assert store.ledger() == Ledger(accepted=4, pending=1, delivered=3)
+
+
+def test_two_can_not_move_the_same_store_at_once(make: Make) -> None:
+    source, target = make("memory"), make("memory")
+    populate(source, each=1, records=1)
+    refused: list[Any] = []
+
+    def meanwhile(_: Any) -> None:
+        if not refused:
+            with pytest.raises(Busy, match="another process") as error:
+                moved(source, target, patience=0)
+            refused.append(error)
+
+    Move(source, target, now=lambda: NOW, report=meanwhile).run()
+
+    assert refused
+
+
+def test_heavy_records_go_in_small_pages(make: Make) -> None:
+    source, target = make("memory"), make("redis")
+    digests = Digests(source, policy=POLICY)
+    digests.add_many([("t", Record(str(n), "x" * 200_000, T + n)) for n in range(40)], now=T)
+    sizes = []
+    arrive = target.arrive
+
+    def weighed(pages: Any, **named: Any) -> Any:
+        sizes.append(sum(len(item.record.payload) for page in pages for item in page.cargo))
+        return arrive(pages, **named)
+
+    target.arrive = weighed
+    moved(source, target)
+
+    assert max(sizes) <= 1.3 * 2**20
+    assert target.ledger().pending == 40
+
+
+# Interrupted at every point
+
+
+class Cut(Exception):
+    """Here the process was killed."""
+
+
+class Frail:
+    """A store that is cut off after so many calls; its last call may have been done."""
+
+    def __init__(self, store: Any, budget: list[int], *, done: bool) -> None:
+        self._store = store
+        self._budget = budget
+        self._done = done
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in ("depart", "cargo", "let_go", "past", "arrive", "forget", "forget_all", "take_in", "swap_note"):
+            return found
+
+        def call(*args: Any, **named: Any) -> Any:
+            self._budget[0] -= 1
+            if self._budget[0] < 0:
+                if self._done:
+                    self._budget[0] = -(10**9)
+                    found(*args, **named)
+                raise Cut
+            return found(*args, **named)
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "done"),
+    [
+        ("memory", "memory", False),
+        ("memory", "memory", True),
+        ("memory", "redis", True),
+        ("redis", "memory", False),
+    ],
+)
+def test_a_move_that_is_cut_off_at_any_call_goes_on(
+    make: Make, here: str, there: str, done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not two, and not none: whether the last call was done or not, and wherever it was."""
+    monkeypatch.setattr("digestif.transfer.lock.HOLD_SECONDS", 0)
+    calls = 0
+    while True:
+        source, target = make(here), make(there)
+        populate(source, each=1, records=2, large=3)
+        for store in (source, target):
+            store.freight_records = 5
+        timelines, ledger = seen(source), source.ledger()
+        try:
+            Move(Frail(source, budget := [calls], done=done), Frail(target, budget, done=done), now=lambda: NOW).run()  # type: ignore[arg-type]
+            break
+        except Cut:
+            assert source.verify()
+            assert target.verify()
+        moved(source, target)
+        assert target.ledger() == ledger
+        assert target.verify()
+        assert seen(target).keys() == timelines.keys()
+        assert {name: len(was.pending) + len(was.digest) for name, was in seen(target).items()} == {
+            name: len(was.pending) + len(was.digest) for name, was in timelines.items()
+        }
+        assert target.footprint().get("notes", 0) == 0
+        calls += 1
+    assert calls > 20
