@@ -8,7 +8,7 @@ from bench._workload import Source, opened, timeline_key
 from digestif import Digests, Policy
 from digestif.core.times import Millis, to_millis
 from digestif.ids import fresh_id
-from digestif.stores.base import Claimed, Closing, Lease, Store, Take
+from digestif.stores.base import Claimed, Completion, Lease, Store, Take
 from digestif.testing import FakeClock
 
 FEW = 1_000  # due timelines; so few are filled anew for each measurement
@@ -117,5 +117,5 @@ def deliver(store: Store, leases: list[Lease]) -> int:
         taken = [(request, page) for request, page in answers if page is not None]
         records += sum(len(page.records) for _, page in taken)
         requests = [request._replace(after=page.after) for request, page in taken if not page.complete]
-    store.close([Closing(lease, cool_down=0) for lease in leases], now=None)
+    store.complete([Completion(lease, cool_down=0) for lease in leases], now=None)
     return records

@@ -9,7 +9,7 @@ from digestif import Digests, Policy
 from digestif.attempts.claims import claim
 from digestif.clock import wall_clock
 from digestif.core.times import Millis
-from digestif.stores.base import PAGE_TIMELINES, Closing, Lease, Store, Take
+from digestif.stores.base import PAGE_TIMELINES, Completion, Lease, Store, Take
 from digestif.testing.servers import RedisServer
 
 RECORDS = 10  # in each digest
@@ -60,7 +60,7 @@ def claims(digests: Digests, *, now: Callable[[], Millis | None] = lambda: None)
 def deliver(store: Store, leases: Sequence[Lease], *, now: Millis | None = None) -> int:
     """Read open digests page by page and close them together; the answer is how many records they had."""
     records = read(store, leases, now=now)
-    closed = store.close([Closing(lease, COOL_DOWN) for lease in leases], now=now)
+    closed = store.complete([Completion(lease, COOL_DOWN) for lease in leases], now=now)
     assert all(closed)
     return records
 

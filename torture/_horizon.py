@@ -9,7 +9,7 @@ import psycopg
 
 from digestif import Digests, Policy
 from digestif.clock import monotonic
-from digestif.stores.base import Closing
+from digestif.stores.base import Completion
 
 TIMELINES = 1000
 DEAD = 100_000  # versions of their rows
@@ -78,6 +78,6 @@ def claimed_in(digests: Digests, number: int, page: int) -> float:
     leases = digests.store.claim(0, page, token=f"w{number}", lease=30_000, now=None).leases
     took = monotonic() - began
     assert len(leases) == page
-    assert all(digests.store.close([Closing(lease, 0) for lease in leases], now=None))
+    assert all(digests.store.complete([Completion(lease, 0) for lease in leases], now=None))
     digests.add_many([(lease.timeline, 1) for lease in leases])
     return took

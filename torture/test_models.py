@@ -33,7 +33,7 @@ def one_at_a_time() -> Iterator[Callable[[str], Callable[[], Store]]]:
 
     def close() -> None:
         while opened:
-            opened.pop().disconnect()
+            opened.pop().close()
 
     def maker(dsn: str) -> Callable[[], Store]:
         def make() -> Store:

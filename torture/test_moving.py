@@ -31,8 +31,8 @@ def test_a_large_store_is_moved_by_processes_that_are_killed(tmp_path: Path, her
         source, target = (stack.enter_context(dsn_of(kind, tmp_path)) for kind in (here, there))
         names = [f"d-{fresh_id()}" for _ in range(2)]
         old, new = open_store(source, namespace=names[0]), open_store(target, namespace=names[1])
-        stack.callback(old.disconnect)
-        stack.callback(new.disconnect)
+        stack.callback(old.close)
+        stack.callback(new.close)
         fill(old)
         before, ledger = seen(old), old.ledger()
         assert len(before) >= 10_000

@@ -26,7 +26,7 @@ from digestif.events.base import Events, Listener
 from digestif.events.engine import Added, Damaged, Dropped
 from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies
-from digestif.queries import Overview
+from digestif.queries import Queries
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.dsn import check_namespace, open_store
@@ -45,7 +45,7 @@ MAINTENANCE_DELAY = 300_000  # milliseconds after which a dispatch counts as los
 PAGE_LIMIT = 1000  # entries of a page of schedule
 
 
-class Digests(Overview):
+class Digests(Queries):
     """Gathers records in timelines and gives them out as digests.
 
     `store` is a DSN or a `Store`; a store that was made from a DSN is disconnected by `close`. `clock` is a callable
@@ -99,7 +99,7 @@ class Digests(Overview):
         if self._routes is not None:
             self._routes.close_background()
         if self._owns_store:
-            self.store.disconnect()
+            self.store.close()
 
     def __reduce__(self) -> str:
         raise TypeError("a Digests can't be pickled; open one with the same DSN in the other process")

@@ -34,7 +34,7 @@ from digestif.stores.partitions import visit
 SWEPT_PAGES = 1000  # at most by one call: what deliveries leave behind meanwhile is the affair of maintenance
 
 
-class Overview:
+class Queries:
     """The timelines of a store: looked at, held back, let go on, deleted."""
 
     store: Store

@@ -280,7 +280,7 @@ class Worker(Process):
             self._received += answer.leases
             self._suspected += answer.leases if verb == "claim_suspects" else []
         elif verb in LEASES_OF:
-            answers = [answer] if verb == "set_aside" else answer
+            answers = [answer] if verb == "quarantine" else answer
             told = zip(LEASES_OF[verb](args[0]), answers, strict=True)
             self._lost += [lease for lease, alive in told if alive is None or alive is False]
 

@@ -19,11 +19,11 @@ from digestif.stores.base import (
     Arrival,
     Burial,
     Claimed,
-    Closing,
+    Completion,
     Lease,
     Maintained,
+    QuarantinedRecord,
     Release,
-    SetAside,
     Store,
     Take,
     Taken,
@@ -135,7 +135,7 @@ class Book:
         return hold is not None and hold.token == lease.token and at < hold.until
 
     def _compare(self, verb: str, answer: Any, expected: "Expectation") -> None:
-        given = [answer] if verb == "set_aside" else [each is not None and each is not False for each in answer]
+        given = [answer] if verb == "quarantine" else [each is not None and each is not False for each in answer]
         require(given == expected.held, "{} answered {}, the leases say {}", verb, given, expected.held)
         for timeline, before in expected.unchanged.items():
             after = self._store.inspect(timeline)
@@ -339,8 +339,8 @@ class Book:
             contents = self._contents[place] = tuple(self._pages_read[place])
             require(len(set(contents)) == len(contents), "a record twice in the digest of {!r}: {}", timeline, contents)
 
-    def _saw_set_aside(
-        self, lease: Lease, records: Sequence[SetAside], *, answer: bool, at: Millis, now: Millis | None
+    def _saw_quarantine(
+        self, lease: Lease, records: Sequence[QuarantinedRecord], *, answer: bool, at: Millis, now: Millis | None
     ) -> None:
         require(len(records) <= self._pages.records, "{} set aside in one call", len(records))
         if not answer:
@@ -391,9 +391,11 @@ class Book:
 
     # Ending
 
-    def _saw_close(self, closings: Sequence[Closing], *, answer: list[bool], at: Millis, now: Millis | None) -> None:
-        require(len(closings) <= self._pages.timelines, "{} closed in one call", len(closings))
-        for closing, closed in zip(closings, answer, strict=True):
+    def _saw_complete(
+        self, completions: Sequence[Completion], *, answer: list[bool], at: Millis, now: Millis | None
+    ) -> None:
+        require(len(completions) <= self._pages.timelines, "{} closed in one call", len(completions))
+        for closing, closed in zip(completions, answer, strict=True):
             if closed:
                 self._end(self._ended(closing.lease), "delivered")
 
@@ -563,9 +565,9 @@ def _leases_within(items: Sequence[Any]) -> list[Lease]:
 
 LEASES_OF: dict[str, Any] = {
     "take": _leases_within,
-    "close": _leases_within,
+    "complete": _leases_within,
     "release": _leases_within,
     "bury": _leases_within,
     "extend": list,
-    "set_aside": lambda lease: [lease],
+    "quarantine": lambda lease: [lease],
 }

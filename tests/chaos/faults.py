@@ -15,7 +15,7 @@ from digestif.core.machine import Slot, Unfinished
 from digestif.core.verdicts import DELIVERED, Verdict
 from digestif.errors import StoreError
 from digestif.events import Ended
-from digestif.stores.base import Claimed, Closing, Release, Store
+from digestif.stores.base import Claimed, Completion, Release, Store
 from digestif.stores.rows import RowStore, endings, leases, open_digests
 from digestif.stores.rows.view import Rows
 from digestif.worker.suspects import Suspects
@@ -53,19 +53,19 @@ def fault(*kinds: str) -> Callable[[Callable[[], Any]], None]:
 
 @fault()
 def _close() -> Any:
-    """close ignores the token"""
-    right = RowStore.close
+    """complete ignores the token"""
+    right = RowStore.complete
 
-    def wrong(self: RowStore, closings: Sequence[Closing], *, now: int | None) -> list[bool]:
+    def wrong(self: RowStore, completions: Sequence[Completion], *, now: int | None) -> list[bool]:
         answers: list[bool] = []
-        for closing in closings:
+        for closing in completions:
             slot = self.inspect(closing.lease.timeline)
             forged = closing.lease._replace(token=slot.token or "")
             at = min(self._now(now), (slot.until or 0) - 1)
             answers += right(self, [closing._replace(lease=forged)], now=at)
         return answers
 
-    return RowStore, "close", wrong
+    return RowStore, "complete", wrong
 
 
 @fault()

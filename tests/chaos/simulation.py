@@ -43,7 +43,7 @@ def live(seed: int, make: Make, *, kinds: Sequence[str] = tuple(POLICIES)) -> Li
             world.stage.play(simulation.step)
         except (Exception, Violation) as error:  # noqa: BLE001  # whatever it is, it is what the seed found
             violation = error
-        world.store.disconnect()
+        world.store.close()
     return Life(seed, violation, world.trace)
 
 

@@ -34,7 +34,7 @@ def files(tmp_path: Path) -> Iterator[Callable[[], Store]]:
 
     yield make
     for store in opened:
-        store.disconnect()
+        store.close()
 
 
 def test_the_memory_store_lives_as_the_model_says() -> None:
@@ -60,7 +60,7 @@ def namespaces() -> Iterator[Callable[[str], Callable[[], Store]]]:
 
     yield maker
     for store in opened:
-        store.disconnect()
+        store.close()
 
 
 Makers = Callable[[str], Callable[[], Store]]

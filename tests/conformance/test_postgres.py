@@ -82,9 +82,9 @@ class Warm(PostgresStore):
             _pools[self.name] = super()._new_pool()
         return _pools[self.name]
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         self._pool = super()._new_pool()  # to be closed instead
-        super().disconnect()
+        super().close()
 
 
 def in_namespaces(dsn: str) -> Iterator[Maker]:
@@ -97,4 +97,4 @@ def in_namespaces(dsn: str) -> Iterator[Maker]:
 
     yield make_another
     for store in stores:
-        store.disconnect()
+        store.close()

@@ -59,4 +59,4 @@ def made(dsn: str) -> Iterator[Maker]:
 
     yield make_another
     for store in stores:
-        store.disconnect()
+        store.close()

@@ -96,7 +96,7 @@ def made(make: Callable[[int], Store]) -> Iterator[Callable[[], Store]]:
 
     yield make_another
     for store in stores:
-        store.disconnect()
+        store.close()
 
 
 def rows_in(path: Path) -> dict[str, int]:

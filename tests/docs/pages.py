@@ -136,7 +136,7 @@ def closed_in_the_end(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]
     finally:
         look()
         for value in opened.values():
-            value.disconnect() if isinstance(value, Store) else value.close()
+            value.close()
 
 
 def _examples(page: str, start_server: StartServer) -> list[Block]:

@@ -49,26 +49,26 @@ ORIGIN = [
     Fault(
         says="whoever closes an open digest is believed, whatever the token",
         file="stores/rows/endings.py",
-        old="    slot = held_slot(rows, closing.lease, now=now)\n",
+        old="    slot = held_slot(rows, completion.lease, now=now)\n",
         new="    slot = rows.slot(timeline) if machine.is_live(rows.slot(timeline), now=now) else None\n",
         directed="test_a_stale_token_changes_nothing",
     ),
     Fault(
         says="a lapsed lease is good for a close as long as nobody took over",
         file="stores/rows/endings.py",
-        old="    slot = held_slot(rows, closing.lease, now=now)\n",
-        new="    slot = rows.slot(timeline) if rows.slot(timeline).token == closing.lease.token else None\n",
+        old="    slot = held_slot(rows, completion.lease, now=now)\n",
+        new="    slot = rows.slot(timeline) if rows.slot(timeline).token == completion.lease.token else None\n",
         directed="test_a_stale_token_changes_nothing",
     ),
     Fault(
         says="a close that comes after a delete is refused, but puts the timeline back into the schedule",
         file="stores/rows/endings.py",
-        old="    slot = held_slot(rows, closing.lease, now=now)\n",
+        old="    slot = held_slot(rows, completion.lease, now=now)\n",
         new="""\
     slot = rows.slot(timeline)
     if slot.state is machine.State.IDLE:
         put(rows, timeline, slot, replace(slot, state=machine.State.WAITING, at=now + closing.cool_down))
-    slot = held_slot(rows, closing.lease, now=now)
+    slot = held_slot(rows, completion.lease, now=now)
 """,
         directed="test_who_lost_the_lease_changes_nothing",
     ),

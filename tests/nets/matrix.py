@@ -127,7 +127,7 @@ def namespaces() -> Iterator[Callable[[], Store]]:
 
     yield make
     for store in opened:
-        store.disconnect()
+        store.close()
 
 
 if __name__ == "__main__":

@@ -236,7 +236,7 @@ SUSPECTS = [
     ),
     Fault(
         says="what is known of a digest that was alone stays behind in a move",
-        file="include/travelling.lua",
+        file="include/transfer.lua",
         old="    lapses_alone = digest.lapses_alone,\n",
         new="",
         found_by=("test_lapses_alone_move_along[server]",),
@@ -564,7 +564,7 @@ EXPIRING = [
     ),
 ]
 
-# What is read and merged: include/paging.lua, settle.lua, take.lua.
+# What is read and merged: include/paging.lua, prepare.lua, take.lua.
 READING = [
     Fault(
         says="a page among equal times begins one too early",
@@ -621,28 +621,28 @@ READING = [
     ),
     Fault(
         says="a merge ends with its first full page",
-        file="settle.lua",
+        file="prepare.lua",
         old="if moved == #keys and moved < limit then",
         new="if moved == #keys then",
         found_by=("test_large_digests_are_merged_in_pages",),
     ),
     Fault(
         says="a merge of heavy records ends with its first page",
-        file="settle.lua",
+        file="prepare.lua",
         old="if moved == #keys and moved < limit then",
         new="if moved < limit then",
         found_by=("test_heavy_records_are_merged_a_few_at_a_time",),
     ),
     Fault(
         says="the bytes that a call merges are not bounded",
-        file="settle.lua",
+        file="prepare.lua",
         old="while moved < #keys and bytes < HEAVY do",
         new="while moved < #keys do",
         found_by=("test_heavy_records_are_merged_a_few_at_a_time",),
     ),
     Fault(
         says="each digest of a call is settled by a whole page",
-        file="settle.lua",
+        file="prepare.lua",
         old="    allowed = allowed - settle(timeline, wanted[2] or nil, wanted[3], wanted[4] or nil, allowed)\n",
         new="    settle(timeline, wanted[2] or nil, wanted[3], wanted[4] or nil, allowed)\n",
         found_by=("test_digests_of_one_call_share_what_it_merges",),
@@ -688,7 +688,7 @@ ENDING = [
     ),
     Fault(
         says="each call that sets aside raises the revision",
-        file="set_aside.lua",
+        file="quarantine.lua",
         old="  digest.revision = digest.revision - 1 -- what all of the letters tell, before it is raised once\n",
         new="",
         found_by=("test_more_than_a_call_can_set_aside_is_one_change_of_the_digest[0]",),

@@ -19,15 +19,15 @@ def test_each_scheme_opens_its_store(text: str, kind: str) -> None:
     store = open_store(text)
 
     assert type(store).__name__ == kind
-    store.disconnect()
+    store.close()
 
 
 def test_a_path_is_relative_with_three_slashes_and_absolute_with_four(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    open_store("sqlite:///here%20it%20is.db").disconnect()
-    open_store(f"sqlite:///{tmp_path}/there.db").disconnect()
+    open_store("sqlite:///here%20it%20is.db").close()
+    open_store(f"sqlite:///{tmp_path}/there.db").close()
 
     assert (tmp_path / "here it is.db").exists()
     assert (tmp_path / "there.db").exists()

@@ -36,4 +36,4 @@ def store_of(kind: str, folder: Path) -> Iterator[Store]:
         try:
             yield store
         finally:
-            store.disconnect()
+            store.close()

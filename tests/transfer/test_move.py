@@ -181,7 +181,7 @@ def test_nobody_opens_what_is_on_its_way(make: Make, here: str) -> None:
     source = make(here)
     digests = Digests(source, policy=POLICY)
     digests.add("t", 1, key="a", now=T)
-    [parcel] = source.depart(["t"], token="road", now=NOW)
+    [parcel] = source.begin_export(["t"], token="road", now=NOW)
 
     assert not digests.add("t", 2, key="b", now=T + 2000)
     assert source.claim(0, 10, token="w", lease=1000, now=NOW + 10**9) == Claimed([], 0)
@@ -190,10 +190,10 @@ def test_nobody_opens_what_is_on_its_way(make: Make, here: str) -> None:
         digests.digest("t", now=T + 9_000_000).__enter__()
     assert not source.maintain(0, NOW, limit=10, now=NOW + 10**6).lapsed
     assert "another store" in digests.explain("t", now=T).summary
-    [again] = source.depart(["t"], token="again", now=NOW)
+    [again] = source.begin_export(["t"], token="again", now=NOW)
     assert (again.id, again.records) == (parcel.id, 1)
-    assert source.let_go([parcel], now=NOW) == [True]
-    assert source.let_go([parcel], now=NOW) == [False]
+    assert source.commit_export([parcel], now=NOW) == [True]
+    assert source.commit_export([parcel], now=NOW) == [False]
 
     assert [record.key for record in digests.peek("t")] == ["b"]
     assert source.ledger() == Ledger(accepted=1, pending=1)
@@ -206,7 +206,7 @@ def test_a_page_that_comes_twice_counts_once(make: Make, there: str) -> None:
     source, target = make("memory"), make(there)
     populate(source, each=1, records=3)
     ledger = source.ledger()
-    arrive = target.arrive
+    arrive = target.import_pages
 
     def twice(pages: Any, **named: Any) -> Any:
         answers = arrive(pages, **named)
@@ -215,7 +215,7 @@ def test_a_page_that_comes_twice_counts_once(make: Make, there: str) -> None:
         ]
         return answers
 
-    target.arrive = twice
+    target.import_pages = twice
     moved(source, target)
 
     assert target.ledger() == ledger
@@ -243,14 +243,14 @@ def test_who_was_frozen_brings_nothing_after_another_went_on(
     populate(source, each=1, records=3)
     ledger = source.ledger()
     monkeypatch.setattr("digestif.transfer.lock.HOLD_SECONDS", 0)
-    arrive = target.arrive
+    arrive = target.import_pages
 
     def frozen(pages: Any, **named: Any) -> Any:
-        target.arrive = arrive
+        target.import_pages = arrive
         moved(source, target)
         return arrive(pages, **named)
 
-    target.arrive = frozen
+    target.import_pages = frozen
     with pytest.raises(Busy, match="away for too long"):
         moved(source, target)
 
@@ -262,7 +262,7 @@ def test_who_was_frozen_brings_nothing_after_another_went_on(
 def test_a_dead_letter_that_is_not_whole_is_nobodys(make: Make, there: str) -> None:
     source, target = make("memory"), make(there)
     populate(source, each=1, records=2, large=target.freight_records + 5)
-    arrive, whole = target.arrive, []
+    arrive, whole = target.import_pages, []
 
     def look(pages: Any, **named: Any) -> Any:
         answers = arrive(pages, **named)
@@ -277,7 +277,7 @@ def test_a_dead_letter_that_is_not_whole_is_nobodys(make: Make, there: str) -> N
                 assert target.verify()
         return answers
 
-    target.arrive = look
+    target.import_pages = look
     moved(source, target)
 
     assert whole
@@ -289,7 +289,7 @@ def test_of_a_timeline_that_is_deleted_on_its_way_nothing_stays(make: Make, ther
     source, target = make("memory"), make(there)
     source.freight_records = 10
     populate(source, each=1, records=2, large=25)
-    arrive, deleted = target.arrive, []
+    arrive, deleted = target.import_pages, []
 
     def delete(pages: Any, **named: Any) -> Any:
         answers = arrive(pages, **named)
@@ -299,7 +299,7 @@ def test_of_a_timeline_that_is_deleted_on_its_way_nothing_stays(make: Make, ther
                 source.delete(page.parcel.timeline, now=NOW)
         return answers
 
-    target.arrive = delete
+    target.import_pages = delete
     moved(source, target)
 
     assert len(deleted) == 4  # a failed digest, a lapsed one, a suspect, a dead letter
@@ -320,10 +320,10 @@ def test_a_move_whose_target_is_gone_can_be_given_up(make: Make, here: str) -> N
     ledger = source.ledger()
     gone = open_store("memory://")
     stopped = Move(source, gone, now=lambda: NOW, report=lambda _: stopped.stop())  # type: ignore[arg-type]
-    monkey = source.let_go
-    source.let_go = lambda *_, **__: []
+    monkey = source.commit_export
+    source.commit_export = lambda *_, **__: []
     stopped.run()
-    source.let_go = monkey
+    source.commit_export = monkey
 
     assert abandon(source, now=NOW) > 0
 
@@ -343,8 +343,8 @@ def test_a_store_is_not_moved_into_itself_under_another_name(make: Make, tmp_pat
         moved(source, same)
     moved(source, make("memory"))
 
-    source.disconnect()
-    same.disconnect()
+    source.close()
+    same.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -357,7 +357,7 @@ def test_of_many_who_note_something_at_once_one_does(make: Make, kind: str) -> N
             asked = [threads.submit(store.swap_note, 0, name, None, str(who).encode()) for who in range(4)]
             assert sum(each.result() for each in asked) == 1
         counts = {"delivered": 3}
-        for taken in [threads.submit(store.take_in, "counts", counts, fence=None) for _ in range(4)]:
+        for taken in [threads.submit(store.import_counts, "counts", counts, fence=None) for _ in range(4)]:
             taken.result()
 
     assert store.ledger() == Ledger(accepted=4, pending=1, delivered=3)
@@ -384,13 +384,13 @@ def test_heavy_records_go_in_small_pages(make: Make) -> None:
     digests = Digests(source, policy=POLICY)
     digests.add_many([("t", Record(str(n), "x" * 200_000, T + n)) for n in range(40)], now=T)
     sizes = []
-    arrive = target.arrive
+    arrive = target.import_pages
 
     def weighed(pages: Any, **named: Any) -> Any:
-        sizes.append(sum(len(item.record.payload) for page in pages for item in page.cargo))
+        sizes.append(sum(len(item.record.payload) for page in pages for item in page.records))
         return arrive(pages, **named)
 
-    target.arrive = weighed
+    target.import_pages = weighed
     moved(source, target)
 
     assert max(sizes) <= 1.3 * 2**20
@@ -414,7 +414,17 @@ class Frail:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        if name not in ("depart", "cargo", "let_go", "past", "arrive", "forget", "forget_all", "take_in", "swap_note"):
+        if name not in (
+            "begin_export",
+            "read_export",
+            "commit_export",
+            "export_counts",
+            "import_pages",
+            "forget",
+            "forget_all",
+            "import_counts",
+            "swap_note",
+        ):
             return found
 
         def call(*args: Any, **named: Any) -> Any:

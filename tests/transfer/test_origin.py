@@ -37,7 +37,7 @@ def client() -> Iterator[Any]:
 def target() -> Iterator[Store]:
     store = open_store("memory://")
     yield store
-    store.disconnect()
+    store.close()
 
 
 def put(client: Any, timeline: str, records: dict[str, tuple[float, bytes | None]], *, part: str = "") -> None:
@@ -53,7 +53,7 @@ def moved(target: Any, decoder: Any = json.loads) -> dict[str, str]:
     try:
         assert Move(origin, target).run(patience=1).finished
     finally:
-        origin.disconnect()
+        origin.close()
     return origin.skipped
 
 
@@ -122,7 +122,7 @@ def test_a_value_that_had_expired_becomes_a_dead_letter(client: Any, target: Any
 def test_thousands_of_records_come_in_pages_and_an_interrupted_move_goes_on(client: Any, target: Any) -> None:
     put(client, "t", {f"k{n:04}": (T + n, b"%d" % n) for n in range(1700)})
     client.zadd("d:s:w", {"t": T})
-    arrive = target.arrive
+    arrive = target.import_pages
     pages: list[Any] = []
 
     def arrive_twice(pages_: Any, **named: Any) -> Any:
@@ -131,10 +131,10 @@ def test_thousands_of_records_come_in_pages_and_an_interrupted_move_goes_on(clie
         pages.append(pages_)
         return arrive(pages_, **named)
 
-    target.arrive = arrive_twice
+    target.import_pages = arrive_twice
     with pytest.raises(KeyboardInterrupt):
         moved(target)
-    del target.arrive
+    del target.import_pages
     moved(target)
 
     assert [record.value for record in Digests(target).peek("t")] == list(range(1699, -1, -1))
@@ -197,7 +197,7 @@ def test_what_no_schedule_knows_of_stays_and_is_told(client: Any, target: Any) -
 
     assert Move(origin, target).run(patience=1).finished
     told = list(origin.left_behind())
-    origin.disconnect()
+    origin.close()
 
     assert len(told) == 2
     assert told[0].startswith("'odd' was left there")
@@ -235,27 +235,27 @@ def test_errors_of_the_server_are_told_as_ours(client: Any, target: Any) -> None
         moved(target)
 
 
-@pytest.mark.parametrize("verb", ["note", "swap_note", "scan", "depart", "cargo", "let_go"])
+@pytest.mark.parametrize("verb", ["note", "swap_note", "scan", "begin_export", "read_export", "commit_export"])
 def test_a_server_that_is_lost_is_unavailable_whatever_is_asked(client: Any, verb: str) -> None:
     put(client, "t", {"a": (T, b"1")})
     client.zadd("d:s:w", {"t": T})
     origin = Origin(empty_url(), decoder=json.loads)
-    [parcel] = origin.depart(["t"], token="move-1", now=None)
+    [parcel] = origin.begin_export(["t"], token="move-1", now=None)
     assert parcel is not None
-    origin.disconnect()
+    origin.close()
     origin._client = redis.Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0))  # where nobody listens
     acts: dict[str, Callable[[], object]] = {
         "note": lambda: origin.note(0, "n"),
         "swap_note": lambda: origin.swap_note(0, "n", None, b"1"),
         "scan": lambda: origin.scan(prefix="", after=None, limit=10),
-        "depart": lambda: origin.depart(["t"], token="move-1", now=None),
-        "cargo": lambda: origin.cargo([(parcel, None)], limit=10),
-        "let_go": lambda: origin.let_go([parcel], now=None),
+        "begin_export": lambda: origin.begin_export(["t"], token="move-1", now=None),
+        "read_export": lambda: origin.read_export([(parcel, None)], limit=10),
+        "commit_export": lambda: origin.commit_export([parcel], now=None),
     }
 
     with pytest.raises(StoreUnavailable, match="can't be reached"):
         acts[verb]()
-    origin.disconnect()
+    origin.close()
 
 
 @pytest.mark.parametrize("name", ["nowhere:f", "json:nothing", "tests.transfer.test_origin:T", "plain"])

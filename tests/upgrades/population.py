@@ -16,11 +16,11 @@ from digestif import Budget, Digests, Policy, Record
 from digestif.attempts.contents import decode
 from digestif.core.machine import Unfinished
 from digestif.core.times import Millis, to_millis
-from digestif.stores.base import Burial, Closing, Lease, Part, Release, SetAside, Take
+from digestif.stores.base import Burial, Completion, Lease, Part, QuarantinedRecord, Release, Take
 from digestif.stores.codec import JsonCodec, Sealer
 from digestif.stores.redis import store as redis_store
 from digestif.stores.rows import open_digests as rows_reading
-from digestif.stores.transfer import Movable
+from digestif.stores.transfer import TransferStore
 from digestif.transfer.move import Move, Progress
 from tests.routes.recording import Recording
 
@@ -56,8 +56,8 @@ def begin_move(source: Digests, target: Digests, *, stop: int) -> None:
     """Move one store into the other, as far as so many records."""
     for name, kind in {"dead": _dead, "failed": _failed, "ready": _ready}.items():
         kind(source, name, T)
-    assert isinstance(source.store, Movable)
-    assert isinstance(target.store, Movable)
+    assert isinstance(source.store, TransferStore)
+    assert isinstance(target.store, TransferStore)
     source.store.freight_records = 2
 
     def report(progress: Progress) -> None:
@@ -182,7 +182,7 @@ def _lapsed(digests: Digests, name: str, at: float) -> None:
 def _served(digests: Digests, name: str, at: float) -> None:
     """The same, after one of several recipients had got it."""
     _add(digests, name, "a", at=at)
-    digests.store.serve(_leased(digests, name, at, lease=1), ["ada"], now=to_millis(at))
+    digests.store.mark_served(_leased(digests, name, at, lease=1), ["ada"], now=to_millis(at))
 
 
 def _merging(digests: Digests, name: str, at: float) -> None:
@@ -217,7 +217,7 @@ def _dead(digests: Digests, name: str, at: float) -> None:
     """A dead letter that some recipients have got, and a timeline that goes on."""
     _full(digests, name, at)
     lease = _leased(digests, name, at)
-    digests.store.serve(lease, ["ada"], now=to_millis(at))
+    digests.store.mark_served(lease, ["ada"], now=to_millis(at))
     _bury(digests, lease, at)
     _add(digests, name, "f", at=at + 1)
 
@@ -227,8 +227,10 @@ def _quarantined(digests: Digests, name: str, at: float) -> None:
     _add(digests, name, "a", at=at)
     _add(Digests(digests.store, codec=_Foreign()), name, "foreign", at=at)
     lease = _leased(digests, name, at)
-    aside = SetAside("foreign", f"{name}-letter", "it was stored by the codec 'foreign/1', which is not configured")
-    digests.store.set_aside(lease, [aside], now=to_millis(at))
+    aside = QuarantinedRecord(
+        "foreign", f"{name}-letter", "it was stored by the codec 'foreign/1', which is not configured"
+    )
+    digests.store.quarantine(lease, [aside], now=to_millis(at))
     _close(digests, lease, at)
 
 
@@ -284,7 +286,7 @@ def _leased(digests: Digests, timeline: str, at: float, *, lease: float = 30) ->
 
 
 def _close(digests: Digests, lease: Lease, at: float, *, cool_down: Millis = 300_000) -> None:
-    digests.store.close([Closing(lease, cool_down)], now=to_millis(at))
+    digests.store.complete([Completion(lease, cool_down)], now=to_millis(at))
 
 
 def _release(digests: Digests, lease: Lease, at: float, *, until: float | None = None) -> None:

@@ -21,7 +21,7 @@ import pytest
 from digestif import Busy, Digest, Digests, Ledger, Record, Timeline, Worker
 from digestif.core.times import to_millis
 from digestif.stores.postgres import PostgresStore
-from digestif.stores.transfer import Movable
+from digestif.stores.transfer import TransferStore
 from digestif.testing.servers import RedisServer
 from digestif.transfer.move import Move
 from tests.routes.recording import Recording
@@ -63,7 +63,7 @@ def postgres(folder: Path, scratch: Path) -> Iterator[str]:
             connection.execute((folder / "dump.sql").read_bytes())
         store = PostgresStore(url)
         store.migrate()
-        store.disconnect()
+        store.close()
         yield url
 
 
@@ -376,8 +376,8 @@ def test_a_budget_that_was_spent_stays_spent(old: Old) -> None:
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_move_that_was_interrupted_is_finished(old: Old, stop: int) -> None:
     with old.open(f"from-{stop}") as source, old.open(f"to-{stop}") as target:
-        assert isinstance(source.store, Movable)
-        assert isinstance(target.store, Movable)
+        assert isinstance(source.store, TransferStore)
+        assert isinstance(target.store, TransferStore)
 
         assert Move(source.store, target.store, now=lambda: to_millis(NOW)).run(patience=1).finished
 

@@ -187,8 +187,8 @@ class Counting(Partitioned):
             self.renewed.append(len(leases))
         return super().extend(leases, **options)
 
-    def close(self, closings, **options):  # type: ignore[no-untyped-def]  # as there
+    def complete(self, completions, **options):  # type: ignore[no-untyped-def]  # as there
         if self.refusing_to_close:
             self.refusing_to_close -= 1
             raise StoreUnavailable("told to refuse")
-        return super().close(closings, **options)
+        return super().complete(completions, **options)

@@ -236,7 +236,7 @@ def test_what_ended_while_the_store_was_away_is_told_when_it_is_back(
     assert digests.ledger().delivered == (outcome == "delivered")
 
 
-@pytest.mark.parametrize("verb", ["claim", "close"])
+@pytest.mark.parametrize("verb", ["claim", "complete"])
 def test_what_hangs_when_the_worker_ends_is_told_as_unsettled(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     """One ending for each attempt, although the store answers after all when nobody listens any more."""
     monkeypatch.setattr(loop, "LAST_WORDS_SECONDS", 0.1)
@@ -267,7 +267,7 @@ def test_what_hangs_when_the_worker_ends_is_told_as_unsettled(monkeypatch: pytes
 
     [ended] = ear.of(Ended)
     assert isinstance(ended, Unsettled)
-    assert ended.ending == {"claim": "returned", "close": "delivered"}[verb]
+    assert ended.ending == {"claim": "returned", "complete": "delivered"}[verb]
     assert len(ear.of(Claimed)) == 1
 
 

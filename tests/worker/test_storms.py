@@ -16,8 +16,8 @@ from digestif.worker import loop
 from tests.worker.workers import becomes, working
 
 LEASE = 0.6
-VERBS = ("claim", "claim_suspects", "take", "extend", "close", "release", "bury", "maintain", "sweep", "discard")
-HIT = {"claim", "take", "close"}  # a storm lasts until it has
+VERBS = ("claim", "claim_suspects", "take", "extend", "complete", "release", "bury", "maintain", "sweep", "discard")
+HIT = {"claim", "take", "complete"}  # a storm lasts until it has
 POLICY = Policy(
     minimum_delay=0,
     increment_delay=0,

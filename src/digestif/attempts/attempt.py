@@ -124,7 +124,7 @@ class Attempt:
         """Take records out of the digest, here and in the store; they count as deleted."""
         revision: int | None = self.digest.revision
         for start in range(0, len(keys), PAGE_RECORDS):
-            revision = self.store.withdraw(self.lease, keys[start : start + PAGE_RECORDS], now=self.now())
+            revision = self.store.remove(self.lease, keys[start : start + PAGE_RECORDS], now=self.now())
             if revision is None:
                 raise self.stale()
         assert revision is not None
@@ -142,7 +142,7 @@ class Attempt:
     def mark_served(self, recipient: str, *, reached: bool = True) -> None:
         """Note that a recipient has got it, or never can: another attempt does not try again."""
         name = recipient if reached else lost(recipient)
-        if not self.store.serve(self.lease, [name], now=self.now()):
+        if not self.store.mark_served(self.lease, [name], now=self.now()):
             raise self.stale()
 
     def stale(self) -> StaleLease:

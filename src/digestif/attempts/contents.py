@@ -9,7 +9,7 @@ from digestif.core.capacity import Stored, weight_of
 from digestif.core.records import Record
 from digestif.events.attempts import Quarantined
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_RECORDS, SetAside, Store, Take, Taken
+from digestif.stores.base import PAGE_RECORDS, QuarantinedRecord, Store, Take, Taken
 from digestif.stores.codec import Sealer, read_timestamp
 
 
@@ -79,10 +79,10 @@ def _read_anew(attempt: Attempt) -> None:
 
 
 def _quarantine(attempt: Attempt, broken: Sequence[tuple[str, str]]) -> list[Quarantined]:
-    letters = [SetAside(key, fresh_id(), reason) for key, reason in broken]
+    letters = [QuarantinedRecord(key, fresh_id(), reason) for key, reason in broken]
     for start in range(0, len(letters), PAGE_RECORDS):
         page = letters[start : start + PAGE_RECORDS]
-        if not attempt.store.set_aside(attempt.lease, page, now=attempt.now()):
+        if not attempt.store.quarantine(attempt.lease, page, now=attempt.now()):
             raise attempt.stale()
     return [Quarantined(timeline=attempt.timeline, key=key, letter_id=of, reason=why) for key, of, why in letters]
 

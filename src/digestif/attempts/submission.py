@@ -10,7 +10,7 @@ from digestif.core.texts import LONGEST_TEXT, shortened_text, traceback_of
 from digestif.core.times import Millis, to_millis
 from digestif.core.verdicts import Ending, Verdict, is_deliberate
 from digestif.errors import StoreError
-from digestif.stores.base import Burial, Closing, Release, Store
+from digestif.stores.base import Burial, Completion, Release, Store
 
 Judged = tuple[Attempt, Verdict]
 Answer = bool | StoreError  # False: the lease was lost, and nothing was changed; an error: the store did not answer
@@ -21,7 +21,7 @@ logger = logging.getLogger("digestif")
 def submit(store: Store, judged: Sequence[Judged], *, lease: Millis, now: Millis | None) -> list[Answer]:
     """What the store says to each. `lease` is how long leases last."""
     calls: dict[Ending, Callable[[Sequence[Judged]], Sequence[bool]]] = {
-        Ending.DELIVERED: lambda some: store.close([_closing(*one) for one in some], now=now),
+        Ending.DELIVERED: lambda some: store.complete([_closing(*one) for one in some], now=now),
         Ending.FAILED: lambda some: store.release([_release(*one, lease=lease, now=now) for one in some], now=now),
         Ending.BURIED: lambda some: store.bury([_burial(*one) for one in some], now=now),
         Ending.DISCARDED: lambda some: _discard(store, some, now=now),
@@ -58,9 +58,9 @@ class Unanswerable(StoreError):
     """The store fails whenever it is told how this attempt ended. There is no use in telling it again."""
 
 
-def _closing(attempt: Attempt, _: Verdict) -> Closing:
+def _closing(attempt: Attempt, _: Verdict) -> Completion:
     receipt = shortened_text("; ".join(attempt.receipts), LONGEST_TEXT) or None
-    return Closing(attempt.lease, attempt.cool_down, attempt.policy.max_records, receipt)
+    return Completion(attempt.lease, attempt.cool_down, attempt.policy.max_records, receipt)
 
 
 def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis | None) -> Release:

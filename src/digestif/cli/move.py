@@ -12,7 +12,7 @@ from digestif.cli.output import as_json, counted, span
 from digestif.cli.session import outer_json, refuse_store
 
 if TYPE_CHECKING:
-    from digestif.stores.transfer import Leaving, Movable
+    from digestif.stores.transfer import ExportSource, TransferStore
     from digestif.transfer import Progress
 
 
@@ -82,18 +82,18 @@ def _abandon(source: str, namespace: str, *, quiet: bool) -> int:
     try:
         stayed = abandon(store)
     finally:
-        store.disconnect()
+        store.close()
     stays = counted(stayed, "timeline stays", "timelines stay")
     click.echo(as_json({"stayed": stayed}) if quiet else f"{stays}; what had arrived elsewhere by then is there, too")
     return 0
 
 
-def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -> "tuple[Leaving, Movable]":
+def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -> "tuple[ExportSource, TransferStore]":
     import logging
 
     from digestif.errors import ConfigError
     from digestif.stores.dsn import open_store, redacted
-    from digestif.stores.transfer import Leaving, Movable
+    from digestif.stores.transfer import ExportSource, TransferStore
 
     logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are told once, in the answer
     if (source, options["from_namespace"]) == (target, options["to_namespace"]):
@@ -108,11 +108,11 @@ def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -
     else:
         _refuse_fleeting(source)
         leaving = open_store(source, namespace=options["from_namespace"])
-    stack.callback(leaving.disconnect)
+    stack.callback(leaving.close)
     _refuse_fleeting(target, is_target=True)
     arriving: Any = open_store(target, namespace=options["to_namespace"])
-    stack.callback(arriving.disconnect)
-    for store, needed, dsn in ((leaving, Leaving, source), (arriving, Movable, target)):
+    stack.callback(arriving.close)
+    for store, needed, dsn in ((leaving, ExportSource, source), (arriving, TransferStore, target)):
         if not isinstance(store, needed):
             raise ConfigError(f"move: {redacted(dsn)} is not a store that records can be moved from or to")
     return leaving, arriving

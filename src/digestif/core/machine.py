@@ -301,7 +301,7 @@ def after_weighing(digest: Unfinished, dropped: int, *, fits: bool) -> Unfinishe
     return replace(digest, weighed=fits, records=digest.records - dropped, dropped=digest.dropped + dropped)
 
 
-def after_close(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int | None) -> Slot:
+def after_completion(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int | None) -> Slot:
     """The digest ended: cool down, or be idle again after an empty one."""
     assert slot.digest is not None
     delivered = slot.digest.records > 0

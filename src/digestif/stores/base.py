@@ -124,7 +124,7 @@ class Taken(NamedTuple):
     complete: bool
 
 
-class Closing(NamedTuple):
+class Completion(NamedTuple):
     """A delivered digest, and how the timeline goes on."""
 
     lease: Lease
@@ -152,7 +152,7 @@ class Burial(NamedTuple):
     traceback: str = ""  # of the error, for people
 
 
-class SetAside(NamedTuple):
+class QuarantinedRecord(NamedTuple):
     """A record that can't be decoded: it leaves the open digest and becomes a dead letter of its own."""
 
     key: str
@@ -302,14 +302,14 @@ class Store(Notes):
         """
 
     @abstractmethod
-    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
+    def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
         """Turn records of an open digest into dead letters of their own; at most PAGE_RECORDS.
 
         After an earlier attempt, which may have carried them, this raises the digest's revision.
         """
 
     @abstractmethod
-    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+    def remove(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
         """Take records out of an open digest and count them deleted; at most PAGE_RECORDS.
 
         The answer is the digest's revision, which this raises if an earlier attempt may have carried them; None if the
@@ -317,7 +317,7 @@ class Store(Notes):
         """
 
     @abstractmethod
-    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+    def mark_served(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
         """Note who has got an open digest, so that another attempt serves only the others."""
 
     @abstractmethod
@@ -325,7 +325,7 @@ class Store(Notes):
         """Let leases end `lease` milliseconds from now. Without `alone` a note that they are alone is withdrawn."""
 
     @abstractmethod
-    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
+    def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
         """End digests as delivered: the timeline cools down, or is idle after an empty one with nothing pending."""
 
     @abstractmethod
@@ -443,5 +443,5 @@ class Store(Notes):
         """How many rows or keys of each kind are stored, apart from counters, settings and history."""
 
     @abstractmethod
-    def disconnect(self) -> None:
+    def close(self) -> None:
         """Let go of files and connections. The store is not used afterwards."""

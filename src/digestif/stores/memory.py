@@ -35,7 +35,7 @@ from digestif.stores.rows import (
     marks,
     within,
 )
-from digestif.stores.transfer import Cargo
+from digestif.stores.transfer import ExportedRecord
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class MemoryStore(RowStore):
         self._tables.budget = PAGE_RECORDS
         return self._tables
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         """Forget everything."""
         self._turnstile.through(lambda: holding(self._lock, self._forget))
 
@@ -447,12 +447,12 @@ class Tables(NeverDamaged):
 
     # on the way from and to other stores
 
-    def cargo(self, batch: int, *, after: Cursor | None, limit: int) -> list[Cargo]:
+    def read_export(self, batch: int, *, after: Cursor | None, limit: int) -> list[ExportedRecord]:
         entries = sorted(self._entries(batch).values(), key=lambda entry: age_order(entry.stored))
         rest = (entry for entry in entries if after is None or age_order(entry.stored) > after)
         return [_cargo(entry) for entry in islice(rest, limit)]
 
-    def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
+    def load(self, batch: int, cargo: Sequence[ExportedRecord]) -> int:
         into = self._batch(batch)
         before = len(into.entries)
         for record, deadline, expires in cargo:
@@ -567,8 +567,8 @@ class Tables(NeverDamaged):
         return 0
 
 
-def _cargo(entry: Entry) -> Cargo:
-    return Cargo(entry.stored, entry.deadline, None if entry.expires == NEVER else entry.expires)
+def _cargo(entry: Entry) -> ExportedRecord:
+    return ExportedRecord(entry.stored, entry.deadline, None if entry.expires == NEVER else entry.expires)
 
 
 _WAITING, _READY, _SINCE, _UNTIL, _PAUSED_UNTIL, _EXPIRES = range(len(Marks._fields))

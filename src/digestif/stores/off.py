@@ -14,14 +14,14 @@ from digestif.stores.base import (
     Arrival,
     Burial,
     Claimed,
-    Closing,
+    Completion,
     Durability,
     Lease,
     Maintained,
     Part,
+    QuarantinedRecord,
     Release,
     SchedulePage,
-    SetAside,
     Store,
     Take,
     Taken,
@@ -80,20 +80,20 @@ class OffStore(Store):
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         return [None] * len(requests)
 
-    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
+    def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
         return False
 
-    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+    def remove(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
         return None
 
-    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+    def mark_served(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
         return False
 
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         return [False] * len(leases)
 
-    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
-        return [False] * len(closings)
+    def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
+        return [False] * len(completions)
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         return [False] * len(releases)
@@ -158,5 +158,5 @@ class OffStore(Store):
     def footprint(self) -> Mapping[str, int]:
         return {"timelines": 0, "records": 0, "letters": 0}
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         """Nothing to let go of."""

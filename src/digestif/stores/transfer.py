@@ -22,7 +22,7 @@ from digestif.stores.notes import Notes
 PAST = ("delivered", "superseded", "dropped", "expired", "deleted")  # fates of records that are no longer there
 
 
-class Freight(StrEnum):
+class ParcelKind(StrEnum):
     """What a parcel holds."""
 
     PENDING = "pending"
@@ -35,7 +35,7 @@ class Parcel(NamedTuple):
 
     id: str
     timeline: str
-    freight: Freight
+    freight: ParcelKind
     records: int
     slot: Slot  # as it is on its way; of a dead letter it does not matter
     letter: DeadLetter | None = None
@@ -45,11 +45,11 @@ class Parcel(NamedTuple):
         """What a timeline on its way takes along."""
         assert slot.digest is not None
         assert slot.token is not None
-        freight = Freight.PENDING if takes_pending(slot) else Freight.DIGEST
+        freight = ParcelKind.PENDING if takes_pending(slot) else ParcelKind.DIGEST
         return cls(slot.token, timeline, freight, slot.digest.records, slot)
 
 
-class Cargo(NamedTuple):
+class ExportedRecord(NamedTuple):
     """A record on its way, with its times."""
 
     record: Stored
@@ -57,12 +57,12 @@ class Cargo(NamedTuple):
     expires: Millis | None  # None: never
 
 
-class Page(NamedTuple):
+class ImportPage(NamedTuple):
     """Some records of a parcel."""
 
     parcel: Parcel
     done: int  # records of it that came before
-    cargo: Sequence[Cargo]
+    records: Sequence[ExportedRecord]
 
 
 class Fence(NamedTuple):
@@ -72,7 +72,7 @@ class Fence(NamedTuple):
     holder: bytes
 
 
-class Mark(Struct, frozen=True, omit_defaults=True):
+class ImportProgress(Struct, frozen=True, omit_defaults=True):
     """How much of a parcel has arrived."""
 
     done: int = 0
@@ -80,7 +80,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     whole: bool = False
 
 
-class Leaving(Notes):
+class ExportSource(Notes):
     """What can be moved into a store."""
 
     freight_records: int  # that a page holds
@@ -98,7 +98,7 @@ class Leaving(Notes):
         """Dead letters, in the order in which they were buried."""
 
     @abstractmethod
-    def depart(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
+    def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         """Hold timelines for the road; at most PAGE_TIMELINES.
 
         None for one that does not exist, or is open under somebody's lease. One that is held already answers as it did
@@ -106,15 +106,17 @@ class Leaving(Notes):
         """
 
     @abstractmethod
-    def cargo(self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int) -> list[list[Cargo]]:
+    def read_export(
+        self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int
+    ) -> list[list[ExportedRecord]]:
         """Read parcels, each from its cursor on, oldest first; at most `limit` records together."""
 
     @abstractmethod
-    def let_go(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
+    def commit_export(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
         """Forget parcels that have arrived elsewhere: no longer accepted here. False if it is not here any more."""
 
     @abstractmethod
-    def stay(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:
+    def abort_export(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:
         """Let timelines stay that are held for the road. False for those that are not."""
 
     def left_behind(self) -> Iterable[str]:
@@ -122,15 +124,17 @@ class Leaving(Notes):
         return ()
 
     @abstractmethod
-    def past(self, partition: int, name: str) -> Mapping[str, int]:
+    def export_counts(self, partition: int, name: str) -> Mapping[str, int]:
         """Take the counts of ended records out of a partition's ledger and note them; again, the same."""
 
 
-class Movable(Leaving):
+class TransferStore(ExportSource):
     """A store that can be moved into another, and another into it."""
 
     @abstractmethod
-    def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
+    def import_pages(
+        self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None
+    ) -> list[ImportProgress | None]:
         """Take pages in, each of another parcel; at most `freight_records` together. Each counts as accepted here.
 
         A page that is not the next one of its parcel changes nothing. None for a digest that has to wait until the
@@ -139,11 +143,11 @@ class Movable(Leaving):
         """
 
     @abstractmethod
-    def drop_parts(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
+    def abort_import(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
         """Remove what has arrived of digests and dead letters whose rest will never come; no longer accepted here."""
 
     @abstractmethod
-    def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:
+    def marks(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
         """How far each is."""
 
     @abstractmethod
@@ -155,5 +159,5 @@ class Movable(Leaving):
         """Forget all notes whose names begin like this."""
 
     @abstractmethod
-    def take_in(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
+    def import_counts(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
         """Count records that ended elsewhere; once for each name. Busy if somebody else is behind the fence."""

@@ -22,13 +22,13 @@ from digestif.stores.base import (
     Arrival,
     Burial,
     Claimed,
-    Closing,
+    Completion,
     Lease,
     Maintained,
     Part,
+    QuarantinedRecord,
     Release,
     SchedulePage,
-    SetAside,
     Store,
     Take,
     Taken,
@@ -121,17 +121,17 @@ class Partitioned(Store):
         self._watch("take", sum(len(taken.records) for taken in answers if taken))
         return [taken and taken._replace(records=self._forget(taken.records)) for taken in answers]
 
-    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
-        self._watch("set_aside", len(records))
-        return self._home(lease.timeline).set_aside(lease, records, now=now)
+    def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
+        self._watch("quarantine", len(records))
+        return self._home(lease.timeline).quarantine(lease, records, now=now)
 
-    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
-        self._watch("withdraw", len(keys))
-        return self._home(lease.timeline).withdraw(lease, keys, now=now)
+    def remove(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+        self._watch("remove", len(keys))
+        return self._home(lease.timeline).remove(lease, keys, now=now)
 
-    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
-        self._watch("serve", 1)
-        return self._home(lease.timeline).serve(lease, recipients, now=now)
+    def mark_served(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+        self._watch("mark_served", 1)
+        return self._home(lease.timeline).mark_served(lease, recipients, now=now)
 
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         return self._spread(
@@ -141,8 +141,8 @@ class Partitioned(Store):
             key=lambda item: item.timeline,
         )
 
-    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
-        return self._under_leases("close", closings, lambda part, share: part.close(share, now=now))
+    def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
+        return self._under_leases("complete", completions, lambda part, share: part.complete(share, now=now))
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         return self._under_leases("release", releases, lambda part, share: part.release(share, now=now))
@@ -223,9 +223,9 @@ class Partitioned(Store):
     def footprint(self) -> Mapping[str, int]:
         return _added_up(part.footprint() for part in self._all())
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         for part in self.parts:
-            part.disconnect()
+            part.close()
 
     # Finding the way
 

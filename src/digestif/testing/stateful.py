@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from digestif import Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease
 from digestif.core.capacity import Stored
-from digestif.stores.base import Burial, Claimed, Closing, Lease, Release, Store, Take, Taken
+from digestif.stores.base import Burial, Claimed, Completion, Lease, Release, Store, Take, Taken
 from digestif.stores.codec import Sealer
 from digestif.testing.model import FATES, Leased, Line, Model, Opened, ms
 
@@ -313,9 +313,9 @@ class StoreMachine(RuleBasedStateMachine):
     def close(self, index: int, cool_down: float) -> None:
         held = self.lease(index)
         policy = POLICIES[held.policy]
-        closing = Closing(leased(held), ms(cool_down), policy.max_records)
+        closing = Completion(leased(held), ms(cool_down), policy.max_records)
         self.same(
-            lambda: proven(self.store.close([closing], now=self.now)),
+            lambda: proven(self.store.complete([closing], now=self.now)),
             lambda: self.model.close(held.timeline, held.token, policy, self.now, cool_down),
         )
 
@@ -444,7 +444,7 @@ class StoreMachine(RuleBasedStateMachine):
         finally:
             for engine in self.engines.values():
                 engine.close()
-            self.store.disconnect()
+            self.store.close()
 
     # Comparing
 

@@ -12,7 +12,7 @@ from digestif.errors import Busy, ConfigError
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import unreadable_note
-from digestif.stores.transfer import Fence, Leaving, Movable
+from digestif.stores.transfer import ExportSource, Fence, TransferStore
 
 HOLD_SECONDS = 6.0  # after which somebody else may go on with a move that was interrupted
 LOOK_SECONDS = 0.2
@@ -40,7 +40,7 @@ class Note(msgspec.Struct, frozen=True):
 class Hold:
     """The right to move a store, which one process has at a time."""
 
-    def __init__(self, source: Leaving, target: Movable) -> None:
+    def __init__(self, source: ExportSource, target: TransferStore) -> None:
         self._source = source
         self._target = target
         self._me = fresh_id()
@@ -152,7 +152,7 @@ def _target_name(note: Note) -> str:
     return f"{LEAVING}{note.id}-target"
 
 
-def abandon(source: Leaving, *, now: Millis | None = None) -> int:
+def abandon(source: ExportSource, *, now: Millis | None = None) -> int:
     """Give a move up: what is held for the road stays, as unfinished digests. The answer is how many timelines.
 
     What has arrived in the target by then is there as well. Busy while somebody is at it.
@@ -170,5 +170,5 @@ def abandon(source: Leaving, *, now: Millis | None = None) -> int:
     while page := source.scan(prefix="", after=after, limit=PAGE_TIMELINES):
         after = page[-1][0]
         held = [name for name, slot in page if (slot.token or "").startswith(LEAVING)]
-        stayed += sum(source.stay(held, now=now)) if held else 0
+        stayed += sum(source.abort_export(held, now=now)) if held else 0
     return stayed

@@ -16,7 +16,15 @@ from digestif.core.times import Millis
 from digestif.errors import Busy
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_TIMELINES, Lease, Store, Take
-from digestif.stores.transfer import Cargo, Freight, Leaving, Mark, Movable, Page, Parcel
+from digestif.stores.transfer import (
+    ExportedRecord,
+    ExportSource,
+    ImportPage,
+    ImportProgress,
+    Parcel,
+    ParcelKind,
+    TransferStore,
+)
 from digestif.transfer.lock import Hold
 
 PAGE_BYTES = 2**20  # of payloads that go together; a single record may be more
@@ -40,8 +48,8 @@ class Move:
 
     def __init__(
         self,
-        source: Leaving,
-        target: Movable,
+        source: ExportSource,
+        target: TransferStore,
         *,
         report: Callable[[Progress], None] = lambda _: None,
         now: Callable[[], Millis | None] = lambda: None,
@@ -116,12 +124,14 @@ class Move:
         left = len(page) - len(names)
         for _ in range(2):
             parcels = (
-                self._source.depart(names, token=f"{self._hold.id}-{fresh_id()}", now=self._now()) if names else []
+                self._source.begin_export(names, token=f"{self._hold.id}-{fresh_id()}", now=self._now())
+                if names
+                else []
             )
             going = [self._settled(parcel) for parcel in parcels if parcel is not None]
             arrived = self._carry(going)
             left += len(names) - len(arrived)
-            names = [parcel.timeline for parcel in arrived if parcel.freight is Freight.DIGEST]
+            names = [parcel.timeline for parcel in arrived if parcel.freight is ParcelKind.DIGEST]
         return left
 
     def _must_wait(self, name: str, slot: Slot) -> bool:
@@ -146,7 +156,7 @@ class Move:
             complete = answer is None or answer.complete
             self._hold.renew()
             take = take._replace(after=answer.after if answer else None)
-        [again] = self._source.depart([parcel.timeline], token=parcel.id, now=self._now())
+        [again] = self._source.begin_export([parcel.timeline], token=parcel.id, now=self._now())
         return again or parcel
 
     def _move_letters(self) -> int:
@@ -162,14 +172,14 @@ class Move:
 
     def _letter_parcel(self, letter: DeadLetter) -> Parcel:
         name = f"{LEAVING}{self._hold.id}-letter-{letter.id}"
-        return Parcel(name, letter.timeline, Freight.LETTER, letter.records, IDLE, letter)
+        return Parcel(name, letter.timeline, ParcelKind.LETTER, letter.records, IDLE, letter)
 
     # Parcels
 
     def _carry(self, parcels: Sequence[Parcel]) -> list[Parcel]:
         """Bring parcels over and let go of those that arrived whole."""
         whole: list[Parcel] = []
-        rest: list[tuple[Parcel, Mark]] = []
+        rest: list[tuple[Parcel, ImportProgress]] = []
         for parcel, mark in zip(parcels, self._target.marks(parcels) if parcels else [], strict=True):
             if mark.whole:
                 whole.append(parcel)
@@ -179,26 +189,28 @@ class Move:
             self._hold.renew()
             rest = self._carry_page(rest, whole)
         if whole:
-            self._source.let_go(whole, now=self._now())
+            self._source.commit_export(whole, now=self._now())
             self._target.forget(whole)
-        letters = sum(1 for parcel in whole if parcel.freight is Freight.LETTER)
+        letters = sum(1 for parcel in whole if parcel.freight is ParcelKind.LETTER)
         self._tell(timelines=self.progress.timelines + len(whole) - letters, letters=self.progress.letters + letters)
         return whole
 
-    def _carry_page(self, rest: Sequence[tuple[Parcel, Mark]], whole: list[Parcel]) -> list[tuple[Parcel, Mark]]:
+    def _carry_page(
+        self, rest: Sequence[tuple[Parcel, ImportProgress]], whole: list[Parcel]
+    ) -> list[tuple[Parcel, ImportProgress]]:
         """One page of them all; the answer is what is still to be brought."""
         cargo = self._read(rest)
         pages = [
-            Page(parcel, mark.done, records)
+            ImportPage(parcel, mark.done, records)
             for (parcel, mark), records in zip(rest, cargo, strict=True)
             if records or mark.done == parcel.records
         ]
         if not pages:
             return self._without_gone(rest)
-        answers = self._target.arrive(pages, fence=self._hold.fence, now=self._now())
-        self._tell(records=self.progress.records + sum(len(page.cargo) for page in pages))
+        answers = self._target.import_pages(pages, fence=self._hold.fence, now=self._now())
+        self._tell(records=self.progress.records + sum(len(page.records) for page in pages))
         marks = {page.parcel.id: mark for page, mark in zip(pages, answers, strict=True)}
-        going: list[tuple[Parcel, Mark]] = []
+        going: list[tuple[Parcel, ImportProgress]] = []
         for parcel, before in rest:
             mark = marks.get(parcel.id, before)
             if mark is not None and mark.whole:
@@ -207,17 +219,17 @@ class Move:
                 going.append((parcel, mark if mark.after or not mark.done else self._target.marks([parcel])[0]))
         return going
 
-    def _without_gone(self, rest: Sequence[tuple[Parcel, Mark]]) -> list[tuple[Parcel, Mark]]:
+    def _without_gone(self, rest: Sequence[tuple[Parcel, ImportProgress]]) -> list[tuple[Parcel, ImportProgress]]:
         """Nothing more can be read of these: somebody has deleted them in the source, so their parts go, too."""
-        gone = [parcel for parcel, mark in rest if not self._source.cargo([(parcel, mark.after)], limit=1)[0]]
+        gone = [parcel for parcel, mark in rest if not self._source.read_export([(parcel, mark.after)], limit=1)[0]]
         if gone:
-            self._target.drop_parts(gone, now=self._now())
+            self._target.abort_import(gone, now=self._now())
         names = {parcel.id for parcel in gone}
         return [(parcel, mark) for parcel, mark in rest if parcel.id not in names]
 
-    def _read(self, rest: Sequence[tuple[Parcel, Mark]]) -> list[list[Cargo]]:
+    def _read(self, rest: Sequence[tuple[Parcel, ImportProgress]]) -> list[list[ExportedRecord]]:
         """A page that is neither too many records nor too many bytes; the next is smaller if these were too heavy."""
-        pages = self._source.cargo([(parcel, mark.after) for parcel, mark in rest], limit=self._limit)
+        pages = self._source.read_export([(parcel, mark.after) for parcel, mark in rest], limit=self._limit)
         read = sum(map(len, pages))
         room, heavy = PAGE_BYTES, False
         for page in pages:
@@ -236,7 +248,7 @@ class Move:
         """The counts of records that ended before go over, and nothing stays behind on either side."""
         for partition in range(self._source.partitions):
             name = self._hold.past_name(partition)
-            self._target.take_in(name, self._source.past(partition, name), fence=self._hold.fence)
+            self._target.import_counts(name, self._source.export_counts(partition, name), fence=self._hold.fence)
         self._hold.end()
         if isinstance(self._source, Store):
             while self._source.sweep():

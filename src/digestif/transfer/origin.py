@@ -25,7 +25,7 @@ from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError, StoreUnavailable
 from digestif.stores.codec import Sealer, mark_timestamp
 from digestif.stores.dsn import load_attribute
-from digestif.stores.transfer import Cargo, Leaving, Parcel
+from digestif.stores.transfer import ExportedRecord, ExportSource, Parcel
 
 Decoder = Callable[[bytes], Any]
 _SWAP = """
@@ -51,7 +51,7 @@ def load_decoder(name: str) -> Decoder:
     return found  # type: ignore[no-any-return]
 
 
-class Origin(Leaving):
+class Origin(ExportSource):
     """The timelines of one Redis server and prefix."""
 
     freight_records = PAGE
@@ -71,7 +71,7 @@ class Origin(Leaving):
         self._names: list[str] = []
         self._places: dict[str, list[tuple[float, bytes]]] = {}  # of parcels that are held: their records in order
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         self._client.close()
 
     # What is there
@@ -116,9 +116,9 @@ class Origin(Leaving):
     def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:  # noqa: ARG002
         return []  # there were none
 
-    # Leaving
+    # ExportSource
 
-    def depart(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:  # noqa: ARG002
+    def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:  # noqa: ARG002
         """A parcel is named after what is in it: held again, it has the same name."""
         move = token.rpartition("-")[0]
         with _translated():
@@ -175,7 +175,9 @@ class Origin(Leaving):
             found.update(self._client.zrange(key, 0, -1, withscores=True))
         return sorted((timestamp, key) for key, timestamp in found.items())
 
-    def cargo(self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int) -> list[list[Cargo]]:
+    def read_export(
+        self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int
+    ) -> list[list[ExportedRecord]]:
         pages = []
         for parcel, after in requests:
             start = 0 if after is None else after.arrival + 1
@@ -185,10 +187,10 @@ class Origin(Leaving):
                 pages.append(self._cargo(parcel.timeline, places, start) if places else [])
         return pages
 
-    def _cargo(self, timeline: str, places: Sequence[tuple[float, bytes]], start: int) -> list[Cargo]:
+    def _cargo(self, timeline: str, places: Sequence[tuple[float, bytes]], start: int) -> list[ExportedRecord]:
         values = self._client.mget([self._value_key(timeline, key) for _, key in places])
         return [
-            Cargo(self._stored(key, value, timestamp, start + number), None, None)
+            ExportedRecord(self._stored(key, value, timestamp, start + number), None, None)
             for number, ((timestamp, key), value) in enumerate(zip(places, values, strict=True))
         ]
 
@@ -207,7 +209,7 @@ class Origin(Leaving):
             ) from error
         return Stored(name, payload, timestamp, place)
 
-    def let_go(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:  # noqa: ARG002
+    def commit_export(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:  # noqa: ARG002
         with _translated():
             return [self._let_go(parcel) for parcel in parcels]
 
@@ -224,14 +226,14 @@ class Origin(Leaving):
             pipeline.execute()
         return True
 
-    def stay(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:  # noqa: ARG002
+    def abort_export(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:  # noqa: ARG002
         return [False] * len(timelines)  # nothing is held
 
     def time(self, partition: int) -> Millis:  # noqa: ARG002
         seconds, micros = self._client.time()
         return int(seconds) * 1000 + int(micros) // 1000
 
-    def past(self, partition: int, name: str) -> Mapping[str, int]:  # noqa: ARG002
+    def export_counts(self, partition: int, name: str) -> Mapping[str, int]:  # noqa: ARG002
         return {}  # nobody counted
 
     # Notes

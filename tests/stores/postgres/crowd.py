@@ -9,7 +9,7 @@ import psycopg
 
 from digestif import Digests, Policy, Record
 from digestif.clock import monotonic, wall_clock
-from digestif.stores.base import Closing, Lease, Release, Store, Take
+from digestif.stores.base import Completion, Lease, Release, Store, Take
 from digestif.testing.servers import becomes_true
 from tests.stores.sqlite.children import Child, Report, killed_at_the_end, listen
 
@@ -71,14 +71,14 @@ def deliver(digests: Digests, chance: random.Random) -> Steps:
         term = chance.choice(LEASES)
         leases = store.claim(0, 10, token=f"{number}", lease=term, now=None).leases
         suspects = store.claim_suspects(0, alone=False, token=f"{number}", lease=term, now=None).leases
-        closings, releases = [], []
+        completions, releases = [], []
         for lease in [*leases, *suspects]:
             is_whole, fate = is_read(store, lease), chance.random()
             if fate < 0.5 and is_whole:
-                closings.append(Closing(lease, 0))
+                completions.append(Completion(lease, 0))
             elif fate < 0.7:
                 releases.append(Release(lease, None))
-        closed = store.close(closings, now=None)
+        closed = store.complete(completions, now=None)
         store.release(releases, now=None)
         yield {"claimed": len(leases), "suspects": len(suspects), "closed": sum(closed)}
 

@@ -16,7 +16,7 @@ import pytest
 from digestif import Digests, Policy, WorkerStarted
 from digestif.clock import monotonic
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_RECORDS, Claimed, Closing
+from digestif.stores.base import PAGE_RECORDS, Claimed, Completion
 from digestif.stores.postgres import inbox, store
 from digestif.testing.conformance.port import take_all
 from digestif.testing.servers import becomes_true
@@ -48,7 +48,7 @@ def test_callers_in_opposite_order_neither_wait_nor_delay_others(digests: Digest
 
         one.commit()
         other.commit()
-    digests.store.disconnect()
+    digests.store.close()
     assert deadlocks(url) == 0
     with Digests(url) as afterwards:
         for timeline in TIMELINES:
@@ -76,7 +76,7 @@ def add_to_all(digests: Digests) -> None:
 def deliver_all(digests: Digests) -> None:
     leases = digests.store.claim(0, len(TIMELINES), token=fresh_id(), lease=30_000, now=None).leases
     delivered = [take_all(digests.store, lease, now=None) for lease in leases]
-    assert all(digests.store.close([Closing(lease, 0) for lease in leases], now=None))
+    assert all(digests.store.complete([Completion(lease, 0) for lease in leases], now=None))
     assert sorted(lease.timeline for lease in leases) == TIMELINES
     assert [len(taken.records) for taken in delivered] == [1] * len(TIMELINES)
 

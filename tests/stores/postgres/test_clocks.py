@@ -9,7 +9,7 @@ import pytest
 
 from digestif import Digests
 from digestif.clock import wall_clock
-from digestif.stores.base import Closing
+from digestif.stores.base import Completion
 from digestif.stores.postgres import PostgresStore
 from tests.stores.postgres.servers import empty_database
 from tests.stores.sqlite.alone import alone
@@ -39,7 +39,7 @@ def test_the_clock_is_the_servers(url: str, monkeypatch: pytest.MonkeyPatch) -> 
     told = store.time(0) / 1000
 
     monkeypatch.undo()
-    store.disconnect()
+    store.close()
     assert abs(told - wall_clock()) < TOLERANCE
 
 
@@ -52,11 +52,11 @@ def test_a_lease_that_a_faster_clock_took_over_is_stale_for_the_slower_one(url: 
     (held,) = suspects(ahead, "fast", lease=30_000)
 
     assert records(ahead, held) == first
-    assert behind.close([Closing(lost, 0)], now=None) == [False]
-    assert ahead.close([Closing(held, 0)], now=None) == [True]
+    assert behind.complete([Completion(lost, 0)], now=None) == [False]
+    assert ahead.complete([Completion(held, 0)], now=None) == [True]
     assert behind.ledger().delivered == behind.ledger().accepted == 1
-    behind.disconnect()
-    ahead.disconnect()
+    behind.close()
+    ahead.close()
 
 
 def test_two_processes_an_hour_apart_lose_nothing_and_deliver_under_one_lease_at_a_time() -> None:
@@ -81,6 +81,6 @@ def live_an_hour_apart(url: str, seed: int) -> Told:
     store = an_hour_ahead(url)
     drain(store, lines.append)
     verification = store.verify()
-    store.disconnect()
+    store.close()
     assert verification, verification.problems
     return judge([json.loads(line) for line in lines], delivered=verification.ledger.delivered)

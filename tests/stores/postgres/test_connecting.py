@@ -85,7 +85,7 @@ def test_whatever_is_asked_first_tells_the_reason(url: str, act: object) -> None
         with pytest.raises(StoreUnavailable, match="does not exist"):
             act(store)  # type: ignore[operator]
     finally:
-        store.disconnect()
+        store.close()
 
 
 def test_a_database_that_goes_away_later_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -109,7 +109,7 @@ def test_a_server_without_a_free_connection_is_waited_for() -> None:
             other.close()
 
         assert store.ledger().accepted == 0
-        store.disconnect()
+        store.close()
 
 
 def test_a_store_that_was_closed_refuses(url: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from digestif import Digests, Policy
 from digestif.core.times import Millis
-from digestif.stores.base import Closing
+from digestif.stores.base import Completion
 from digestif.stores.postgres import floors
 from digestif.stores.postgres.floors import MARGIN, START, Floors, Search
 from digestif.testing.servers import becomes_true
@@ -55,7 +55,7 @@ def digests(monkeypatch: pytest.MonkeyPatch) -> Iterator[Digests]:
 
 def claimed(digests: Digests, *, now: Millis | None = None) -> list[str]:
     leases = digests.store.claim(0, 10, token="w", lease=30_000, now=now).leases
-    digests.store.close([Closing(lease, 0) for lease in leases], now=now)
+    digests.store.complete([Completion(lease, 0) for lease in leases], now=now)
     return [lease.timeline for lease in leases]
 
 

@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from digestif import ConfigError, Digests, Policy, Record, StoreError, StoreUnavailable
-from digestif.stores.base import Closing
+from digestif.stores.base import Completion
 from digestif.stores.postgres import PostgresStore
 from digestif.stores.postgres.migrations import FOLDER, Upgrade
 from digestif.testing.servers import becomes_true
@@ -34,7 +34,7 @@ def migrate(url: str, **options: Any) -> Upgrade:
     try:
         return store.migrate()
     finally:
-        store.disconnect()
+        store.close()
 
 
 def execute(url: str, statement: str | sql.Composed) -> list[tuple[Any, ...]]:
@@ -160,7 +160,7 @@ def test_a_store_of_version_2_goes_on_after_the_migration_with_all_that_it_had(u
         assert digests.verify()
         digests.add("ready", 5)
         digests.add_many([("ready", 6), ("fresh", 7)])
-        assert digests.store.close([Closing(lease, 0)], now=None) == [True]
+        assert digests.store.complete([Completion(lease, 0)], now=None) == [True]
         with digests.digest("ready", 0) as digest:
             assert sorted(record.value for record in digest) == [2, 3, 5, 6]
         assert digests.delete("fresh")
@@ -247,7 +247,7 @@ def test_the_script_leaves_what_migrating_leaves(url: str, tmp_path: Path, monke
         store = PostgresStore(url, schema="by_hand")
         execute(url, store.migrate(dry_run=True).script)
         assert store.migrate(dry_run=True).script == ""
-        store.disconnect()
+        store.close()
 
     apply_by_hand()
     migrate(url, schema="by_us")
@@ -374,7 +374,7 @@ def examine(url: str) -> Upgrade:
     try:
         return store.migrate(dry_run=True)
     finally:
-        store.disconnect()
+        store.close()
 
 
 def test_tables_of_others_that_are_not_in_the_way_do_not_matter(url: str) -> None:

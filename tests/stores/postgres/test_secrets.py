@@ -89,7 +89,7 @@ def test_a_failure_shows_no_password_whatever_is_printed(server: PostgresServer,
 
     with pytest.raises(StoreUnavailable) as failure:
         ACTS[act](store)
-    store.disconnect()
+    store.close()
 
     ours = failure.value.with_traceback(failure.tb.tb_next)  # without the frame of this test
     assert PASSWORD not in everything_about(ours)

@@ -7,7 +7,7 @@ import pytest
 
 from digestif import Digests
 from digestif.core.policy import Terms
-from digestif.stores.base import Arrival, SetAside, Store, Take
+from digestif.stores.base import Arrival, QuarantinedRecord, Store, Take
 from digestif.stores.dsn import open_store
 from digestif.stores.postgres import floors
 from digestif.stores.postgres.transaction import SQL
@@ -30,7 +30,7 @@ LAPSED = NOW + LEASE
 def store(url: str) -> Iterator[Store]:
     store = open_store(url)
     yield store
-    store.disconnect()
+    store.close()
 
 
 def test_a_claim_of_suspects_goes_past_what_others_are_about_to_change(store: Store, url: str) -> None:
@@ -62,7 +62,7 @@ def test_two_workers_share_no_suspect(store: Store, url: str) -> None:
 def test_what_a_caller_added_inside_a_transaction_is_in_an_empty_suspect(store: Store, url: str) -> None:
     """It is no retired timeline: the record was committed before."""
     arrive(store, "t", ["a"])
-    store.set_aside(open_digest(store), [SetAside("a", "letter", "odd")], now=NOW)
+    store.quarantine(open_digest(store), [QuarantinedRecord("a", "letter", "odd")], now=NOW)
     with psycopg.connect(url) as caller:
         store.add_inside(caller, [Arrival("t", "b", b"b", 1.0, None, Terms())])
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from digestif import ConfigError, Digests, Record, Worker
 from tests.worker.workers import working
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_record_is_there_when_the_caller_has_committed(digests: Digests, url: str) -> None:

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from digestif import Digests, Policy
-from digestif.stores.base import Closing
+from digestif.stores.base import Completion
 from digestif.testing.servers import becomes_true
 from tests.stores.postgres.test_callers import number_of, waiting_for_locks
 
@@ -34,7 +34,7 @@ def test_who_waited_for_a_timeline_changes_the_version_that_is_there_then(digest
     lease = digests.store.open("t", token="w", lease=30_000, now=None)
     with psycopg.connect(url) as holder, ThreadPoolExecutor(1) as threads:
         holder.execute("UPDATE digestif.timeline SET version = version + 1")
-        closing = threads.submit(digests.store.close, [Closing(lease, 0)], now=None)
+        closing = threads.submit(digests.store.complete, [Completion(lease, 0)], now=None)
         assert becomes_true(lambda: waiting_for_locks(url) == 1)
         holder.commit()
 

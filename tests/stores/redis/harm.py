@@ -13,12 +13,12 @@ from digestif.testing.conformance.base import Harm
 def harm_in(store: Store, how: Harm, timeline: str) -> None:
     """Damage what the server holds of a timeline, behind the store's back."""
     assert isinstance(store, RedisStore)
-    keys = store._dialogue.keys
+    keys = store._scripts.keys
     home = keys.home(timeline)
     partition, own = home.partition, home.keys[0]
 
     def run(*command: bytes | int | str) -> Any:
-        [answer] = store._dialogue.get([Command(partition, command)])
+        [answer] = store._scripts.get([Command(partition, command)])
         return answer
 
     match how:

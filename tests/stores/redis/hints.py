@@ -34,7 +34,7 @@ def opened(url: str, namespace: str = "d") -> Iterator[Store]:
     try:
         yield store
     finally:
-        store.disconnect()
+        store.close()
 
 
 @contextmanager

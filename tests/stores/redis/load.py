@@ -31,7 +31,7 @@ from digestif import Digests, InvalidState, Ledger, Policy, Record, StaleLease, 
 from digestif.attempts.claims import claim, claim_suspects
 from digestif.clock import monotonic, wall_clock
 from digestif.events import Events
-from digestif.stores.base import Closing, Release
+from digestif.stores.base import Completion, Release
 from digestif.testing.servers import becomes_true
 from tests.reading import read
 
@@ -125,7 +125,7 @@ def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, 
     store, events = digests.store, Events()
     leases = claim(store, limit, lease=LEASE * 1000, now=lambda: at, events=events).leases
     leases += claim_suspects(store, alone=False, lease=LEASE * 1000, now=lambda: at, events=events)
-    closings, releases = [], []
+    completions, releases = [], []
     for place, lease in enumerate(leases):
         [attempt] = read(digests, [lease], now=now)
         if attempt.is_lost:
@@ -134,8 +134,8 @@ def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, 
         if at is None and place % 4 == 3:
             releases.append(Release(lease, lease.until))
         else:
-            closings.append(Closing(lease, 50))
-    store.close(closings, now=at)
+            completions.append(Completion(lease, 50))
+    store.complete(completions, now=at)
     store.release(releases, now=at)
     return len(leases)
 

@@ -125,7 +125,7 @@ def test_a_partition_that_bears_the_layout_of_a_latecomer_is_none_either(redis_s
 
 def unentered(store: Store) -> None:
     """As if only the first partition had been reached when the store was opened."""
-    layouts = store._dialogue._layouts  # type: ignore[attr-defined]
+    layouts = store._scripts._layouts  # type: ignore[attr-defined]
     for partition in range(1, store.partitions):
         layouts._known[partition] = b""
         layouts.strange.add(partition)

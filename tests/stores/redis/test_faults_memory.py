@@ -7,7 +7,7 @@ import pytest
 from digestif import Digests, Ledger, Overloaded, Policy, Record
 from digestif.attempts.claims import claim
 from digestif.events import Events
-from digestif.stores.base import Burial, Closing, Release, SetAside, Take
+from digestif.stores.base import Burial, Completion, QuarantinedRecord, Release, Take
 from digestif.testing.servers import RedisServer
 from tests.stores.redis.proxy import Proxy
 
@@ -55,8 +55,8 @@ def test_everything_else_goes_on_and_makes_room(full: RedisServer, digests: Dige
     assert store.extend([first], lease=60_000, now=2_000) == [True]
     assert store.release([Release(first, 3_000)], now=2_000) == [True]
     assert store.bury([Burial(second, "it is refused", 10_000)], now=2_000) == [True]
-    assert store.set_aside(third, [SetAside("early", "letter", "it is broken")], now=2_000)
-    assert store.close([Closing(lease, 10_000) for lease in (third, *rest)], now=2_000) == [True] * 47
+    assert store.quarantine(third, [QuarantinedRecord("early", "letter", "it is broken")], now=2_000)
+    assert store.complete([Completion(lease, 10_000) for lease in (third, *rest)], now=2_000) == [True] * 47
     assert digests.delete(fourth.timeline, now=2)
     assert [entry.key for entry in digests.schedule(now=3)] == [first.timeline]
     with digests.digest(first.timeline, now=4) as digest:
@@ -80,11 +80,11 @@ def test_everything_else_goes_on_and_makes_room(full: RedisServer, digests: Dige
 def test_also_calls_that_are_repeated_go_on(full: RedisServer, replicas: int) -> None:
     with RedisServer(replicaof=f"127.0.0.1 {full.port}") as replica, Proxy(full) as proxy:
         replica.wait_until_synced()
-        proxy.lose("open", "close")
+        proxy.lose("open", "complete")
         with Digests(f"{proxy.url}?replicas={replicas}", policy=POLICY) as digests:
             full.cli("CONFIG", "SET", "maxmemory", 1)
             with digests.digest("t1", now=1):
                 pass
 
-            assert proxy.lost == {"open": 1, "close": 1}
+            assert proxy.lost == {"open": 1, "complete": 1}
             assert digests.ledger() == Ledger(accepted=50, pending=49, delivered=1)

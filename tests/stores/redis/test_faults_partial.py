@@ -9,7 +9,7 @@ import pytest
 from digestif import ConfigError, Digests, Ledger, Policy, Record, ScheduleEntry, StoreUnavailable
 from digestif.attempts.claims import claim
 from digestif.events import Event, PartitionFailed
-from digestif.stores.base import Burial, Closing, Durability
+from digestif.stores.base import Burial, Completion, Durability
 from digestif.stores.redis.client.cluster import SLOTS, slot_of
 from digestif.stores.redis.keys import Keys
 from digestif.testing.servers import ClusterServers, RedisServer
@@ -54,7 +54,7 @@ def whole() -> Iterator[Scene]:
             with Digests(f"{cluster.url}?partitions={PARTITIONS}", namespace=namespace, policy=POLICY) as digests:
                 digests.add_many([(timeline, Record("a", 0, 0.0)) for timeline in TIMELINES], now=0)
                 leases = claim(digests.store, 1000, lease=30_000, now=lambda: 1_000, events=digests.events).leases
-                digests.store.close([Closing(lease, 10_000) for lease in leases], now=1_000)
+                digests.store.complete([Completion(lease, 10_000) for lease in leases], now=1_000)
                 digests.add_many([(timeline, Record("b", 0, 0.0)) for timeline in TIMELINES], now=2)
         yield Scene(cluster, cluster.primaries()[0])
 
@@ -114,7 +114,7 @@ def test_the_others_are_served_those_that_failed_are_named_and_all_goes_on_by_it
         assert digests.maintenance(20, now=20) == len(alive)
         leases = claim(digests.store, 1000, lease=30_000, now=lambda: 20_000, events=digests.events).leases
         assert {lease.timeline for lease in leases} == alive
-        assert digests.store.close([Closing(lease, 0) for lease in leases], now=21_000) == [True] * len(alive)
+        assert digests.store.complete([Completion(lease, 0) for lease in leases], now=21_000) == [True] * len(alive)
         with opened(whole, "visiting") as (late, failed_too):
             assert keys_of(late.schedule(now=22)) == alive
         for operation in ("schedule", "maintenance", "claim"):

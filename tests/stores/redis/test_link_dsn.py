@@ -4,13 +4,13 @@ import pytest
 
 from digestif.errors import ConfigError
 from digestif.stores.dsn import Dsn
-from digestif.stores.redis.client.address import Kind, Place
+from digestif.stores.redis.client.address import Kind, Target
 from digestif.stores.redis.client.factory import open_link
 from digestif.stores.redis.client.options import NAMES, Options
 
 
-def place(text: str) -> Place:
-    return Place.of(Dsn.parse(text))
+def place(text: str) -> Target:
+    return Target.of(Dsn.parse(text))
 
 
 @pytest.mark.parametrize(

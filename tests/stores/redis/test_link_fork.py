@@ -109,7 +109,7 @@ def fork_while_the_pool_is_locked(url: str) -> list[str]:
     """As if another thread were just getting a connection."""
     with linked(url) as link, ThreadPoolExecutor(1) as thread:
         say(link)
-        lock = link.routes.node_for(0)._pool._lock
+        lock = link.topology.node_for(0)._pool._lock
         thread.submit(lock.acquire).result()
         said = Child(report_all, link).finish()
         thread.submit(lock.release).result()

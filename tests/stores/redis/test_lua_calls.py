@@ -32,9 +32,9 @@ def opened_here() -> Iterator[RedisStore]:
 def send(store: RedisStore, caller: Caller, number: int, key: str) -> Any:
     """The answer to a call of this number, which adds a record."""
     caller.calls = number
-    call = call_alone(store._dialogue.keys, Arrival("t", key, b"1", 0.0, None, Terms()))
-    layout = store._dialogue._layouts.argument(0, load("add"))
-    [answer] = store._link.run([store._dialogue._command(load("add"), call, caller, NOW, layout)])
+    call = call_alone(store._scripts.keys, Arrival("t", key, b"1", 0.0, None, Terms()))
+    layout = store._scripts._layouts.argument(0, load("add"))
+    [answer] = store._link.run([store._scripts._command(load("add"), call, caller, NOW, layout)])
     return answer
 
 
@@ -79,7 +79,7 @@ def test_answers_to_callers_that_are_gone_are_forgotten() -> None:
 
 
 def call_as_another(store: RedisStore) -> None:
-    store._dialogue.forget_callers()
+    store._scripts.forget_callers()
     arrive(store, "t", ["a"])
 
 

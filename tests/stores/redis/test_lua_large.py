@@ -17,12 +17,12 @@ from digestif.stores.base import (
     PAGE_BYTES,
     Arrival,
     Burial,
-    Closing,
+    Completion,
     Lease,
     Maintained,
     Part,
+    QuarantinedRecord,
     Release,
-    SetAside,
     Store,
     Take,
 )
@@ -293,7 +293,7 @@ def test_a_merge_takes_the_later_versions_and_the_newest_of_all(old: int, new: i
 
         assert (carried.revision, len(carried.records)) == (2, min(old + new - 10, capacity or 10**6))
         stores.look()
-        assert stores.do(lambda store: store.close([Closing(lease, 1_000)], now=NOW + 3)) == [True]
+        assert stores.do(lambda store: store.complete([Completion(lease, 1_000)], now=NOW + 3)) == [True]
         stores.look()
         stores.end("t", now=NOW + 3)
 
@@ -320,7 +320,7 @@ def test_an_interrupted_merge_ends_as_if_it_had_not_been(end: str, old: int, new
 
         if end == "close":
             for store in (stores.memory, stores.server):
-                assert store.close([Closing(lease, 0)], now=NOW + 3) == [True]
+                assert store.complete([Completion(lease, 0)], now=NOW + 3) == [True]
         elif end == "open again":
             for store in (stores.memory, stores.server):
                 assert release(store, lease, now=NOW + 3)
@@ -343,9 +343,9 @@ def test_set_aside_records_leave_every_order_of_the_digest() -> None:
         fail(stores, "a")
         lease = stores.open(token="b", now=NOW)
         stores.carry(lease, now=NOW)
-        asides = [SetAside(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(0, 20, 3)]
+        asides = [QuarantinedRecord(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(0, 20, 3)]
 
-        assert stores.do(lambda store: store.set_aside(lease, asides, now=NOW + 1)) is True
+        assert stores.do(lambda store: store.quarantine(lease, asides, now=NOW + 1)) is True
 
         assert len(stores.carry(lease, now=NOW + 1).records) == MANY - 7
         stores.look()
@@ -359,9 +359,9 @@ def test_more_than_a_call_can_set_aside_is_one_change_of_the_digest(first: int) 
         fail(stores, "a")
         lease = stores.open(token="b", now=NOW)
         stores.carry(lease, now=NOW)
-        asides = [SetAside(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(600)]
+        asides = [QuarantinedRecord(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(600)]
 
-        assert stores.do(lambda store: store.set_aside(lease, asides, now=NOW + 1)) is True
+        assert stores.do(lambda store: store.quarantine(lease, asides, now=NOW + 1)) is True
 
         assert stores.carry(lease, now=NOW + 1).revision == 3
         assert len(stores.look(page=1000)["letters"]) == 600 - first
@@ -383,7 +383,7 @@ def test_a_dead_letter_comes_back_as_it_was(payload: bytes) -> None:
         stores.expire(now=NOW + DAY)
         again = stores.open(token="b", now=NOW + DAY)
         assert stores.carry(again, now=NOW + DAY) == before
-        assert stores.do(lambda store: store.close([Closing(again, 0)], now=NOW + DAY)) == [True]
+        assert stores.do(lambda store: store.complete([Completion(again, 0)], now=NOW + DAY)) == [True]
 
         stores.look()
         stores.end("t", now=NOW + DAY)
@@ -615,7 +615,7 @@ class Life:
 
     def live(self, steps: int) -> None:
         verbs = [self.add] * 6 + [self.begin] * 6 + [self.end] * 6 + [self.maintain] * 2 + [self.replay] * 2
-        verbs += [self.retract, self.set_aside, self.steer]
+        verbs += [self.retract, self.quarantine, self.steer]
         for _ in range(steps):
             self.now += self.random.randrange(1, 2_000)
             self.random.choice(verbs)()
@@ -670,7 +670,7 @@ class Life:
         self.leases = self.leases[1:]
         later = draw.choice([None, self.now + 2_500])
         verbs: list[Callable[[Store], list[bool]]] = [
-            lambda store: store.close([Closing(lease, 1_700, 350)], now=self.now),
+            lambda store: store.complete([Completion(lease, 1_700, 350)], now=self.now),
             lambda store: store.release([Release(lease, later, freeze=False)], now=self.now),
             lambda store: store.release([Release(lease, later, freeze=False)], now=self.now),
             lambda store: store.release([Release(lease, later, freeze=True)], now=self.now),
@@ -694,11 +694,13 @@ class Life:
         for key in self.random.sample(numbers(0, 500), 30):
             self.stores.retract(key, timeline, now=self.now)
 
-    def set_aside(self) -> None:
+    def quarantine(self) -> None:
         if self.leases:
             lease, token = self.leases[0], self.token()
-            asides = [SetAside(key, f"{token}-{key}", "broken") for key in self.random.sample(numbers(0, 500), 20)]
-            self.stores.do(lambda store: store.set_aside(lease, asides, now=self.now))
+            asides = [
+                QuarantinedRecord(key, f"{token}-{key}", "broken") for key in self.random.sample(numbers(0, 500), 20)
+            ]
+            self.stores.do(lambda store: store.quarantine(lease, asides, now=self.now))
 
     def steer(self) -> None:
         timeline, flag = self.timeline(), self.random.random() < 0.3

@@ -10,11 +10,11 @@ from digestif import Digests, InvalidState, Ledger, Policy, Record, StoreUnavail
 from digestif.core.capacity import Stored
 from digestif.core.machine import FOREVER, Slot, Unfinished
 from digestif.core.records import State
-from digestif.stores.base import Burial, Closing, Lease, Release, SetAside, Take
+from digestif.stores.base import Burial, Completion, Lease, QuarantinedRecord, Release, Take
 from digestif.stores.redis.client.scripts import load
 from digestif.stores.redis.repair import Repair
 from digestif.stores.redis.store import RedisStore
-from digestif.stores.transfer import Cargo, Freight, Movable, Page, Parcel
+from digestif.stores.transfer import ExportedRecord, ImportPage, Parcel, ParcelKind, TransferStore
 from digestif.testing.conformance.base import Harm
 from digestif.testing.servers import RedisServer
 from tests.servers import shared_server
@@ -42,27 +42,27 @@ def opened(timeline: str, token: str, *, now: int, lasts: int = 30_000) -> Calla
     return lambda digests: digests.store.open(timeline, token=token, lease=lasts, now=now)
 
 
-def travelling(digests: Digests) -> Movable:
-    assert isinstance(digests.store, Movable)
+def travelling(digests: Digests) -> TransferStore:
+    assert isinstance(digests.store, TransferStore)
     return digests.store
 
 
-def parcel(name: str, timeline: str, *, records: int = 1, freight: Freight = Freight.PENDING) -> Parcel:
-    digest = Unfinished(id=name if freight is Freight.PENDING else "d", batch=0, records=records, opened=0)
+def parcel(name: str, timeline: str, *, records: int = 1, freight: ParcelKind = ParcelKind.PENDING) -> Parcel:
+    digest = Unfinished(id=name if freight is ParcelKind.PENDING else "d", batch=0, records=records, opened=0)
     slot = Slot(State.OPEN, parked=State.READY, at=1, since=1, token=name, until=FOREVER, digest=digest)
     return Parcel(name, timeline, freight, records, slot)
 
 
 def arrived(digests: Digests, travels: Parcel) -> Any:
-    cargo = [Cargo(Stored("k", b"json/1 1", 0.0, 1), None, None)]
-    return travelling(digests).arrive([Page(travels, 0, cargo)], fence=None, now=203_000)
+    cargo = [ExportedRecord(Stored("k", b"json/1 1", 0.0, 1), None, None)]
+    return travelling(digests).import_pages([ImportPage(travels, 0, cargo)], fence=None, now=203_000)
 
 
 def repaired(digests: Digests, harm: Harm, timeline: str) -> Any:
     store = digests.store
     assert isinstance(store, RedisStore)
     harm_in(store, harm, timeline)
-    return Repair(store._dialogue, 0, ring=store._ring, token=harm, now=300_000).run(dry_run=False)
+    return Repair(store._scripts, 0, ring=store._ring, token=harm, now=300_000).run(dry_run=False)
 
 
 class Step(NamedTuple):
@@ -84,21 +84,21 @@ EVERYDAY = [  # of any store
     Step("add", lambda digests: digests.add("t", record("c"), now=4.5)),
     Step("schedule", lambda digests: list(digests.schedule(6, now=6))),
     Step("open", opened("t", "second", now=6_000)),
-    Step("settle", lambda digests: digests.store.take([Take(lease("t", "second"), 100, True)], now=6_000)),
+    Step("prepare", lambda digests: digests.store.take([Take(lease("t", "second"), 100, True)], now=6_000)),
     Step(
-        "set_aside",
-        lambda digests: digests.store.set_aside(
-            lease("t", "second"), [SetAside("a", "letter", "it is broken")], now=6_000
+        "quarantine",
+        lambda digests: digests.store.quarantine(
+            lease("t", "second"), [QuarantinedRecord("a", "letter", "it is broken")], now=6_000
         ),
     ),
-    Step("close", lambda digests: digests.store.close([Closing(lease("t", "second"), 10_000)], now=7_000)),
+    Step("complete", lambda digests: digests.store.complete([Completion(lease("t", "second"), 10_000)], now=7_000)),
     # A worker's page, each digest of which ends otherwise
     Step("claim", lambda digests: digests.store.claim(0, 10, token="page", lease=30_000, now=7_000)),
     Step(
         "bury",
         lambda digests: digests.store.bury([Burial(lease("u", "page", "page-0"), "it is refused", 10_000)], now=8_000),
     ),
-    Step("close", lambda digests: digests.store.close([Closing(lease("v", "page"), 10_000)], now=8_000)),
+    Step("complete", lambda digests: digests.store.complete([Completion(lease("v", "page"), 10_000)], now=8_000)),
     Step("release", lambda digests: digests.store.release([Release(lease("w", "page"), None)], now=8_000)),
     Step("replay", lambda digests: digests.replay("page-0", now=9)),
     Step("discard", lambda digests: digests.discard("letter", now=9)),
@@ -116,20 +116,26 @@ EVERYDAY = [  # of any store
         "claim_suspects",
         lambda digests: digests.store.claim_suspects(0, alone=True, token="fourth", lease=30_000, now=200_001),
     ),
-    Step("withdraw", lambda digests: digests.store.withdraw(lease("n", "fourth"), ["k"], now=200_000)),
-    Step("serve", lambda digests: digests.store.serve(lease("n", "fourth"), ["ada"], now=200_000)),
-    Step("close", lambda digests: digests.store.close([Closing(lease("n", "fourth"), 10_000)], now=200_000)),
+    Step("remove", lambda digests: digests.store.remove(lease("n", "fourth"), ["k"], now=200_000)),
+    Step("mark_served", lambda digests: digests.store.mark_served(lease("n", "fourth"), ["ada"], now=200_000)),
+    Step("complete", lambda digests: digests.store.complete([Completion(lease("n", "fourth"), 10_000)], now=200_000)),
     # Timelines that go to another store and come from one
     Step("add", lambda digests: digests.add("m", record("p"), now=201)),
-    Step("depart", lambda digests: travelling(digests).depart(["m"], token="road", now=201_000)),
-    Step("stay", lambda digests: travelling(digests).stay(["m"], now=201_000)),
-    Step("depart", lambda digests: travelling(digests).depart(["m"], token="again", now=201_000)),
-    Step("let_go", lambda digests: travelling(digests).let_go([parcel("leaving:again-0", "m")], now=202_000)),
-    Step("arrive", lambda digests: arrived(digests, parcel("leaving:in-0", "q"))),
-    Step("arrive", lambda digests: arrived(digests, parcel("leaving:in-1", "r", records=2, freight=Freight.DIGEST))),
-    Step("drop_parts", lambda digests: travelling(digests).drop_parts([parcel("leaving:in-1", "r")], now=203_000)),
-    Step("past", lambda digests: travelling(digests).past(0, "past")),
-    Step("past", lambda digests: travelling(digests).take_in("others", {"delivered": 5}, fence=None)),
+    Step("begin_export", lambda digests: travelling(digests).begin_export(["m"], token="road", now=201_000)),
+    Step("abort_export", lambda digests: travelling(digests).abort_export(["m"], now=201_000)),
+    Step("begin_export", lambda digests: travelling(digests).begin_export(["m"], token="again", now=201_000)),
+    Step(
+        "commit_export",
+        lambda digests: travelling(digests).commit_export([parcel("leaving:again-0", "m")], now=202_000),
+    ),
+    Step("import_pages", lambda digests: arrived(digests, parcel("leaving:in-0", "q"))),
+    Step(
+        "import_pages",
+        lambda digests: arrived(digests, parcel("leaving:in-1", "r", records=2, freight=ParcelKind.DIGEST)),
+    ),
+    Step("abort_import", lambda digests: travelling(digests).abort_import([parcel("leaving:in-1", "r")], now=203_000)),
+    Step("export_counts", lambda digests: travelling(digests).export_counts(0, "export_counts")),
+    Step("export_counts", lambda digests: travelling(digests).import_counts("others", {"delivered": 5}, fence=None)),
     Step("swap_note", lambda digests: travelling(digests).swap_note(0, "note", None, b"noted")),
     # Damage, of each kind, and its repair
     Step("add", lambda digests: digests.add_many([("x", record("k")), ("x", record("l"))], now=300)),
@@ -137,13 +143,13 @@ EVERYDAY = [  # of any store
 LIFE = [
     *EVERYDAY,
     Step("agree", lambda digests: repaired(digests, Harm.MISPLACED, "x")),
-    Step("set_short_aside", lambda digests: repaired(digests, Harm.VALUE, "x")),
+    Step("quarantine_short", lambda digests: repaired(digests, Harm.VALUE, "x")),
     Step("mend_letter", lambda digests: repaired(digests, Harm.LETTER, "x")),
     Step("correct", lambda digests: repaired(digests, Harm.RECORD, "x")),
     Step("add", lambda digests: digests.add("x", record("m"), now=301)),
-    Step("quarantine", lambda digests: repaired(digests, Harm.GARBLED, "x")),
+    Step("quarantine_timeline", lambda digests: repaired(digests, Harm.GARBLED, "x")),
 ]
-MENDING = ["agree", "correct", "mend_letter", "quarantine", "set_short_aside"]
+MENDING = ["agree", "correct", "mend_letter", "quarantine_timeline", "quarantine_short"]
 
 
 class Account(NamedTuple):

@@ -9,10 +9,10 @@ import pytest
 
 from digestif.core.damage import Damage
 from digestif.core.policy import Terms
-from digestif.stores.base import SUSPECTS_TOGETHER, Arrival, Burial, Claimed, Closing, Lease, Release, Store
+from digestif.stores.base import SUSPECTS_TOGETHER, Arrival, Burial, Claimed, Completion, Lease, Release, Store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.redis.store import RedisStore
-from digestif.stores.transfer import Movable, Page
+from digestif.stores.transfer import ImportPage, TransferStore
 from digestif.testing.conformance.port import LEASE, NOW, arrive, open_lease
 from tests.servers import empty_server, shared_server
 from tests.stores.redis.hints import opened
@@ -244,7 +244,7 @@ def test_opening_notes_that_it_is_alone_once_its_digest_has_lapsed() -> None:
 
 
 ENDS: dict[str, Callable[[Store, Lease, int], object]] = {
-    "closed": lambda store, lease, now: store.close([Closing(lease, 0)], now=now),
+    "closed": lambda store, lease, now: store.complete([Completion(lease, 0)], now=now),
     "failed": lambda store, lease, now: store.release([Release(lease, None)], now=now),
     "put off": lambda store, lease, now: store.release([Release(lease, now + 5)], now=now),
     "buried": lambda store, lease, now: store.bury([Burial(lease, "given up", 0)], now=now),
@@ -284,17 +284,17 @@ def test_a_replayed_digest_starts_without_lapses() -> None:
 def test_lapses_alone_move_along(target: str) -> None:
     with twins() as stores, opened(shared_server().url, "elsewhere") as elsewhere:
         source, store = (stores.server, MemoryStore()) if target == "memory" else (stores.memory, elsewhere)
-        assert isinstance(source, Movable)
-        assert isinstance(store, Movable)
+        assert isinstance(source, TransferStore)
+        assert isinstance(store, TransferStore)
         add(stores, "t")
         lapse(stores, "t")
         claim_suspects(stores, now=LATER, alone=True)
 
-        [goes] = source.depart(["t"], token="road", now=LATER + LEASE)
+        [goes] = source.begin_export(["t"], token="road", now=LATER + LEASE)
         assert goes is not None
         assert source.inspect("t").alone is False
-        [cargo] = source.cargo([(goes, None)], limit=9)
-        store.arrive([Page(goes, 0, cargo)], fence=None, now=LATER + LEASE)
+        [cargo] = source.read_export([(goes, None)], limit=9)
+        store.import_pages([ImportPage(goes, 0, cargo)], fence=None, now=LATER + LEASE)
         arrived = store.inspect("t")
 
     assert arrived.alone is False
@@ -408,7 +408,7 @@ class Life:
         for lease in self.random.sample(ending, len(ending) // 2):
             later = self.random.choice([None, self.now + 3_000])
             verbs = [
-                methodcaller("close", [Closing(lease, 2_000)], now=self.now),
+                methodcaller("complete", [Completion(lease, 2_000)], now=self.now),
                 methodcaller("release", [Release(lease, later)], now=self.now),
                 methodcaller("extend", [lease], lease=LEASE, now=self.now),
             ]

@@ -34,7 +34,7 @@ return cmsgpack.pack(v.slot)
 CLOSE = """#!lua
 -- include: placing.lua
 local v = cmsgpack.unpack(ARGV[1])
-return cmsgpack.pack(after_close(v.slot, v.now, v.cool_down, v.max_records, v.pending))
+return cmsgpack.pack(after_completion(v.slot, v.now, v.cool_down, v.max_records, v.pending))
 """
 FAIL = """#!lua
 -- include: leasing.lua
@@ -199,7 +199,7 @@ def test_a_close_ends_where_python_ends(
     slot: Slot, now: int, cool_down: int, max_records: int | None, pending: int, digest: Unfinished
 ) -> None:
     slot = replace(slot, state=State.OPEN, token="t", until=now + 1, digest=digest, pending=pending)
-    expected = machine.after_close(slot, now=now, cool_down=cool_down, max_records=max_records)
+    expected = machine.after_completion(slot, now=now, cool_down=cool_down, max_records=max_records)
 
     facts = {"now": now, "cool_down": cool_down, "max_records": max_records, "pending": pending}
     found = in_lua(CLOSE, slot=as_stored(slot), **facts)

@@ -237,7 +237,7 @@ def test_a_client_of_ones_own_is_used_as_it_is(redis_server: RedisServer, protoc
             assert wakeups.wait(LONG)
             assert is_heard(store, wakeups)
             assert not wakeups.wait(SHORT)
-        store.disconnect()
+        store.close()
 
 
 def test_a_cluster_client_of_ones_own_too(lone_cluster: LoneCluster) -> None:
@@ -246,7 +246,7 @@ def test_a_cluster_client_of_ones_own_too(lone_cluster: LoneCluster) -> None:
         with closing(store.listen()) as wakeups:
             assert [is_heard(store, wakeups, partition) for partition in range(3)] == [True] * 3
             assert not wakeups.wait(SHORT)
-        store.disconnect()
+        store.close()
 
 
 def test_hints_come_through_tls(encrypted: Encrypted, namespace: str) -> None:

@@ -181,7 +181,7 @@ def test_a_server_that_is_only_quiet_keeps_its_connection(redis_server: RedisSer
 
             assert not wakeups.wait(ANSWERED)
             assert subscribers(redis_server) == before
-        store.disconnect()
+        store.close()
 
 
 @pytest.mark.usefixtures("curious")

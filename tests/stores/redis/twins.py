@@ -109,7 +109,7 @@ def twins() -> Iterator[Twins]:
     try:
         yield Twins(store, client)
     finally:
-        store.disconnect()
+        store.close()
         client.close()
 
 

@@ -17,4 +17,4 @@ def path(tmp_path: Path) -> str:
 def store(path: str) -> Iterator[SQLiteStore]:
     store = SQLiteStore(path)
     yield store
-    store.disconnect()
+    store.close()

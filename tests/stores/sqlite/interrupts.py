@@ -12,7 +12,7 @@ from typing import Any
 
 from digestif import Digests, Policy, Record
 from digestif.ids import fresh_id
-from digestif.stores.base import Closing, Take
+from digestif.stores.base import Completion, Take
 from digestif.stores.sqlite import SQLiteStore
 from tests.stores.sqlite.children import Child, Report, killed_at_the_end
 
@@ -109,7 +109,7 @@ class Storm:
         told = {"stuck": stuck, "told others": self._told, "calls": calls, "interrupts": self._timer.raised}
         if not stuck:
             told["verified"] = bool(self._digests.verify())
-            self._store.disconnect()
+            self._store.close()
         return {**told, "acknowledged": self._acknowledged, "delivered": self._delivered}
 
     def _be_interrupted(self, interrupts: int) -> int:
@@ -170,7 +170,7 @@ class Storm:
         for lease in claimed.leases:
             [taken] = store.take([Take(lease, None, merge=True)], now=None)
             keys = [] if taken is None else [record.key for record in taken.records]
-            if taken is not None and taken.complete and store.close([Closing(lease, 0)], now=None) == [True]:
+            if taken is not None and taken.complete and store.complete([Completion(lease, 0)], now=None) == [True]:
                 self._delivered += keys
 
     def _read(self, name: int, number: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from digestif import Busy, Digests, InvalidState, Policy, StaleLease
 from digestif.clock import monotonic, wall_clock
-from digestif.stores.base import Burial, Closing, Lease, Release, Take
+from digestif.stores.base import Burial, Completion, Lease, Release, Take
 from digestif.stores.sqlite import SQLiteStore
 from tests.stores.sqlite.alone import alone
 from tests.stores.sqlite.children import Child, Report, killed_at_the_end, listen
@@ -30,14 +30,14 @@ POLICY = Policy(minimum_delay=0, increment_delay=0, capacity=None, lapses=1_000_
 def behind(path: str) -> Iterator[SQLiteStore]:
     store = on_time(path)
     yield store
-    store.disconnect()
+    store.close()
 
 
 @pytest.fixture
 def ahead(path: str) -> Iterator[SQLiteStore]:
     store = an_hour_ahead(path)
     yield store
-    store.disconnect()
+    store.close()
 
 
 def on_time(path: str) -> SQLiteStore:
@@ -61,8 +61,8 @@ def test_a_lease_that_a_faster_clock_took_over_is_stale_for_the_slower_one(
     assert behind.extend([lost], lease=30_000, now=None) == [False]
     assert behind.release([Release(lost, None)], now=None) == [False]
     assert behind.bury([Burial(lost, "no", 0)], now=None) == [False]
-    assert behind.close([Closing(lost, 0)], now=None) == [False]
-    assert ahead.close([Closing(held, 0)], now=None) == [True]
+    assert behind.complete([Completion(lost, 0)], now=None) == [False]
+    assert ahead.complete([Completion(held, 0)], now=None) == [True]
     assert behind.ledger().delivered == behind.ledger().accepted == 1
 
 
@@ -87,7 +87,7 @@ def test_a_lease_of_a_faster_clock_is_respected_by_the_slower_one(behind: SQLite
     with pytest.raises(Busy):
         behind.open("t", token="slow", lease=30_000, now=None)
     assert not behind.maintain(0, 0, limit=10, now=None).lapsed
-    assert ahead.close([Closing(held, 0)], now=None) == [True]
+    assert ahead.complete([Completion(held, 0)], now=None) == [True]
 
 
 def test_two_processes_an_hour_apart_lose_nothing_and_deliver_under_one_lease_at_a_time(path: str) -> None:
@@ -119,7 +119,7 @@ def live_an_hour_apart(path: str, seed: int) -> Told:
         lines = [line for child in children for line in child.finish()]
     store = an_hour_ahead(path)
     drain(store, lines.append)
-    store.disconnect()
+    store.close()
     return judge([json.loads(line) for line in lines], delivered=check_sound(path).delivered)
 
 
@@ -178,7 +178,7 @@ def records(store: SQLiteStore, lease: Lease) -> tuple[str, list[str]]:
 def close(store: SQLiteStore, lease: Lease, report: Report) -> None:
     try:
         _, keys = records(store, lease)
-        (closed,) = store.close([Closing(lease, 0)], now=None)
+        (closed,) = store.complete([Completion(lease, 0)], now=None)
     except StaleLease:
         keys, closed = [], False
     report(json.dumps(["closed" if closed else "stale", keys]))

@@ -62,7 +62,7 @@ def test_cancelled_adds_do_not_hold_up_those_that_come_later(store: SQLiteStore,
     check_sound(path)
 
 
-# Closing
+# Completion
 
 
 def test_closing_waits_for_the_adds_of_tasks_that_are_under_way(path: str) -> None:

@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 def store(path: Path) -> Iterator[Store]:
     store = SQLiteStore(path, synchronous="normal")
     yield store
-    store.disconnect()
+    store.close()
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_two_who_repair_at_once_correct_the_ledger_once(path: Path, store: SQLit
 
     assert [damage.part for damage in surveyed[0]] == ["ledger"]
     assert other.verify()
-    other.store.disconnect()
+    other.store.close()
 
 
 def test_a_counter_that_was_set_back_gives_no_number_twice(digests: Digests, path: Path) -> None:

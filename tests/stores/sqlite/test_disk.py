@@ -63,7 +63,7 @@ def test_a_database_that_may_not_grow_still_delivers(tmp_path: Path) -> None:
         with digests.digest("t") as digest:
             delivered = [record.key for record in digest]
         added_after = digests.add("t", LARGE, key="after the delivery")
-    store.disconnect()
+    store.close()
 
     assert sorted(delivered) == sorted(accepted)
     assert added_after is False  # it cools down, and there is space again
@@ -100,7 +100,7 @@ def meet_the_limit(path: str, limit: "Callable[[SQLiteStore], Any]") -> dict[str
             told["errors"].append(type(error).__name__)
         told["during"] = [record.key for record in digests.peek("t")]
     digests.add("t", LARGE, key="afterwards")
-    store.disconnect()
+    store.close()
     check_sound(path)
     told["afterwards"] = pending_keys(path)
     return told

@@ -70,7 +70,7 @@ def test_a_worker_does_not_begin_what_it_could_not_end(tmp_path: Path) -> None:
 
     assert digests.ledger().delivered == 1
     assert digests.verify()
-    store.disconnect()
+    store.close()
 
 
 def test_adds_leave_free_pages_and_a_log_that_outlives_its_connections(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_whatever_step_of_a_write_is_interrupted_leaves_no_transaction_and_no_lo
             other.execute("ROLLBACK")
         os.close(lock)
 
-    store.disconnect()
+    store.close()
     check_sound(path)
 
 
@@ -91,7 +91,7 @@ def test_whatever_step_of_a_wait_for_the_turn_is_interrupted_leaves_the_lock_to_
         if kept[-1] is None:
             break
     os.close(lock)
-    store.disconnect()
+    store.close()
 
     assert running_threads() <= threads + 1  # that of the last wait may not have ended yet
     check_sound(path)
@@ -107,7 +107,7 @@ def test_whatever_step_of_a_read_is_interrupted_leaves_no_old_state_to_be_kept(p
             digests.add("t", 0, key="changes the file")
             assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
 
-    store.disconnect()
+    store.close()
     check_sound(path)
 
 
@@ -160,7 +160,7 @@ def test_whatever_step_of_its_leader_is_interrupted_a_page_is_committed_once(pat
             if interrupt is None:
                 break
 
-    store.disconnect()
+    store.close()
     found = check_sound(path)
     assert number > 50
     assert 2 * number < found.accepted == found.pending  # nothing was added twice
@@ -206,7 +206,7 @@ def interrupt_one_who_waits(path: str) -> dict[str, bool]:
     other.start()
     other.join(10)
     if not other.is_alive():
-        store.disconnect()
+        store.close()
     return {"interrupted": interrupted, "stuck": other.is_alive()}
 
 

@@ -40,7 +40,7 @@ def test_every_connection_is_as_durable_as_it_was_asked_to_be(path: Path, synchr
         store.after_fork(in_child=False)
         digests.add("t", 1)
 
-    store.disconnect()
+    store.close()
 
 
 def test_a_full_store_can_still_be_drained(path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_full_store_can_still_be_drained(path: Path) -> None:
     assert digests.ledger().delivered == accepted
     assert digests.add("t", "x" * 2000) is True
     assert digests.verify()
-    store.disconnect()
+    store.close()
 
 
 def test_a_file_of_another_kind_is_refused_and_nothing_is_made_beside_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests, Policy, Record
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Burial, Closing, Lease, Release, Take
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Burial, Completion, Lease, Release, Take
 from digestif.stores.sqlite import SQLiteStore
 from digestif.stores.sqlite.rows import SQL
 
@@ -123,7 +123,7 @@ def steps_with_records(count: int) -> dict[str, int]:
         lease = store.open("t", token="x", lease=HOUR, now=NOW)
         found["first page"] = steps(store, lambda store: take(store, lease))
         found["next page"] = steps(store, lambda store: take(store, lease))
-        found["close"] = steps(store, lambda store: store.close([Closing(lease, HOUR)], now=NOW))
+        found["close"] = steps(store, lambda store: store.complete([Completion(lease, HOUR)], now=NOW))
     return found
 
 
@@ -192,7 +192,7 @@ def disconnected(store: SQLiteStore) -> Iterator[SQLiteStore]:
     try:
         yield store
     finally:
-        store.disconnect()
+        store.close()
 
 
 # By plan

@@ -12,7 +12,7 @@ from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles
 from digestif.stores.postgres.slots import Slots
 from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, in_columns
 from digestif.stores.rows import NEVER, UNBOUNDED, Size, within
-from digestif.stores.transfer import Cargo
+from digestif.stores.transfer import ExportedRecord
 
 RECORD = (Bigints, Byteas, Bigints, Doubles, Bigints, Bigints, Byteas)
 
@@ -187,14 +187,14 @@ class Records(Slots):
 
     # on the way from and to other stores
 
-    def cargo(self, batch: int, *, after: Cursor | None, limit: int) -> list[Cargo]:
+    def read_export(self, batch: int, *, after: Cursor | None, limit: int) -> list[ExportedRecord]:
         if after is None:
             rows = self._execute(SQL.first_cargo, (batch, limit))
         else:
             rows = self._execute(SQL.next_cargo, (batch, *after, limit))
-        return [Cargo(_stored(row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
+        return [ExportedRecord(_stored(row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
 
-    def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
+    def load(self, batch: int, cargo: Sequence[ExportedRecord]) -> int:
         self._fetch_numbers(len(cargo))
         rows = [
             (

@@ -44,7 +44,7 @@ from digestif.stores.postgres.wakeups import NotifyWakeups
 from digestif.stores.rows import Rows, RowStore, arrivals, leases, open_digests, operations, transfer
 from digestif.stores.rows.leases import Grant
 from digestif.stores.shield import Shield
-from digestif.stores.transfer import Fence, Mark, Page
+from digestif.stores.transfer import Fence, ImportPage, ImportProgress
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
@@ -248,10 +248,12 @@ class PostgresStore(RowStore):
 
         return self._hinted(self._transact(unit, self._begin, writes=True))
 
-    def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
+    def import_pages(
+        self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None
+    ) -> list[ImportProgress | None]:
         at = self._now(now)
 
-        def unit(rows: PostgresRows) -> list[Mark | None]:
+        def unit(rows: PostgresRows) -> list[ImportProgress | None]:
             rows.reserve({page.parcel.timeline for page in pages})
             return transfer.arrive_all(rows, pages, fence=fence, now=at)
 
@@ -505,7 +507,7 @@ class PostgresStore(RowStore):
 
     # Letting go
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         """Wait for what is under way and close every connection; what comes later is refused."""
         self._closed = True
         self._rest.set()

@@ -37,7 +37,7 @@ def _examined(store: RedisStore) -> RedisStore:
     except StoreUnavailable:
         pass  # whoever starts while the server restarts need not fail; the first call tries again
     except BaseException:
-        store.disconnect()
+        store.close()
         raise
     return store
 

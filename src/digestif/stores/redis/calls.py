@@ -39,7 +39,7 @@ DAMAGED = "DIGESTIF_DAMAGED"  # what a script says of a timeline that it can't r
 _NOBODY = Caller()  # what only reads needs no number
 
 
-class Dialogue:
+class Scripts:
     """Asks the scripts of a namespace's partitions. Safe to use from many threads."""
 
     def __init__(self, link: Link, keys: Keys, layouts: Layouts, damages: Damages) -> None:

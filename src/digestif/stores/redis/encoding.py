@@ -19,7 +19,7 @@ from digestif.core.times import Millis, to_seconds
 from digestif.stores.base import Accepted, Lease
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis.keys import as_bytes, as_text
-from digestif.stores.transfer import Cargo
+from digestif.stores.transfer import ExportedRecord
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder().decode
@@ -168,11 +168,11 @@ def text(raw: bytes) -> msgspec.Raw:
     return msgspec.Raw(b"\xdb" + len(raw).to_bytes(4) + raw)
 
 
-def cargo(key: str, stored: bytes, deadline: bytes) -> Cargo:
+def read_export(key: str, stored: bytes, deadline: bytes) -> ExportedRecord:
     """A record that goes to another store, with its times."""
     found = record(key, stored)
     expires = int.from_bytes(stored[5:12], signed=True) if found.payload is not None else _NEVER
-    return Cargo(found, int(deadline) if deadline else None, None if expires == _NEVER else expires)
+    return ExportedRecord(found, int(deadline) if deadline else None, None if expires == _NEVER else expires)
 
 
 def letter(letter_id: str, stored: bytes) -> Letter:

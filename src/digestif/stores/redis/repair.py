@@ -9,7 +9,7 @@ from digestif.core.times import Millis
 from digestif.errors import StoreUnavailable
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding
-from digestif.stores.redis.calls import Call, Dialogue, every
+from digestif.stores.redis.calls import Call, Scripts, every
 from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.client.resp import Packed, joined, pack
 from digestif.stores.redis.survey import Flaw, Survey, at_rest, short_keys
@@ -22,9 +22,9 @@ BATCHES = 3  # of a timeline
 class Repair:
     """One repair of one partition."""
 
-    def __init__(self, dialogue: Dialogue, partition: int, *, ring: int, token: str, now: Millis | None) -> None:
-        self._dialogue = dialogue
-        self._keys = dialogue.keys
+    def __init__(self, scripts: Scripts, partition: int, *, ring: int, token: str, now: Millis | None) -> None:
+        self._scripts = scripts
+        self._keys = scripts.keys
         self._partition = partition
         self._ring = ring
         self._now = now
@@ -47,7 +47,7 @@ class Repair:
         )
 
     def _survey(self) -> Survey:
-        return at_rest(self._dialogue, self._partition, ring=self._ring)
+        return at_rest(self._scripts, self._partition, ring=self._ring)
 
     def _mend(self, flaw: Flaw) -> None:
         match flaw.damage.part:
@@ -64,7 +64,7 @@ class Repair:
 
     def _write(self, script: str, keys: Packed, request: Mapping[str, object]) -> None:
         call = Call(self._partition, keys, pack((encoding.encode(request),)))
-        self._dialogue.write_one(script, call, now=self._now)
+        self._scripts.write_one(script, call, now=self._now)
 
     def _quarantine(self, flaw: Flaw) -> None:
         ids = [next(self._ids) for _ in range(BATCHES)]
@@ -81,7 +81,9 @@ class Repair:
             self._keys.letters(self._partition, ids),
         )
         self._write(
-            "quarantine", joined(keys), {"stored": encoding.text(flaw.stored), "name": owner, "letters": letters}
+            "quarantine_timeline",
+            joined(keys),
+            {"stored": encoding.text(flaw.stored), "name": owner, "letters": letters},
         )
 
     def _owner(self, name: str | None) -> str:
@@ -94,7 +96,7 @@ class Repair:
     def _set_short_aside(self, flaw: Flaw) -> None:
         keys = self._keys.home_keys(self._partition, flaw.name)
         for batch, key in enumerate((keys[0], keys[3])):
-            short = short_keys(self._dialogue, self._partition, key)
+            short = short_keys(self._scripts, self._partition, key)
             for start in range(0, len(short), SET_ASIDE):
                 records = [
                     (encoding.text(name), next(self._ids), "the stored value is missing")
@@ -102,7 +104,7 @@ class Repair:
                 ]
                 letters = self._keys.letters(self._partition, [letter_id for _, letter_id, _ in records])
                 whole = self._keys.home_in(self._partition, flaw.name)
-                self._write("set_short_aside", joined((whole, letters)), {"batch": batch, "records": records})
+                self._write("quarantine_short", joined((whole, letters)), {"batch": batch, "records": records})
 
     def _mend_letter(self, flaw: Flaw) -> None:
         number, old_id = flaw.name[:16], flaw.name[16:]
@@ -128,13 +130,13 @@ class Repair:
         return pack((self._keys.key(self._partition, "d", timeline),))
 
     def _time(self) -> Millis:
-        seconds, micros = self._dialogue.time(self._partition)
+        seconds, micros = self._scripts.time(self._partition)
         return int(seconds) * 1000 + int(micros) // 1000
 
     def _remove(self, flaw: Flaw) -> None:
         kind = "history" if flaw.damage.part == "history" else "notes"
         key = self._keys.key(self._partition, kind)
-        every(self._dialogue.change([Command(self._partition, ("HDEL", key, flaw.name))]))
+        every(self._scripts.change([Command(self._partition, ("HDEL", key, flaw.name))]))
 
     def _correct(self, found: Survey) -> None:
         moved, accepted = found.raw[0] or b"", found.raw[2] or b""

@@ -32,15 +32,15 @@ from digestif.stores.base import (
     Arrival,
     Burial,
     Claimed,
-    Closing,
+    Completion,
     Due,
     Durability,
     Lease,
     Maintained,
     Part,
+    QuarantinedRecord,
     Release,
     SchedulePage,
-    SetAside,
     Store,
     Take,
     Taken,
@@ -50,7 +50,7 @@ from digestif.stores.damage import Unreadable
 from digestif.stores.fork import watch
 from digestif.stores.redis import encoding, queries
 from digestif.stores.redis.batches import Share, call_alone, rounds_of
-from digestif.stores.redis.calls import DAMAGED, Call, Dialogue, every
+from digestif.stores.redis.calls import DAMAGED, Call, Scripts, every
 from digestif.stores.redis.checks import Findings, examine
 from digestif.stores.redis.client.commands import Command, Refused
 from digestif.stores.redis.client.link import Link
@@ -83,7 +83,7 @@ class RedisStore(Store, RedisMoving):
         self._wanted = partitions
         self._clustered = clustered
         self._found: Findings | None = None
-        self._dialogue_: Dialogue | None = None
+        self._dialogue_: Scripts | None = None
         self._listeners: WeakSet[Events] = WeakSet()
         watch(self)
 
@@ -95,7 +95,7 @@ class RedisStore(Store, RedisMoving):
             events.emit(event)
 
     @property
-    def _dialogue(self) -> Dialogue:
+    def _scripts(self) -> Scripts:
         """The way to the scripts, once the server has been examined."""
         if self._dialogue_ is None:
             self.examine()
@@ -110,15 +110,15 @@ class RedisStore(Store, RedisMoving):
         self._found = found
         return found
 
-    def _begin(self, found: Findings) -> Dialogue:
+    def _begin(self, found: Findings) -> Scripts:
         keys = Keys(self.namespace, found.partitions)
         layouts = Layouts(self._link, keys, found.layout, tell=self._tell)
         layouts.enter(range(keys.partitions), patience=0)  # those that can't be reached now, when they are first used
-        return Dialogue(self._link, keys, layouts, self.damages)
+        return Scripts(self._link, keys, layouts, self.damages)
 
     @property
     def partitions(self) -> int:  # type: ignore[override]  # known once the server was asked
-        return self._dialogue.keys.partitions
+        return self._scripts.keys.partitions
 
     @property
     def durability(self) -> Durability:  # type: ignore[override]  # likewise
@@ -130,7 +130,7 @@ class RedisStore(Store, RedisMoving):
         return HISTORY_LIMIT if self.partitions <= 4 else max(50, 4 * HISTORY_LIMIT // self.partitions)
 
     def time(self, partition: int) -> Millis:
-        seconds, micros = self._dialogue.time(partition)
+        seconds, micros = self._scripts.time(partition)
         return int(seconds) * 1000 + int(micros) // 1000
 
     def reach(self) -> None:
@@ -142,13 +142,13 @@ class RedisStore(Store, RedisMoving):
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         if len(batch) == 1:
-            reply = self._dialogue.write_one("add", call_alone(self._dialogue.keys, batch[0]), now=now)
+            reply = self._scripts.write_one("add", call_alone(self._scripts.keys, batch[0]), now=now)
             if reply == REFUSED:
                 raise self._unreadable(batch[0].timeline)
             return encoding.accepted(reply, 1)
         answers: dict[int, Accepted] = {}  # by the place of the record
-        for shares in rounds_of(self._dialogue.keys, batch):
-            replies = self._dialogue.write("add", [share.call() for share in shares], now=now)
+        for shares in rounds_of(self._scripts.keys, batch):
+            replies = self._scripts.write("add", [share.call() for share in shares], now=now)
             for share, reply in zip(shares, replies, strict=True):
                 if not isinstance(reply, Exception):
                     answers.update(zip(share.places, encoding.accepted(reply, len(share.places)), strict=True))
@@ -182,7 +182,7 @@ class RedisStore(Store, RedisMoving):
     ) -> SchedulePage:
         limit = min(limit, ACTED_TIMELINES)
         request = encoding.encode({"deadline": deadline, "limit": limit, "after": after and after[1:]})
-        number, *flat = self._dialogue.glance("due", Call(partition, NO_KEYS, pack((request,))))
+        number, *flat = self._scripts.glance("due", Call(partition, NO_KEYS, pack((request,))))
         began = int(number) if after is None else int(after[0])
         times = {as_text(name): int(float(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)}
         found = [Due(name, times[name]) for name in self._own(partition, list(times))]
@@ -193,16 +193,16 @@ class RedisStore(Store, RedisMoving):
     def _make_ready(self, partition: int, found: list[Due], *, began: int, now: Millis | None) -> list[Due]:
         request = encoding.encode({"began": began, "times": [due.at for due in found]})
         call = self._call(partition, [due.timeline for due in found], request, declared="slot")
-        reply = self._dialogue.write_one("schedule", call, now=now)
+        reply = self._scripts.write_one("schedule", call, now=now)
         self._tell_of([due.timeline for due, flag in zip(found, reply, strict=True) if flag == REFUSED[0]])
         return [due for due, moved in zip(found, encoding.flags(reply), strict=True) if moved]
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         limit = min(limit, ACTED_TIMELINES)
         request = encoding.encode({"deadline": deadline, "limit": limit})
-        *lists, evicts = self._dialogue.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
+        *lists, evicts = self._scripts.glance("overdue", Call(partition, NO_KEYS, pack((request,))), now=now)
         if evicts:
-            self._dialogue.tell_of_eviction(evicts.decode())  # workers go on, the sooner the better
+            self._scripts.tell_of_eviction(evicts.decode())  # workers go on, the sooner the better
         full = limit in map(len, lists)
         stale, lapsed, expiring = (self._own(partition, list(map(as_text, names))) for names in lists)
         timelines = [*stale, *lapsed, *expiring]
@@ -210,7 +210,7 @@ class RedisStore(Store, RedisMoving):
             return Maintained([], [], [], full)
         numbers = {"stale": len(stale), "lapsed": len(lapsed), "expiring": len(expiring)}
         request = encoding.encode({"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers})
-        reply = self._dialogue.write_one("maintain", self._call(partition, timelines, request), now=now)
+        reply = self._scripts.write_one("maintain", self._call(partition, timelines, request), now=now)
         moved, gone, expired, more, damaged = encoding.decode(reply)
         self._tell_of([timelines[number - 1] for number in damaged])
         return Maintained([Due(*each) for each in moved], gone, [(name, many) for name, many in expired], more or full)
@@ -245,7 +245,7 @@ class RedisStore(Store, RedisMoving):
     ) -> tuple[list[str], Millis | None]:
         """The earliest; where others are after the same ones, any of a wider choice. And the first lapse."""
         choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES)
-        suspect, *found = self._dialogue.glance("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
+        suspect, *found = self._scripts.glance("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
         names = self._own(partition, list(map(as_text, found)))
         places = shuffled(len(names)) if lost else range(len(names))
         return [names[place] for place in places[:wanted]], None if suspect is None else int(float(suspect))
@@ -255,12 +255,12 @@ class RedisStore(Store, RedisMoving):
     ) -> Claimed:
         """Open those of the candidates that may still be claimed."""
         call = self._call(partition, names, encoding.encode({"count": len(names), **terms}))
-        emptied, told, damaged = encoding.decode(self._dialogue.write_one(script, call, now=now))
+        emptied, told, damaged = encoding.decode(self._scripts.write_one(script, call, now=now))
         self._tell_of([names[number - 1] for number in damaged])
         return Claimed([encoding.lease(each, terms["token"]) for each in told], emptied + len(damaged))
 
     def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
-        found = self._dialogue.glance("suspects", Call(partition, NO_KEYS, pack((SUSPECTS_TOGETHER,))), now=now)
+        found = self._scripts.glance("suspects", Call(partition, NO_KEYS, pack((SUSPECTS_TOGETHER,))), now=now)
         names = self._own(partition, list(map(as_text, found)))
         if not names:
             return Claimed([], 0)
@@ -269,9 +269,9 @@ class RedisStore(Store, RedisMoving):
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         request = encoding.encode({"token": token, "lease": lease, "alone": alone})
-        partition = self._dialogue.keys.home(timeline).partition
+        partition = self._scripts.keys.home(timeline).partition
         with self._naming(timeline):
-            reply = self._dialogue.write_one("open", self._call(partition, [timeline], request), now=now)
+            reply = self._scripts.write_one("open", self._call(partition, [timeline], request), now=now)
         told, *refusal = encoding.decode(reply)
         if told:
             return encoding.lease(told, token)
@@ -280,9 +280,9 @@ class RedisStore(Store, RedisMoving):
         raise StoreError(f"{timeline!r}: the server refused to open it and does not say why")
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
-        answers, unsettled = self._take(requests, now=now)
-        if unsettled:
-            self._settle([requests[place] for place in unsettled], now=now)
+        answers, unprepared = self._take(requests, now=now)
+        if unprepared:
+            self._prepare([requests[place] for place in unprepared], now=now)
             answers, _ = self._take(requests, now=now)
         return answers
 
@@ -295,18 +295,18 @@ class RedisStore(Store, RedisMoving):
             wanted = [(each.lease.token, each.capacity, each.after, each.max_bytes) for each in some]
             timelines = [each.lease.timeline for each in some]
             calls.append(self._call(partition, timelines, encoding.encode({**limits, "requests": wanted})))
-        replies = every(self._dialogue.looks("take", calls, now=now))
+        replies = every(self._scripts.looks("take", calls, now=now))
         answers: list[Taken | None] = [None] * len(requests)
-        unsettled = []
+        unprepared = []
         for places, reply in zip(shares.values(), replies, strict=True):
             for place, told in zip(places, reply, strict=True):
                 if told is not None:
                     answers[place] = _taken(requests[place], told)
                     if told[3]:
-                        unsettled.append(place)
-        return answers, unsettled
+                        unprepared.append(place)
+        return answers, unprepared
 
-    def _settle(self, requests: Sequence[Take], *, now: Millis | None) -> None:
+    def _prepare(self, requests: Sequence[Take], *, now: Millis | None) -> None:
         shares = self._shares(requests, lambda request: request.lease.timeline)
         limit = max(1, MOVED_RECORDS // max(1, len(shares)))
         calls = []
@@ -315,41 +315,41 @@ class RedisStore(Store, RedisMoving):
             wanted = [(each.lease.token, each.capacity, each.merge, each.max_bytes) for each in some]
             timelines = [each.lease.timeline for each in some]
             calls.append(self._call(partition, timelines, encoding.encode({"limit": limit, "requests": wanted})))
-        every(self._dialogue.write("settle", calls, now=now))
+        every(self._scripts.write("prepare", calls, now=now))
 
-    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
-        home = self._dialogue.keys.home(lease.timeline)
+    def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
+        home = self._scripts.keys.home(lease.timeline)
         held, raised = True, False
         for start in range(0, len(records), MOVED_RECORDS):
             page = records[start : start + MOVED_RECORDS]
-            letters = self._dialogue.keys.letters(home.partition, [item.letter_id for item in page])
+            letters = self._scripts.keys.letters(home.partition, [item.letter_id for item in page])
             told = [(encoding.told_key(key), letter_id, reason) for key, letter_id, reason in page]
             request = encoding.encode({"token": lease.token, "records": told, "raised": raised})
             call = Call(home.partition, joined((home.whole, letters)), pack((request,)))
-            held, raised = encoding.flags(self._dialogue.write_one("set_aside", call, now=now))
+            held, raised = encoding.flags(self._scripts.write_one("quarantine", call, now=now))
             if not held:
                 break
         return held
 
-    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
-        home = self._dialogue.keys.home(lease.timeline)
+    def remove(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+        home = self._scripts.keys.home(lease.timeline)
         revision: int | None = None
         raised = False
         for start in range(0, max(1, len(keys)), MOVED_RECORDS):
             page = keys[start : start + MOVED_RECORDS]
             request = encoding.encode({"token": lease.token, "keys": page, "raised": raised})
             call = Call(home.partition, home.whole, pack((request,)))
-            told = encoding.decode(self._dialogue.write_one("withdraw", call, now=now))
+            told = encoding.decode(self._scripts.write_one("remove", call, now=now))
             if not told:
                 return None
             revision, raised = told
         return revision
 
-    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
-        home = self._dialogue.keys.home(lease.timeline)
+    def mark_served(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+        home = self._scripts.keys.home(lease.timeline)
         request = encoding.encode({"token": lease.token, "recipients": recipients})
         call = Call(home.partition, home.slot, pack((request,)))
-        return encoding.flags(self._dialogue.write_one("serve", call, now=now))[0]
+        return encoding.flags(self._scripts.write_one("mark_served", call, now=now))[0]
 
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         def request(share: list[Lease]) -> bytes:
@@ -357,12 +357,12 @@ class RedisStore(Store, RedisMoving):
 
         return self._in_shares("extend", leases, lambda held: held.timeline, request, declared="slot", now=now)
 
-    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
-        def request(share: list[Closing]) -> bytes:
+    def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
+        def request(share: list[Completion]) -> bytes:
             told = [(each.lease.token, each.cool_down, each.max_records, each.receipt) for each in share]
-            return encoding.encode({"ring": self._ring, "closings": told})
+            return encoding.encode({"ring": self._ring, "completions": told})
 
-        return self._in_shares("close", closings, _timeline_of, request, now=now)
+        return self._in_shares("complete", completions, _timeline_of, request, now=now)
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         def request(share: list[Release]) -> bytes:
@@ -374,7 +374,7 @@ class RedisStore(Store, RedisMoving):
         answers: list[bool | None] = [None] * len(burials)
         shares = _in_pages(self._shares(burials, _timeline_of))
         calls = [self._burial(partition, [burials[place] for place in places]) for partition, places in shares]
-        replies = self._dialogue.write("bury", calls, now=now)
+        replies = self._scripts.write("bury", calls, now=now)
         for (_, places), reply in zip(shares, replies, strict=True):
             if isinstance(reply, Refused):
                 timeline = burials[places[int(reply.rest) - 1]].lease.timeline
@@ -386,24 +386,24 @@ class RedisStore(Store, RedisMoving):
     def _burial(self, partition: int, burials: list[Burial]) -> Call:
         keys: list[Packed] = []
         for burial in burials:
-            keys.append(self._dialogue.keys.home(burial.lease.timeline).whole)
-            keys.append(self._dialogue.keys.letters(partition, [burial.lease.digest_id]))
+            keys.append(self._scripts.keys.home(burial.lease.timeline).whole)
+            keys.append(self._scripts.keys.letters(partition, [burial.lease.digest_id]))
         told = [(b.lease.token, b.lease.digest_id, b.reason, b.cool_down, b.max_records, b.traceback) for b in burials]
         return Call(partition, joined(keys), pack((encoding.encode({"ring": self._ring, "burials": told}),)))
 
     def listen(self) -> Wakeups:
-        return listening(self._link.routes, lambda: self._dialogue.keys)
+        return listening(self._link.topology, lambda: self._scripts.keys)
 
     # Operating
 
     def delete(self, timeline: str, *, now: Millis | None) -> bool:
-        home = self._dialogue.keys.home(timeline)
-        ids = queries.letter_ids(self._dialogue, timeline, limit=PAGE_TIMELINES)
-        keys = joined((home.whole, self._dialogue.keys.letters(home.partition, ids)))
-        entries = queries.places_of(self._dialogue, timeline, ring=self._ring)
+        home = self._scripts.keys.home(timeline)
+        ids = queries.letter_ids(self._scripts, timeline, limit=PAGE_TIMELINES)
+        keys = joined((home.whole, self._scripts.keys.letters(home.partition, ids)))
+        entries = queries.places_of(self._scripts, timeline, ring=self._ring)
         request = encoding.encode({"letters": len(ids), "entries": entries})
         with self._naming(timeline):
-            reply = self._dialogue.write_one("delete", Call(home.partition, keys, pack((request,))), now=now)
+            reply = self._scripts.write_one("delete", Call(home.partition, keys, pack((request,))), now=now)
         return encoding.flags(reply)[0]
 
     def sweep(self) -> bool:
@@ -425,74 +425,74 @@ class RedisStore(Store, RedisMoving):
         return self._end_letter("discard", letter_id, now=now)
 
     def _end_letter(self, script: str, letter_id: str, *, now: Millis | None) -> bool:
-        found = queries.find_letter(self._dialogue, letter_id)
+        found = queries.find_letter(self._scripts, letter_id)
         if found is None:
             return False
-        home = self._dialogue.keys.home(found.timeline)
-        keys = joined((home.whole, self._dialogue.keys.letters(home.partition, [letter_id])))
+        home = self._scripts.keys.home(found.timeline)
+        keys = joined((home.whole, self._scripts.keys.letters(home.partition, [letter_id])))
         call = Call(home.partition, keys, pack((encoding.encode({"ring": self._ring}),)))
         with self._naming(found.timeline):
-            return encoding.flags(self._dialogue.write_one(script, call, now=now))[0]
+            return encoding.flags(self._scripts.write_one(script, call, now=now))[0]
 
     # Looking
 
     def inspect(self, timeline: str) -> Slot:
-        return queries.inspect(self._dialogue, timeline)
+        return queries.inspect(self._scripts, timeline)
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
-        return queries.scan(self._dialogue, prefix=prefix, after=after, limit=limit)
+        return queries.scan(self._scripts, prefix=prefix, after=after, limit=limit)
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
-        return queries.records(self._dialogue, timeline, part, after=after, limit=limit)
+        return queries.records(self._scripts, timeline, part, after=after, limit=limit)
 
     def find(self, timeline: str, key: str) -> dict[Part, Stored]:
-        return queries.find(self._dialogue, timeline, key)
+        return queries.find(self._scripts, timeline, key)
 
     def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-        return queries.letters(self._dialogue, timeline, after=after, limit=limit)
+        return queries.letters(self._scripts, timeline, after=after, limit=limit)
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        found = queries.find_letter(self._dialogue, letter_id)
+        found = queries.find_letter(self._scripts, letter_id)
         return None if found is None else encoding.dead_letter(found)
 
     def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
-        return queries.letter_records(self._dialogue, letter_id, after=after, limit=limit)
+        return queries.letter_records(self._scripts, letter_id, after=after, limit=limit)
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
-        return queries.letter_with(self._dialogue, timeline, key)
+        return queries.letter_with(self._scripts, timeline, key)
 
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        return queries.history(self._dialogue, timeline, limit=limit, ring=self._ring)
+        return queries.history(self._scripts, timeline, limit=limit, ring=self._ring)
 
     def standing(self, *, now: Millis) -> Standing:
-        return queries.standing(self._dialogue, now=now)
+        return queries.standing(self._scripts, now=now)
 
     def ledger(self) -> Ledger:
-        return queries.ledger(self._dialogue)
+        return queries.ledger(self._scripts)
 
     def verify(self) -> Verification:
-        return recount(self._dialogue, ring=self._ring)
+        return recount(self._scripts, ring=self._ring)
 
     def repair(self, partition: int, *, dry_run: bool, now: Millis | None) -> list[Damage]:
-        return Repair(self._dialogue, partition, ring=self._ring, token=fresh_id(), now=now).run(dry_run=dry_run)
+        return Repair(self._scripts, partition, ring=self._ring, token=fresh_id(), now=now).run(dry_run=dry_run)
 
     def footprint(self) -> Mapping[str, int]:
-        return footprint(self._dialogue)
+        return footprint(self._scripts)
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         self._link.close()
 
     # Finding the way
 
     def _call(self, partition: int, timelines: Iterable[str], request: bytes, *, declared: Declared = "whole") -> Call:
-        homes = map(self._dialogue.keys.home, timelines)
+        homes = map(self._scripts.keys.home, timelines)
         return Call(partition, joined(getattr(home, declared) for home in homes), pack((request,)))
 
     def _act(self, script: str, timeline: str, *arguments: bytes, now: Millis | None) -> bool:
-        home = self._dialogue.keys.home(timeline)
+        home = self._scripts.keys.home(timeline)
         call = Call(home.partition, home.whole, pack(arguments))
         with self._naming(timeline):
-            return encoding.flags(self._dialogue.write_one(script, call, now=now))[0]
+            return encoding.flags(self._scripts.write_one(script, call, now=now))[0]
 
     # Damage
 
@@ -507,7 +507,7 @@ class RedisStore(Store, RedisMoving):
             raise self._unreadable(timeline) from None
 
     def _unreadable(self, timeline: str) -> Unreadable:
-        return queries.damage_of(self._dialogue, timeline)
+        return queries.damage_of(self._scripts, timeline)
 
     def _tell_of(self, timelines: Iterable[str]) -> None:
         for timeline in timelines:
@@ -518,12 +518,12 @@ class RedisStore(Store, RedisMoving):
 
         Their keys would be those of another partition, or their names could not be told.
         """
-        keys = self._dialogue.keys
+        keys = self._scripts.keys
         strays = [name for name in names if keys.home(name).partition != partition or legible(name) != name]
         if not strays:
             return names
         raw = [as_bytes(name) for name in strays]
-        every(self._dialogue.change([Command(partition, ("ZREM", keys.key(partition, o), *raw)) for o in SCHEDULE]))
+        every(self._scripts.change([Command(partition, ("ZREM", keys.key(partition, o), *raw)) for o in SCHEDULE]))
         for name in strays:
             problem = (
                 "it stood in the schedule of another partition" if legible(name) == name else "its name is not UTF-8"
@@ -535,7 +535,7 @@ class RedisStore(Store, RedisMoving):
         """The places of items by the partition of their timeline."""
         shares: dict[int, list[int]] = {}
         for place, item in enumerate(items):
-            shares.setdefault(self._dialogue.keys.home(timeline_of(item)).partition, []).append(place)
+            shares.setdefault(self._scripts.keys.home(timeline_of(item)).partition, []).append(place)
         return shares
 
     def _in_shares(
@@ -555,7 +555,7 @@ class RedisStore(Store, RedisMoving):
         for partition, places in shares:
             share = [items[place] for place in places]
             calls.append(self._call(partition, map(timeline_of, share), request(share), declared=declared))
-        replies = self._dialogue.write(script, calls, now=now)
+        replies = self._scripts.write(script, calls, now=now)
         for (_, places), reply in zip(shares, replies, strict=True):
             _fill(answers, places, reply)
         _refuse_failures(answers, replies)
@@ -581,7 +581,7 @@ def _in_pages(shares: dict[int, list[int]]) -> list[tuple[int, list[int]]]:
     ]
 
 
-def _timeline_of(item: Closing | Release | Burial) -> str:
+def _timeline_of(item: Completion | Release | Burial) -> str:
     return item.lease.timeline
 
 

@@ -13,12 +13,12 @@ from digestif.core.machine import LEAVING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding, queries
-from digestif.stores.redis.calls import Call, Dialogue, every
+from digestif.stores.redis.calls import Call, Scripts, every
 from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.client.resp import Packed, joined
 from digestif.stores.redis.client.scripts import load
 from digestif.stores.redis.keys import SCHEDULE, as_text
-from digestif.stores.transfer import Mark
+from digestif.stores.transfer import ImportProgress
 
 TRIES = 3  # at finding a partition at rest
 NOTHING = Packed(0, b"")
@@ -79,25 +79,25 @@ def _is_number(stored: bytes | None) -> bool:
     return stored is None or stored.removeprefix(b"-").isdigit()
 
 
-def at_rest(dialogue: Dialogue, partition: int, *, ring: int) -> Survey:
+def at_rest(scripts: Scripts, partition: int, *, ring: int) -> Survey:
     """A survey during which nothing moved, if that can be had."""
     for _ in range(TRIES):
-        before = _moves(_counters(dialogue, partition))
-        found = Survey(_counters(dialogue, partition))
-        _look_at_timelines(dialogue, partition, found)
-        _look_at_letters(dialogue, partition, found)
-        _look_at_history(dialogue, partition, found, ring=ring)
-        _look_at_notes(dialogue, partition, found)
-        found.raw = _counters(dialogue, partition)
+        before = _moves(_counters(scripts, partition))
+        found = Survey(_counters(scripts, partition))
+        _look_at_timelines(scripts, partition, found)
+        _look_at_letters(scripts, partition, found)
+        _look_at_history(scripts, partition, found, ring=ring)
+        _look_at_notes(scripts, partition, found)
+        found.raw = _counters(scripts, partition)
         found.moved = _moves(found.raw) - before
         if found.moved == 0:
             break
     return found
 
 
-def _counters(dialogue: Dialogue, partition: int) -> list[bytes | None]:
-    key = dialogue.keys.key(partition, "ledger")
-    [counters] = dialogue.get([Command(partition, ("HMGET", key, *RAW_COUNTERS))])
+def _counters(scripts: Scripts, partition: int) -> list[bytes | None]:
+    key = scripts.keys.key(partition, "ledger")
+    [counters] = scripts.get([Command(partition, ("HMGET", key, *RAW_COUNTERS))])
     return list(counters)
 
 
@@ -140,19 +140,19 @@ class Sight(NamedTuple):
         return self.pending, self.digest, self.merging
 
 
-def _look_at_timelines(dialogue: Dialogue, partition: int, found: Survey) -> None:
+def _look_at_timelines(scripts: Scripts, partition: int, found: Survey) -> None:
     seen: set[bytes] = set()
     for order in ("names", *SCHEDULE):  # in the others are only those that are somewhere by mistake
-        for page in pages(dialogue, partition, order, seen):
+        for page in pages(scripts, partition, order, seen):
             names = [as_text(name) for name in page]
-            keys = [dialogue.keys.home_in(partition, name) for name in names]
+            keys = [scripts.keys.home_in(partition, name) for name in names]
             groups = [joined(keys[start : start + SURVEYED]) for start in range(0, len(keys), SURVEYED)]
-            answers = every(dialogue.looks("survey", [Call(partition, group, NOTHING) for group in groups]))
+            answers = every(scripts.looks("survey", [Call(partition, group, NOTHING) for group in groups]))
             for name, told in zip(names, chain.from_iterable(answers), strict=True):
-                _look_at_timeline(dialogue, partition, name, Sight.of(told), found)
+                _look_at_timeline(scripts, partition, name, Sight.of(told), found)
 
 
-def _look_at_timeline(dialogue: Dialogue, partition: int, name: str, sight: Sight, found: Survey) -> None:
+def _look_at_timeline(scripts: Scripts, partition: int, name: str, sight: Sight, found: Survey) -> None:
     in_digest = sight.digest.records + sight.merging.records
     found.counted["pending"] += sight.pending.records
     found.counted["open"] += in_digest
@@ -162,7 +162,7 @@ def _look_at_timeline(dialogue: Dialogue, partition: int, name: str, sight: Sigh
         found.flaws.append(Flaw(damage, name, sight.stored or b""))
 
     try:
-        noted = _noted_in_digest(dialogue, partition, name, sight)
+        noted = _noted_in_digest(scripts, partition, name, sight)
     except Unreadable as error:
         note("slot", error.damage.problem, sight.pending.records + in_digest)
         return
@@ -173,20 +173,20 @@ def _look_at_timeline(dialogue: Dialogue, partition: int, name: str, sight: Sigh
             note("count", f"{batch.records} records, {batch.ordered} in their order by age", batch.records)
     if not sight.is_in_place:
         note("place", "it does not stand in the schedule where it should", 0)
-    keys = dialogue.keys.home_keys(partition, name)[:9:3]
+    keys = scripts.keys.home_keys(partition, name)[:9:3]
     short = sum(
-        len(short_keys(dialogue, partition, key)) if batch.short < 0 else batch.short
+        len(short_keys(scripts, partition, key)) if batch.short < 0 else batch.short
         for key, batch in zip(keys, sight.batches, strict=True)
     )
     if short:
         note("record", f"{short} records have no value", short)
 
 
-def _noted_in_digest(dialogue: Dialogue, partition: int, name: str, sight: Sight) -> int:
+def _noted_in_digest(scripts: Scripts, partition: int, name: str, sight: Sight) -> int:
     """How many records the digest of a timeline should have. Unreadable if the timeline is damaged."""
     if legible(name) != name:
         raise encoding.unreadable_slot(name, "its name is not UTF-8")
-    if dialogue.keys.partition_of(name) != partition:
+    if scripts.keys.partition_of(name) != partition:
         raise encoding.unreadable_slot(name, "it belongs to another partition")
     if sight.wrong_keys:
         raise encoding.unreadable_slot(name, "its keys are of the wrong type")
@@ -200,21 +200,21 @@ def _noted_in_digest(dialogue: Dialogue, partition: int, name: str, sight: Sight
     return 0 if slot.digest is None else slot.digest.records
 
 
-def short_keys(dialogue: Dialogue, partition: int, key: bytes) -> list[bytes]:
+def short_keys(scripts: Scripts, partition: int, key: bytes) -> list[bytes]:
     """Of a batch the keys of records that are too short to be one."""
     cursor, found = b"0", set[bytes]()
     while True:
-        cursor, keys = dialogue.read("short", partition, [key], cursor)
+        cursor, keys = scripts.read("short", partition, [key], cursor)
         found.update(keys)
         if int(cursor) == 0:
             return sorted(found)
 
 
-def pages(dialogue: Dialogue, partition: int, order: str, seen: set[bytes]) -> Iterator[list[bytes]]:
+def pages(scripts: Scripts, partition: int, order: str, seen: set[bytes]) -> Iterator[list[bytes]]:
     """The members of an order that were not seen yet, however it changes meanwhile."""
-    key, cursor = dialogue.keys.key(partition, order), b"0"
+    key, cursor = scripts.keys.key(partition, order), b"0"
     while True:
-        [(cursor, flat)] = dialogue.get([Command(partition, ("ZSCAN", key, cursor, b"COUNT", PAGE_TIMELINES))])
+        [(cursor, flat)] = scripts.get([Command(partition, ("ZSCAN", key, cursor, b"COUNT", PAGE_TIMELINES))])
         fresh = [member for member in flat[::2] if member not in seen]
         seen.update(fresh)
         yield fresh
@@ -225,11 +225,11 @@ def pages(dialogue: Dialogue, partition: int, order: str, seen: set[bytes]) -> I
 # Dead letters, history, notes
 
 
-def _look_at_letters(dialogue: Dialogue, partition: int, found: Survey) -> None:
-    for members in pages(dialogue, partition, "letters", set()):
+def _look_at_letters(scripts: Scripts, partition: int, found: Survey) -> None:
+    for members in pages(scripts, partition, "letters", set()):
         names = [as_text(member) for member in members]
-        keys = [dialogue.keys.letter(partition, name[16:])[0] for name in names]
-        answers = dialogue.get([Command(partition, (1, key), load("letter")) for key in keys])
+        keys = [scripts.keys.letter(partition, name[16:])[0] for name in names]
+        answers = scripts.get([Command(partition, (1, key), load("letter")) for key in keys])
         for name, (stored, size) in zip(names, answers, strict=True):
             found.counted["dead"] += size
             if stored is None and size == 0:
@@ -249,11 +249,11 @@ def _flaw_of_letter(letter_id: str, stored: bytes, size: int) -> str | None:
     return None if noted == size else f"dead letter {letter_id}: {noted} noted, {size} found"
 
 
-def _look_at_history(dialogue: Dialogue, partition: int, found: Survey, *, ring: int) -> None:
-    key = dialogue.keys.key(partition, "history")
+def _look_at_history(scripts: Scripts, partition: int, found: Survey, *, ring: int) -> None:
+    key = scripts.keys.key(partition, "history")
     for start in range(0, ring, queries.PAGE):
         places = range(start, min(ring, start + queries.PAGE))
-        [bodies] = dialogue.get([Command(partition, ("HMGET", key, *places))])
+        [bodies] = scripts.get([Command(partition, ("HMGET", key, *places))])
         for place, body in zip(places, bodies, strict=True):
             try:
                 if body is not None:
@@ -262,8 +262,8 @@ def _look_at_history(dialogue: Dialogue, partition: int, found: Survey, *, ring:
                 found.flaws.append(Flaw(error.damage, str(place), body))
 
 
-def _look_at_notes(dialogue: Dialogue, partition: int, found: Survey) -> None:
-    [flat] = dialogue.get([Command(partition, ("HGETALL", dialogue.keys.key(partition, "notes")))])
+def _look_at_notes(scripts: Scripts, partition: int, found: Survey) -> None:
+    [flat] = scripts.get([Command(partition, ("HGETALL", scripts.keys.key(partition, "notes")))])
     for name, body in zip(map(as_text, flat[::2]), flat[1::2], strict=True):
         problem = _flaw_of_note(name, body)
         if problem is not None:
@@ -276,7 +276,7 @@ def _flaw_of_note(name: str, body: bytes) -> str | None:
         if name == "move":
             msgspec.json.decode(body, type=dict[str, object])
         elif name.startswith(LEAVING) and not name.endswith("-target") and "-past-" not in name:
-            msgspec.msgpack.decode(body, type=Mark)
+            msgspec.msgpack.decode(body, type=ImportProgress)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return f"the note {legible(name)!r} can't be read ({error})"
     return None

@@ -25,7 +25,7 @@ from digestif.stores.redis.client.backoff import backoff
 from digestif.stores.redis.client.faults import Remedy, remedy
 from digestif.stores.redis.client.node import Node
 from digestif.stores.redis.client.subscription import Subscription, subscribe
-from digestif.stores.redis.client.topology import Routes
+from digestif.stores.redis.client.topology import Topology
 from digestif.stores.redis.keys import Keys
 
 FIRST_SECONDS = 1.0  # that somebody who begins to listen waits for the servers
@@ -44,7 +44,7 @@ class Post(NamedTuple):
     partitions: tuple[int, ...]
 
 
-def listening(routes: Routes, find_keys: Callable[[], Keys]) -> "RedisWakeups":
+def listening(routes: Topology, find_keys: Callable[[], Keys]) -> "RedisWakeups":
     """Wake-ups that are heard from now on, or as soon as the servers can be reached."""
     wakeups = RedisWakeups(routes, find_keys)
     deadline = monotonic() + FIRST_SECONDS
@@ -59,7 +59,7 @@ class RedisWakeups(Wakeups):
     Whoever waits has the turn, and with it all subscriptions. The thread aside hands new ones over and rings the bell.
     """
 
-    def __init__(self, routes: Routes, find_keys: Callable[[], Keys]) -> None:
+    def __init__(self, routes: Topology, find_keys: Callable[[], Keys]) -> None:
         super().__init__()
         self._routes = routes
         self._find_keys = find_keys

@@ -9,28 +9,28 @@ from digestif.core.machine import Unfinished
 from digestif.core.records import DeadLetter, HistoryEntry, Outcome
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import InvalidState
-from digestif.stores.base import HISTORY_KEYS, Burial, Closing, Lease, SetAside
+from digestif.stores.base import HISTORY_KEYS, Burial, Completion, Lease, QuarantinedRecord
 from digestif.stores.rows.view import Rows, held_slot, put
 
 
-def close_all(rows: Rows, closings: Sequence[Closing], *, now: Millis) -> list[bool]:
-    rows.concern(closing.lease.timeline for closing in closings)
-    return [close(rows, closing, now=now) for closing in closings]
+def complete_all(rows: Rows, completions: Sequence[Completion], *, now: Millis) -> list[bool]:
+    rows.concern(completion.lease.timeline for completion in completions)
+    return [complete(rows, completion, now=now) for completion in completions]
 
 
-def close(rows: Rows, closing: Closing, *, now: Millis) -> bool:
-    timeline = closing.lease.timeline
-    slot = held_slot(rows, closing.lease, now=now)
+def complete(rows: Rows, completion: Completion, *, now: Millis) -> bool:
+    timeline = completion.lease.timeline
+    slot = held_slot(rows, completion.lease, now=now)
     if slot is None or slot.digest is None:
         return False
     digest = slot.digest
     if digest.records:
         keys = newest_keys(rows, digest.batch)
-        rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, receipt=closing.receipt, now=now))
+        rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, receipt=completion.receipt, now=now))
         erase_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["delivered"] += digest.records
-    after = machine.after_close(slot, now=now, cool_down=closing.cool_down, max_records=closing.max_records)
+    after = machine.after_completion(slot, now=now, cool_down=completion.cool_down, max_records=completion.max_records)
     put(rows, timeline, slot, after)
     return True
 
@@ -57,12 +57,12 @@ def _bury(rows: Rows, burial: Burial, *, now: Millis) -> bool:
         rows.remember(ended(timeline, digest, Outcome.DEAD, keys=keys, reason=burial.reason, now=now))
     rows.tally["open"] -= digest.records
     rows.tally["dead"] += digest.records
-    after = machine.after_close(slot, now=now, cool_down=burial.cool_down, max_records=burial.max_records)
+    after = machine.after_completion(slot, now=now, cool_down=burial.cool_down, max_records=burial.max_records)
     put(rows, timeline, slot, after)
     return True
 
 
-def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Millis) -> bool:
+def quarantine(rows: Rows, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis) -> bool:
     slot = held_slot(rows, lease, now=now)
     if slot is None or slot.digest is None:
         return False
@@ -82,7 +82,7 @@ def set_aside(rows: Rows, lease: Lease, records: Sequence[SetAside], *, now: Mil
     return True
 
 
-def withdraw(rows: Rows, lease: Lease, keys: Sequence[str], *, now: Millis) -> int | None:
+def remove(rows: Rows, lease: Lease, keys: Sequence[str], *, now: Millis) -> int | None:
     slot = held_slot(rows, lease, now=now)
     if slot is None or slot.digest is None:
         return None
@@ -95,7 +95,7 @@ def withdraw(rows: Rows, lease: Lease, keys: Sequence[str], *, now: Millis) -> i
     return left.revision
 
 
-def serve(rows: Rows, lease: Lease, recipients: Sequence[str], *, now: Millis) -> bool:
+def mark_served(rows: Rows, lease: Lease, recipients: Sequence[str], *, now: Millis) -> bool:
     slot = held_slot(rows, lease, now=now)
     if slot is None or slot.digest is None:
         return False

@@ -19,13 +19,13 @@ from digestif.stores.base import (
     Arrival,
     Burial,
     Claimed,
-    Closing,
+    Completion,
     Lease,
     Maintained,
     Part,
+    QuarantinedRecord,
     Release,
     SchedulePage,
-    SetAside,
     Store,
     Take,
     Taken,
@@ -35,7 +35,7 @@ from digestif.stores.rows import arrivals, endings, open_digests, operations, qu
 from digestif.stores.rows.leases import Grant, claim, claim_suspects, extend_all, open_ready, release_all
 from digestif.stores.rows.survey import mend, mending_pages, survey, verify
 from digestif.stores.rows.view import Rows
-from digestif.stores.transfer import Cargo, Fence, Mark, Movable, Page, Parcel
+from digestif.stores.transfer import ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, TransferStore
 from digestif.stores.wakeups import Hints, LocalWakeups
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ T = TypeVar("T")
 REPAIR_TRIES = 3
 
 
-class RowStore(Store, Movable):
+class RowStore(Store, TransferStore):
     """A store whose verbs run on rows."""
 
     clock: Callable[[], float]
@@ -121,25 +121,25 @@ class RowStore(Store, Movable):
             answers = self._read(lambda rows: open_digests.take_all(rows, requests, now=at))
         return answers
 
-    def set_aside(self, lease: Lease, records: Sequence[SetAside], *, now: Millis | None) -> bool:
+    def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._write(lambda rows: endings.set_aside(rows, lease, records, now=at))
+        return self._write(lambda rows: endings.quarantine(rows, lease, records, now=at))
 
-    def withdraw(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+    def remove(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
         at = self._now(now)
-        return self._write(lambda rows: endings.withdraw(rows, lease, keys, now=at))
+        return self._write(lambda rows: endings.remove(rows, lease, keys, now=at))
 
-    def serve(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+    def mark_served(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._write(lambda rows: endings.serve(rows, lease, recipients, now=at))
+        return self._write(lambda rows: endings.mark_served(rows, lease, recipients, now=at))
 
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         at = self._now(now)
         return self._write(lambda rows: extend_all(rows, leases, until=at + lease, now=at, alone=alone))
 
-    def close(self, closings: Sequence[Closing], *, now: Millis | None) -> list[bool]:
+    def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: endings.close_all(rows, closings, now=at))
+        return self._write(lambda rows: endings.complete_all(rows, completions, now=at))
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
@@ -241,24 +241,28 @@ class RowStore(Store, Movable):
 
     # Moving
 
-    def depart(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
+    def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         at = self._now(now)
         return self._write(lambda rows: transfer.depart_all(rows, timelines, token=token, now=at))
 
-    def cargo(self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int) -> list[list[Cargo]]:
-        return self._read(lambda rows: transfer.cargo(rows, requests, limit=limit))
+    def read_export(
+        self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int
+    ) -> list[list[ExportedRecord]]:
+        return self._read(lambda rows: transfer.read_export(rows, requests, limit=limit))
 
-    def let_go(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
+    def commit_export(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
         return self._write(lambda rows: transfer.let_go_all(rows, parcels, now=at), weight=PAGE_RECORDS)
 
-    def stay(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:  # as it was
+    def abort_export(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:  # as it was
         return self._write(lambda rows: transfer.stay_all(rows, timelines))
 
-    def past(self, partition: int, name: str) -> Mapping[str, int]:
-        return self._write(lambda rows: transfer.past(rows, name))
+    def export_counts(self, partition: int, name: str) -> Mapping[str, int]:
+        return self._write(lambda rows: transfer.export_counts(rows, name))
 
-    def arrive(self, pages: Sequence[Page], *, fence: Fence | None, now: Millis | None) -> list[Mark | None]:
+    def import_pages(
+        self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None
+    ) -> list[ImportProgress | None]:
         at = self._now(now)
         answers = self._write_arrivals(
             lambda rows: transfer.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS
@@ -266,11 +270,11 @@ class RowStore(Store, Movable):
         self._hints.tell(worth=True)
         return answers
 
-    def drop_parts(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
+    def abort_import(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
         at = self._now(now)
-        self._write(lambda rows: transfer.drop_parts(rows, parcels, now=at), weight=PAGE_RECORDS)
+        self._write(lambda rows: transfer.abort_import(rows, parcels, now=at), weight=PAGE_RECORDS)
 
-    def marks(self, parcels: Sequence[Parcel]) -> list[Mark]:
+    def marks(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
         return self._read(lambda rows: [transfer.mark_of(rows, parcel) for parcel in parcels])
 
     def forget(self, parcels: Sequence[Parcel]) -> None:
@@ -283,8 +287,8 @@ class RowStore(Store, Movable):
     def forget_all(self, prefix: str) -> None:
         self._write(lambda rows: rows.remove_notes(prefix))
 
-    def take_in(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
-        self._write(lambda rows: transfer.take_in(rows, name, past, fence=fence))
+    def import_counts(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
+        self._write(lambda rows: transfer.import_counts(rows, name, past, fence=fence))
 
     def note(self, partition: int, name: str) -> bytes | None:
         return self._read(lambda rows: rows.note(name))

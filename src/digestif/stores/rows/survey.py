@@ -17,7 +17,7 @@ from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
 from digestif.stores.rows import repair
 from digestif.stores.rows.view import LetterRow, Rows, Size, TimelineRow, marks
-from digestif.stores.transfer import Mark
+from digestif.stores.transfer import ImportProgress
 
 REPAIRED = "repaired"  # the note that counts repairs: two at a time would correct the ledger twice
 
@@ -201,7 +201,7 @@ def _look_at_note(name: str, body: bytes) -> str | None:
     if name != "move" and not is_mark:
         return None
     try:
-        msgspec.json.decode(body, type=Mark if is_mark else dict[str, object])
+        msgspec.json.decode(body, type=ImportProgress if is_mark else dict[str, object])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return f"the note {legible(name)!r} can't be read ({error})"
     return None

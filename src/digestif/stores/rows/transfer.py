@@ -16,13 +16,13 @@ from digestif.stores.rows.endings import erase, erase_digest
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leases import move_to_open
 from digestif.stores.rows.view import Rows, put
-from digestif.stores.transfer import PAST, Cargo, Fence, Freight, Mark, Page, Parcel
+from digestif.stores.transfer import PAST, ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, ParcelKind
 
 _encode = msgspec.json.Encoder().encode
-_mark = msgspec.json.Decoder(Mark).decode
+_mark = msgspec.json.Decoder(ImportProgress).decode
 _counts = msgspec.json.Decoder(dict[str, int]).decode
 
-# Leaving
+# ExportSource
 
 
 def depart_all(rows: Rows, timelines: Sequence[str], *, token: str, now: Millis) -> list[Parcel | None]:
@@ -46,12 +46,14 @@ def _depart(rows: Rows, timeline: str, *, token: str, now: Millis) -> Parcel | N
     return Parcel.of(timeline, slot)
 
 
-def cargo(rows: Rows, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int) -> list[list[Cargo]]:
+def read_export(
+    rows: Rows, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int
+) -> list[list[ExportedRecord]]:
     rows.concern(parcel.timeline for parcel, _ in requests)
     pages = []
     for parcel, after in requests:
         batch = _batch(rows, parcel)
-        page = rows.cargo(batch, after=after, limit=limit) if batch is not None and limit else []
+        page = rows.read_export(batch, after=after, limit=limit) if batch is not None and limit else []
         limit -= len(page)
         pages.append(page)
     return pages
@@ -107,7 +109,7 @@ def _stay(rows: Rows, timeline: str) -> bool:
     return True
 
 
-def past(rows: Rows, name: str) -> Mapping[str, int]:
+def export_counts(rows: Rows, name: str) -> Mapping[str, int]:
     rows.note_alone(name)
     noted = rows.note(name)
     if noted is not None:
@@ -130,34 +132,36 @@ def refuse_strangers(rows: Rows, fence: Fence | None) -> None:
         raise Busy("move: this process was away for too long, and another one went on with the move")
 
 
-def arrive_all(rows: Rows, pages: Sequence[Page], *, fence: Fence | None, now: Millis) -> list[Mark | None]:
+def arrive_all(
+    rows: Rows, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis
+) -> list[ImportProgress | None]:
     refuse_strangers(rows, fence)
     rows.concern(page.parcel.timeline for page in pages)
     return [_arrive(rows, page, now=now) for page in pages]
 
 
-def mark_of(rows: Rows, parcel: Parcel) -> Mark:
+def mark_of(rows: Rows, parcel: Parcel) -> ImportProgress:
     noted = rows.note(parcel.id)
     try:
-        return Mark() if noted is None else _mark(noted)
+        return ImportProgress() if noted is None else _mark(noted)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise unreadable_note(parcel.id, error) from error
 
 
-def _arrive(rows: Rows, page: Page, *, now: Millis) -> Mark | None:
-    parcel, cargo = page.parcel, page.cargo
+def _arrive(rows: Rows, page: ImportPage, *, now: Millis) -> ImportProgress | None:
+    parcel, cargo = page.parcel, page.records
     mark = mark_of(rows, parcel)
     if mark.whole or mark.done != page.done:
         return mark
     done = page.done + len(cargo)
     after = age_order(cargo[-1].record) if cargo else mark.after
-    arrived = Mark(done=done, after=after, whole=done >= parcel.records)
+    arrived = ImportProgress(done=done, after=after, whole=done >= parcel.records)
     try:
         if not _unload(rows, page, whole=arrived.whole, now=now):
             return None
     except _Deleted:
         rows.put_note(parcel.id, None)
-        return Mark()
+        return ImportProgress()
     rows.tally["accepted"] += len(cargo)
     rows.put_note(parcel.id, _encode(arrived))
     return arrived
@@ -167,32 +171,32 @@ class _Deleted(Exception):
     """Somebody has deleted what came before: it starts over."""
 
 
-def _unload(rows: Rows, page: Page, *, whole: bool, now: Millis) -> bool:
+def _unload(rows: Rows, page: ImportPage, *, whole: bool, now: Millis) -> bool:
     """False if it has to wait."""
     match page.parcel.freight:
-        case Freight.PENDING:
+        case ParcelKind.PENDING:
             _unload_pending(rows, page, now=now)
-        case Freight.LETTER:
+        case ParcelKind.LETTER:
             _unload_letter(rows, page, whole=whole)
-        case Freight.DIGEST:
+        case ParcelKind.DIGEST:
             return _unload_digest(rows, page, whole=whole)
     return True
 
 
-def _unload_pending(rows: Rows, page: Page, *, now: Millis) -> None:
+def _unload_pending(rows: Rows, page: ImportPage, *, now: Millis) -> None:
     timeline, travelled = page.parcel.timeline, page.parcel.slot
     before = rows.slot(timeline)
     slot = before if page.done else machine.after_meeting(before, travelled)
-    if page.cargo:
+    if page.records:
         slot = _with_records(rows, slot, page, now=now)
     put(rows, timeline, before, slot)
 
 
-def _with_records(rows: Rows, slot: Slot, page: Page, *, now: Millis) -> Slot:
+def _with_records(rows: Rows, slot: Slot, page: ImportPage, *, now: Millis) -> Slot:
     batch = rows.next_number() if slot.batch is None else slot.batch
-    fresh = rows.load(batch, page.cargo)
+    fresh = rows.load(batch, page.records)
     rows.tally["pending"] += fresh
-    rows.tally["superseded"] += len(page.cargo) - fresh
+    rows.tally["superseded"] += len(page.records) - fresh
     held = page.parcel.slot.digest
     assert held is not None
     joined = machine.after_joining(
@@ -206,7 +210,7 @@ def _with_records(rows: Rows, slot: Slot, page: Page, *, now: Millis) -> Slot:
     return expirable(rows, joined)
 
 
-def _unload_digest(rows: Rows, page: Page, *, whole: bool) -> bool:
+def _unload_digest(rows: Rows, page: ImportPage, *, whole: bool) -> bool:
     timeline, travelled = page.parcel.timeline, page.parcel.slot
     before = rows.slot(timeline)
     slot = before
@@ -221,16 +225,16 @@ def _unload_digest(rows: Rows, page: Page, *, whole: bool) -> bool:
     elif slot.token != COMING + page.parcel.id:
         raise _Deleted
     assert slot.digest is not None
-    rows.load(slot.digest.batch, page.cargo)
-    rows.tally["open"] += len(page.cargo)
-    slot = replace(slot, digest=replace(slot.digest, records=slot.digest.records + len(page.cargo)))
+    rows.load(slot.digest.batch, page.records)
+    rows.tally["open"] += len(page.records)
+    slot = replace(slot, digest=replace(slot.digest, records=slot.digest.records + len(page.records)))
     if whole:
         slot = expirable(rows, machine.after_landing(slot))
     put(rows, timeline, before, slot)
     return True
 
 
-def _unload_letter(rows: Rows, page: Page, *, whole: bool) -> None:
+def _unload_letter(rows: Rows, page: ImportPage, *, whole: bool) -> None:
     """Under a name of its own until it is whole, so that nobody replays a part of it."""
     letter = page.parcel.letter
     assert letter is not None
@@ -243,13 +247,13 @@ def _unload_letter(rows: Rows, page: Page, *, whole: bool) -> None:
     else:
         _remove_part(rows, coming)
         batch = rows.next_number()
-    rows.load(batch, page.cargo)
-    rows.tally["dead"] += len(page.cargo)
-    arrived = page.done + len(page.cargo)
+    rows.load(batch, page.records)
+    rows.tally["dead"] += len(page.records)
+    arrived = page.done + len(page.records)
     rows.put_letter(letter if whole else _part_of(letter, coming, arrived), batch)
 
 
-def drop_parts(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> None:
+def abort_import(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> None:
     rows.concern(parcel.timeline for parcel in parcels)
     for parcel in parcels:
         coming = COMING + parcel.id
@@ -277,7 +281,7 @@ def _part_of(letter: DeadLetter, name: str, records: int) -> DeadLetter:
     return msgspec.convert({**msgspec.to_builtins(letter), "id": name, "records": records}, DeadLetter)
 
 
-def take_in(rows: Rows, name: str, counts: Mapping[str, int], *, fence: Fence | None) -> None:
+def import_counts(rows: Rows, name: str, counts: Mapping[str, int], *, fence: Fence | None) -> None:
     rows.note_alone(name)
     refuse_strangers(rows, fence)
     if rows.note(name) is None:

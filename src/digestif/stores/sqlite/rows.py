@@ -29,7 +29,7 @@ from digestif.stores.rows.bodies import (
 )
 from digestif.stores.sqlfile import load_statements
 from digestif.stores.sqlite.connection import Connection
-from digestif.stores.transfer import Cargo
+from digestif.stores.transfer import ExportedRecord
 
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 
@@ -366,14 +366,14 @@ class SqliteRows:
 
     # on the way from and to other stores
 
-    def cargo(self, batch: int, *, after: Cursor | None, limit: int) -> list[Cargo]:
+    def read_export(self, batch: int, *, after: Cursor | None, limit: int) -> list[ExportedRecord]:
         if after is None:
             rows = self._rows(SQL.first_cargo, (batch, limit))
         else:
             rows = self._rows(SQL.next_cargo, (batch, *after, limit))
-        return [Cargo(Stored(*row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
+        return [ExportedRecord(Stored(*row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
 
-    def load(self, batch: int, cargo: Sequence[Cargo]) -> int:
+    def load(self, batch: int, cargo: Sequence[ExportedRecord]) -> int:
         fresh = 0
         for record, deadline, expires in cargo:
             times = (record.timestamp, deadline, NEVER if expires is None else expires)

@@ -238,7 +238,7 @@ class SQLiteStore(RowStore):
 
     # Letting go
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         """Wait for what is under way and close everything; what comes later is refused."""
         self._turnstile.through(self._shut_down)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from digestif import Busy, Outcome
-from digestif.stores.base import Burial, Closing, Lease, Part, Release, SetAside, Store, Take
+from digestif.stores.base import Burial, Completion, Lease, Part, QuarantinedRecord, Release, Store, Take
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -32,9 +32,9 @@ from digestif.testing.footprint import assert_nothing_left
 
 VERBS: dict[str, Callable[[Store, Lease, int], object]] = {
     "take": lambda store, lease, now: store.take([Take(lease, 1, merge=True)], now=now)[0] is not None,
-    "set_aside": lambda store, lease, now: store.set_aside(lease, [SetAside("a", "letter", "odd")], now=now),
+    "quarantine": lambda store, lease, now: store.quarantine(lease, [QuarantinedRecord("a", "letter", "odd")], now=now),
     "extend": lambda store, lease, now: store.extend([lease], lease=LEASE, now=now)[0],
-    "close": lambda store, lease, now: store.close([Closing(lease, 5)], now=now)[0],
+    "complete": lambda store, lease, now: store.complete([Completion(lease, 5)], now=now)[0],
     "release": lambda store, lease, now: store.release([Release(lease, now + 5)], now=now)[0],
     "release at once": lambda store, lease, now: store.release([Release(lease, None)], now=now)[0],
     "bury": lambda store, lease, now: store.bury([Burial(lease, "poison", 5)], now=now)[0],
@@ -110,7 +110,7 @@ class Finishing(Suite):
         leases = claim_all(store)
         stale = [lease._replace(token="stale") if lease.timeline == "t3" else lease for lease in leases]
 
-        answers = store.close([Closing(lease, 10) for lease in stale], now=NOW)
+        answers = store.complete([Completion(lease, 10) for lease in stale], now=NOW)
 
         assert answers == [lease.timeline != "t3" for lease in leases]
         assert store.inspect("t3").state == "open"
@@ -121,7 +121,7 @@ class Finishing(Suite):
         arrive(store, "t", ["a"])
         lease = open_digest(store)
 
-        answers = store.close([Closing(lease, 5), Closing(lease, 7)], now=NOW)
+        answers = store.complete([Completion(lease, 5), Completion(lease, 7)], now=NOW)
 
         assert [*answers, close(store, lease)] == [True, False, False]
         assert store.ledger().delivered == 1

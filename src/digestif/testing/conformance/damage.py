@@ -6,7 +6,7 @@ import pytest
 
 from digestif import Damaged as DamagedEvent
 from digestif import Digests, Event, Policy, Record, StoreError
-from digestif.stores.base import Closing, Release, Store
+from digestif.stores.base import Completion, Release, Store
 from digestif.testing.conformance.actions import T, deliver, fail, keys, let_wait, scheduled
 from digestif.testing.conformance.base import Damager, DigestsWith, Harm, Suite
 from digestif.testing.conformance.port import (
@@ -95,8 +95,8 @@ class Damaged(Suite):
 
         assert store.extend(leases, lease=LEASE, now=NOW) == [False, True, True]
         assert store.release([Release(lease, None) for lease in leases[:2]], now=NOW) == [False, True]
-        closings = [Closing(lease, 0) for lease in (leases[0], leases[2])]
-        assert store.close(closings, now=NOW) == [False, True]
+        completions = [Completion(lease, 0) for lease in (leases[0], leases[2])]
+        assert store.complete(completions, now=NOW) == [False, True]
 
         assert store.ledger().delivered == 1
 

@@ -3,7 +3,7 @@
 import pytest
 
 from digestif import Busy, InvalidState
-from digestif.stores.base import PAGE_TIMELINES, SetAside, Store
+from digestif.stores.base import PAGE_TIMELINES, QuarantinedRecord, Store
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -83,7 +83,7 @@ class Claiming(Suite):
     def test_a_digest_of_which_nothing_is_left_is_retired_too(self, store: Store) -> None:
         """Fact 24. All records of a digest were set aside, and its worker died: there is nothing to claim."""
         arrive(store, "t", ["a"])
-        store.set_aside(open_digest(store), [SetAside("a", "letter", "odd")], now=NOW)
+        store.quarantine(open_digest(store), [QuarantinedRecord("a", "letter", "odd")], now=NOW)
 
         assert claim_suspects(store, now=NOW + LEASE) == []
 

@@ -3,7 +3,16 @@
 import pytest
 
 from digestif import Outcome
-from digestif.stores.base import HISTORY_KEYS, HISTORY_LIMIT, PAGE_TIMELINES, Burial, Closing, Part, SetAside, Store
+from digestif.stores.base import (
+    HISTORY_KEYS,
+    HISTORY_LIMIT,
+    PAGE_TIMELINES,
+    Burial,
+    Completion,
+    Part,
+    QuarantinedRecord,
+    Store,
+)
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.keys import HOSTILE
 from digestif.testing.conformance.port import (
@@ -120,7 +129,9 @@ class Letters(Suite):
         """Fact 24. Of dead letters with the same time, those that were buried first come first, in pages, each once."""
         ids = ["e", "b", "d", "a", "c"]
         arrive(store, "t", numbers(0, len(ids)))
-        store.set_aside(open_digest(store), [SetAside(f"r{n}", id, "broken") for n, id in enumerate(ids)], now=NOW)
+        store.quarantine(
+            open_digest(store), [QuarantinedRecord(f"r{n}", id, "broken") for n, id in enumerate(ids)], now=NOW
+        )
         found: list[str] = []
 
         while page := store.letters("t", after=found[-1] if found else None, limit=limit):
@@ -185,7 +196,7 @@ class Remembering(Suite):
             arrive_everywhere(store, [f"t{m}" for m in range(PAGE_TIMELINES)], now=now)
             leases = claim_all(store, now=now)
             for begin in range(0, len(leases), PAGE_TIMELINES):
-                store.close([Closing(lease, 0) for lease in leases[begin : begin + PAGE_TIMELINES]], now=now)
+                store.complete([Completion(lease, 0) for lease in leases[begin : begin + PAGE_TIMELINES]], now=now)
 
         history = store.history(None, limit=10 * HISTORY_LIMIT)
 

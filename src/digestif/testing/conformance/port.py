@@ -12,7 +12,7 @@ from digestif.stores.base import (
     SUSPECTS_TOGETHER,
     Arrival,
     Claimed,
-    Closing,
+    Completion,
     Lease,
     Maintained,
     Part,
@@ -121,7 +121,7 @@ def open_digest(store: Store, timeline: str = "t", *, now: int = NOW) -> Lease:
 
 
 def close(store: Store, lease: Lease, *, cool_down: int = 0, now: int = NOW, max_records: int | None = None) -> bool:
-    [closed] = store.close([Closing(lease, cool_down, max_records)], now=now)
+    [closed] = store.complete([Completion(lease, cool_down, max_records)], now=now)
     return closed
 
 

@@ -23,7 +23,7 @@ class Withdrawing(Suite):
         arrive(store, "t", ["a", "b", "c"])
         lease = open_digest(store)
 
-        assert store.withdraw(lease, ["a", "c", "unknown"], now=NOW) == 1
+        assert store.remove(lease, ["a", "c", "unknown"], now=NOW) == 1
 
         assert record_keys(stored(store, "t", Part.DIGEST)) == ["b"]
         assert close(store, lease)
@@ -36,8 +36,8 @@ class Withdrawing(Suite):
         release(store, open_digest(store), freeze=True)
         lease = open_digest(store)
 
-        assert store.withdraw(lease, [], now=NOW) == 1
-        assert store.withdraw(lease, numbers(0, PAGE_RECORDS - 1), now=NOW) == 2
+        assert store.remove(lease, [], now=NOW) == 1
+        assert store.remove(lease, numbers(0, PAGE_RECORDS - 1), now=NOW) == 2
 
         assert len(list(stored(store, "t", Part.DIGEST))) == 1
         assert store.verify()
@@ -47,7 +47,7 @@ class Withdrawing(Suite):
         arrive(store, "t", ["a"])
         lease = open_digest(store)
 
-        assert store.withdraw(lease, ["a"], now=NOW + LEASE) is None
+        assert store.remove(lease, ["a"], now=NOW + LEASE) is None
         assert store.ledger().open == 1
 
 
@@ -74,8 +74,8 @@ class Serving(Suite):
         arrive(store, "t", ["a"])
         lease = open_digest(store)
 
-        assert store.serve(lease, ["ada", "böb"], now=NOW)
-        assert store.serve(lease, ["ada", "eve"], now=NOW)
+        assert store.mark_served(lease, ["ada", "böb"], now=NOW)
+        assert store.mark_served(lease, ["ada", "eve"], now=NOW)
         release(store, lease, freeze=True)
         again = open_digest(store)
 
@@ -90,7 +90,7 @@ class Serving(Suite):
         """Fact 46. Whoever has got a part would miss what joined it: it comes again as it was, whoever releases it."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
-        store.serve(lease, ["ada"], now=NOW)
+        store.mark_served(lease, ["ada"], now=NOW)
         arrive(store, "t", ["b"])
 
         release(store, lease, freeze=False)
@@ -103,7 +103,7 @@ class Serving(Suite):
         """Fact 46. Its dead letter names them, but not those who could not be reached: they are tried again."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
-        store.serve(lease, ["ada", f"{LOST}böb", "eve"], now=NOW)
+        store.mark_served(lease, ["ada", f"{LOST}böb", "eve"], now=NOW)
         assert store.bury([Burial(lease, "nobody home", 0)], now=NOW) == [True]
 
         letter = store.letter(lease.digest_id)
@@ -120,4 +120,4 @@ class Serving(Suite):
         arrive(store, "t", ["a"])
         lease = open_digest(store)
 
-        assert not store.serve(lease, ["ada"], now=NOW + LEASE)
+        assert not store.mark_served(lease, ["ada"], now=NOW + LEASE)

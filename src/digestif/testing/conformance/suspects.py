@@ -6,7 +6,7 @@ import pytest
 
 from digestif import Busy
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_TIMELINES, SUSPECTS_TOGETHER, Burial, Claimed, Lease, SetAside, Store
+from digestif.stores.base import PAGE_TIMELINES, SUSPECTS_TOGETHER, Burial, Claimed, Lease, QuarantinedRecord, Store
 from digestif.testing.conformance.base import Damager, Harm, Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -206,7 +206,9 @@ class Suspects(Suite):
         let_lapse(store, [full])
         for timeline in empty:
             arrive(store, timeline, ["a"])
-            store.set_aside(open_digest(store, timeline), [SetAside("a", f"letter-{timeline}", "odd")], now=NOW)
+            store.quarantine(
+                open_digest(store, timeline), [QuarantinedRecord("a", f"letter-{timeline}", "odd")], now=NOW
+            )
 
         claims = [suspects(store, partition, now=LAPSED) for _ in range(2)]
 
@@ -219,7 +221,7 @@ class Suspects(Suite):
         """Fact 24. Nothing of the old digest can have gone out: what is pending is a digest of its own."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
-        store.set_aside(lease, [SetAside("a", "letter", "odd")], now=NOW)
+        store.quarantine(lease, [QuarantinedRecord("a", "letter", "odd")], now=NOW)
         arrive(store, "t", ["b"], now=NOW + 1)
 
         [second] = claim_suspects(store, alone=True)

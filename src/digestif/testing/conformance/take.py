@@ -6,7 +6,7 @@ import pytest
 
 from digestif.core.capacity import Stored, weight_of
 from digestif.core.policy import Terms
-from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Arrival, Part, SetAside, Store, Take
+from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Arrival, Part, QuarantinedRecord, Store, Take
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -290,7 +290,9 @@ class SettingAside(Suite):
         arrive(store, "t", ["a", "b", "c"])
         lease = open_digest(store)
 
-        done = store.set_aside(lease, [SetAside("a", "letter-a", "odd"), SetAside("c", "letter-c", "no")], now=NOW)
+        done = store.quarantine(
+            lease, [QuarantinedRecord("a", "letter-a", "odd"), QuarantinedRecord("c", "letter-c", "no")], now=NOW
+        )
 
         assert done is True
         assert record_keys(stored(store, "t", Part.DIGEST)) == ["b"]
@@ -309,7 +311,7 @@ class SettingAside(Suite):
         """Fact 24. Nothing is left of the digest: it closes as an empty one, and the timeline is idle."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
-        store.set_aside(lease, [SetAside("a", "letter", "odd")], now=NOW)
+        store.quarantine(lease, [QuarantinedRecord("a", "letter", "odd")], now=NOW)
 
         assert close(store, lease, cool_down=500)
 
@@ -322,7 +324,9 @@ class SettingAside(Suite):
         arrive(store, "t", numbers(0, PAGE_RECORDS))
         lease = open_digest(store)
 
-        store.set_aside(lease, [SetAside(key, f"letter-{key}", "odd") for key in numbers(0, PAGE_RECORDS)], now=NOW)
+        store.quarantine(
+            lease, [QuarantinedRecord(key, f"letter-{key}", "odd") for key in numbers(0, PAGE_RECORDS)], now=NOW
+        )
 
         assert (store.ledger().dead, store.ledger().open) == (PAGE_RECORDS, 0)
         assert store.verify()

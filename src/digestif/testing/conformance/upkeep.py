@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Part, SetAside, Store
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Part, QuarantinedRecord, Store
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -231,7 +231,7 @@ class DeletingInPages(Suite):
         count = 2 * PAGE_TIMELINES + 10
         arrive(store, "t", numbers(0, count + 5))
         lease = open_digest(store)
-        store.set_aside(lease, [SetAside(key, f"letter-{key}", "odd") for key in numbers(0, count)], now=NOW)
+        store.quarantine(lease, [QuarantinedRecord(key, f"letter-{key}", "odd") for key in numbers(0, count)], now=NOW)
         arrive(store, "t", ["pending"])
 
         calls = delete(store, "t")

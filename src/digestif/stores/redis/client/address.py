@@ -29,7 +29,7 @@ class Login(NamedTuple):
         return f"Login({self.user!r}, …)"
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """What a DSN says, apart from its options."""
 
     kind: Kind
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     path: list[str]  # what follows the addresses
 
     @classmethod
-    def of(cls, dsn: Dsn) -> "Place":
+    def of(cls, dsn: Dsn) -> "Target":
         """Take a DSN apart: `redis://user:password@host:port/db` and its relatives."""
         scheme = SCHEME.fullmatch(dsn.scheme)
         if scheme is None:

@@ -18,8 +18,8 @@ from digestif.ids import shuffled
 from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.client.faults import FAILURES
 from digestif.stores.redis.client.node import Node
-from digestif.stores.redis.client.pipeline import UNANSWERED, Errand, Exchange
-from digestif.stores.redis.client.topology import Routes
+from digestif.stores.redis.client.pipeline import UNANSWERED, Pipeline, Request
+from digestif.stores.redis.client.topology import Topology
 
 SLOTS = 16384
 Address = tuple[str, int]
@@ -41,7 +41,7 @@ class Range(NamedTuple):
     node: Node
 
 
-class Cluster(Routes):
+class Cluster(Topology):
     """Who serves which slot, as one of the nodes told it last."""
 
     def __init__(self, members: Members, *, namespace: str) -> None:
@@ -173,8 +173,8 @@ def slot_of(namespace: str, partition: int) -> int:
 
 def _slots(node: Node) -> list[Any]:
     """Ask a node for its table."""
-    errand = Errand(Command(0, ("CLUSTER", "SLOTS")))
-    exchange = Exchange(node, [errand])
+    request = Request(Command(0, ("CLUSTER", "SLOTS")))
+    exchange = Pipeline(node, [request])
     try:
         exchange.send()
         exchange.receive()
@@ -183,10 +183,10 @@ def _slots(node: Node) -> list[Any]:
         raise
     finally:
         exchange.abandon()
-    if errand.answer is UNANSWERED:
-        assert errand.error
-        raise errand.error
-    if not errand.answer:
+    if request.answer is UNANSWERED:
+        assert request.error
+        raise request.error
+    if not request.answer:
         raise Unreachable(f"{node.name} knows of no slots")
-    slots: list[Any] = errand.answer
+    slots: list[Any] = request.answer
     return slots

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from digestif.errors import StoreUnavailable
 from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.client.node import Node
-from digestif.stores.redis.client.pipeline import UNANSWERED, Errand, Exchange
+from digestif.stores.redis.client.pipeline import UNANSWERED, Pipeline, Request
 from digestif.stores.redis.client.scripts import load
 
 
@@ -17,31 +17,31 @@ class Confirmation(NamedTuple):
     replicas: int
     seconds: float
 
-    def mark(self, errand: Errand) -> Errand:
-        """A write beside what the errand writes, that leaves nothing behind. A script may write to a full memory."""
-        partition = errand.command.partition
-        mark = Errand(Command(partition, (1, f"{{{self.namespace}:{partition}}}:confirming"), load("confirm")))
-        mark.aside, mark.loading = errand.aside, True
+    def mark(self, request: Request) -> Request:
+        """A write beside what the request writes, that leaves nothing behind. A script may write to a full memory."""
+        partition = request.command.partition
+        mark = Request(Command(partition, (1, f"{{{self.namespace}:{partition}}}:confirming"), load("confirm")))
+        mark.aside, mark.loading = request.aside, True
         return mark
 
-    def wait(self) -> Errand:
-        return Errand(Command(0, ("WAIT", self.replicas, round(self.seconds * 1000))))
+    def wait(self) -> Request:
+        return Request(Command(0, ("WAIT", self.replicas, round(self.seconds * 1000))))
 
 
-class ConfirmedExchange(Exchange):
+class ConfirmedPipeline(Pipeline):
     """An exchange that ends with WAIT on its own connection.
 
-    WAIT speaks of what this connection wrote, and servers of late take that literally: an errand that is repeated on
+    WAIT speaks of what this connection wrote, and servers of late take that literally: an request that is repeated on
     another connection, where it finds its work done and writes nothing, would be confirmed by replicas that have heard
     nothing. So a repetition writes a mark first.
     """
 
-    def __init__(self, node: Node, errands: Sequence[Errand], confirmation: Confirmation) -> None:
+    def __init__(self, node: Node, requests: Sequence[Request], confirmation: Confirmation) -> None:
         self._wanted = confirmation
-        self._written = errands
-        self._marks = [confirmation.mark(errand) for errand in errands if errand.error]
+        self._written = requests
+        self._marks = [confirmation.mark(request) for request in requests if request.error]
         self._wait = confirmation.wait()
-        super().__init__(node, [*errands, *self._marks, self._wait])
+        super().__init__(node, [*requests, *self._marks, self._wait])
 
     def receive(self) -> None:
         super().receive()
@@ -55,11 +55,11 @@ class ConfirmedExchange(Exchange):
             )
 
     def fail(self, error: Exception) -> None:
-        for errand in self._written:
-            errand.answer = UNANSWERED  # heard of, but not confirmed
+        for request in self._written:
+            request.answer = UNANSWERED  # heard of, but not confirmed
         super().fail(error)
 
     def _doubt(self, reason: str) -> None:
-        for errand in self._written:
-            if errand.answer is not UNANSWERED:
-                errand.answer = StoreUnavailable(f"{self.node.name}: written, but {reason}")
+        for request in self._written:
+            if request.answer is not UNANSWERED:
+                request.answer = StoreUnavailable(f"{self.node.name}: written, but {reason}")

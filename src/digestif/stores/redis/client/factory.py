@@ -14,33 +14,33 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 from digestif.stores.dsn import Dsn
-from digestif.stores.redis.client.address import Kind, Place
+from digestif.stores.redis.client.address import Kind, Target
 from digestif.stores.redis.client.cluster import Cluster, Members
 from digestif.stores.redis.client.confirmation import Confirmation
 from digestif.stores.redis.client.link import Link, RoutedLink
 from digestif.stores.redis.client.node import Node, pool_of
 from digestif.stores.redis.client.options import Options
 from digestif.stores.redis.client.sentinel import WatchedNode
-from digestif.stores.redis.client.topology import Routes, SingleServer
+from digestif.stores.redis.client.topology import SingleServer, Topology
 
 _UNBOUNDED = 2**31  # connections: as many as there are calls at once
 
 
 def open_link(dsn: Dsn, *, namespace: str) -> Link:
     """The link that a DSN describes. Nothing is sent yet."""
-    place = Place.of(dsn)
+    place = Target.of(dsn)
     options = Options.of(dsn.options, tls=place.tls, sentinels=place.kind is Kind.SENTINEL)
     settings = _settings(place, options)
     match place.kind:
         case Kind.CLUSTER:
-            routes: Routes = Cluster(_members(place, settings), namespace=namespace)
+            topology: Topology = Cluster(_members(place, settings), namespace=namespace)
         case Kind.SENTINEL:
-            routes = SingleServer(_watched(place, settings, options))
+            topology = SingleServer(_watched(place, settings, options))
         case Kind.UNIX:
-            routes = SingleServer(_local(place, settings))
+            topology = SingleServer(_local(place, settings))
         case Kind.SINGLE:
-            routes = SingleServer(_node(place, settings))
-    return _link(routes, options, namespace)
+            topology = SingleServer(_node(place, settings))
+    return _link(topology, options, namespace)
 
 
 def link_over(
@@ -48,28 +48,28 @@ def link_over(
 ) -> Link:
     """A link over a redis.Redis or redis.RedisCluster of the user's own, which stays open when the link is closed."""
     if isinstance(client, RedisCluster) and not isinstance(client, ClusterPipeline):
-        routes: Routes = Cluster(_members_of(client), namespace=namespace)
+        topology: Topology = Cluster(_members_of(client), namespace=namespace)
         settings = client.nodes_manager.connection_kwargs
     elif isinstance(client, redis.Redis) and not isinstance(client, Pipeline):
-        routes = SingleServer(_node_of(client))
+        topology = SingleServer(_node_of(client))
         settings = client.connection_pool.connection_kwargs
     else:
         given = "a string" if isinstance(client, str) else shortened(client)  # it may be a DSN with a password
         raise ConfigError(f"store: {given} is neither a redis.Redis nor a redis.RedisCluster")
     options = Options(settings.get("socket_timeout"), None, patience, replicas, replica_timeout)
-    return _link(routes, options, namespace)
+    return _link(topology, options, namespace)
 
 
-def _link(routes: Routes, options: Options, namespace: str) -> Link:
+def _link(topology: Topology, options: Options, namespace: str) -> Link:
     options.check()
     confirmation = Confirmation(namespace, options.replicas, options.replica_timeout) if options.replicas else None
-    return RoutedLink(routes, patience=options.patience, confirmation=confirmation)
+    return RoutedLink(topology, patience=options.patience, confirmation=confirmation)
 
 
 # From a DSN
 
 
-def _settings(place: Place, options: Options) -> dict[str, Any]:
+def _settings(place: Target, options: Options) -> dict[str, Any]:
     """Of every connection. We do the retries, so redis-py does none; RESP 2 replies alike to scripts and commands."""
     settings = {
         "socket_timeout": options.timeout,
@@ -99,24 +99,24 @@ def introduction() -> dict[str, Any]:
     return {"driver_info": DriverInfo()}
 
 
-def _login(place: Place) -> dict[str, Any]:
+def _login(place: Target) -> dict[str, Any]:
     return {"username": place.login.user, "password": place.login.password, "client_name": "digestif"}
 
 
-def _node(place: Place, settings: dict[str, Any]) -> Node:
+def _node(place: Target, settings: dict[str, Any]) -> Node:
     host, port = place.address()
     everything = {"host": host, "port": port, "db": place.db(), **_login(place), **settings}
     return Node(lambda: pool_of(redis.Redis(**everything)), f"{host}:{port}")
 
 
-def _local(place: Place, settings: dict[str, Any]) -> Node:
+def _local(place: Target, settings: dict[str, Any]) -> Node:
     if place.tls:
         raise ConfigError("store: a socket needs no TLS; write redis+unix:// with one s")
     path = place.socket()
     return Node(lambda: pool_of(redis.Redis(unix_socket_path=path, **_login(place), **settings)), path)
 
 
-def _watched(place: Place, settings: dict[str, Any], options: Options) -> Node:
+def _watched(place: Target, settings: dict[str, Any], options: Options) -> Node:
     """The login is that of the server; the sentinels have their own, or none, and less time."""
     service, db = place.service(), place.db(after=1)
     asking = {**settings, "socket_timeout": settings["socket_connect_timeout"]}
@@ -132,7 +132,7 @@ def _watched(place: Place, settings: dict[str, Any], options: Options) -> Node:
     return WatchedNode(primary, service)
 
 
-def _members(place: Place, settings: dict[str, Any]) -> Members:
+def _members(place: Target, settings: dict[str, Any]) -> Members:
     if place.db():
         raise ConfigError(f"store: a cluster has no database {place.db()}; leave the number away")
     everything = {**_login(place), **settings}

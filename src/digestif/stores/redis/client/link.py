@@ -13,9 +13,9 @@ from digestif.stores.fork import watch
 from digestif.stores.redis.client.commands import Command, Refused
 from digestif.stores.redis.client.confirmation import Confirmation
 from digestif.stores.redis.client.faults import FAILURES, UNREACHABLE, Remedy, final, remedy
-from digestif.stores.redis.client.pipeline import UNANSWERED, Errand, packed
-from digestif.stores.redis.client.retries import Journey
-from digestif.stores.redis.client.topology import Routes
+from digestif.stores.redis.client.pipeline import UNANSWERED, Request, packed
+from digestif.stores.redis.client.retries import Sender
+from digestif.stores.redis.client.topology import Topology
 
 __all__ = ["Command", "Link", "Refused", "RoutedLink"]
 
@@ -50,7 +50,7 @@ class Link(ABC):
 
     @property
     @abstractmethod
-    def routes(self) -> Routes:
+    def topology(self) -> Topology:
         """The way to the servers, for those who keep connections of their own."""
 
     @abstractmethod
@@ -61,8 +61,8 @@ class Link(ABC):
 class RoutedLink(Link):
     """A link over one node or several."""
 
-    def __init__(self, routes: Routes, *, patience: float, confirmation: Confirmation | None = None) -> None:
-        self._routes = routes
+    def __init__(self, topology: Topology, *, patience: float, confirmation: Confirmation | None = None) -> None:
+        self._topology = topology
         self._patience = patience
         self._confirmation = confirmation
         self._closed = Event()
@@ -81,49 +81,49 @@ class RoutedLink(Link):
                 return [answer]
         if hasty and self._failure(commands, seconds=HASTY_SECONDS):
             patience = 0.0
-        return self._carry([Errand(command) for command in commands], began, confirmation, patience=patience)
+        return self._carry([Request(command) for command in commands], began, confirmation, patience=patience)
 
     def _failure(self, commands: Sequence[Command], *, seconds: float) -> Exception | None:
         """The error of a call that waited for one of these nodes in vain so lately."""
         try:
-            nodes = {self._routes.node_for(command.partition) for command in commands}
+            nodes = {self._topology.node_for(command.partition) for command in commands}
         except (ConfigError, *FAILURES):
             return None
         return next((error for node in nodes if (error := node.given_up(seconds=seconds))), None)
 
     def ask_all(self, *parts: bytes | str | int | float, patience: float | None = None) -> dict[str, Any]:
-        [first] = self._carry([Errand(Command(0, ("PING",)))], monotonic(), patience=patience)
+        [first] = self._carry([Request(Command(0, ("PING",)))], monotonic(), patience=patience)
         try:
-            nodes = list(self._routes.nodes())  # they are known by now, if they can be
+            nodes = list(self._topology.nodes())  # they are known by now, if they can be
         except (ConfigError, *FAILURES):
-            return {self._routes.name: first}
+            return {self._topology.name: first}
         if isinstance(first, Exception) and len(nodes) == 1:
             return {nodes[0].name: first}
-        errands = [Errand(Command(0, parts), fixed=node) for node in nodes]
-        answers = self._carry(errands, monotonic(), patience=patience)
+        requests = [Request(Command(0, parts), fixed=node) for node in nodes]
+        answers = self._carry(requests, monotonic(), patience=patience)
         return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
 
     @property
-    def routes(self) -> Routes:
-        return self._routes
+    def topology(self) -> Topology:
+        return self._topology
 
     def close(self) -> None:
         self._closed.set()
-        self._routes.close()
+        self._topology.close()
 
     def before_fork(self) -> None:
         """Nothing to bring to rest: what is under way stays the parent's."""
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
-            self._routes.after_fork()
+            self._topology.after_fork()
 
     def _try_once(self, command: Command) -> Any:
         """The short way for one command; whatever is not a plain answer is left to the long way."""
         if self._closed.is_set():
             return UNANSWERED
         try:
-            node = self._routes.node_for(command.partition)
+            node = self._topology.node_for(command.partition)
             connection, _ = node.take()
         except (ConfigError, *FAILURES):
             return UNANSWERED
@@ -144,12 +144,12 @@ class RoutedLink(Link):
 
     def _carry(
         self,
-        errands: Sequence[Errand],
+        requests: Sequence[Request],
         began: float,
         confirmation: Confirmation | None = None,
         *,
         patience: float | None = None,
     ) -> list[Any]:
         patience = self._patience if patience is None else patience
-        Journey(self._routes, self._closed, began, patience, confirmation).make(errands)
-        return [errand.answer for errand in errands]
+        Sender(self._topology, self._closed, began, patience, confirmation).make(requests)
+        return [request.answer for request in requests]

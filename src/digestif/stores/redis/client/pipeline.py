@@ -14,7 +14,7 @@ UNANSWERED: Any = object()
 _AT_ONCE = 3
 
 
-class Errand:
+class Request:
     """A command on its way to an answer."""
 
     __slots__ = ("answer", "aside", "command", "error", "fixed", "haste", "loading", "node", "stale")
@@ -44,42 +44,42 @@ class Errand:
         return self.haste >= 0
 
 
-class Exchange:
-    """The errands of one call that go to the same node."""
+class Pipeline:
+    """The requests of one call that go to the same node."""
 
-    def __init__(self, node: Node, errands: Sequence[Errand]) -> None:
+    def __init__(self, node: Node, requests: Sequence[Request]) -> None:
         self.node = node
-        self.errands = errands
+        self.requests = requests
         self._connection: Any = None
         self._reused = False
 
     def send(self) -> None:
         loaded: set[str] = set()
-        message = b"".join([errand.packed(loaded) for errand in self.errands])
+        message = b"".join([request.packed(loaded) for request in self.requests])
         self._connection, self._reused = self.node.take()
         self._connection.send_packed_command((message,), check_health=False)
 
     def receive(self) -> None:
-        """Give each errand its answer or its error."""
-        for errand in self.errands:
-            if errand.aside:
+        """Give each request its answer or its error."""
+        for request in self.requests:
+            if request.aside:
                 self._read()
             reply = self._read()
             if isinstance(reply, ResponseError):
-                errand.error, errand.stale = reply, False
+                request.error, request.stale = reply, False
             else:
-                errand.answer = reply
+                request.answer = reply
         connection, self._connection = self._connection, None
         self.node.give(connection)
 
     def fail(self, error: Exception) -> None:
-        """The connection failed, and with it every errand that has no answer yet."""
+        """The connection failed, and with it every request that has no answer yet."""
         self.abandon()
         if self._reused:
             self.node.drop_idle()  # where one died the others may have
-        for errand in self.errands:
-            if errand.answer is UNANSWERED:
-                errand.error, errand.stale = error, self._reused
+        for request in self.requests:
+            if request.answer is UNANSWERED:
+                request.error, request.stale = error, self._reused
 
     def abandon(self) -> None:
         """If replies are still to come nobody will read them: the connection is of no further use."""

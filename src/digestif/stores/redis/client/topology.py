@@ -1,4 +1,4 @@
-"""Routes: which node serves a partition. Here for a single server; for many see cluster.py."""
+"""Topology: which node serves a partition. Here for a single server; for many see cluster.py."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -7,7 +7,7 @@ from digestif.errors import ConfigError
 from digestif.stores.redis.client.node import Node
 
 
-class Routes(Protocol):
+class Topology(Protocol):
     """The way to the data of each partition. A method raises ConfigError if it finds that the DSN can't be right."""
 
     @property
@@ -35,7 +35,7 @@ class Routes(Protocol):
         """In the child."""
 
 
-class SingleServer(Routes):
+class SingleServer(Topology):
     """All partitions on one node: a server by itself, or the one that the sentinels name."""
 
     def __init__(self, node: Node) -> None:

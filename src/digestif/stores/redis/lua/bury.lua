@@ -34,7 +34,7 @@ local function bury(timeline, burial)
   end
   count('open', -digest.records)
   count('dead', digest.records)
-  timeline.slot = after_close(timeline.slot, now, burial[4], burial[5] or nil, timeline.pending)
+  timeline.slot = after_completion(timeline.slot, now, burial[4], burial[5] or nil, timeline.pending)
   save_timeline(timeline)
   return '1'
 end

@@ -1,10 +1,9 @@
 #!lua flags=allow-oom
--- Turn the records of a damaged timeline into dead letters, one per batch, and remove the rest of it.
--- KEYS   12… the timeline; the order of the dead letters of the timeline that gets them; then per batch its letter:
---        records, ages, times
--- ARGV   4 {stored, name, letters}: the slot as it was found, or empty; the timeline that gets the letters; per batch
---        {id, reason, lapses}
--- Reply  '1', or '0' with nothing done if the slot is another one by now
+-- Turn records of an open digest into dead letters of their own.
+-- KEYS   12… the timeline, then per record its letter: records, ages, times
+-- ARGV   4 {token, records, raised}: each {key, letter id, reason}; whether an earlier call, with which this one goes
+--        on, has raised the revision
+-- Reply  two flags: '0' if the token is stale, else '1'; whether the revision is raised
 -- include: ending.lua
 
 local earlier_reply = earlier_answer()
@@ -14,66 +13,31 @@ end
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
-local stored = try('HGET', timeline.key, '')
-local found = type(stored) == 'string' and stored or ''
-if string.sub(found, 2) ~= string.sub(request.stored, 2) then -- its first byte says only whether records may join it
-  return answer('0')
+local digest = timeline.slot.digest
+if not digest or not is_held(timeline.slot, request.token, now) then
+  return answer('00')
 end
-local OWNER = KEYS[TIMELINES + STRIDE]
-
--- Move a batch to the place of its letter; the answer is how many records it has.
-local function move(batch, place)
-  local size = call('HLEN', batch.records)
-  if size == 0 then
-    return 0
-  end
-  call('RENAME', batch.records, KEYS[place])
-  for offset, order in ipairs({ batch.ages, batch.times }) do
-    if call('TYPE', order).ok == 'zset' then
-      call('RENAME', order, KEYS[place + offset])
-    end
-  end
-  if call('ZCARD', KEYS[place + 1]) ~= size then
-    call('UNLINK', KEYS[place + 1])
-  end
-  return size
+if request.raised then
+  digest.revision = digest.revision - 1 -- what all of the letters tell, before it is raised once
 end
-
--- Keep what is no batch as the value of a single record, as it is.
-local function keep(key, kind, place)
-  local content = kind == 'string' and call('GET', key) or call('DUMP', key)
-  call('HSET', KEYS[place], 'raw', packed(add_to('accepted', 1), nil, struct.pack('>d', 0) .. content))
-  return 1
-end
-
-for number, fate in ipairs({ 'pending', 'open', 'open' }) do
-  local batch = batch_at(timeline.place + (number - 1) * 3)
-  local place = TIMELINES + STRIDE + 1 + (number - 1) * 3
-  local kind, size = call('TYPE', batch.records).ok, 0
-  if kind == 'hash' then
-    call('HDEL', batch.records, '')
-    size = move(batch, place)
-    count(fate, -size)
-  elseif kind ~= 'none' then
-    size = keep(batch.records, kind, place)
-  end
-  erase(batch)
-  if size > 0 then
-    local id, reason, lapses = unpack(request.letters[number])
-    write_letter({ name = request.name, dead = OWNER }, place, {
-      id = id,
-      revision = 1,
-      attempts = lapses,
-      lapses = lapses,
-      reason = reason,
-      records = size,
-      dropped = 0,
-      opened = now,
-    })
-    count('dead', size)
+local batch, gone = digest_of(timeline), 0
+for number, aside in ipairs(request.records) do
+  local key, id, reason = unpack(aside)
+  local record = pull(batch, key)
+  if record then
+    local place = TIMELINES + STRIDE + (number - 1) * 3
+    call('HSET', KEYS[place], key, record)
+    write_letter(timeline, place, letter_of(digest, id, 1, 0, reason))
+    gone = gone + 1
   end
 end
-timeline.slot, timeline.state = { state = 'damaged' }, 'damaged'
-put_in_place(timeline)
-call('ZREM', NAMES, timeline.name)
-return answer('1')
+count('open', -gone)
+count('dead', gone)
+digest.records = digest.records - gone
+local seen = digest.attempt > 1 or digest.frozen -- an earlier attempt may have carried them
+local raised = request.raised or (gone > 0 and seen)
+if raised then
+  digest.revision = digest.revision + 1
+end
+save_timeline(timeline)
+return answer(raised and '11' or '10')

@@ -55,7 +55,7 @@ local function after_retirement(slot)
 end
 
 -- The digest ended: cool down, or be idle again after an empty one.
-local function after_close(slot, now, cool_down, max_records, pending)
+local function after_completion(slot, now, cool_down, max_records, pending)
   local delivered = slot.digest.records > 0
   slot.digest, slot.token, slot['until'], slot.alone = nil, nil, nil, nil
   if not delivered and pending == 0 then

@@ -4,7 +4,7 @@
 -- ARGV   4 {parcels}: each {token, or false for a letter}
 -- Reply  '1' per parcel, or '0' if it is not here any more
 -- include: ending.lua
--- include: travelling.lua
+-- include: transfer.lua
 
 local earlier_reply = earlier_answer()
 if earlier_reply then

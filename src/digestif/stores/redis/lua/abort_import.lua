@@ -4,7 +4,7 @@
 -- ARGV   4 {ids} of the parcels
 -- Reply  empty
 -- include: ending.lua
--- include: travelling.lua
+-- include: transfer.lua
 
 local earlier_reply = earlier_answer()
 if earlier_reply then

@@ -4,7 +4,7 @@
 -- ARGV   4 {count}
 -- Reply  '1' per timeline, or '0' if it is not held
 -- include: timelines.lua
--- include: travelling.lua
+-- include: transfer.lua
 
 local earlier_reply = earlier_answer()
 if earlier_reply then

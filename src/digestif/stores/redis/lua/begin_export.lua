@@ -4,7 +4,7 @@
 -- ARGV   4 {tokens}: one per timeline
 -- Reply  per timeline its slot as it is on its way; false if there is none, or somebody has it open
 -- include: timelines.lua
--- include: travelling.lua
+-- include: transfer.lua
 
 local earlier_reply = earlier_answer()
 if earlier_reply then

@@ -8,7 +8,7 @@
 --        5… per record: key; timestamp and payload
 -- Reply  per page {done, whether it is whole}; false if the timeline has an unfinished digest
 -- include: ending.lua
--- include: travelling.lua
+-- include: transfer.lua
 
 local earlier_reply = earlier_answer()
 if earlier_reply then

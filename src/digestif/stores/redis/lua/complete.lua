@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End digests as delivered.
 -- KEYS   12… the timelines
--- ARGV   4 {ring, closings}: the size of the history; per timeline {token, cool-down, max_records, receipt}
+-- ARGV   4 {ring, completions}: the size of the history; per timeline {token, cool-down, max_records, receipt}
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: ending.lua
 
@@ -25,13 +25,13 @@ local function close(timeline, token, cool_down, max_records, receipt)
   end
   count('open', -digest.records)
   count('delivered', digest.records)
-  timeline.slot = after_close(slot, now, cool_down, max_records, timeline.pending)
+  timeline.slot = after_completion(slot, now, cool_down, max_records, timeline.pending)
   save_timeline(timeline)
   return '1'
 end
 
 local closed = {}
-for number, closing in ipairs(request.closings) do
-  closed[number] = close(timeline_number(number), closing[1], closing[2], closing[3] or nil, closing[4] or nil)
+for number, completion in ipairs(request.completions) do
+  closed[number] = close(timeline_number(number), completion[1], completion[2], completion[3] or nil, completion[4] or nil)
 end
 return answer(table.concat(closed))
