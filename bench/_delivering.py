@@ -8,7 +8,7 @@ from bench._workload import Source, opened, timeline_key
 from digestif import Digests, Policy
 from digestif.core.times import Millis, to_millis
 from digestif.ids import fresh_id
-from digestif.stores.base import Claimed, Completion, Lease, Store, Take
+from digestif.stores.base import ClaimPage, Completion, Lease, Store, Take
 from digestif.testing import FakeClock
 
 FEW = 1_000  # due timelines; so few are filled anew for each measurement
@@ -103,7 +103,7 @@ class Deliveries:
             pass
 
 
-def claim(store: Store, *, now: Millis | None = None) -> Claimed:
+def claim(store: Store, *, now: Millis | None = None) -> ClaimPage:
     """Leases for a page of what is due."""
     return store.claim(0, CLAIM, token=fresh_id(), lease=LEASE, now=now)
 

@@ -27,9 +27,10 @@ from digestif.errors import ConfigError
 from digestif.events.base import Events
 from digestif.intake.arrivals import Intake, check_limit, check_text
 from digestif.intake.policies import Policies
-from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Part, Store
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Store
 from digestif.stores.codec import Sealer
 from digestif.stores.partitions import visit
+from digestif.stores.reader import Part
 
 SWEPT_PAGES = 1000  # at most by one call: what deliveries leave behind meanwhile is the affair of maintenance
 

@@ -18,7 +18,7 @@ from digestif.core.verdicts import DeliveryFailed
 from digestif.stores.base import (
     Arrival,
     Burial,
-    Claimed,
+    ClaimPage,
     Completion,
     Lease,
     Maintained,
@@ -172,7 +172,7 @@ class Book:
         partition: int,
         limit: int,
         *,
-        answer: Claimed,
+        answer: ClaimPage,
         at: Millis,
         token: str,
         lease: Millis,
@@ -195,7 +195,7 @@ class Book:
         self,
         partition: int,
         *,
-        answer: Claimed,
+        answer: ClaimPage,
         at: Millis,
         alone: bool,
         token: str,
@@ -535,7 +535,7 @@ class Book:
 
 
 def _is_nothing(answer: Any) -> bool:
-    return isinstance(answer, Claimed) and not answer.leases and not answer.retired
+    return isinstance(answer, ClaimPage) and not answer.leases and not answer.retired
 
 
 class Expectation:

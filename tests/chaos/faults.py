@@ -15,7 +15,7 @@ from digestif.core.machine import Slot, Unfinished
 from digestif.core.verdicts import DELIVERED, Verdict
 from digestif.errors import StoreError
 from digestif.events import Ended
-from digestif.stores.base import Claimed, Completion, Release, Store
+from digestif.stores.base import ClaimPage, Completion, Release, Store
 from digestif.stores.rows import RowStore, endings, leases, open_digests
 from digestif.stores.rows.view import Rows
 from digestif.worker.suspects import Suspects
@@ -324,7 +324,7 @@ def _pages() -> Any:
     """an error forgets the leases that the pages before it gave"""
     right = claims.claim
 
-    def wrong(store: Any, limit: int, **facts: Any) -> Claimed:
+    def wrong(store: Any, limit: int, **facts: Any) -> ClaimPage:
         errors: list[StoreError] = []
 
         class Watched:

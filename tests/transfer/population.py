@@ -9,7 +9,8 @@ from digestif import Digests, Policy, Record, Store
 from digestif.core.capacity import Cursor, Stored, age_order
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter
-from digestif.stores.base import Part, Release
+from digestif.stores.base import Release
+from digestif.stores.reader import Part
 
 T = 1_900_000_000.0
 POLICY = Policy(minimum_delay=300, increment_delay=30, maximum_delay=1800, capacity=None)

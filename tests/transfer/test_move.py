@@ -13,7 +13,7 @@ from digestif import Busy, ConfigError, Digests, Policy, Record
 from digestif.core.ledger import Ledger
 from digestif.core.records import State
 from digestif.core.times import to_seconds
-from digestif.stores.base import Claimed
+from digestif.stores.base import ClaimPage
 from digestif.stores.dsn import open_store
 from digestif.transfer import Move, abandon
 from tests.transfer.population import NOW, POLICY, T, populate, seen, seen_letters
@@ -184,8 +184,8 @@ def test_nobody_opens_what_is_on_its_way(make: Make, here: str) -> None:
     [parcel] = source.begin_export(["t"], token="road", now=NOW)
 
     assert not digests.add("t", 2, key="b", now=T + 2000)
-    assert source.claim(0, 10, token="w", lease=1000, now=NOW + 10**9) == Claimed([], 0)
-    assert source.claim_suspects(0, alone=True, token="w", lease=1000, now=NOW + 10**9) == Claimed([], 0)
+    assert source.claim(0, 10, token="w", lease=1000, now=NOW + 10**9) == ClaimPage([], 0)
+    assert source.claim_suspects(0, alone=True, token="w", lease=1000, now=NOW + 10**9) == ClaimPage([], 0)
     with pytest.raises(Busy):
         digests.digest("t", now=T + 9_000_000).__enter__()
     assert not source.maintain(0, NOW, limit=10, now=NOW + 10**6).lapsed

@@ -16,8 +16,9 @@ from digestif import Budget, Digests, Policy, Record
 from digestif.attempts.contents import decode
 from digestif.core.machine import Unfinished
 from digestif.core.times import Millis, to_millis
-from digestif.stores.base import Burial, Completion, Lease, Part, QuarantinedRecord, Release, Take
+from digestif.stores.base import Burial, Completion, Lease, QuarantinedRecord, Release, Take
 from digestif.stores.codec import JsonCodec, Sealer
+from digestif.stores.reader import Part
 from digestif.stores.redis import store as redis_store
 from digestif.stores.rows import open_digests as rows_reading
 from digestif.stores.transfer import TransferStore

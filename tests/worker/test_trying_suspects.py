@@ -10,7 +10,7 @@ import pytest
 from digestif import Digest, Digests, Policy
 from digestif.core.times import to_millis
 from digestif.ids import fresh_id
-from digestif.stores.base import Claimed
+from digestif.stores.base import ClaimPage
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock
 from digestif.worker import suspects
@@ -31,11 +31,11 @@ class Watched(MemoryStore):
         self.may_give = threading.Event()
         self.may_give.set()
 
-    def claim(self, *arguments: Any, **options: Any) -> Claimed:
+    def claim(self, *arguments: Any, **options: Any) -> ClaimPage:
         self.claims["ordinary"] += 1
         return super().claim(*arguments, **options)
 
-    def claim_suspects(self, *arguments: Any, alone: bool, **options: Any) -> Claimed:
+    def claim_suspects(self, *arguments: Any, alone: bool, **options: Any) -> ClaimPage:
         self.claims["suspects"] += 1
         self.alone.append(alone)
         assert self.may_give.wait(PATIENCE)

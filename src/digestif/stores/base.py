@@ -1,4 +1,4 @@
-"""The port: what the engine asks of a store.
+"""The port: what the engine asks of a store. Its questions that change nothing are in `reader`.
 
 A store is bound to one namespace. Its verbs are synchronous, safe to call from many threads, and take batches; each is
 one transaction: it happens whole or not at all, and the ledger changes with the data. No verb handles more than a page
@@ -9,24 +9,19 @@ that takes leases answers for each: False (or None) says that the token is stale
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from functools import cached_property
 from threading import Event
 from typing import Any, NamedTuple
 
-from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import Damage
-from digestif.core.ledger import Ledger, Verification
-from digestif.core.machine import Slot
 from digestif.core.policy import Terms
-from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
 from digestif.events.base import Events
-from digestif.stores.damage import Damages
 from digestif.stores.notes import Notes
+from digestif.stores.reader import StoreReader
 
 PAGE_TIMELINES = 200
 PAGE_RECORDS = 1000
@@ -98,7 +93,7 @@ class Lease(NamedTuple):
     lapses_alone: int = 0  # of `lapses`, those while nothing else ran beside it
 
 
-class Claimed(NamedTuple):
+class ClaimPage(NamedTuple):
     leases: list[Lease]
     retired: int  # timelines that left the schedule on the way: empty ones, now idle, and damaged ones
     suspect: Millis | None = None  # when the first lease lapsed that nobody took over; None: there is none
@@ -160,13 +155,6 @@ class QuarantinedRecord(NamedTuple):
     reason: str
 
 
-class Part(StrEnum):
-    """Which records of a timeline."""
-
-    PENDING = "pending"
-    DIGEST = "digest"
-
-
 class Wakeups:
     """Hints that a timeline may be taken, for one caller at a time who has nothing else to do.
 
@@ -190,37 +178,19 @@ class Wakeups:
         self._closed.set()
 
 
-class Store(Notes):
+class Store(StoreReader, Notes):
     """Where the timelines of one namespace are kept.
 
-    What can't be read is noted in `damages` and stops nothing else. A timeline whose slot is damaged is left out by
-    verbs that find timelines themselves (`claim` takes it out of the schedule as well, so that it does not stand in the
-    way), its leases count as lost, and verbs that name it raise StoreError.
+    Verbs that find timelines themselves leave out those whose slot is damaged; `claim` also takes them out of the
+    schedule, so that they do not fill its pages. Leases of a damaged timeline count as lost, and verbs that name the
+    timeline raise StoreError.
     """
 
-    namespace: str
     durability: Durability
-    partitions: int = 1
     enabled: bool = True  # False: accepts nothing
 
     def report_to(self, events: Events) -> None:
         """Tell these of what befalls the store itself, from now on. The default is a store that has nothing to tell."""
-
-    @cached_property
-    def damages(self) -> Damages:
-        """What this store has met that can't be read."""
-        return Damages()
-
-    @abstractmethod
-    def time(self, partition: int) -> Millis:
-        """The clock of a partition, which counts wherever `now` is None."""
-
-    def reach(self) -> None:
-        """Try once, in a few seconds, whether the store answers. StoreError says why it does not.
-
-        Other calls are patient. Whoever waits for them at the start of a program wants to know the reason before.
-        """
-        self.time(0)
 
     # Producing
 
@@ -268,7 +238,7 @@ class Store(Notes):
     # Delivering
 
     @abstractmethod
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
         """Open up to `limit` timelines that are ready, or waiting and due; not paused.
 
         Earliest first. Those without any record become idle instead. Those whose lease lapsed are left to
@@ -276,7 +246,9 @@ class Store(Notes):
         """
 
     @abstractmethod
-    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim_suspects(
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+    ) -> ClaimPage:
         """Open timelines whose lease lapsed, not paused, for a worker that tries nothing else beside them.
 
         The one that lapsed first decides. If its digest lapsed once: it and others that did, SUSPECTS_TOGETHER at most.
@@ -373,59 +345,6 @@ class Store(Notes):
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         """Give up a dead letter and count its records deleted. False if there is none."""
 
-    # Looking
-
-    @abstractmethod
-    def inspect(self, timeline: str) -> Slot:
-        """The timeline as it is; IDLE if nothing is stored."""
-
-    @abstractmethod
-    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
-        """Stored timelines in the order of their keys, by code points; fewer than `limit` were the last."""
-
-    @abstractmethod
-    def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
-        """A page of a timeline's records, newest first."""
-
-    @abstractmethod
-    def find(self, timeline: str, key: str) -> dict[Part, Stored]:
-        """The versions of one record that the timeline holds."""
-
-    @abstractmethod
-    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-        """Dead letters in the order in which they were buried, those after the one with id `after`."""
-
-    @abstractmethod
-    def letter(self, letter_id: str) -> DeadLetter | None:
-        """One dead letter."""
-
-    @abstractmethod
-    def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
-        """A page of a dead letter's records, newest first."""
-
-    @abstractmethod
-    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
-        """The latest dead letter of the timeline that holds this record."""
-
-    @abstractmethod
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        """Digests that ended lately, the latest first."""
-
-    @abstractmethod
-    def standing(self, *, now: Millis) -> Standing:
-        """How many timelines there are, in which state, and which is due first."""
-
-    @abstractmethod
-    def ledger(self) -> Ledger:
-        """The count of every record's fate."""
-
-    @abstractmethod
-    def verify(self) -> Verification:
-        """Recount pending, open and dead from the data, compare, and name what is damaged.
-
-        Reads everything, in pages.
-        """
-
     def repair(self, partition: int, *, dry_run: bool, now: Millis | None) -> list[Damage]:
         """Set aside what is damaged, so that `verify` agrees afterwards; the answer is what was found.
 
@@ -437,11 +356,3 @@ class Store(Notes):
         The default is a store in which nothing can be damaged.
         """
         return []
-
-    @abstractmethod
-    def footprint(self) -> Mapping[str, int]:
-        """How many rows or keys of each kind are stored, apart from counters, settings and history."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of files and connections. The store is not used afterwards."""

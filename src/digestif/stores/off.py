@@ -13,12 +13,11 @@ from digestif.stores.base import (
     Accepted,
     Arrival,
     Burial,
-    Claimed,
+    ClaimPage,
     Completion,
     Durability,
     Lease,
     Maintained,
-    Part,
     QuarantinedRecord,
     Release,
     SchedulePage,
@@ -27,6 +26,7 @@ from digestif.stores.base import (
     Taken,
 )
 from digestif.stores.dsn import Dsn
+from digestif.stores.reader import Part
 
 
 def from_dsn(dsn: Dsn, *, namespace: str) -> "OffStore":
@@ -68,11 +68,13 @@ class OffStore(Store):
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         return Maintained()
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
-        return Claimed([], 0)
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
+        return ClaimPage([], 0)
 
-    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
-        return Claimed([], 0)
+    def claim_suspects(
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+    ) -> ClaimPage:
+        return ClaimPage([], 0)
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         raise InvalidState(f"{timeline!r} is idle, not ready: digests are switched off")

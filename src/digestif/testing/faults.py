@@ -21,11 +21,10 @@ from digestif.stores.base import (
     Accepted,
     Arrival,
     Burial,
-    Claimed,
+    ClaimPage,
     Completion,
     Lease,
     Maintained,
-    Part,
     QuarantinedRecord,
     Release,
     SchedulePage,
@@ -33,6 +32,7 @@ from digestif.stores.base import (
     Take,
     Taken,
 )
+from digestif.stores.reader import Part
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -101,13 +101,15 @@ class Partitioned(Store):
 
     # Delivering
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
         part, inner = self._place(partition)
         claimed = part.claim(inner, limit, token=token, lease=lease, now=now)
         self._watch("claim", len(claimed.leases))
         return claimed
 
-    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim_suspects(
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+    ) -> ClaimPage:
         part, inner = self._place(partition)
         claimed = part.claim_suspects(inner, alone=alone, token=token, lease=lease, now=now)
         self._watch("claim_suspects", len(claimed.leases))

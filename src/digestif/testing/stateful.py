@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from digestif import Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease
 from digestif.core.capacity import Stored
-from digestif.stores.base import Burial, Claimed, Completion, Lease, Release, Store, Take, Taken
+from digestif.stores.base import Burial, ClaimPage, Completion, Lease, Release, Store, Take, Taken
 from digestif.stores.codec import Sealer
 from digestif.testing.model import FATES, Leased, Line, Model, Opened, ms
 
@@ -274,7 +274,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert len(touched) == 1 or touched == {key for key in suspects if not before[key]}
 
     def claimed(
-        self, claims: Sequence[Claimed], candidates: Mapping[str, int], policy: str, *, alone: bool, takes: bool
+        self, claims: Sequence[ClaimPage], candidates: Mapping[str, int], policy: str, *, alone: bool, takes: bool
     ) -> set[str]:
         """What claims gave is leased in the model, too; the answer is all timelines that they touched."""
         empty = {key for key in candidates if self.model.lines[key].empty}

@@ -16,7 +16,7 @@ import pytest
 from digestif import Digests, Policy, WorkerStarted
 from digestif.clock import monotonic
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_RECORDS, Claimed, Completion
+from digestif.stores.base import PAGE_RECORDS, ClaimPage, Completion
 from digestif.stores.postgres import inbox, store
 from digestif.testing.conformance.port import take_all
 from digestif.testing.servers import becomes_true
@@ -128,7 +128,7 @@ def test_what_is_committed_after_a_call_has_begun_is_not_waited_for(
     assert digests.verify()
 
 
-def claim_one(digests: Digests) -> Callable[[], Claimed]:
+def claim_one(digests: Digests) -> Callable[[], ClaimPage]:
     return lambda: digests.store.claim(0, 1, token=fresh_id(), lease=30_000, now=None)
 
 

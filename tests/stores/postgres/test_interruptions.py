@@ -15,7 +15,7 @@ import psycopg
 
 from digestif import Digests, InvalidState, Policy, Record, StoreUnavailable
 from digestif.clock import monotonic
-from digestif.stores.base import Part
+from digestif.stores.reader import Part
 from digestif.testing.conformance.port import stored
 from tests.stores.sqlite.alone import alone
 

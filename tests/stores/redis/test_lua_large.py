@@ -20,13 +20,13 @@ from digestif.stores.base import (
     Completion,
     Lease,
     Maintained,
-    Part,
     QuarantinedRecord,
     Release,
     Store,
     Take,
 )
 from digestif.stores.codec import Sealer
+from digestif.stores.reader import Part
 from digestif.testing.conformance.port import (
     arrive,
     maintain,

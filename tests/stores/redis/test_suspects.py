@@ -9,7 +9,7 @@ import pytest
 
 from digestif.core.damage import Damage
 from digestif.core.policy import Terms
-from digestif.stores.base import SUSPECTS_TOGETHER, Arrival, Burial, Claimed, Completion, Lease, Release, Store
+from digestif.stores.base import SUSPECTS_TOGETHER, Arrival, Burial, ClaimPage, Completion, Lease, Release, Store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.redis.store import RedisStore
 from digestif.stores.transfer import ImportPage, TransferStore
@@ -33,18 +33,18 @@ def lapse(stores: Twins, *timelines: str, now: int = NOW, alone: bool = False) -
         stores.do(methodcaller("open", timeline, token=token, lease=LEASE, now=at, alone=alone))
 
 
-def claim(stores: Twins, *, now: int, limit: int = 100) -> Claimed:
+def claim(stores: Twins, *, now: int, limit: int = 100) -> ClaimPage:
     return stores.do(lambda store: store.claim(0, limit, token=f"claim@{now}", lease=LEASE, now=now))
 
 
-def claim_suspects(stores: Twins, *, now: int, alone: bool = False) -> Claimed:
-    def act(store: Store) -> Claimed:
+def claim_suspects(stores: Twins, *, now: int, alone: bool = False) -> ClaimPage:
+    def act(store: Store) -> ClaimPage:
         return store.claim_suspects(0, alone=alone, token=f"suspects@{now}", lease=LEASE, now=now)
 
     return stores.do(act)
 
 
-def names(claimed: Claimed) -> list[str]:
+def names(claimed: ClaimPage) -> list[str]:
     return [lease.timeline for lease in claimed.leases]
 
 
@@ -76,7 +76,7 @@ def test_a_claim_that_finds_nothing_tells_of_suspects_in_its_one_round_trip() ->
 
         claimed = store.claim(0, 5, token="x", lease=LEASE, now=LATER)
 
-        assert claimed == Claimed([], 0, LATER)
+        assert claimed == ClaimPage([], 0, LATER)
         assert calls() == before + 1
 
 
@@ -88,7 +88,7 @@ def test_a_lapsed_lease_of_a_paused_timeline_is_no_suspect() -> None:
 
         claimed, suspects = claim(stores, now=LATER), claim_suspects(stores, now=LATER)
 
-    assert claimed == suspects == Claimed([], 0)
+    assert claimed == suspects == ClaimPage([], 0)
 
 
 # Tried apart
@@ -105,7 +105,7 @@ def test_suspects_of_a_first_lapse_are_tried_together_up_to_a_bound() -> None:
 
     assert names(first) == timelines[:SUSPECTS_TOGETHER]
     assert names(second) == timelines[SUSPECTS_TOGETHER:]
-    assert third == Claimed([], 0)
+    assert third == ClaimPage([], 0)
     assert {(lease.lapses, lease.lapses_alone, lease.lapsed) for lease in first.leases} == {(1, 0, True)}
 
 
@@ -198,7 +198,7 @@ def test_a_suspect_that_changed_since_it_was_found_is_left_alone(
         claimed = store.claim_suspects(0, alone=False, token="late", lease=LEASE, now=LATER)
         token = store.inspect("t").token
 
-    assert claimed == Claimed([], 0)
+    assert claimed == ClaimPage([], 0)
     assert token != "late"
 
 

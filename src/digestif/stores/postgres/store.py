@@ -19,7 +19,7 @@ from digestif.stores.base import (
     PAGE_RECORDS,
     Accepted,
     Arrival,
-    Claimed,
+    ClaimPage,
     Durability,
     Lease,
     Maintained,
@@ -187,15 +187,15 @@ class PostgresStore(RowStore):
         self._fold_some(now=now)
         return super().maintain(partition, deadline, limit=limit, now=now)
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
         at = self._now(now)
 
-        def unit(rows: PostgresRows) -> Claimed:
+        def unit(rows: PostgresRows) -> ClaimPage:
             if now is None:  # times of the caller's choice are looked for from the start
                 rows.search = self._search
             return leases.claim(rows, limit, Grant(token, at + lease, at))
 
-        def unless_inbox(rows: PostgresRows) -> Claimed:
+        def unless_inbox(rows: PostgresRows) -> ClaimPage:
             rows.claims_after_inbox = True
             return unit(rows)
 
@@ -205,10 +205,12 @@ class PostgresStore(RowStore):
             self._fold_page(first.end, now=now)
         return self._transact(unit, self._begin, writes=True)
 
-    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim_suspects(
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+    ) -> ClaimPage:
         at = self._now(now)
 
-        def unit(rows: PostgresRows) -> Claimed:
+        def unit(rows: PostgresRows) -> ClaimPage:
             if now is None:
                 rows.search = self._search
             return leases.claim_suspects(rows, Grant(token, at + lease, at, alone))

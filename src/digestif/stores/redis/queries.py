@@ -12,8 +12,9 @@ from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot, is_coming
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
-from digestif.stores.base import HISTORY_LIMIT, Part
+from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.damage import Unreadable
+from digestif.stores.reader import Part
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import Scripts, every
 from digestif.stores.redis.client.commands import Command, WrongType

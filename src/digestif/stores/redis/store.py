@@ -31,13 +31,12 @@ from digestif.stores.base import (
     Accepted,
     Arrival,
     Burial,
-    Claimed,
+    ClaimPage,
     Completion,
     Due,
     Durability,
     Lease,
     Maintained,
-    Part,
     QuarantinedRecord,
     Release,
     SchedulePage,
@@ -48,6 +47,7 @@ from digestif.stores.base import (
 )
 from digestif.stores.damage import Unreadable
 from digestif.stores.fork import watch
+from digestif.stores.reader import Part
 from digestif.stores.redis import encoding, queries
 from digestif.stores.redis.batches import Share, call_alone, rounds_of
 from digestif.stores.redis.calls import DAMAGED, Call, Scripts, every
@@ -217,7 +217,7 @@ class RedisStore(Store, RedisMoving):
 
     # Delivering
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
         leases: list[Lease] = []
         suspect: Millis | None = None
         rounds = retired = lost = 0  # lost: rounds in which other workers took some of the candidates first
@@ -238,7 +238,7 @@ class RedisStore(Store, RedisMoving):
                 lost += 1
             elif len(names) < wanted:
                 break
-        return Claimed(leases, retired, suspect)
+        return ClaimPage(leases, retired, suspect)
 
     def _claimable(
         self, partition: int, wanted: int, *, lost: int, now: Millis | None
@@ -252,18 +252,20 @@ class RedisStore(Store, RedisMoving):
 
     def _claim(
         self, script: str, partition: int, names: list[str], terms: Mapping[str, Any], *, now: Millis | None
-    ) -> Claimed:
+    ) -> ClaimPage:
         """Open those of the candidates that may still be claimed."""
         call = self._call(partition, names, encoding.encode({"count": len(names), **terms}))
         emptied, told, damaged = encoding.decode(self._scripts.write_one(script, call, now=now))
         self._tell_of([names[number - 1] for number in damaged])
-        return Claimed([encoding.lease(each, terms["token"]) for each in told], emptied + len(damaged))
+        return ClaimPage([encoding.lease(each, terms["token"]) for each in told], emptied + len(damaged))
 
-    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim_suspects(
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+    ) -> ClaimPage:
         found = self._scripts.glance("suspects", Call(partition, NO_KEYS, pack((SUSPECTS_TOGETHER,))), now=now)
         names = self._own(partition, list(map(as_text, found)))
         if not names:
-            return Claimed([], 0)
+            return ClaimPage([], 0)
         terms = {"token": token, "lease": lease, "first": 0, "alone": alone}
         return self._claim("claim_suspects", partition, names, terms, now=now)
 

@@ -9,7 +9,7 @@ from digestif.core import machine
 from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.core.times import Millis
-from digestif.stores.base import SUSPECTS_TOGETHER, Claimed, Lease, Release
+from digestif.stores.base import SUSPECTS_TOGETHER, ClaimPage, Lease, Release
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.view import Rows, held_slot, put, readable
 
@@ -23,18 +23,18 @@ class Grant(NamedTuple):
     alone: bool = False
 
 
-def claim(rows: Rows, limit: int, grant: Grant) -> Claimed:
+def claim(rows: Rows, limit: int, grant: Grant) -> ClaimPage:
     found, suspect = rows.claimable(grant.now, limit=limit)
     leases = _open_all(rows, list(readable(rows, found)), grant)
-    return Claimed(leases, len(found) - len(leases), suspect)
+    return ClaimPage(leases, len(found) - len(leases), suspect)
 
 
-def claim_suspects(rows: Rows, grant: Grant) -> Claimed:
+def claim_suspects(rows: Rows, grant: Grant) -> ClaimPage:
     found = rows.suspects(grant.now, limit=SUSPECTS_TOGETHER)
     suspects = [each for each in readable(rows, found) if machine.is_suspect(each[1], now=grant.now)]
     chosen = [suspects[number] for number in machine.tried_together([slot for _, slot in suspects])]
     leases = _open_all(rows, chosen, grant._replace(alone=grant.alone and len(chosen) == 1))
-    return Claimed(leases, len(found) - len(suspects) + len(chosen) - len(leases))
+    return ClaimPage(leases, len(found) - len(suspects) + len(chosen) - len(leases))
 
 
 def _open_all(rows: Rows, timelines: Sequence[tuple[str, Slot]], grant: Grant) -> list[Lease]:

@@ -3,7 +3,7 @@
 from digestif.core.capacity import Cursor, Stored, by_age
 from digestif.core.machine import Slot, is_coming
 from digestif.core.records import DeadLetter
-from digestif.stores.base import Part
+from digestif.stores.reader import Part
 from digestif.stores.rows.view import Rows
 
 

@@ -18,11 +18,10 @@ from digestif.stores.base import (
     Accepted,
     Arrival,
     Burial,
-    Claimed,
+    ClaimPage,
     Completion,
     Lease,
     Maintained,
-    Part,
     QuarantinedRecord,
     Release,
     SchedulePage,
@@ -31,6 +30,7 @@ from digestif.stores.base import (
     Taken,
     Wakeups,
 )
+from digestif.stores.reader import Part
 from digestif.stores.rows import arrivals, endings, open_digests, operations, queries, schedule, transfer
 from digestif.stores.rows.leases import Grant, claim, claim_suspects, extend_all, open_ready, release_all
 from digestif.stores.rows.survey import mend, mending_pages, survey, verify
@@ -99,11 +99,13 @@ class RowStore(Store, TransferStore):
 
     # Delivering
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
         at = self._now(now)
         return self._write_leases(lambda rows: claim(rows, limit, Grant(token, at + lease, at)))
 
-    def claim_suspects(self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None) -> Claimed:
+    def claim_suspects(
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+    ) -> ClaimPage:
         at = self._now(now)
         grant = Grant(token, at + lease, at, alone)
         return self._write_leases(lambda rows: claim_suspects(rows, grant))

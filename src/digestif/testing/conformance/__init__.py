@@ -2,7 +2,7 @@
 
 from digestif.testing.conformance.accounts import Accounts, DeadLetters
 from digestif.testing.conformance.add import Adding
-from digestif.testing.conformance.backlog import Standing, Uncounted
+from digestif.testing.conformance.backlog import BacklogCounts, Uncounted
 from digestif.testing.conformance.backoff import BackingOff
 from digestif.testing.conformance.border import Configuring, ReadingBack, Refusing
 from digestif.testing.conformance.capacity import Capacity
@@ -85,7 +85,7 @@ class StoreConformance(
     SettingAside,
     Signals,
     StaleTokens,
-    Standing,
+    BacklogCounts,
     Suspects,
     Taking,
     Threads,

@@ -18,7 +18,7 @@ from digestif.testing.conformance.port import (
 LATER = NOW + LEASE
 
 
-class Standing(Suite):
+class BacklogCounts(Suite):
     def test_an_empty_store_has_nothing_to_do(self, store: Store) -> None:
         """Fact 30. Neither has one whose timelines are all delivered and idle."""
         assert store.standing(now=NOW) == (0, 0, 0, 0, 0, None, None)

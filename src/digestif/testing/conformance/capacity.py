@@ -4,7 +4,8 @@ import pytest
 
 from digestif import ConfigError, Digests, Dropped, Event, Policy, Record
 from digestif.core.policy import Terms
-from digestif.stores.base import Accepted, Arrival, Part, Store
+from digestif.stores.base import Accepted, Arrival, Store
+from digestif.stores.reader import Part
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, keys, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import NOW, arrive, open_digest, record_keys, stored

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from digestif import Busy, Outcome
-from digestif.stores.base import Burial, Completion, Lease, Part, QuarantinedRecord, Release, Store, Take
+from digestif.stores.base import Burial, Completion, Lease, QuarantinedRecord, Release, Store, Take
+from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,

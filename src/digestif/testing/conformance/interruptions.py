@@ -3,7 +3,8 @@
 import pytest
 
 from digestif import InvalidState, Ledger
-from digestif.stores.base import PAGE_RECORDS, Burial, Lease, Part, Store, Take
+from digestif.stores.base import PAGE_RECORDS, Burial, Lease, Store, Take
+from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.complete import assert_refused
 from digestif.testing.conformance.port import (

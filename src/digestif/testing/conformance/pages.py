@@ -9,10 +9,10 @@ from digestif.stores.base import (
     PAGE_TIMELINES,
     Burial,
     Completion,
-    Part,
     QuarantinedRecord,
     Store,
 )
+from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.keys import HOSTILE
 from digestif.testing.conformance.port import (

@@ -11,16 +11,16 @@ from digestif.stores.base import (
     PAGE_RECORDS,
     SUSPECTS_TOGETHER,
     Arrival,
-    Claimed,
+    ClaimPage,
     Completion,
     Lease,
     Maintained,
-    Part,
     Release,
     Store,
     Take,
     Taken,
 )
+from digestif.stores.reader import Part
 
 NOW = 1_700_000_000_000
 LEASE = 30_000
@@ -55,7 +55,7 @@ def arrive_everywhere(store: Store, timelines: Iterable[str], *, now: int = NOW,
         store.add(arrivals[page : page + PAGE_RECORDS], now=now)
 
 
-def claim(store: Store, partition: int, limit: int, *, now: int = NOW) -> Claimed:
+def claim(store: Store, partition: int, limit: int, *, now: int = NOW) -> ClaimPage:
     """Claim once, with a token that nobody has used before."""
     claimed = store.claim(partition, limit, token=fresh_id(), lease=LEASE, now=now)
     assert len(claimed.leases) <= limit

@@ -1,7 +1,8 @@
 """Records that nobody wants any more, and recipients who have got their part."""
 
 from digestif.core.machine import LOST
-from digestif.stores.base import PAGE_RECORDS, Burial, Part, Store
+from digestif.stores.base import PAGE_RECORDS, Burial, Store
+from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,

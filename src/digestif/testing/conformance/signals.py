@@ -9,7 +9,8 @@ from types import FrameType
 
 import pytest
 
-from digestif.stores.base import Part, Store
+from digestif.stores.base import Store
+from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     arrive,

@@ -6,7 +6,7 @@ import pytest
 
 from digestif import Busy
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_TIMELINES, SUSPECTS_TOGETHER, Burial, Claimed, Lease, QuarantinedRecord, Store
+from digestif.stores.base import PAGE_TIMELINES, SUSPECTS_TOGETHER, Burial, ClaimPage, Lease, QuarantinedRecord, Store
 from digestif.testing.conformance.base import Damager, Harm, Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -254,7 +254,7 @@ class Suspects(Suite):
 
         assert [lease.timeline for each in claims for lease in each.leases] == [good]
         assert claim(store, partition, 10, now=LAPSED + 1).suspect is None
-        assert suspects(store, partition, now=LAPSED + 1) == Claimed([], 0)
+        assert suspects(store, partition, now=LAPSED + 1) == ClaimPage([], 0)
 
 
 class LapsesAlone(Suite):
@@ -461,6 +461,6 @@ def let_lapse(store: Store, timelines: Sequence[str], *, now: int = NOW) -> None
         open_digest(store, timeline, now=now)
 
 
-def suspects(store: Store, partition: int, *, now: int, alone: bool = False) -> Claimed:
+def suspects(store: Store, partition: int, *, now: int, alone: bool = False) -> ClaimPage:
     """Claim suspects of one partition, once."""
     return store.claim_suspects(partition, alone=alone, token=fresh_id(), lease=LEASE, now=now)

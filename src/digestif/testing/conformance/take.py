@@ -6,7 +6,8 @@ import pytest
 
 from digestif.core.capacity import Stored, weight_of
 from digestif.core.policy import Terms
-from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Arrival, Part, QuarantinedRecord, Store, Take
+from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Arrival, QuarantinedRecord, Store, Take
+from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,

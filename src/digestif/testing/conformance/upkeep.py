@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Part, QuarantinedRecord, Store
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, QuarantinedRecord, Store
+from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,

@@ -1,0 +1,111 @@
+"""The reader's part of the port: the questions that a store answers, none of which changes a record or a timeline.
+
+Commands, dashboards and metrics need no more than this. Pages are bounded by their `limit`; the caller passes the last
+entry of a page as the `after` of the next.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+
+from digestif.core.backlog import Standing
+from digestif.core.capacity import Cursor, Stored
+from digestif.core.ledger import Ledger, Verification
+from digestif.core.machine import Slot
+from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.times import Millis
+from digestif.stores.damage import Damages
+
+
+class Part(StrEnum):
+    """Where a record of a timeline is: pending, or in its unfinished digest."""
+
+    PENDING = "pending"
+    DIGEST = "digest"
+
+
+class StoreReader(ABC):
+    """The timelines of one namespace, to be read.
+
+    Stored data that can't be read is noted in `damages`, and the rest goes on without it: queries leave out a timeline
+    whose slot is damaged, and queries that name it raise StoreError.
+    """
+
+    namespace: str
+    partitions: int = 1
+
+    @cached_property
+    def damages(self) -> Damages:
+        """The damage that this store has met."""
+        return Damages()
+
+    @abstractmethod
+    def time(self, partition: int) -> Millis:
+        """The clock of a partition, which is used where `now` is None."""
+
+    def reach(self) -> None:
+        """Try once, for a few seconds, whether the store answers; StoreError says why it does not.
+
+        Other calls retry for longer. A program that starts asks here first, to show the reason before it waits.
+        """
+        self.time(0)
+
+    @abstractmethod
+    def inspect(self, timeline: str) -> Slot:
+        """The timeline as it is; IDLE if nothing is stored."""
+
+    @abstractmethod
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        """Stored timelines in the order of their keys, by code points; fewer than `limit` were the last."""
+
+    @abstractmethod
+    def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
+        """A page of a timeline's records, newest first."""
+
+    @abstractmethod
+    def find(self, timeline: str, key: str) -> dict[Part, Stored]:
+        """The versions of one record that the timeline holds."""
+
+    @abstractmethod
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+        """Dead letters in the order in which they were buried, those after the one with id `after`."""
+
+    @abstractmethod
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        """One dead letter."""
+
+    @abstractmethod
+    def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
+        """A page of a dead letter's records, newest first."""
+
+    @abstractmethod
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
+        """The latest dead letter of the timeline that holds this record."""
+
+    @abstractmethod
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        """Digests that ended lately, the latest first."""
+
+    @abstractmethod
+    def standing(self, *, now: Millis) -> Standing:
+        """How many timelines there are, in which state, and which is due first."""
+
+    @abstractmethod
+    def ledger(self) -> Ledger:
+        """The number of records with each fate."""
+
+    @abstractmethod
+    def verify(self) -> Verification:
+        """Recount pending, open and dead from the data, compare, and name what is damaged.
+
+        Reads everything, in pages.
+        """
+
+    @abstractmethod
+    def footprint(self) -> Mapping[str, int]:
+        """How many rows or keys of each kind are stored, apart from counters, settings and history."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close files and connections. The store can't be used afterwards."""
