@@ -7,6 +7,7 @@ from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.policy import Terms
 from digestif.core.records import State
+from digestif.core.transfer import after_begin_export
 from digestif.testing.vectors import (
     Add,
     Close,
@@ -106,7 +107,7 @@ def test_every_ending_ends_the_note(records: int) -> None:
         machine.after_failure(held, freeze=False),
         machine.after_release(held, until=70, freeze=False),
         machine.after_lapse(held),
-        machine.after_departure(held, now=150, token="leaving:", fresh_batch=2),
+        after_begin_export(held, now=150, token="leaving:", fresh_batch=2),
     ]
 
     assert [after.alone for after in endings] == [False] * 5
@@ -127,7 +128,7 @@ def test_a_replayed_digest_has_never_lapsed() -> None:
         (Slot(state=State.WAITING, digest=_digest(lapses=1)), 100, False),
         (Slot(state=State.READY, digest=_digest(lapses=1)), 100, False),
         (Slot(), 100, False),
-        (machine.after_departure(_open(until=100), now=100, token="leaving:", fresh_batch=2), 10**12, False),
+        (after_begin_export(_open(until=100), now=100, token="leaving:", fresh_batch=2), 10**12, False),
     ],
     ids=["alive", "lapsed", "waits", "ready", "idle", "on its way"],
 )

@@ -67,7 +67,7 @@ ORIGIN = [
         new="""\
     slot = rows.slot(timeline)
     if slot.state is machine.State.IDLE:
-        put(rows, timeline, slot, replace(slot, state=machine.State.WAITING, at=now + closing.cool_down))
+        put(rows, timeline, slot, replace(slot, state=machine.State.WAITING, at=now + completion.cool_down))
     slot = held_slot(rows, completion.lease, now=now)
 """,
         directed="test_who_lost_the_lease_changes_nothing",
@@ -120,7 +120,7 @@ OURS = [
     Fault(
         says="an urgent record is forgotten at the close",
         file="core/machine.py",
-        old="return _move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)",
+        old="return move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)",
         new="return replace(slot, at=now + cool_down, rule=Rule.COOL_DOWN, was=slot.at)",
         directed="test_it_is_urgent_after_a_digest_that_was_open_when_it_came",
         vectors=True,

@@ -86,9 +86,6 @@ class Slot(Struct, frozen=True, omit_defaults=True):
 
 
 IDLE = Slot()
-FOREVER: Millis = 253_402_300_800_000  # the year 10000: what is on its way to another store does not lapse
-LEAVING = "leaving:"  # begins the token of a timeline that is on its way to another store…
-COMING = "coming:"  # …and of one that has not arrived whole
 LARGEST_PAYLOAD = 256 * 1024 + 64  # bytes: a value, its codec and its timestamp
 LIGHT_RECORDS = 127  # that are no more than the bytes that a digest carries by default, whatever they are
 LOST = "\0"  # before the name of a recipient who can never be reached
@@ -117,7 +114,7 @@ def after_add(slot: Slot, *, now: Millis, terms: Terms, pending: int, deadline: 
     if slot.state is not State.WAITING or slot.digest is not None:
         return slot
     at, rule = _postponed(slot, now=now, terms=terms)
-    return _move(slot, at, rule, now=now, max_records=terms.max_records)
+    return move(slot, at, rule, now=now, max_records=terms.max_records)
 
 
 def _awaken(slot: Slot, *, now: Millis, terms: Terms) -> Slot:
@@ -125,7 +122,7 @@ def _awaken(slot: Slot, *, now: Millis, terms: Terms) -> Slot:
         return replace(slot, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None)
     waiting = replace(slot, state=State.WAITING, at=now)
     rule = Rule.FIRST_DELAY if terms.first_delay else Rule.FIRST
-    return _move(waiting, now + terms.first_delay, rule, now=now, max_records=terms.max_records)
+    return move(waiting, now + terms.first_delay, rule, now=now, max_records=terms.max_records)
 
 
 def _postponed(slot: Slot, *, now: Millis, terms: Terms) -> tuple[Millis, Rule]:
@@ -141,7 +138,7 @@ def _capped(at: Millis, rule: Rule, cap: Millis, cap_rule: Rule) -> tuple[Millis
     return (at, rule) if at <= cap else (cap, cap_rule)
 
 
-def _move(slot: Slot, at: Millis, rule: Rule, *, now: Millis, max_records: int | None) -> Slot:
+def move(slot: Slot, at: Millis, rule: Rule, *, now: Millis, max_records: int | None) -> Slot:
     """Set the due time; an urgent record or a full timeline may pull it earlier."""
     if slot.deadline is not None and slot.deadline < at:
         at, rule = slot.deadline, Rule.DEADLINE
@@ -232,7 +229,7 @@ def after_open(
     if slot.state is State.OPEN:
         slot = after_lapse(slot)
     if slot.digest is None:
-        slot = _cut(slot, now=now, fresh_id=fresh_id, fresh_batch=fresh_batch)
+        slot = cut(slot, now=now, fresh_id=fresh_id, fresh_batch=fresh_batch)
     else:
         again = replace(slot.digest, attempt=slot.digest.attempt + 1, deciding=not slot.digest.frozen)
         slot = replace(slot, digest=again)
@@ -241,7 +238,7 @@ def after_open(
     return replace(slot, state=State.OPEN, since=since, token=token, until=until, alone=alone)
 
 
-def _cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
+def cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
     batch = fresh_batch if slot.batch is None else slot.batch
     digest = Unfinished(
         id=fresh_id,
@@ -314,7 +311,7 @@ def after_completion(slot: Slot, *, now: Millis, cool_down: Millis, max_records:
         last=now if delivered else slot.last,
         iteration=slot.iteration + 1 if delivered else 0,
     )
-    return _move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)
+    return move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)
 
 
 def after_failure(slot: Slot, *, freeze: bool, counted: bool = True) -> Slot:
@@ -388,100 +385,3 @@ def after_expiry(slot: Slot, *, now: Millis) -> Slot:
         slot = replace(slot, digest=None)
     due = slot.state is State.READY or (slot.state is State.WAITING and slot.at <= now)
     return after_retirement(slot) if is_empty(slot) and due else slot
-
-
-# Moving from one store to another
-
-
-def is_coming(name: str) -> bool:
-    """True for the token of a timeline, or the name of a dead letter, that has not arrived whole."""
-    return name.startswith(COMING)
-
-
-def after_departure(slot: Slot, *, now: Millis, token: str, fresh_batch: int) -> Slot:
-    """On its way: nobody opens it here. It takes its unfinished digest along, or else what is pending, held as one."""
-    if slot.state is State.OPEN:
-        slot = after_lapse(slot)
-    parked = slot.state
-    if slot.digest is None:
-        opened = now if slot.first is None else slot.first
-        slot = _cut(slot, now=opened, fresh_id=token, fresh_batch=fresh_batch)
-    return replace(slot, state=State.OPEN, token=token, until=FOREVER, alone=False, parked=parked)
-
-
-def takes_pending(slot: Slot) -> bool:
-    """True if a timeline on its way takes along what was pending, not an unfinished digest."""
-    return slot.digest is not None and slot.digest.id == slot.token
-
-
-def after_departed(slot: Slot, *, now: Millis) -> Slot:
-    """It has arrived elsewhere: nothing is left here but records that came meanwhile."""
-    if slot.pending == 0:
-        return IDLE
-    return _awake(_unparked(replace(slot, digest=None)), now=now)
-
-
-def _unparked(slot: Slot) -> Slot:
-    return replace(slot, state=slot.parked or State.WAITING, parked=None, token=None, until=None, alone=False)
-
-
-def _awake(slot: Slot, *, now: Millis) -> Slot:
-    """Idle, but with records: due at once."""
-    if slot.state is not State.IDLE:
-        return slot
-    state = State.WAITING if slot.paused else State.READY
-    return replace(slot, state=state, at=now, since=now, rule=Rule.FIRST, was=None)
-
-
-def after_staying(slot: Slot) -> Slot:
-    """It does not leave after all. What it was to take along is an unfinished digest, and comes again as it is."""
-    digest = slot.digest if slot.digest is not None and slot.digest.records else None
-    stays = _unparked(replace(slot, digest=digest))
-    if stays.state is State.IDLE and (digest is not None or slot.pending):
-        stays = replace(stays, state=State.WAITING)
-    return stays
-
-
-def after_meeting(slot: Slot, travelled: Slot) -> Slot:
-    """A timeline comes from another store. If there is one of its name here, that goes on by its own times."""
-    paused = slot.paused or travelled.paused
-    if slot.state is State.IDLE:
-        bare = without_pending(replace(travelled, digest=None, expires=None, placed=0, paused=paused))
-        return _unparked(bare)
-    lasts = [last for last in (slot.last, travelled.last) if last is not None]
-    iteration = max(slot.iteration, travelled.iteration)
-    return replace(slot, last=max(lasts, default=None), iteration=iteration, paused=paused)
-
-
-def after_joining(
-    slot: Slot, *, now: Millis, pending: int, dropped: int, first: Millis, deadline: Millis | None
-) -> Slot:
-    """Records that were pending elsewhere are pending here; an urgent one pulls the due time forward."""
-    first = first if slot.first is None else min(slot.first, first)
-    slot = replace(slot, pending=pending, dropped=slot.dropped + dropped, first=first, deadline=deadline)
-    slot = _awake(slot, now=now)
-    if slot.state is not State.WAITING or slot.digest is not None:
-        return slot
-    return _move(slot, slot.at, Rule.STAYS, now=now, max_records=None)
-
-
-def after_boarding(slot: Slot, travelled: Slot, digest: Unfinished, *, token: str) -> Slot:
-    """An unfinished digest comes from another store, and its retry with it: nobody opens it before it is whole."""
-    settled = digest.settled or digest.merging is not None  # the merge ends on the way
-    return replace(
-        slot,
-        state=State.OPEN,
-        parked=travelled.parked,
-        at=travelled.at,
-        since=travelled.since,
-        rule=travelled.rule,
-        was=travelled.was,
-        token=token,
-        until=FOREVER,
-        digest=replace(digest, settled=settled, merging=None, deciding=False),
-    )
-
-
-def after_landing(slot: Slot) -> Slot:
-    """The digest is whole: the timeline is here what it was there."""
-    return _unparked(slot)

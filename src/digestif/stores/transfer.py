@@ -14,9 +14,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from digestif.core.capacity import Cursor, Stored
-from digestif.core.machine import Slot, takes_pending
+from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis
+from digestif.core.transfer import exports_pending
 from digestif.stores.notes import Notes
 
 PAST = ("delivered", "superseded", "dropped", "expired", "deleted")  # fates of records that are no longer there
@@ -45,7 +46,7 @@ class Parcel(NamedTuple):
         """What a timeline on its way takes along."""
         assert slot.digest is not None
         assert slot.token is not None
-        freight = ParcelKind.PENDING if takes_pending(slot) else ParcelKind.DIGEST
+        freight = ParcelKind.PENDING if exports_pending(slot) else ParcelKind.DIGEST
         return cls(slot.token, timeline, freight, slot.digest.records, slot)
 
 

@@ -6,8 +6,8 @@ from threading import Event
 import msgspec
 
 from digestif.clock import monotonic
-from digestif.core.machine import LEAVING
 from digestif.core.times import Millis, to_seconds
+from digestif.core.transfer import OUTGOING
 from digestif.errors import Busy, ConfigError
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_TIMELINES
@@ -57,7 +57,7 @@ class Hold:
 
     def past_name(self, partition: int) -> str:
         """Under which name the counts of a partition go."""
-        return f"{LEAVING}{self.id}-past-{partition}"
+        return f"{OUTGOING}{self.id}-past-{partition}"
 
     def take(self, *, patience: float) -> None:
         """Begin a move, or go on with the one that was begun.
@@ -130,7 +130,7 @@ class Hold:
         for partition in range(self._source.partitions):
             name = self.past_name(partition)
             self._source.swap_note(partition, name, self._source.note(partition, name), None)
-        self._target.forget_all(f"{LEAVING}{self.id}-")
+        self._target.forget_all(f"{OUTGOING}{self.id}-")
         self._source.swap_note(0, NAME, self._noted, None)
         self._noted = None
 
@@ -149,7 +149,7 @@ def _read(noted: bytes) -> Note:
 
 
 def _target_name(note: Note) -> str:
-    return f"{LEAVING}{note.id}-target"
+    return f"{OUTGOING}{note.id}-target"
 
 
 def abandon(source: ExportSource, *, now: Millis | None = None) -> int:
@@ -163,12 +163,12 @@ def abandon(source: ExportSource, *, now: Millis | None = None) -> int:
         if note.until > to_seconds(source.time(0)):
             raise Busy("move: another process is moving this store just now; stop it first")
         for partition in range(source.partitions):
-            name = f"{LEAVING}{note.id}-past-{partition}"
+            name = f"{OUTGOING}{note.id}-past-{partition}"
             source.swap_note(partition, name, source.note(partition, name), None)
         source.swap_note(0, NAME, noted, None)
     stayed, after = 0, None
     while page := source.scan(prefix="", after=after, limit=PAGE_TIMELINES):
         after = page[-1][0]
-        held = [name for name, slot in page if (slot.token or "").startswith(LEAVING)]
+        held = [name for name, slot in page if (slot.token or "").startswith(OUTGOING)]
         stayed += sum(source.abort_export(held, now=now)) if held else 0
     return stayed

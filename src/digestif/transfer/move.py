@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from threading import Event
 
 from digestif.clock import monotonic
-from digestif.core.machine import IDLE, LEAVING, Slot
+from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis
+from digestif.core.transfer import OUTGOING
 from digestif.errors import Busy
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_TIMELINES, Lease, Store, Take
@@ -136,7 +137,7 @@ class Move:
 
     def _must_wait(self, name: str, slot: Slot) -> bool:
         """True for an unfinished digest if the timeline has one in the other store, too."""
-        if slot.digest is None or (slot.token or "").startswith(LEAVING):
+        if slot.digest is None or (slot.token or "").startswith(OUTGOING):
             return False
         target = self._target
         return isinstance(target, Store) and target.inspect(name).digest is not None
@@ -171,7 +172,7 @@ class Move:
         return 0
 
     def _letter_parcel(self, letter: DeadLetter) -> Parcel:
-        name = f"{LEAVING}{self._hold.id}-letter-{letter.id}"
+        name = f"{OUTGOING}{self._hold.id}-letter-{letter.id}"
         return Parcel(name, letter.timeline, ParcelKind.LETTER, letter.records, IDLE, letter)
 
     # Parcels

@@ -18,10 +18,11 @@ from typing import Any
 import redis
 
 from digestif.core.capacity import Cursor, Stored
-from digestif.core.machine import FOREVER, LEAVING, Slot, Unfinished
+from digestif.core.machine import Slot, Unfinished
 from digestif.core.records import DeadLetter, State, check_record_key, check_timeline, check_timestamp
 from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.core.transfer import FOREVER, OUTGOING
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError, StoreUnavailable
 from digestif.stores.codec import Sealer, mark_timestamp
 from digestif.stores.dsn import load_attribute
@@ -145,7 +146,7 @@ class Origin(ExportSource):
         for start in range(0, len(places), PAGE):  # to the end: half of it in the other store would be in the way there
             self._cargo(timeline, places[start : start + PAGE], start)
         content = sha256(repr(places).encode()).hexdigest()[:20]
-        parcel_id = f"{LEAVING}{move}-{sha256(timeline.encode()).hexdigest()[:20]}-{content}"
+        parcel_id = f"{OUTGOING}{move}-{sha256(timeline.encode()).hexdigest()[:20]}-{content}"
         due = to_millis(_due(waiting if waiting is not None else ready))
         slot = Slot(
             state=State.OPEN,

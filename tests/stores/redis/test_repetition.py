@@ -8,8 +8,9 @@ import pytest
 
 from digestif import Digests, InvalidState, Ledger, Policy, Record, StoreUnavailable
 from digestif.core.capacity import Stored
-from digestif.core.machine import FOREVER, Slot, Unfinished
+from digestif.core.machine import Slot, Unfinished
 from digestif.core.records import State
+from digestif.core.transfer import FOREVER
 from digestif.stores.base import Burial, Completion, Lease, QuarantinedRecord, Release, Take
 from digestif.stores.redis.client.scripts import load
 from digestif.stores.redis.repair import Repair

@@ -9,9 +9,10 @@ from digestif.core.backlog import Standing, add_up
 from digestif.core.capacity import Cursor, Stored, age_order, by_age
 from digestif.core.damage import Damage, legible
 from digestif.core.ledger import COUNTERS, Ledger
-from digestif.core.machine import IDLE, Slot, is_coming
+from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
+from digestif.core.transfer import is_incoming
 from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.damage import Unreadable
 from digestif.stores.reader import Part
@@ -151,7 +152,7 @@ def find_letter(scripts: Scripts, letter_id: str) -> Letter | None:
     commands = [
         Command(partition, ("HGET", keys.letter(partition, letter_id)[0], b"")) for partition in range(keys.partitions)
     ]
-    if is_coming(letter_id):
+    if is_incoming(letter_id):
         return None  # it has not arrived whole
     answers = scripts.ask(commands)
     stored = next((answer for answer in answers if isinstance(answer, bytes)), None)
@@ -199,7 +200,7 @@ def _letter_places(
             if not is_letter_member(member):
                 continue
             place = (int(buried), int(member[:16]), partition, _letter_id(member))
-            if (start is None or place[:3] > start) and not is_coming(place[3]):
+            if (start is None or place[:3] > start) and not is_incoming(place[3]):
                 yield place
         if len(flat) < 2 * limit:
             return

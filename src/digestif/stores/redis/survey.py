@@ -9,7 +9,7 @@ import msgspec
 
 from digestif.core.damage import Damage, legible
 from digestif.core.ledger import COUNTERS, Ledger
-from digestif.core.machine import LEAVING
+from digestif.core.transfer import OUTGOING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding, queries
@@ -275,7 +275,7 @@ def _flaw_of_note(name: str, body: bytes) -> str | None:
     try:
         if name == "move":
             msgspec.json.decode(body, type=dict[str, object])
-        elif name.startswith(LEAVING) and not name.endswith("-target") and "-past-" not in name:
+        elif name.startswith(OUTGOING) and not name.endswith("-target") and "-past-" not in name:
             msgspec.msgpack.decode(body, type=ImportProgress)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return f"the note {legible(name)!r} can't be read ({error})"

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from digestif.core import machine
 from digestif.core.capacity import Cursor, age_order
 from digestif.core.damage import Damage
-from digestif.core.machine import LEAVING, Slot
+from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis, to_millis
+from digestif.core.transfer import INCOMING, OUTGOING
 from digestif.errors import Busy
 from digestif.stores.damage import Unreadable, unreadable_note
 from digestif.stores.redis import encoding
@@ -37,7 +37,7 @@ class RedisMoving(TransferStore):
         calls = []
         for partition, places in shares.items():
             keys = joined(scripts.keys.home(timelines[place]).whole for place in places)
-            tokens = [f"{LEAVING}{token}-{place}" for place in places]
+            tokens = [f"{OUTGOING}{token}-{place}" for place in places]
             calls.append(Call(partition, keys, pack((encoding.encode({"tokens": tokens}),))))
         parcels: list[Parcel | None] = [None] * len(timelines)
         replies = every(scripts.write("begin_export", calls, now=now))
@@ -110,7 +110,7 @@ class RedisMoving(TransferStore):
                 for parcel in share
                 for key in (
                     scripts.keys.home(parcel.timeline).whole,
-                    scripts.keys.letters(partition, [f"{machine.COMING}{parcel.id}"]),
+                    scripts.keys.letters(partition, [f"{INCOMING}{parcel.id}"]),
                 )
             ]
             request = encoding.encode({"ids": [parcel.id for parcel in share]})
@@ -194,7 +194,7 @@ def _notes(scripts: Scripts, partition: int) -> bytes:
 def _keys(scripts: Scripts, partition: int, parcel: Parcel, *, parts: int) -> list[Packed]:
     """The keys of a parcel's timeline, and as many times those of its letter; of any, if it is none."""
     name = "" if parcel.letter is None else parcel.letter.id
-    names = [f"{machine.COMING}{parcel.id}", name][LETTER_PARTS - parts :]
+    names = [f"{INCOMING}{parcel.id}", name][LETTER_PARTS - parts :]
     return [scripts.keys.home(parcel.timeline).whole, scripts.keys.letters(partition, names)]
 
 

@@ -1,8 +1,9 @@
 """Reading without changing anything."""
 
 from digestif.core.capacity import Cursor, Stored, by_age
-from digestif.core.machine import Slot, is_coming
+from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter
+from digestif.core.transfer import is_incoming
 from digestif.stores.reader import Part
 from digestif.stores.rows.view import Rows
 
@@ -50,7 +51,7 @@ def letters(rows: Rows, timeline: str | None, *, after: str | None, limit: int) 
     found: list[DeadLetter] = []
     while len(found) < limit:
         page = rows.letters(timeline, after=after, limit=limit)
-        found += [letter for letter_id, letter in page if letter is not None and not is_coming(letter_id)]
+        found += [letter for letter_id, letter in page if letter is not None and not is_incoming(letter_id)]
         if len(page) < limit:
             break
         after = page[-1][0]

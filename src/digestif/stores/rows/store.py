@@ -9,9 +9,10 @@ from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import Damage
 from digestif.core.ledger import Ledger, Verification
-from digestif.core.machine import Slot, is_coming
+from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis, to_millis
+from digestif.core.transfer import is_incoming
 from digestif.errors import Busy
 from digestif.stores.base import (
     PAGE_RECORDS,
@@ -183,13 +184,13 @@ class RowStore(Store, TransferStore):
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        if is_coming(letter_id):
+        if is_incoming(letter_id):
             return False
         return self._hinted(self._write(lambda rows: operations.replay(rows, letter_id, now=at)))
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return not is_coming(letter_id) and self._write(lambda rows: operations.discard(rows, letter_id, now=at))
+        return not is_incoming(letter_id) and self._write(lambda rows: operations.discard(rows, letter_id, now=at))
 
     # Looking
 
@@ -209,7 +210,7 @@ class RowStore(Store, TransferStore):
         return self._read(lambda rows: queries.letters(rows, timeline, after=after, limit=limit))
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        return None if is_coming(letter_id) else self._read(lambda rows: rows.letter(letter_id))
+        return None if is_incoming(letter_id) else self._read(lambda rows: rows.letter(letter_id))
 
     def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
         return self._read(lambda rows: queries.letter_records(rows, letter_id, after=after, limit=limit))

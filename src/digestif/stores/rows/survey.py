@@ -11,8 +11,9 @@ import msgspec
 
 from digestif.core.damage import Damage, legible
 from digestif.core.ledger import FATES, Ledger, Verification
-from digestif.core.machine import LEAVING, Slot
+from digestif.core.machine import Slot
 from digestif.core.times import Millis
+from digestif.core.transfer import OUTGOING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
 from digestif.stores.rows import repair
@@ -197,7 +198,7 @@ def _look_at_notes(rows: Rows, found: Survey) -> None:
 
 def _look_at_note(name: str, body: bytes) -> str | None:
     """What is wrong with a note of a move, whose form is known; None if nothing is."""
-    is_mark = name.startswith(LEAVING) and not name.endswith("-target") and "-past-" not in name
+    is_mark = name.startswith(OUTGOING) and not name.endswith("-target") and "-past-" not in name
     if name != "move" and not is_mark:
         return None
     try:

@@ -7,9 +7,20 @@ from msgspec.structs import replace
 
 from digestif.core import machine
 from digestif.core.capacity import Cursor, age_order
-from digestif.core.machine import COMING, IDLE, LEAVING, Slot
+from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis
+from digestif.core.transfer import (
+    INCOMING,
+    OUTGOING,
+    after_abort_export,
+    after_begin_export,
+    after_commit_export,
+    after_import_completed,
+    after_import_of_digest,
+    after_import_of_pending,
+    after_import_of_timeline,
+)
 from digestif.errors import Busy
 from digestif.stores.damage import unreadable_note
 from digestif.stores.rows.endings import erase, erase_digest
@@ -28,18 +39,18 @@ _counts = msgspec.json.Decoder(dict[str, int]).decode
 def depart_all(rows: Rows, timelines: Sequence[str], *, token: str, now: Millis) -> list[Parcel | None]:
     rows.concern(timelines)
     return [
-        _depart(rows, timeline, token=f"{LEAVING}{token}-{place}", now=now) for place, timeline in enumerate(timelines)
+        _depart(rows, timeline, token=f"{OUTGOING}{token}-{place}", now=now) for place, timeline in enumerate(timelines)
     ]
 
 
 def _depart(rows: Rows, timeline: str, *, token: str, now: Millis) -> Parcel | None:
     slot = rows.slot(timeline)
-    is_leaving = slot.token is not None and slot.token.startswith(LEAVING)
+    is_leaving = slot.token is not None and slot.token.startswith(OUTGOING)
     if slot == IDLE or (machine.is_live(slot, now=now) and not is_leaving):
         return None
     if not is_leaving:
         fresh_batch = rows.next_number() if slot.batch is None else slot.batch
-        held = machine.after_departure(slot, now=now, token=token, fresh_batch=fresh_batch)
+        held = after_begin_export(slot, now=now, token=token, fresh_batch=fresh_batch)
         move_to_open(rows, slot, held)
         slot = expirable(rows, held)
         rows.put_slot(timeline, slot)
@@ -82,7 +93,7 @@ def _let_go(rows: Rows, parcel: Parcel, *, now: Millis) -> bool:
     erase_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["accepted"] -= digest.records
-    put(rows, parcel.timeline, slot, machine.after_departed(slot, now=now))
+    put(rows, parcel.timeline, slot, after_commit_export(slot, now=now))
     return True
 
 
@@ -103,9 +114,9 @@ def stay_all(rows: Rows, timelines: Sequence[str]) -> list[bool]:
 
 def _stay(rows: Rows, timeline: str) -> bool:
     slot = rows.slot(timeline)
-    if slot.token is None or not slot.token.startswith(LEAVING):
+    if slot.token is None or not slot.token.startswith(OUTGOING):
         return False
-    put(rows, timeline, slot, expirable(rows, machine.after_staying(slot)))
+    put(rows, timeline, slot, expirable(rows, after_abort_export(slot)))
     return True
 
 
@@ -184,9 +195,9 @@ def _unload(rows: Rows, page: ImportPage, *, whole: bool, now: Millis) -> bool:
 
 
 def _unload_pending(rows: Rows, page: ImportPage, *, now: Millis) -> None:
-    timeline, travelled = page.parcel.timeline, page.parcel.slot
+    timeline, exported = page.parcel.timeline, page.parcel.slot
     before = rows.slot(timeline)
-    slot = before if page.done else machine.after_meeting(before, travelled)
+    slot = before if page.done else after_import_of_timeline(before, exported)
     if page.records:
         slot = _with_records(rows, slot, page, now=now)
     put(rows, timeline, before, slot)
@@ -199,7 +210,7 @@ def _with_records(rows: Rows, slot: Slot, page: ImportPage, *, now: Millis) -> S
     rows.tally["superseded"] += len(page.records) - fresh
     held = page.parcel.slot.digest
     assert held is not None
-    joined = machine.after_joining(
+    joined = after_import_of_pending(
         replace(slot, batch=batch),
         now=now,
         pending=slot.pending + fresh,
@@ -211,25 +222,25 @@ def _with_records(rows: Rows, slot: Slot, page: ImportPage, *, now: Millis) -> S
 
 
 def _unload_digest(rows: Rows, page: ImportPage, *, whole: bool) -> bool:
-    timeline, travelled = page.parcel.timeline, page.parcel.slot
+    timeline, exported = page.parcel.timeline, page.parcel.slot
     before = rows.slot(timeline)
     slot = before
     if page.done == 0:
         if slot.digest is not None:
             return False
-        assert travelled.digest is not None
-        empty = replace(travelled.digest, batch=rows.next_number(), records=0)
-        slot = machine.after_boarding(
-            machine.after_meeting(slot, travelled), travelled, empty, token=COMING + page.parcel.id
+        assert exported.digest is not None
+        empty = replace(exported.digest, batch=rows.next_number(), records=0)
+        slot = after_import_of_digest(
+            after_import_of_timeline(slot, exported), exported, empty, token=INCOMING + page.parcel.id
         )
-    elif slot.token != COMING + page.parcel.id:
+    elif slot.token != INCOMING + page.parcel.id:
         raise _Deleted
     assert slot.digest is not None
     rows.load(slot.digest.batch, page.records)
     rows.tally["open"] += len(page.records)
     slot = replace(slot, digest=replace(slot.digest, records=slot.digest.records + len(page.records)))
     if whole:
-        slot = expirable(rows, machine.after_landing(slot))
+        slot = expirable(rows, after_import_completed(slot))
     put(rows, timeline, before, slot)
     return True
 
@@ -238,7 +249,7 @@ def _unload_letter(rows: Rows, page: ImportPage, *, whole: bool) -> None:
     """Under a name of its own until it is whole, so that nobody replays a part of it."""
     letter = page.parcel.letter
     assert letter is not None
-    coming = COMING + page.parcel.id
+    coming = INCOMING + page.parcel.id
     if page.done:
         if rows.letter(coming) is None:
             raise _Deleted
@@ -256,14 +267,14 @@ def _unload_letter(rows: Rows, page: ImportPage, *, whole: bool) -> None:
 def abort_import(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> None:
     rows.concern(parcel.timeline for parcel in parcels)
     for parcel in parcels:
-        coming = COMING + parcel.id
+        coming = INCOMING + parcel.id
         _remove_part(rows, coming)
         slot = rows.slot(parcel.timeline)
         if slot.token == coming and slot.digest is not None:
             erase_digest(rows, slot.digest)
             rows.tally["open"] -= slot.digest.records
             rows.tally["accepted"] -= slot.digest.records
-            put(rows, parcel.timeline, slot, machine.after_departed(slot, now=now))
+            put(rows, parcel.timeline, slot, after_commit_export(slot, now=now))
         rows.put_note(parcel.id, None)
 
 

@@ -1,0 +1,110 @@
+"""The transitions of a move between stores: how a timeline leaves one store and comes into another.
+
+Each takes a slot and gives the slot that follows, as in `machine`. An export holds the timeline under a lease that
+never lapses, with the state it had in `parked`; an import holds an unfinished digest in the same way until it is whole.
+"""
+
+from msgspec.structs import replace
+
+from digestif.core import machine
+from digestif.core.machine import IDLE, Rule, Slot, Unfinished
+from digestif.core.records import State
+from digestif.core.times import Millis
+
+FOREVER: Millis = 253_402_300_800_000  # the year 10000: the lease of an export or import does not lapse
+OUTGOING = "leaving:"  # begins the token of a timeline that is being exported…
+INCOMING = "coming:"  # …and of a digest, or the id of a dead letter, that is imported and not whole yet
+
+
+def is_incoming(name: str) -> bool:
+    """True for the token of a digest, or the id of a dead letter, that is imported and not whole yet."""
+    return name.startswith(INCOMING)
+
+
+def exports_pending(slot: Slot) -> bool:
+    """True if the export carries what was pending, not an unfinished digest."""
+    return slot.digest is not None and slot.digest.id == slot.token
+
+
+def after_begin_export(slot: Slot, *, now: Millis, token: str, fresh_batch: int) -> Slot:
+    """Hold the timeline, so that it can't be opened. It exports its unfinished digest; without one, what is pending."""
+    if slot.state is State.OPEN:
+        slot = machine.after_lapse(slot)
+    parked = slot.state
+    if slot.digest is None:
+        opened = now if slot.first is None else slot.first
+        slot = machine.cut(slot, now=opened, fresh_id=token, fresh_batch=fresh_batch)
+    return replace(slot, state=State.OPEN, token=token, until=FOREVER, alone=False, parked=parked)
+
+
+def after_commit_export(slot: Slot, *, now: Millis) -> Slot:
+    """The other store has the parcel: only records that were added during the export remain."""
+    if slot.pending == 0:
+        return IDLE
+    return _due_if_idle(_unparked(replace(slot, digest=None)), now=now)
+
+
+def after_abort_export(slot: Slot) -> Slot:
+    """Keep the timeline here. The records of the export stay an unfinished digest, also those that were pending."""
+    digest = slot.digest if slot.digest is not None and slot.digest.records else None
+    kept = _unparked(replace(slot, digest=digest))
+    if kept.state is State.IDLE and (digest is not None or slot.pending):
+        kept = replace(kept, state=State.WAITING)
+    return kept
+
+
+def after_import_of_timeline(slot: Slot, exported: Slot) -> Slot:
+    """Take over the times of an imported timeline; one of the same name that exists here keeps its own due time."""
+    paused = slot.paused or exported.paused
+    if slot.state is State.IDLE:
+        bare = machine.without_pending(replace(exported, digest=None, expires=None, placed=0, paused=paused))
+        return _unparked(bare)
+    lasts = [last for last in (slot.last, exported.last) if last is not None]
+    iteration = max(slot.iteration, exported.iteration)
+    return replace(slot, last=max(lasts, default=None), iteration=iteration, paused=paused)
+
+
+def after_import_of_pending(
+    slot: Slot, *, now: Millis, pending: int, dropped: int, first: Millis, deadline: Millis | None
+) -> Slot:
+    """Records that were pending there are pending here; an urgent one pulls the due time earlier."""
+    first = first if slot.first is None else min(slot.first, first)
+    slot = replace(slot, pending=pending, dropped=slot.dropped + dropped, first=first, deadline=deadline)
+    slot = _due_if_idle(slot, now=now)
+    if slot.state is not State.WAITING or slot.digest is not None:
+        return slot
+    return machine.move(slot, slot.at, Rule.STAYS, now=now, max_records=None)
+
+
+def after_import_of_digest(slot: Slot, exported: Slot, digest: Unfinished, *, token: str) -> Slot:
+    """Begin to import an unfinished digest, with the time of its retry. It can't be opened before it is whole."""
+    settled = digest.settled or digest.merging is not None  # an import ends a merge: all records come into one batch
+    return replace(
+        slot,
+        state=State.OPEN,
+        parked=exported.parked,
+        at=exported.at,
+        since=exported.since,
+        rule=exported.rule,
+        was=exported.was,
+        token=token,
+        until=FOREVER,
+        digest=replace(digest, settled=settled, merging=None, deciding=False),
+    )
+
+
+def after_import_completed(slot: Slot) -> Slot:
+    """The digest is whole: the timeline gets the state that it had in the other store."""
+    return _unparked(slot)
+
+
+def _unparked(slot: Slot) -> Slot:
+    return replace(slot, state=slot.parked or State.WAITING, parked=None, token=None, until=None, alone=False)
+
+
+def _due_if_idle(slot: Slot, *, now: Millis) -> Slot:
+    """Make an idle timeline due at once: it has records."""
+    if slot.state is not State.IDLE:
+        return slot
+    state = State.WAITING if slot.paused else State.READY
+    return replace(slot, state=state, at=now, since=now, rule=Rule.FIRST, was=None)
