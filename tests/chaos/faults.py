@@ -138,13 +138,13 @@ def _revision() -> Any:
 @fault("merge", "eager")
 def _interrupted_merge() -> Any:
     """a merge that was interrupted is not finished"""
-    right = open_digests._needs_settling
+    right = open_digests._needs_preparation
 
     def wrong(rows: Rows, request: Any, *, now: int) -> bool:
         digest = rows.slot(request.lease.timeline).digest
         return right(rows, request, now=now) and not (digest is not None and digest.frozen)
 
-    return open_digests, "_needs_settling", wrong
+    return open_digests, "_needs_preparation", wrong
 
 
 @fault()

@@ -29,12 +29,12 @@ ORIGIN = [
         says="a record that is added again while its digest is open is lost at the close",
         file="stores/rows/endings.py",
         old="""\
-        erase_digest(rows, digest)
+        delete_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["delivered"] += digest.records
 """,
         new="""\
-        erase_digest(rows, digest)
+        delete_digest(rows, digest)
         from digestif.stores.rows.expiry import with_fewer_pending
         for key in keys:
             if slot.batch is not None and rows.remove_record(slot.batch, key):

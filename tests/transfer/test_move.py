@@ -261,7 +261,7 @@ def test_who_was_frozen_brings_nothing_after_another_went_on(
 @pytest.mark.parametrize("there", KINDS)
 def test_a_dead_letter_that_is_not_whole_is_nobodys(make: Make, there: str) -> None:
     source, target = make("memory"), make(there)
-    populate(source, each=1, records=2, large=target.freight_records + 5)
+    populate(source, each=1, records=2, large=target.page_records + 5)
     arrive, whole = target.import_pages, []
 
     def look(pages: Any, **named: Any) -> Any:
@@ -287,14 +287,14 @@ def test_a_dead_letter_that_is_not_whole_is_nobodys(make: Make, there: str) -> N
 @pytest.mark.parametrize("there", KINDS)
 def test_of_a_timeline_that_is_deleted_on_its_way_nothing_stays(make: Make, there: str) -> None:
     source, target = make("memory"), make(there)
-    source.freight_records = 10
+    source.page_records = 10
     populate(source, each=1, records=2, large=25)
     arrive, deleted = target.import_pages, []
 
     def delete(pages: Any, **named: Any) -> Any:
         answers = arrive(pages, **named)
         for page, mark in zip(pages, answers, strict=True):
-            if page.parcel.freight != "pending" and not mark.whole and page.parcel.timeline not in deleted:
+            if page.parcel.kind != "pending" and not mark.whole and page.parcel.timeline not in deleted:
                 deleted.append(page.parcel.timeline)
                 source.delete(page.parcel.timeline, now=NOW)
         return answers
@@ -420,8 +420,8 @@ class Frail:
             "commit_export",
             "export_counts",
             "import_pages",
-            "forget",
-            "forget_all",
+            "delete_progress",
+            "delete_notes",
             "import_counts",
             "swap_note",
         ):
@@ -458,7 +458,7 @@ def test_a_move_that_is_cut_off_at_any_call_goes_on(
         source, target = make(here), make(there)
         populate(source, each=1, records=2, large=3)
         for store in (source, target):
-            store.freight_records = 5
+            store.page_records = 5
         timelines, ledger = seen(source), source.ledger()
         try:
             Move(Frail(source, budget := [calls], done=done), Frail(target, budget, done=done), now=lambda: NOW).run()  # type: ignore[arg-type]

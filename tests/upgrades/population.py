@@ -59,7 +59,7 @@ def begin_move(source: Digests, target: Digests, *, stop: int) -> None:
         kind(source, name, T)
     assert isinstance(source.store, TransferStore)
     assert isinstance(target.store, TransferStore)
-    source.store.freight_records = 2
+    source.store.page_records = 2
 
     def report(progress: Progress) -> None:
         if progress.records >= stop:

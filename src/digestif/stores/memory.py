@@ -184,10 +184,10 @@ class NeverDamaged:
     def note_damage(self, damage: Damage) -> None:
         raise NotImplementedError(f"memory can't be damaged: {damage}")
 
-    def shelve(self, timeline: str) -> None:
+    def unindex(self, timeline: str) -> None:
         raise NotImplementedError
 
-    place_anew = remove_timeline = shelve
+    reindex = remove_timeline = unindex
 
     def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None:
         raise NotImplementedError
@@ -387,7 +387,7 @@ class Tables(NeverDamaged):
         self._note(found.entries, key)
         entry = found.remove(key)
         if not found.entries:
-            self.erase(batch)
+            self.delete_batch(batch)
         return entry
 
     def drop_oldest(self, batch: int, count: int) -> int:
@@ -436,11 +436,11 @@ class Tables(NeverDamaged):
     def batches(self) -> dict[int, int]:
         return {number: len(batch.entries) for number, batch in self._batches.items()}
 
-    def erase(self, batch: int) -> None:
+    def delete_batch(self, batch: int) -> None:
         self._note(self._batches, batch)
         self._batches.pop(batch, None)
 
-    trash = erase  # letting go of a batch costs nothing here
+    trash = delete_batch  # letting go of a batch costs nothing here
 
     def sweep(self, limit: int) -> bool:
         return False
@@ -452,17 +452,17 @@ class Tables(NeverDamaged):
         rest = (entry for entry in entries if after is None or age_order(entry.stored) > after)
         return [_cargo(entry) for entry in islice(rest, limit)]
 
-    def load(self, batch: int, cargo: Sequence[ExportedRecord]) -> int:
+    def import_records(self, batch: int, records: Sequence[ExportedRecord]) -> int:
         into = self._batch(batch)
         before = len(into.entries)
-        for record, deadline, expires in cargo:
+        for record, deadline, expires in records:
             known = into.entries.get(record.key)
             if known is None or known.stored.timestamp <= record.timestamp:
                 stored = record._replace(arrival=self.next_number())
                 self._put(batch, Entry(stored, deadline, NEVER if expires is None else expires))
         return len(into.entries) - before
 
-    def note_alone(self, name: str) -> None:
+    def lock_note(self, name: str) -> None:
         """One at a time writes."""
 
     def note(self, name: str) -> bytes | None:
@@ -531,7 +531,7 @@ class Tables(NeverDamaged):
         latest_first = reversed(self._history.values())
         return list(islice((ended for ended in latest_first if timeline in (None, ended.timeline)), limit))
 
-    def forget(self, timeline: str) -> None:
+    def delete_history(self, timeline: str) -> None:
         for number in [number for number, ended in self._history.items() if ended.timeline == timeline]:
             self._forget(number)
 

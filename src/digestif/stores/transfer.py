@@ -36,7 +36,7 @@ class Parcel(NamedTuple):
 
     id: str
     timeline: str
-    freight: ParcelKind
+    kind: ParcelKind
     records: int
     slot: Slot  # as it is on its way; of a dead letter it does not matter
     letter: DeadLetter | None = None
@@ -46,8 +46,8 @@ class Parcel(NamedTuple):
         """What a timeline on its way takes along."""
         assert slot.digest is not None
         assert slot.token is not None
-        freight = ParcelKind.PENDING if exports_pending(slot) else ParcelKind.DIGEST
-        return cls(slot.token, timeline, freight, slot.digest.records, slot)
+        kind = ParcelKind.PENDING if exports_pending(slot) else ParcelKind.DIGEST
+        return cls(slot.token, timeline, kind, slot.digest.records, slot)
 
 
 class ExportedRecord(NamedTuple):
@@ -84,7 +84,7 @@ class ImportProgress(Struct, frozen=True, omit_defaults=True):
 class ExportSource(Notes):
     """What can be moved into a store."""
 
-    freight_records: int  # that a page holds
+    page_records: int  # that a page holds
 
     @abstractmethod
     def time(self, partition: int) -> Millis:
@@ -136,7 +136,7 @@ class TransferStore(ExportSource):
     def import_pages(
         self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None
     ) -> list[ImportProgress | None]:
-        """Take pages in, each of another parcel; at most `freight_records` together. Each counts as accepted here.
+        """Take pages in, each of another parcel; at most `page_records` together. Each counts as accepted here.
 
         A page that is not the next one of its parcel changes nothing. None for a digest that has to wait until the
         timeline's own has ended. Of two versions of a pending record the one with the later timestamp stays. Busy, with
@@ -148,15 +148,15 @@ class TransferStore(ExportSource):
         """Remove what has arrived of digests and dead letters whose rest will never come; no longer accepted here."""
 
     @abstractmethod
-    def marks(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
+    def progress(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
         """How far each is."""
 
     @abstractmethod
-    def forget(self, parcels: Sequence[Parcel]) -> None:
+    def delete_progress(self, parcels: Sequence[Parcel]) -> None:
         """Forget how far they were."""
 
     @abstractmethod
-    def forget_all(self, prefix: str) -> None:
+    def delete_notes(self, prefix: str) -> None:
         """Forget all notes whose names begin like this."""
 
     @abstractmethod

@@ -130,7 +130,7 @@ class Hold:
         for partition in range(self._source.partitions):
             name = self.past_name(partition)
             self._source.swap_note(partition, name, self._source.note(partition, name), None)
-        self._target.forget_all(f"{OUTGOING}{self.id}-")
+        self._target.delete_notes(f"{OUTGOING}{self.id}-")
         self._source.swap_note(0, NAME, self._noted, None)
         self._noted = None
 

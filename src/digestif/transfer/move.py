@@ -61,7 +61,7 @@ class Move:
         self._now = now
         self._stop = Event()
         self._hold = Hold(source, target)
-        self._limit = self._room = min(source.freight_records, target.freight_records)
+        self._limit = self._room = min(source.page_records, target.page_records)
         self.progress = Progress()
 
     def stop(self) -> None:
@@ -132,7 +132,7 @@ class Move:
             going = [self._settled(parcel) for parcel in parcels if parcel is not None]
             arrived = self._carry(going)
             left += len(names) - len(arrived)
-            names = [parcel.timeline for parcel in arrived if parcel.freight is ParcelKind.DIGEST]
+            names = [parcel.timeline for parcel in arrived if parcel.kind is ParcelKind.DIGEST]
         return left
 
     def _must_wait(self, name: str, slot: Slot) -> bool:
@@ -181,7 +181,7 @@ class Move:
         """Bring parcels over and let go of those that arrived whole."""
         whole: list[Parcel] = []
         rest: list[tuple[Parcel, ImportProgress]] = []
-        for parcel, mark in zip(parcels, self._target.marks(parcels) if parcels else [], strict=True):
+        for parcel, mark in zip(parcels, self._target.progress(parcels) if parcels else [], strict=True):
             if mark.whole:
                 whole.append(parcel)
             else:
@@ -191,8 +191,8 @@ class Move:
             rest = self._carry_page(rest, whole)
         if whole:
             self._source.commit_export(whole, now=self._now())
-            self._target.forget(whole)
-        letters = sum(1 for parcel in whole if parcel.freight is ParcelKind.LETTER)
+            self._target.delete_progress(whole)
+        letters = sum(1 for parcel in whole if parcel.kind is ParcelKind.LETTER)
         self._tell(timelines=self.progress.timelines + len(whole) - letters, letters=self.progress.letters + letters)
         return whole
 
@@ -217,7 +217,7 @@ class Move:
             if mark is not None and mark.whole:
                 whole.append(parcel)
             elif mark is not None:
-                going.append((parcel, mark if mark.after or not mark.done else self._target.marks([parcel])[0]))
+                going.append((parcel, mark if mark.after or not mark.done else self._target.progress([parcel])[0]))
         return going
 
     def _without_gone(self, rest: Sequence[tuple[Parcel, ImportProgress]]) -> list[tuple[Parcel, ImportProgress]]:

@@ -55,7 +55,7 @@ def load_decoder(name: str) -> Decoder:
 class Origin(ExportSource):
     """The timelines of one Redis server and prefix."""
 
-    freight_records = PAGE
+    page_records = PAGE
     partitions = 1
 
     def __init__(self, url: str, *, decoder: Decoder, prefix: str = "d", codec: str = "json") -> None:

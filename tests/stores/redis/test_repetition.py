@@ -48,10 +48,10 @@ def travelling(digests: Digests) -> TransferStore:
     return digests.store
 
 
-def parcel(name: str, timeline: str, *, records: int = 1, freight: ParcelKind = ParcelKind.PENDING) -> Parcel:
-    digest = Unfinished(id=name if freight is ParcelKind.PENDING else "d", batch=0, records=records, opened=0)
+def parcel(name: str, timeline: str, *, records: int = 1, kind: ParcelKind = ParcelKind.PENDING) -> Parcel:
+    digest = Unfinished(id=name if kind is ParcelKind.PENDING else "d", batch=0, records=records, opened=0)
     slot = Slot(State.OPEN, parked=State.READY, at=1, since=1, token=name, until=FOREVER, digest=digest)
-    return Parcel(name, timeline, freight, records, slot)
+    return Parcel(name, timeline, kind, records, slot)
 
 
 def arrived(digests: Digests, travels: Parcel) -> Any:
@@ -132,7 +132,7 @@ EVERYDAY = [  # of any store
     Step("import_pages", lambda digests: arrived(digests, parcel("leaving:in-0", "q"))),
     Step(
         "import_pages",
-        lambda digests: arrived(digests, parcel("leaving:in-1", "r", records=2, freight=ParcelKind.DIGEST)),
+        lambda digests: arrived(digests, parcel("leaving:in-1", "r", records=2, kind=ParcelKind.DIGEST)),
     ),
     Step("abort_import", lambda digests: travelling(digests).abort_import([parcel("leaving:in-1", "r")], now=203_000)),
     Step("export_counts", lambda digests: travelling(digests).export_counts(0, "export_counts")),

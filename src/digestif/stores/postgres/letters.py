@@ -100,7 +100,7 @@ class Letters(Slots):
     def remove_entry(self, place: int) -> None:
         self._execute(SQL.remove_entry, (self._namespace, place))
 
-    def forget(self, timeline: str) -> None:
+    def delete_history(self, timeline: str) -> None:
         self._write_history()
         self._execute(SQL.forget, (self._namespace, timeline.encode()))
 
@@ -113,7 +113,7 @@ class Letters(Slots):
 
     # notes
 
-    def note_alone(self, name: str) -> None:
+    def lock_note(self, name: str) -> None:
         self._execute(SQL.note_alone, (crc32(name.encode(), self._namespace) - 2**31,))
 
     def note(self, name: str) -> bytes | None:

@@ -157,7 +157,7 @@ class Records(Slots):
     def lost_keys(self, batch: int, *, limit: int) -> list[str]:
         return [as_text(key) for (key,) in self._records(SQL.lost_keys, (batch, limit)).fetchall()]
 
-    def erase(self, batch: int) -> None:
+    def delete_batch(self, batch: int) -> None:
         self._pages.pop(batch, None)
         self._known.clear()
         self._erased.append(batch)
@@ -194,14 +194,14 @@ class Records(Slots):
             rows = self._execute(SQL.next_cargo, (batch, *after, limit))
         return [ExportedRecord(_stored(row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
 
-    def load(self, batch: int, cargo: Sequence[ExportedRecord]) -> int:
-        self._fetch_numbers(len(cargo))
+    def import_records(self, batch: int, records: Sequence[ExportedRecord]) -> int:
+        self._fetch_numbers(len(records))
         rows = [
             (
                 *(batch, as_bytes(item.record.key), self.next_number(), item.record.timestamp),
                 *(item.deadline, NEVER if item.expires is None else item.expires, item.record.payload),
             )
-            for item in cargo
+            for item in records
         ]
         answers = self._records(SQL.load_records, (self._namespace, *in_columns(rows, RECORD))).fetchall()
         return sum(fresh for (fresh,) in answers)

@@ -233,10 +233,10 @@ class Slots(Transaction):
 
     # damage
 
-    def shelve(self, timeline: str) -> None:
+    def unindex(self, timeline: str) -> None:
         self._execute(SQL.shelve, (self._namespace, as_bytes(timeline)))
 
-    def place_anew(self, timeline: str) -> None:
+    def reindex(self, timeline: str) -> None:
         self.put_slot(timeline, self.slot(timeline))  # all of its times are written with it
 
     def remove_timeline(self, timeline: str) -> None:

@@ -229,9 +229,9 @@ class PostgresStore(RowStore):
         def read(unit: Callable[[PostgresRows], T]) -> T:
             return self._transact(unit, self._begin_reading, writes=False)
 
-        answers = read(lambda rows: open_digests.take_settled(rows, requests, now=at))
+        answers = read(lambda rows: open_digests.take_prepared(rows, requests, now=at))
         if answers is None:
-            self._write(lambda rows: open_digests.settle_all(rows, requests, now=at))
+            self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
             answers = read(lambda rows: open_digests.take_all(rows, requests, now=at))
         return answers
 
@@ -257,7 +257,7 @@ class PostgresStore(RowStore):
 
         def unit(rows: PostgresRows) -> list[ImportProgress | None]:
             rows.reserve({page.parcel.timeline for page in pages})
-            return transfer.arrive_all(rows, pages, fence=fence, now=at)
+            return transfer.import_pages(rows, pages, fence=fence, now=at)
 
         answers = self._transact(unit, self._begin, writes=True)
         self._hints.tell(worth=True)

@@ -26,7 +26,7 @@ LETTER_PARTS = 2  # while it is not whole, and then
 class RedisMoving(TransferStore):
     """What a store in Redis does on the move."""
 
-    freight_records = 250  # up to 5 ms of the server
+    page_records = 250  # up to 5 ms of the server
     _scripts: Any  # a Scripts
 
     # ExportSource
@@ -117,14 +117,14 @@ class RedisMoving(TransferStore):
             calls.append(Call(partition, joined([*keys, pack((_notes(scripts, partition),))]), pack((request,))))
         every(scripts.write("abort_import", calls, now=now))
 
-    def marks(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
+    def progress(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
         notes = self._scripts.get([self._note_command("HGET", parcel) for parcel in parcels])
         return [_mark_in(parcel, noted) for parcel, noted in zip(parcels, notes, strict=True)]
 
-    def forget(self, parcels: Sequence[Parcel]) -> None:
+    def delete_progress(self, parcels: Sequence[Parcel]) -> None:
         every(self._scripts.change([self._note_command("HDEL", parcel) for parcel in parcels]))
 
-    def forget_all(self, prefix: str) -> None:
+    def delete_notes(self, prefix: str) -> None:
         scripts: Scripts = self._scripts
         partitions = range(scripts.keys.partitions)
         names = scripts.get([Command(each, ("HKEYS", _notes(scripts, each))) for each in partitions])
@@ -239,7 +239,7 @@ def _told(page: ImportPage) -> list[Any]:
     after = age_order(cargo[-1].record) if cargo else False
     times = [(False if d is None else d, False if e is None else e) for _, d, e in cargo]
     letter = False if parcel.letter is None else _letter(parcel.letter)
-    return [parcel.id, parcel.freight, parcel.records, page.done, after, parcel.slot, letter, times]
+    return [parcel.id, parcel.kind, parcel.records, page.done, after, parcel.slot, letter, times]
 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def complete(rows: Rows, completion: Completion, *, now: Millis) -> bool:
     if digest.records:
         keys = newest_keys(rows, digest.batch)
         rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, receipt=completion.receipt, now=now))
-        erase_digest(rows, digest)
+        delete_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["delivered"] += digest.records
     after = machine.after_completion(slot, now=now, cool_down=completion.cool_down, max_records=completion.max_records)
@@ -110,17 +110,17 @@ def newest_keys(rows: Rows, batch: int) -> tuple[str, ...]:
     return tuple(rows.newest_keys(batch, limit=HISTORY_KEYS))
 
 
-def erase_digest(rows: Rows, digest: Unfinished) -> None:
-    erase(rows, digest.batch, digest.records)
+def delete_digest(rows: Rows, digest: Unfinished) -> None:
+    delete_batch(rows, digest.batch, digest.records)
     if digest.merging is not None:
         rows.trash(digest.merging)
 
 
-def erase(rows: Rows, batch: int, records: int) -> None:
+def delete_batch(rows: Rows, batch: int, records: int) -> None:
     """Erase a batch at once if this transaction may still do so much, otherwise leave it to `sweep`."""
     if records <= rows.budget:
         rows.budget -= records
-        rows.erase(batch)
+        rows.delete_batch(batch)
     else:
         rows.trash(batch)
 

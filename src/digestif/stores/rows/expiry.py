@@ -6,7 +6,7 @@ from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.records import Outcome, State
 from digestif.core.times import Millis
-from digestif.stores.rows.endings import ended, erase_digest
+from digestif.stores.rows.endings import delete_digest, ended
 from digestif.stores.rows.view import NEVER, Rows
 
 
@@ -34,7 +34,7 @@ def _expire_digest(rows: Rows, timeline: str, digest: Unfinished, *, now: Millis
     if digest.frozen:
         if _digest_expiry(rows, digest) > now or limit == 0:
             return digest, 0
-        erase_digest(rows, digest)
+        delete_digest(rows, digest)
         rows.remember(ended(timeline, digest, Outcome.EXPIRED, now=now))
         return replace(digest, records=0, merging=None), digest.records
     gone = rows.expire(digest.batch, now, limit=limit)

@@ -14,15 +14,15 @@ from digestif.stores.rows.leases import move_to_open
 from digestif.stores.rows.view import Rows, held_slot
 
 
-def take_settled(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None] | None:
+def take_prepared(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None] | None:
     """The pages, if that takes no more than reading."""
     rows.concern(request.lease.timeline for request in requests)
-    if any(_needs_settling(rows, request, now=now) for request in requests):
+    if any(_needs_preparation(rows, request, now=now) for request in requests):
         return None
     return take_all(rows, requests, now=now)
 
 
-def _needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
+def _needs_preparation(rows: Rows, request: Take, *, now: Millis) -> bool:
     slot = held_slot(rows, request.lease, now=now)
     if slot is None or slot.digest is None:
         return False
@@ -35,15 +35,15 @@ def _needs_settling(rows: Rows, request: Take, *, now: Millis) -> bool:
     )
 
 
-def settle_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
+def prepare_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
     rows.concern(request.lease.timeline for request in requests)
     allowed = PAGE_RECORDS
     for request in requests:
-        if allowed > 0 and _needs_settling(rows, request, now=now):
-            allowed -= _settle(rows, request, limit=allowed)
+        if allowed > 0 and _needs_preparation(rows, request, now=now):
+            allowed -= _prepare(rows, request, limit=allowed)
 
 
-def _settle(rows: Rows, request: Take, *, limit: int) -> int:
+def _prepare(rows: Rows, request: Take, *, limit: int) -> int:
     """One page of: finish a merge that was begun, decide what this attempt carries, merge that, trim, weigh."""
     timeline = request.lease.timeline
     slot, work = _merge_page(rows, rows.slot(timeline), limit=limit)
@@ -112,7 +112,7 @@ def _take(rows: Rows, request: Take, *, limit: int, room: int, now: Millis) -> T
     if slot is None or slot.digest is None:
         return None
     digest = slot.digest
-    if limit == 0 or _needs_settling(rows, request, now=now):
+    if limit == 0 or _needs_preparation(rows, request, now=now):
         return Taken(digest.revision, digest.dropped, [], request.after, complete=False)
     records = rows.page(digest.batch, after=request.after, limit=limit, room=room)
     is_last = len(records) < limit and not _may_fill(records, room)

@@ -8,7 +8,7 @@ from digestif.core.records import DeadLetter, Outcome, State
 from digestif.core.times import Millis, to_millis
 from digestif.errors import Busy
 from digestif.stores.base import PAGE_TIMELINES
-from digestif.stores.rows.endings import ended, erase, erase_digest, newest_keys
+from digestif.stores.rows.endings import delete_batch, delete_digest, ended, newest_keys
 from digestif.stores.rows.view import Rows
 
 
@@ -16,17 +16,17 @@ def delete(rows: Rows, timeline: str) -> bool:
     slot = rows.slot(timeline)
     found = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)
     letters = [letter for _, letter in found if letter is not None]  # a damaged one stays for `repair`
-    rows.forget(timeline)
+    rows.delete_history(timeline)
     if slot == IDLE and not letters:
         return False
     in_digest = slot.digest.records if slot.digest is not None else 0
     in_letters = sum(letter.records for letter in letters)
     if slot.batch is not None:
-        erase(rows, slot.batch, slot.pending)
+        delete_batch(rows, slot.batch, slot.pending)
     if slot.digest is not None:
-        erase_digest(rows, slot.digest)
+        delete_digest(rows, slot.digest)
     for letter in letters:
-        erase(rows, rows.letter_batch(letter.id), letter.records)
+        delete_batch(rows, rows.letter_batch(letter.id), letter.records)
         rows.remove_letter(letter.id)
     rows.tally["pending"] -= slot.pending
     rows.tally["open"] -= in_digest
@@ -73,7 +73,7 @@ def discard(rows: Rows, letter_id: str, *, now: Millis) -> bool:
         return False
     batch = rows.letter_batch(letter_id)
     keys = newest_keys(rows, batch)
-    erase(rows, batch, letter.records)
+    delete_batch(rows, batch, letter.records)
     rows.remove_letter(letter_id)
     rows.tally["dead"] -= letter.records
     rows.tally["deleted"] += letter.records

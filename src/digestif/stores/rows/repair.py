@@ -79,8 +79,8 @@ def leave(rows: Rows, now: Millis) -> None:
     """Nothing: the ledger is corrected in the end, as a whole."""
 
 
-def place_anew(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001
-    rows.place_anew(timeline)
+def reindex(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001
+    rows.reindex(timeline)
 
 
 def count_anew(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001

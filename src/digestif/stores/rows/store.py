@@ -48,7 +48,7 @@ class RowStore(Store, TransferStore):
     """A store whose verbs run on rows."""
 
     clock: Callable[[], float]
-    freight_records = PAGE_RECORDS
+    page_records = PAGE_RECORDS
 
     @abstractmethod
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
@@ -118,9 +118,9 @@ class RowStore(Store, TransferStore):
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
-        answers = self._read(lambda rows: open_digests.take_settled(rows, requests, now=at))
+        answers = self._read(lambda rows: open_digests.take_prepared(rows, requests, now=at))
         if answers is None:
-            self._write(lambda rows: open_digests.settle_all(rows, requests, now=at))
+            self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
             answers = self._read(lambda rows: open_digests.take_all(rows, requests, now=at))
         return answers
 
@@ -246,7 +246,7 @@ class RowStore(Store, TransferStore):
 
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         at = self._now(now)
-        return self._write(lambda rows: transfer.depart_all(rows, timelines, token=token, now=at))
+        return self._write(lambda rows: transfer.begin_export(rows, timelines, token=token, now=at))
 
     def read_export(
         self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int
@@ -255,10 +255,10 @@ class RowStore(Store, TransferStore):
 
     def commit_export(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: transfer.let_go_all(rows, parcels, now=at), weight=PAGE_RECORDS)
+        return self._write(lambda rows: transfer.commit_export(rows, parcels, now=at), weight=PAGE_RECORDS)
 
     def abort_export(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:  # as it was
-        return self._write(lambda rows: transfer.stay_all(rows, timelines))
+        return self._write(lambda rows: transfer.abort_export(rows, timelines))
 
     def export_counts(self, partition: int, name: str) -> Mapping[str, int]:
         return self._write(lambda rows: transfer.export_counts(rows, name))
@@ -268,7 +268,7 @@ class RowStore(Store, TransferStore):
     ) -> list[ImportProgress | None]:
         at = self._now(now)
         answers = self._write_arrivals(
-            lambda rows: transfer.arrive_all(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS
+            lambda rows: transfer.import_pages(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS
         )
         self._hints.tell(worth=True)
         return answers
@@ -277,17 +277,17 @@ class RowStore(Store, TransferStore):
         at = self._now(now)
         self._write(lambda rows: transfer.abort_import(rows, parcels, now=at), weight=PAGE_RECORDS)
 
-    def marks(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
-        return self._read(lambda rows: [transfer.mark_of(rows, parcel) for parcel in parcels])
+    def progress(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
+        return self._read(lambda rows: [transfer.progress_of(rows, parcel) for parcel in parcels])
 
-    def forget(self, parcels: Sequence[Parcel]) -> None:
+    def delete_progress(self, parcels: Sequence[Parcel]) -> None:
         def forget(rows: Rows) -> None:
             for parcel in parcels:
                 rows.put_note(parcel.id, None)
 
         self._write(forget)
 
-    def forget_all(self, prefix: str) -> None:
+    def delete_notes(self, prefix: str) -> None:
         self._write(lambda rows: rows.remove_notes(prefix))
 
     def import_counts(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:

@@ -118,7 +118,7 @@ def _look_at_timeline(row: TimelineRow, slot: Slot, sizes: dict[int, Size], foun
     for problem in wrong:
         _note(found, row.name, "count", problem, repair.count_anew, pending.records + in_digest.records)
     if marks(slot) != row.marks:
-        _note(found, row.name, "place", "it does not stand in the schedule where it should", repair.place_anew)
+        _note(found, row.name, "place", "it does not stand in the schedule where it should", repair.reindex)
     if lost := pending.lost + in_digest.lost:
         _note(found, row.name, "record", f"{lost} records have no value", repair.set_lost_aside, lost)
 
@@ -232,7 +232,7 @@ def mending_pages(found: Survey) -> Iterator[list[Flaw]]:
 
 def mend(rows: Rows, *, survey: Survey, flaws: list[Flaw], now: Millis) -> bool:
     """Mend a page; with the last one the ledger is corrected. False, with nothing done, if somebody else has."""
-    rows.note_alone(REPAIRED)
+    rows.lock_note(REPAIRED)
     rows.concern(sorted({flaw.timeline for flaw in flaws if flaw.timeline}))
     if rows.note(REPAIRED) != survey.repairs or not all(_is_still_so(rows, flaw) for flaw in flaws):
         return False

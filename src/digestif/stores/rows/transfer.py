@@ -23,32 +23,33 @@ from digestif.core.transfer import (
 )
 from digestif.errors import Busy
 from digestif.stores.damage import unreadable_note
-from digestif.stores.rows.endings import erase, erase_digest
+from digestif.stores.rows.endings import delete_batch, delete_digest
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leases import move_to_open
 from digestif.stores.rows.view import Rows, put
 from digestif.stores.transfer import PAST, ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, ParcelKind
 
 _encode = msgspec.json.Encoder().encode
-_mark = msgspec.json.Decoder(ImportProgress).decode
+_progress = msgspec.json.Decoder(ImportProgress).decode
 _counts = msgspec.json.Decoder(dict[str, int]).decode
 
 # ExportSource
 
 
-def depart_all(rows: Rows, timelines: Sequence[str], *, token: str, now: Millis) -> list[Parcel | None]:
+def begin_export(rows: Rows, timelines: Sequence[str], *, token: str, now: Millis) -> list[Parcel | None]:
     rows.concern(timelines)
     return [
-        _depart(rows, timeline, token=f"{OUTGOING}{token}-{place}", now=now) for place, timeline in enumerate(timelines)
+        _begin_export(rows, timeline, token=f"{OUTGOING}{token}-{place}", now=now)
+        for place, timeline in enumerate(timelines)
     ]
 
 
-def _depart(rows: Rows, timeline: str, *, token: str, now: Millis) -> Parcel | None:
+def _begin_export(rows: Rows, timeline: str, token: str, *, now: Millis) -> Parcel | None:
     slot = rows.slot(timeline)
-    is_leaving = slot.token is not None and slot.token.startswith(OUTGOING)
-    if slot == IDLE or (machine.is_live(slot, now=now) and not is_leaving):
+    is_outgoing = slot.token is not None and slot.token.startswith(OUTGOING)
+    if slot == IDLE or (machine.is_live(slot, now=now) and not is_outgoing):
         return None
-    if not is_leaving:
+    if not is_outgoing:
         fresh_batch = rows.next_number() if slot.batch is None else slot.batch
         held = after_begin_export(slot, now=now, token=token, fresh_batch=fresh_batch)
         move_to_open(rows, slot, held)
@@ -77,42 +78,42 @@ def _batch(rows: Rows, parcel: Parcel) -> int | None:
     return slot.digest.batch if slot.digest is not None and slot.token == parcel.id else None
 
 
-def let_go_all(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> list[bool]:
+def commit_export(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> list[bool]:
     rows.concern(parcel.timeline for parcel in parcels)
     return [
-        _let_go(rows, parcel, now=now) if parcel.letter is None else _let_letter_go(rows, parcel.letter)
+        _commit_export(rows, parcel, now=now) if parcel.letter is None else _commit_letter(rows, parcel.letter)
         for parcel in parcels
     ]
 
 
-def _let_go(rows: Rows, parcel: Parcel, *, now: Millis) -> bool:
+def _commit_export(rows: Rows, parcel: Parcel, *, now: Millis) -> bool:
     slot = rows.slot(parcel.timeline)
     digest = slot.digest
     if digest is None or slot.token != parcel.id:
         return False
-    erase_digest(rows, digest)
+    delete_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["accepted"] -= digest.records
     put(rows, parcel.timeline, slot, after_commit_export(slot, now=now))
     return True
 
 
-def _let_letter_go(rows: Rows, letter: DeadLetter) -> bool:
+def _commit_letter(rows: Rows, letter: DeadLetter) -> bool:
     if rows.letter(letter.id) is None:
         return False
-    erase(rows, rows.letter_batch(letter.id), letter.records)
+    delete_batch(rows, rows.letter_batch(letter.id), letter.records)
     rows.remove_letter(letter.id)
     rows.tally["dead"] -= letter.records
     rows.tally["accepted"] -= letter.records
     return True
 
 
-def stay_all(rows: Rows, timelines: Sequence[str]) -> list[bool]:
+def abort_export(rows: Rows, timelines: Sequence[str]) -> list[bool]:
     rows.concern(timelines)
-    return [_stay(rows, timeline) for timeline in timelines]
+    return [_abort_export(rows, timeline) for timeline in timelines]
 
 
-def _stay(rows: Rows, timeline: str) -> bool:
+def _abort_export(rows: Rows, timeline: str) -> bool:
     slot = rows.slot(timeline)
     if slot.token is None or not slot.token.startswith(OUTGOING):
         return False
@@ -121,7 +122,7 @@ def _stay(rows: Rows, timeline: str) -> bool:
 
 
 def export_counts(rows: Rows, name: str) -> Mapping[str, int]:
-    rows.note_alone(name)
+    rows.lock_note(name)
     noted = rows.note(name)
     if noted is not None:
         return _counts(noted)
@@ -137,43 +138,43 @@ def export_counts(rows: Rows, name: str) -> Mapping[str, int]:
 # Arriving
 
 
-def refuse_strangers(rows: Rows, fence: Fence | None) -> None:
+def _check_fence(rows: Rows, fence: Fence | None) -> None:
     """Busy unless the fence's own note is there."""
     if fence is not None and rows.note(fence.name) != fence.holder:
         raise Busy("move: this process was away for too long, and another one went on with the move")
 
 
-def arrive_all(
+def import_pages(
     rows: Rows, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis
 ) -> list[ImportProgress | None]:
-    refuse_strangers(rows, fence)
+    _check_fence(rows, fence)
     rows.concern(page.parcel.timeline for page in pages)
-    return [_arrive(rows, page, now=now) for page in pages]
+    return [_import_page(rows, page, now=now) for page in pages]
 
 
-def mark_of(rows: Rows, parcel: Parcel) -> ImportProgress:
+def progress_of(rows: Rows, parcel: Parcel) -> ImportProgress:
     noted = rows.note(parcel.id)
     try:
-        return ImportProgress() if noted is None else _mark(noted)
+        return ImportProgress() if noted is None else _progress(noted)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise unreadable_note(parcel.id, error) from error
 
 
-def _arrive(rows: Rows, page: ImportPage, *, now: Millis) -> ImportProgress | None:
-    parcel, cargo = page.parcel, page.records
-    mark = mark_of(rows, parcel)
-    if mark.whole or mark.done != page.done:
-        return mark
-    done = page.done + len(cargo)
-    after = age_order(cargo[-1].record) if cargo else mark.after
+def _import_page(rows: Rows, page: ImportPage, *, now: Millis) -> ImportProgress | None:
+    parcel, records = page.parcel, page.records
+    progress = progress_of(rows, parcel)
+    if progress.whole or progress.done != page.done:
+        return progress
+    done = page.done + len(records)
+    after = age_order(records[-1].record) if records else progress.after
     arrived = ImportProgress(done=done, after=after, whole=done >= parcel.records)
     try:
-        if not _unload(rows, page, whole=arrived.whole, now=now):
+        if not _import_records(rows, page, whole=arrived.whole, now=now):
             return None
     except _Deleted:
         rows.put_note(parcel.id, None)
         return ImportProgress()
-    rows.tally["accepted"] += len(cargo)
+    rows.tally["accepted"] += len(records)
     rows.put_note(parcel.id, _encode(arrived))
     return arrived
 
@@ -182,19 +183,19 @@ class _Deleted(Exception):
     """Somebody has deleted what came before: it starts over."""
 
 
-def _unload(rows: Rows, page: ImportPage, *, whole: bool, now: Millis) -> bool:
+def _import_records(rows: Rows, page: ImportPage, *, whole: bool, now: Millis) -> bool:
     """False if it has to wait."""
-    match page.parcel.freight:
+    match page.parcel.kind:
         case ParcelKind.PENDING:
-            _unload_pending(rows, page, now=now)
+            _import_pending(rows, page, now=now)
         case ParcelKind.LETTER:
-            _unload_letter(rows, page, whole=whole)
+            _import_letter(rows, page, whole=whole)
         case ParcelKind.DIGEST:
-            return _unload_digest(rows, page, whole=whole)
+            return _import_digest(rows, page, whole=whole)
     return True
 
 
-def _unload_pending(rows: Rows, page: ImportPage, *, now: Millis) -> None:
+def _import_pending(rows: Rows, page: ImportPage, *, now: Millis) -> None:
     timeline, exported = page.parcel.timeline, page.parcel.slot
     before = rows.slot(timeline)
     slot = before if page.done else after_import_of_timeline(before, exported)
@@ -205,7 +206,7 @@ def _unload_pending(rows: Rows, page: ImportPage, *, now: Millis) -> None:
 
 def _with_records(rows: Rows, slot: Slot, page: ImportPage, *, now: Millis) -> Slot:
     batch = rows.next_number() if slot.batch is None else slot.batch
-    fresh = rows.load(batch, page.records)
+    fresh = rows.import_records(batch, page.records)
     rows.tally["pending"] += fresh
     rows.tally["superseded"] += len(page.records) - fresh
     held = page.parcel.slot.digest
@@ -221,7 +222,7 @@ def _with_records(rows: Rows, slot: Slot, page: ImportPage, *, now: Millis) -> S
     return expirable(rows, joined)
 
 
-def _unload_digest(rows: Rows, page: ImportPage, *, whole: bool) -> bool:
+def _import_digest(rows: Rows, page: ImportPage, *, whole: bool) -> bool:
     timeline, exported = page.parcel.timeline, page.parcel.slot
     before = rows.slot(timeline)
     slot = before
@@ -236,7 +237,7 @@ def _unload_digest(rows: Rows, page: ImportPage, *, whole: bool) -> bool:
     elif slot.token != INCOMING + page.parcel.id:
         raise _Deleted
     assert slot.digest is not None
-    rows.load(slot.digest.batch, page.records)
+    rows.import_records(slot.digest.batch, page.records)
     rows.tally["open"] += len(page.records)
     slot = replace(slot, digest=replace(slot.digest, records=slot.digest.records + len(page.records)))
     if whole:
@@ -245,45 +246,45 @@ def _unload_digest(rows: Rows, page: ImportPage, *, whole: bool) -> bool:
     return True
 
 
-def _unload_letter(rows: Rows, page: ImportPage, *, whole: bool) -> None:
+def _import_letter(rows: Rows, page: ImportPage, *, whole: bool) -> None:
     """Under a name of its own until it is whole, so that nobody replays a part of it."""
     letter = page.parcel.letter
     assert letter is not None
-    coming = INCOMING + page.parcel.id
+    incoming = INCOMING + page.parcel.id
     if page.done:
-        if rows.letter(coming) is None:
+        if rows.letter(incoming) is None:
             raise _Deleted
-        batch = rows.letter_batch(coming)
-        rows.remove_letter(coming)
+        batch = rows.letter_batch(incoming)
+        rows.remove_letter(incoming)
     else:
-        _remove_part(rows, coming)
+        _delete_part(rows, incoming)
         batch = rows.next_number()
-    rows.load(batch, page.records)
+    rows.import_records(batch, page.records)
     rows.tally["dead"] += len(page.records)
     arrived = page.done + len(page.records)
-    rows.put_letter(letter if whole else _part_of(letter, coming, arrived), batch)
+    rows.put_letter(letter if whole else _part_of(letter, incoming, arrived), batch)
 
 
 def abort_import(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> None:
     rows.concern(parcel.timeline for parcel in parcels)
     for parcel in parcels:
-        coming = INCOMING + parcel.id
-        _remove_part(rows, coming)
+        incoming = INCOMING + parcel.id
+        _delete_part(rows, incoming)
         slot = rows.slot(parcel.timeline)
-        if slot.token == coming and slot.digest is not None:
-            erase_digest(rows, slot.digest)
+        if slot.token == incoming and slot.digest is not None:
+            delete_digest(rows, slot.digest)
             rows.tally["open"] -= slot.digest.records
             rows.tally["accepted"] -= slot.digest.records
             put(rows, parcel.timeline, slot, after_commit_export(slot, now=now))
         rows.put_note(parcel.id, None)
 
 
-def _remove_part(rows: Rows, coming: str) -> None:
+def _delete_part(rows: Rows, incoming: str) -> None:
     """What an earlier beginning left."""
-    part = rows.letter(coming)
+    part = rows.letter(incoming)
     if part is not None:
-        erase(rows, rows.letter_batch(coming), part.records)
-        rows.remove_letter(coming)
+        delete_batch(rows, rows.letter_batch(incoming), part.records)
+        rows.remove_letter(incoming)
         rows.tally["dead"] -= part.records
         rows.tally["accepted"] -= part.records
 
@@ -293,8 +294,8 @@ def _part_of(letter: DeadLetter, name: str, records: int) -> DeadLetter:
 
 
 def import_counts(rows: Rows, name: str, counts: Mapping[str, int], *, fence: Fence | None) -> None:
-    rows.note_alone(name)
-    refuse_strangers(rows, fence)
+    rows.lock_note(name)
+    _check_fence(rows, fence)
     if rows.note(name) is None:
         rows.put_note(name, b"1")
         for fate, count in counts.items():
@@ -306,7 +307,7 @@ def import_counts(rows: Rows, name: str, counts: Mapping[str, int], *, fence: Fe
 
 
 def swap_note(rows: Rows, name: str, old: bytes | None, new: bytes | None) -> bool:
-    rows.note_alone(name)
+    rows.lock_note(name)
     if rows.note(name) != old:
         return False
     rows.put_note(name, new)

@@ -198,10 +198,10 @@ class SqliteRows:
             self._execute(SQL.move_slot, (*after, _slot_text(slot), row_id))
         loaded.before = after
 
-    def shelve(self, timeline: str) -> None:
+    def unindex(self, timeline: str) -> None:
         self._execute(SQL.shelve, (self._load(timeline).id,))
 
-    def place_anew(self, timeline: str) -> None:
+    def reindex(self, timeline: str) -> None:
         self._load(timeline).before = _ELSEWHERE
         self.put_slot(timeline, self.slot(timeline))
 
@@ -350,7 +350,7 @@ class SqliteRows:
     def lost_keys(self, batch: int, *, limit: int) -> list[str]:
         return [key for (key,) in self._rows(SQL.lost_keys, (batch, limit))]
 
-    def erase(self, batch: int) -> None:
+    def delete_batch(self, batch: int) -> None:
         self._execute(SQL.erase, (batch,))
 
     def trash(self, batch: int) -> None:
@@ -373,9 +373,9 @@ class SqliteRows:
             rows = self._rows(SQL.next_cargo, (batch, *after, limit))
         return [ExportedRecord(Stored(*row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
 
-    def load(self, batch: int, cargo: Sequence[ExportedRecord]) -> int:
+    def import_records(self, batch: int, records: Sequence[ExportedRecord]) -> int:
         fresh = 0
-        for record, deadline, expires in cargo:
+        for record, deadline, expires in records:
             times = (record.timestamp, deadline, NEVER if expires is None else expires)
             row = (self.next_number(), batch, self._namespace, record.key, *times, record.payload)
             if self._execute(SQL.insert_record, row).rowcount:
@@ -384,7 +384,7 @@ class SqliteRows:
                 self._execute(SQL.replace_record, row)
         return fresh
 
-    def note_alone(self, name: str) -> None:
+    def lock_note(self, name: str) -> None:
         """One at a time writes."""
 
     def note(self, name: str) -> bytes | None:
@@ -482,7 +482,7 @@ class SqliteRows:
     def remove_entry(self, place: int) -> None:
         self._execute(SQL.remove_entry, (self._namespace, place))
 
-    def forget(self, timeline: str) -> None:
+    def delete_history(self, timeline: str) -> None:
         self._execute(SQL.forget, (self._namespace, timeline))
 
     # counts
