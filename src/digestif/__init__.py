@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from digestif.aio import AsyncDigests
     from digestif.channels.base import Channel, Format, Message, Receipt
-    from digestif.compose.grouping import summarize
+    from digestif.compose.grouping import Grouping, summarize
+    from digestif.compose.renderer import Renderer, TemplateFailed
     from digestif.compose.summary import Summary
     from digestif.core.backlog import Backlog
     from digestif.core.backoff import Exponential, Intervals, Retry
@@ -72,6 +73,7 @@ if _TYPE_CHECKING:
     )
     from digestif.routes.budget import Budget
     from digestif.stores.base import Durability, Store
+    from digestif.transfer import Move
     from digestif.worker.signals import run
     from digestif.worker.worker import Worker
 
@@ -109,6 +111,7 @@ __all__ = [
     "Failed",
     "Fate",
     "Format",
+    "Grouping",
     "HistoryEntry",
     "Intervals",
     "InvalidRecord",
@@ -118,6 +121,7 @@ __all__ = [
     "LeaseNotRenewed",
     "Ledger",
     "Message",
+    "Move",
     "Outcome",
     "Overloaded",
     "PartitionFailed",
@@ -126,6 +130,7 @@ __all__ = [
     "Quarantined",
     "Receipt",
     "Record",
+    "Renderer",
     "Retry",
     "RetryLater",
     "Returned",
@@ -141,6 +146,7 @@ __all__ = [
     "StoreFailed",
     "StoreUnavailable",
     "Summary",
+    "TemplateFailed",
     "Timeline",
     "Unhandled",
     "Unsettled",
@@ -154,11 +160,10 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# Where each name lives. It is imported when it is first asked for: `digestif --help` asks for none of them, and starts
-# in a third of the time.
-_HOMES = {
+_HOMES = {  # where each name is defined
     "digestif.aio": "AsyncDigests",
-    "digestif.compose.grouping": "summarize",
+    "digestif.compose.grouping": "Grouping summarize",
+    "digestif.compose.renderer": "Renderer TemplateFailed",
     "digestif.compose.summary": "Summary",
     "digestif.core.backlog": "Backlog",
     "digestif.core.backoff": "Exponential Intervals Retry",
@@ -180,15 +185,10 @@ _HOMES = {
     "digestif.worker.signals": "run",
     "digestif.worker.worker": "Worker",
     "digestif.stores.base": "Durability Store",
+    "digestif.transfer": "Move",
 }
 
 if not _TYPE_CHECKING:
+    from digestif.exports import lazy as _lazy
 
-    def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        for home, names in _HOMES.items():
-            if name in names.split():
-                value = globals()[name] = getattr(import_module(home), name)
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = _lazy(__name__, _HOMES)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests
-from tests.cli.calling import DEFAULT_FILE, Run, run_in_process
+from tests.cli.runner import DEFAULT_FILE, Run, run_in_process
 
 
 @pytest.fixture(autouse=True)

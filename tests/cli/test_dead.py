@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests, Policy
-from tests.cli.calling import DEFAULT_FILE, Run
+from tests.cli.runner import DEFAULT_FILE, Run
 
 
 @pytest.fixture

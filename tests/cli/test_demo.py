@@ -9,7 +9,7 @@ import pytest
 
 from digestif.cli.incident import EVENTS, incident
 from digestif.cli.story import program
-from tests.cli.calling import Run, start
+from tests.cli.runner import Run, start
 
 
 def test_an_incident_becomes_a_few_messages_and_the_ledger_balances(run: Run, folder: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from digestif import Digests
 from digestif.cli.program import cli
-from tests.cli.calling import PROGRAM, Run, is_one_line, start
+from tests.cli.runner import PROGRAM, Run, is_one_line, start
 from tests.servers import empty_server
 
 READING = [

@@ -9,7 +9,7 @@ import pytest
 
 from digestif import Digests
 from digestif.cli import top
-from tests.cli.calling import Run, start
+from tests.cli.runner import Run, start
 
 
 def test_one_view_tells_what_waits_longest_first(run: Run, digests: Digests) -> None:

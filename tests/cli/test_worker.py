@@ -14,7 +14,7 @@ from digestif.cli import worker
 from digestif.core.texts import reason_of
 from digestif.testing.servers import free_port
 from digestif.worker import loop
-from tests.cli.calling import Run, is_one_line, start
+from tests.cli.runner import Run, is_one_line, start
 
 APP = """
 from digestif import Digests, Policy

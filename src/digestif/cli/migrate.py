@@ -1,4 +1,4 @@
-"""`digestif migrate`: bring the tables of a store up to date with this release."""
+"""`digestif migrate`: brings the tables of a store up to date with this release."""
 
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -37,7 +37,7 @@ def migrate(store_: str | None, *, dry_run: bool, as_sql: bool, **options: Any) 
 
 
 def _upgrade(session: Session, *, applies: bool) -> "Upgrade | None":
-    """What the store lacked, or lacks; None if it has no migrations."""
+    """The migrations that are missing, applied or not; None for a store without migrations."""
     if session.place.lower().startswith(SELF_MADE):
         return None
     with session.digests() as digests:

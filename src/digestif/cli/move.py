@@ -1,4 +1,4 @@
-"""From one store to another: move."""
+"""`digestif move`: everything from one store into another."""
 
 import signal
 import sys
@@ -132,7 +132,7 @@ def _refuse_fleeting(dsn: str, *, is_target: bool = False) -> None:
 
 
 def _size_of(leaving: Any) -> int | None:
-    """How many records there are to move; None if nobody has counted them."""
+    """How many records there are to move; None if the source has no ledger."""
     from digestif.stores.base import Store
 
     if not isinstance(leaving, Store):

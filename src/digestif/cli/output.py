@@ -1,4 +1,4 @@
-"""How answers look: times and tables for people, JSON for programs. Nothing here writes a control code unasked."""
+"""How answers look: times and tables for people, JSON for programs, no control codes from stored texts."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,16 +9,16 @@ import click
 if TYPE_CHECKING:
     from datetime import datetime
 
-WIDTH = 80  # where nobody says how wide it is
+WIDTH = 80  # columns, if the terminal does not say
 INDENT = "  "
-NARROWEST = 16  # that a column is cut to
+NARROWEST_COLUMN = 16
 
 
 # Text
 
 
 def printable(text: str) -> str:
-    """A text from the store in which nothing can steer a terminal."""
+    """A text with control characters escaped, so that it can't steer a terminal."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
@@ -29,7 +29,7 @@ def is_terminal() -> bool:
 
 
 def width() -> int:
-    """The columns of the terminal; of a file, as many as are needed."""
+    """The columns of the terminal; without one, more than any line needs."""
     if not is_terminal():
         return 100_000
     import shutil
@@ -47,7 +47,7 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """A text that fits."""
+    """A text shortened to so many columns."""
     if cells(text) <= columns:
         return text
     while text and cells(text) > columns - 1:
@@ -68,12 +68,12 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = (), give: Sequence[str]
 ) -> Iterator[str]:
-    """Rows under their heads. Where there is too little room, the columns `give` are cut, one after the other."""
+    """Rows under their heads. If they are wider than the terminal, the columns in `give` are cut, in that order."""
     body = [list(row) for row in rows]
     sizes = [max(map(cells, column)) for column in zip(heads, *body, strict=True)]
     excess = sum(sizes) + len(INDENT) * len(heads) - width()
     for place in map(heads.index, give):
-        less = max(0, min(excess, sizes[place] - NARROWEST))
+        less = max(0, min(excess, sizes[place] - NARROWEST_COLUMN))
         sizes[place] -= less
         excess -= less
 
@@ -157,7 +157,7 @@ def as_json(value: Any) -> str:
 
 
 def plain(value: Any) -> dict[str, Any]:
-    """What a dataclass holds, ready for JSON."""
+    """The fields of a dataclass, ready for JSON."""
     from dataclasses import asdict
 
     return asdict(value)

@@ -1,4 +1,4 @@
-"""The program: all commands under one name, errors in one line, and what the exit codes mean."""
+"""The program `digestif`: its commands, its exit codes, and errors in one line."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import click
 
 from digestif import __version__
-from digestif.cli import add, completion, control, dead, demo, ledger, migrate, move, queries, render, top, worker
+from digestif.cli import add, control, dead, demo, ledger, migrate, move, queries, render, top, worker
 from digestif.cli.output import printable
 from digestif.cli.session import help_if_alone, shared_options
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError
@@ -20,16 +20,16 @@ READER_GONE = 141
 
 
 class Program(click.Group):
-    """A group of commands that answers errors with one line and an exit code, never with a traceback of our own.
+    """A group of commands that turns an error into one line and an exit code.
 
-    Notes of an error are shown before it: the traceback of an application that can't be imported.
+    The notes of an error are printed above it: the traceback of an application that can't be imported.
     """
 
     def main(  # type: ignore[override]  # it always ends in SystemExit, whatever the mode
         self, args: Any = None, prog_name: str | None = None, **_: Any
     ) -> NoReturn:
-        _open_what_is_closed()
-        _let_every_sign_be_printed()
+        _open_closed_streams()
+        _replace_unprintable_signs()
         try:
             status = super().main(args=args, prog_name=prog_name or "digestif", standalone_mode=False)
         except click.UsageError as error:
@@ -68,24 +68,24 @@ class Program(click.Group):
 
 
 class _ReaderGone(Exception):
-    """Nobody reads what we print: `digestif timelines | head`."""
+    """The reader of our output has ended: `digestif timelines | head`."""
 
 
 def _silence_stdout() -> None:
-    """What is left in the buffer goes nowhere, or Python would complain about it at its end."""
+    """Throw away what is left in the buffer; otherwise Python complains about it when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
-def _open_what_is_closed() -> None:
-    """Under a daemon or cron there may be no standard input or output: then nothing is read, and nobody reads."""
+def _open_closed_streams() -> None:
+    """Replace standard streams that a daemon or cron did not give us by /dev/null."""
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115  # as long as the process lives
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
-def _let_every_sign_be_printed() -> None:
+def _replace_unprintable_signs() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an old terminal may lack some of our signs
@@ -102,7 +102,7 @@ def _refuse(message: str, status: int) -> int:
     return status
 
 
-_NO_COLOR = click.Option(["--no-color"], envvar="NO_COLOR")  # see no-color.org; nobody has to type it
+_NO_COLOR = click.Option(["--no-color"], envvar="NO_COLOR")  # the convention of no-color.org
 
 
 @click.group(
@@ -133,10 +133,27 @@ for _module in (
     migrate,
     move,
     top,
-    completion,
 ):
     for _command in _module.COMMANDS:
         cli.add_command(_command)
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the lines that teach SHELL to complete commands.
+
+    \b
+    eval "$(digestif completion bash)"        in ~/.bashrc
+    eval "$(digestif completion zsh)"         in ~/.zshrc
+    digestif completion fish | source         in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    program = click.get_current_context().find_root().command
+    kind = get_completion_class(shell)
+    assert kind is not None  # click knows all three
+    click.echo(kind(program, {}, "digestif", "_DIGESTIF_COMPLETE").source())
 
 
 def main() -> NoReturn:

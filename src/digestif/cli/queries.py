@@ -1,4 +1,4 @@
-"""Commands that look: timelines, show, peek, explain, history, trace. They change nothing."""
+"""Commands that only read: timelines, show, peek, explain, history, trace."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator

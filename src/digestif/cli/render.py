@@ -1,4 +1,4 @@
-"""What readers get: render."""
+"""`digestif render`: what a reader would get."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

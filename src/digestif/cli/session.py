@@ -1,4 +1,4 @@
-"""What the commands share: which store they mean, how it is opened, and whether people or programs read the answer."""
+"""What the commands share: the options that name a store, the engine for it, and answers as text or JSON."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ SHARED = ("store", "namespace", "app", "as_json")
 
 
 def shared_options(*, envvar: bool = False) -> Callable[[Function], Function]:
-    """The options of every command. They may also come before the command, and there the environment counts."""
+    """The options of every command. Before the command, `envvar` lets the environment give them too."""
 
     def decorate(function: Function) -> Function:
         for option in reversed(
@@ -69,7 +69,7 @@ class Session:
 
     @contextmanager
     def digests(self, *, makes: bool = False) -> Iterator["Digests"]:
-        """The engine. Only commands that put something in may make the file of a store."""
+        """The engine. Without `makes`, a SQLite file that does not exist is an error: it is not created."""
         import logging
 
         logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are told once, in the answer
@@ -109,7 +109,7 @@ class Session:
         return redacted(self._store)
 
     def tell(self, text: str, document: Any) -> None:
-        """Answer once: to people by the text, to programs by the document."""
+        """Print the text, or with --json the document."""
         click.echo(as_json(document) if self.as_json else text)
 
 
@@ -126,7 +126,7 @@ def with_session(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def complete_timeline(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Timelines that begin so, for the shell; none if the store can't be asked."""
+    """Names of timelines for the shell's completion; none if the store does not answer."""
     from digestif.errors import DigestifError
 
     try:
@@ -141,7 +141,7 @@ def timeline_argument(**options: Any) -> Callable[[Function], Function]:
 
 
 def help_if_alone() -> int:
-    """Show the help of a group that was called without a command: that is wrong usage."""
+    """Print the help of a group that was called without a command, and return the code for wrong usage."""
     context = click.get_current_context()
     if context.invoked_subcommand is not None:
         return 0
@@ -158,13 +158,13 @@ def outer_json() -> bool:
 
 
 def refuse_store(reason: str) -> None:
-    """Say so if a store was named before a command that would not look at it. The environment may name one."""
+    """Refuse a store that was typed before a command that ignores it. One from the environment is fine."""
     context = click.get_current_context()
     if typed := _typed_before(context, "store", "namespace", "app"):
         raise click.UsageError(f"{context.info_name} takes no --{typed[0]}: {reason}")
 
 
 def _typed_before(context: click.Context, *names: str) -> list[str]:
-    """Those of the options that were typed before the command."""
+    """The options, out of `names`, that were typed before the command."""
     root = context.find_root()
     return [name for name in names if root.get_parameter_source(name) is ParameterSource.COMMANDLINE]

@@ -1,4 +1,4 @@
-"""How the demo is played: a store in a temporary folder, events in real time, a worker, and somebody to show it to."""
+"""Plays the demo: a store in a temporary folder, events in real time, a worker, and what is shown of it."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from digestif.cli.incident import AUDIENCES, Happening, incident
+from digestif.cli.incident import AUDIENCES, IncidentEvent, incident
 from digestif.cli.output import WIDTH, clock, counted, cut, is_terminal, span, width
 from digestif.clock import monotonic, wall_clock
 from digestif.core.backoff import Retry
@@ -57,13 +57,13 @@ class Result:
 
 
 class Silence:
-    """Shows nothing."""
+    """Shows nothing; the base of what shows something."""
 
-    def playing(self, story: "Story") -> AbstractContextManager[None]:  # noqa: ARG002  # there is nobody to tell
+    def playing(self, story: "Story") -> AbstractContextManager[None]:  # noqa: ARG002  # nothing is shown
         return nullcontext()
 
     def check(self) -> None:
-        """Raises BrokenPipeError if nobody looks any more."""
+        """Raises BrokenPipeError if the reader of the output has ended."""
 
     def begin(self, policy: Policy) -> None: ...
     def message(self, digest: Digest, *, at: float, first: bool) -> None: ...
@@ -72,7 +72,7 @@ class Silence:
 
 
 async def play(seconds: float, *, seed: int, show: Silence) -> Result:
-    """Let the incident happen; the answer says what came of it."""
+    """Play an incident of so many seconds."""
     with TemporaryDirectory(prefix="digestif-demo-") as folder:
         policy = policy_for(seconds)
         with Digests(f"sqlite:///{Path(folder) / 'demo.db'}", policy=policy) as digests:
@@ -95,11 +95,11 @@ def policy_for(seconds: float) -> Policy:
 
 
 class Story:
-    """Events on their way in, digests on their way out."""
+    """One run: adds the events, delivers the digests, counts both."""
 
-    def __init__(self, digests: Digests, happenings: Sequence[Happening], show: Silence) -> None:
+    def __init__(self, digests: Digests, events: Sequence[IncidentEvent], show: Silence) -> None:
         self._digests = digests
-        self._happenings = happenings
+        self._events = events
         self._show = show
         self._began = monotonic()
         self._delivered: Counter[str] = Counter()  # digests of each timeline
@@ -128,7 +128,7 @@ class Story:
 
     async def _arrive(self) -> None:
         """Add each event at its moment."""
-        waiting = list(self._happenings)
+        waiting = list(self._events)
         while waiting:
             due = [each for each in waiting if each.at <= self.elapsed]
             if due:
@@ -161,11 +161,11 @@ class Story:
 
 
 class Screen(Silence):
-    """Tells the story on a terminal, or line by line in a log."""
+    """Prints messages and figures, on a terminal with a live line below."""
 
     def __init__(self) -> None:
         self._live: Live | None = None
-        self._is_alone = False  # nobody reads this any more
+        self._is_alone = False  # the reader of the output has ended
         self._width = min(WIDTH, width())
 
     def _say(self, text: str = "") -> None:

@@ -1,4 +1,4 @@
-"""`digestif top`: what is going on, live: rates, backlog, the timelines that wait longest, dead letters."""
+"""`digestif top`: a live view of rates, backlog, overdue timelines and dead letters."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from digestif import Backlog, DeadLetter, Digests, Ledger, Timeline
 
 LOOKED_AT = 1000  # timelines of which the most overdue are shown
-ROWS = 12  # where nobody says how many fit
+ROWS = 12  # without a terminal
 LETTERS = 3
 FIXED_ROWS = 15  # of the screen, beside timelines and letters
 
@@ -37,7 +37,7 @@ class Snapshot(NamedTuple):
 
 
 def take(digests: "Digests", before: Snapshot | None = None) -> Snapshot:
-    """Look at the store; the rates are those since the look before."""
+    """Read the store; rates are counted since the snapshot `before`."""
     from digestif.clock import monotonic
 
     taken, at = monotonic(), time_of(digests)
@@ -61,7 +61,7 @@ def take(digests: "Digests", before: Snapshot | None = None) -> Snapshot:
 
 
 def _urgency(timeline: "Timeline") -> tuple[bool, bool, bool, float, int, str]:
-    """Those to be delivered now first, then by due time; what holds nothing, or is paused, comes last."""
+    """Sort key: timelines to be delivered now, then by due time, then empty ones, then paused ones."""
     is_now = timeline.state in ("ready", "open")
     return (
         timeline.paused,
@@ -182,7 +182,7 @@ def _screen(snapshot: Snapshot, place: str, trouble: str, *, height: int) -> Any
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """Waits for a key, at most so many seconds; without a keyboard it just waits."""
+    """A function that waits for a key, at most so many seconds; without a keyboard it only waits."""
     import select
 
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""`digestif worker`: be a worker for the handlers of one or more programs, until SIGTERM or SIGINT."""
+"""`digestif worker`: runs the handlers of one or more applications until SIGTERM or SIGINT."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from digestif.cli.session import outer_json, refuse_store
 if TYPE_CHECKING:
     from digestif import Event, Worker
 
-START_SECONDS = 60.0  # in which the store must have answered once
+START_SECONDS = 60.0  # for the store to answer for the first time
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -74,7 +74,7 @@ def worker(apps: Sequence[str], wait: bool, log_level: str, as_json_: bool, **op
 
 
 def _log(level: str, as_json_: bool) -> None:
-    """Log to standard error, unless the program has its own idea."""
+    """Log to standard error, unless the application has configured logging."""
     import logging
 
     logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
@@ -90,7 +90,7 @@ def _printer(workers: "Sequence[Worker]") -> "Callable[[Event], None]":
         facts = {field.name: _plain(getattr(event, field.name)) for field in fields(event)}
         try:
             click.echo(as_json({"event": type(event).__name__, "at": wall_clock(), **facts}))
-        except BrokenPipeError:  # nobody listens any more
+        except BrokenPipeError:  # the reader has ended
             for worker in workers:
                 worker.stop()
 

@@ -1,1 +1,115 @@
-"""Where timelines are kept: the port (`base`), the registry of DSNs, the codecs, and a room for each store."""
+"""Where timelines are kept. Public for those who write or open a store: the port, its values, and ways to open one."""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from digestif.core import machine
+    from digestif.core.backlog import Standing
+    from digestif.core.capacity import Cursor, Stored
+    from digestif.core.machine import Slot, Unfinished
+    from digestif.core.policy import Terms
+    from digestif.stores.base import (
+        HISTORY_KEYS,
+        HISTORY_LIMIT,
+        PAGE_BYTES,
+        PAGE_RECORDS,
+        PAGE_TIMELINES,
+        Accepted,
+        Arrival,
+        Burial,
+        Claimed,
+        Completion,
+        Due,
+        Durability,
+        Lease,
+        Maintained,
+        Part,
+        QuarantinedRecord,
+        Release,
+        SchedulePage,
+        Store,
+        Take,
+        Taken,
+        Wakeups,
+    )
+    from digestif.stores.dsn import Dsn, open_store
+    from digestif.stores.memory import MemoryStore
+    from digestif.stores.redis import from_client
+    from digestif.stores.rows import Rows, RowStore
+    from digestif.stores.sqlite import SQLiteStore
+    from digestif.stores.transfer import (
+        ExportedRecord,
+        ExportSource,
+        ImportPage,
+        ImportProgress,
+        Parcel,
+        ParcelKind,
+        TransferStore,
+    )
+
+__all__ = [
+    "HISTORY_KEYS",
+    "HISTORY_LIMIT",
+    "PAGE_BYTES",
+    "PAGE_RECORDS",
+    "PAGE_TIMELINES",
+    "Accepted",
+    "Arrival",
+    "Burial",
+    "Claimed",
+    "Completion",
+    "Cursor",
+    "Dsn",
+    "Due",
+    "Durability",
+    "ExportSource",
+    "ExportedRecord",
+    "ImportPage",
+    "ImportProgress",
+    "Lease",
+    "Maintained",
+    "MemoryStore",
+    "Parcel",
+    "ParcelKind",
+    "Part",
+    "QuarantinedRecord",
+    "Release",
+    "RowStore",
+    "Rows",
+    "SQLiteStore",
+    "SchedulePage",
+    "Slot",
+    "Standing",
+    "Store",
+    "Stored",
+    "Take",
+    "Taken",
+    "Terms",
+    "TransferStore",
+    "Unfinished",
+    "Wakeups",
+    "from_client",
+    "machine",
+    "open_store",
+]
+
+_HOMES = {  # where each name is defined
+    "digestif.core.backlog": "Standing",
+    "digestif.core.capacity": "Cursor Stored",
+    "digestif.core.machine": "Slot Unfinished machine",
+    "digestif.core.policy": "Terms",
+    "digestif.stores.base": "HISTORY_KEYS HISTORY_LIMIT PAGE_BYTES PAGE_RECORDS PAGE_TIMELINES Accepted Arrival "
+    "Burial Claimed Completion Due Durability Lease Maintained Part QuarantinedRecord Release SchedulePage "
+    "Store Take Taken Wakeups",
+    "digestif.stores.dsn": "Dsn open_store",
+    "digestif.stores.memory": "MemoryStore",
+    "digestif.stores.redis": "from_client",
+    "digestif.stores.rows": "RowStore Rows",
+    "digestif.stores.sqlite": "SQLiteStore",
+    "digestif.stores.transfer": "ExportSource ExportedRecord ImportPage ImportProgress Parcel ParcelKind TransferStore",
+}
+
+if not _TYPE_CHECKING:
+    from digestif.exports import lazy as _lazy
+
+    __getattr__ = _lazy(__name__, _HOMES, redis="redis")

@@ -1,4 +1,4 @@
-"""For tests: a clock that obeys, the suites that prove a store, and what they are made of.
+"""For tests of applications, stores and channels: a fake clock, conformance suites, a model, servers.
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
@@ -7,56 +7,64 @@
 
     TestMyStoreAgainstTheModel = store_machine(lambda: MyStore(…)).TestCase
 
-The suites need pytest and Hypothesis: `pip install 'digestif[testing]'`. The pytest plugin, with the fixtures
-`digestif_clock` and `digestif_digests`, is found by itself.
+The suites need pytest and Hypothesis: `pip install 'digestif[testing]'`. pytest finds the plugin with the fixtures
+`digestif_clock` and `digestif_digests` by itself.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from digestif.testing.clock import FakeClock
-
-if TYPE_CHECKING:
-    from digestif.testing.channels import ChannelConformance
+if _TYPE_CHECKING:
+    from digestif.testing import vectors
+    from digestif.testing.channels import ChannelConformance, Failure, a_message, huge
+    from digestif.testing.clock import FakeClock
     from digestif.testing.conformance import StoreConformance
+    from digestif.testing.conformance.base import Harm
     from digestif.testing.faults import Partitioned
     from digestif.testing.footprint import assert_nothing_left
     from digestif.testing.model import Model
+    from digestif.testing.processes import ServerFailed, ServerMissing, becomes_true, free_port
+    from digestif.testing.servers import ClusterServers, LoneCluster, RedisServer, find_server, lone_cluster
     from digestif.testing.stateful import store_machine
 
 __all__ = [
     "ChannelConformance",
+    "ClusterServers",
+    "Failure",
     "FakeClock",
+    "Harm",
+    "LoneCluster",
     "Model",
     "Partitioned",
+    "RedisServer",
+    "ServerFailed",
+    "ServerMissing",
     "StoreConformance",
+    "a_message",
     "assert_nothing_left",
+    "becomes_true",
+    "find_server",
+    "free_port",
+    "huge",
+    "lone_cluster",
     "store_machine",
+    "vectors",
 ]
 
-# Loaded on first use: the plugin lives in this package, and must not cost every pytest run the import of all this.
-_HOMES = {
-    "ChannelConformance": "digestif.testing.channels",
-    "Model": "digestif.testing.model",
-    "Partitioned": "digestif.testing.faults",
-    "StoreConformance": "digestif.testing.conformance",
-    "assert_nothing_left": "digestif.testing.footprint",
-    "store_machine": "digestif.testing.stateful",
+_HOMES = {  # where each name is defined
+    "digestif.testing.channels": "ChannelConformance Failure a_message huge",
+    "digestif.testing.clock": "FakeClock",
+    "digestif.testing.conformance": "StoreConformance",
+    "digestif.testing.conformance.base": "Harm",
+    "digestif.testing.faults": "Partitioned",
+    "digestif.testing.footprint": "assert_nothing_left",
+    "digestif.testing.model": "Model",
+    "digestif.testing.processes": "ServerFailed ServerMissing becomes_true free_port",
+    "digestif.testing.servers": "ClusterServers LoneCluster RedisServer find_server lone_cluster",
+    "digestif.testing.stateful": "store_machine",
+    "digestif.testing.vectors": "vectors",
 }
-_EXTRA = ("hypothesis", "pytest")
 
+if not _TYPE_CHECKING:
+    from digestif.exports import lazy as _lazy
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(_HOMES[name]), name)
-    except ModuleNotFoundError as missing:
-        if missing.name not in _EXTRA:
-            raise
-        message = f"digestif.testing.{name} needs {missing.name}: pip install 'digestif[testing]'"
-        raise ModuleNotFoundError(message, name=missing.name) from missing
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__ = _lazy(__name__, _HOMES, hypothesis="testing", pytest="testing", redis="redis")

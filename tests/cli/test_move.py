@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests
-from tests.cli.calling import Run, is_one_line, start
+from tests.cli.runner import Run, is_one_line, start
 from tests.servers import empty_server
 
 HERE, THERE = "sqlite:///here.db", "sqlite:///there.db"

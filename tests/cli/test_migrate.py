@@ -9,7 +9,7 @@ import pytest
 
 from digestif import Digests
 from digestif.testing.servers import free_port
-from tests.cli.calling import Run, is_one_line
+from tests.cli.runner import Run, is_one_line
 from tests.stores.postgres.releases import (
     current_version,
     next_release,

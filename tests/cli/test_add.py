@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests, State
-from tests.cli.calling import DEFAULT_FILE, Run, is_one_line
+from tests.cli.runner import DEFAULT_FILE, Run, is_one_line
 
 
 def test_a_record_is_accepted_and_its_next_delivery_told(run: Run, digests: Digests) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests
-from tests.cli.calling import Run, is_one_line
+from tests.cli.runner import Run, is_one_line
 
 APP = """
 from digestif import Digests

@@ -1,4 +1,4 @@
-"""JSON lines on their way into a store: in pages, as they come, each line known by its number."""
+"""Adds JSON lines to a store, page by page as they arrive; errors name the number of the line."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ CHUNK = 1 << 18
 LONGEST_LINE = 1 << 22  # bytes; four times what the largest value needs when all of it is escaped
 
 
-class Line(NamedTuple):
+class JsonLine(NamedTuple):
     number: int
     timeline: str
     value: Any  # or a Record
@@ -32,8 +32,8 @@ class BadLine(Exception):
         self.reason = reason
 
 
-class Entry(msgspec.Struct, forbid_unknown_fields=True):
-    """A line that says more than its value."""
+class RecordLine(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of `digestif add --records`."""
 
     value: Any
     timeline: str | None = None
@@ -43,24 +43,24 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass
 class Tally:
-    """What has become of the lines so far."""
+    """The lines so far."""
 
     accepted: int = 0
     ready: set[str] = field(default_factory=set)  # timelines that became ready
 
 
-class Intake:
-    """Reads lines and adds them. Those before a bad line are accepted; neither it nor anything after it is."""
+class BulkAdd:
+    """Reads lines and adds them, up to the first bad line."""
 
     def __init__(self, digests: Digests, timeline: str | None, *, records: bool, within: float | None) -> None:
         self._digests = digests
         self._timeline = timeline
-        self._decode = msgspec.json.Decoder(Entry).decode if records else msgspec.json.Decoder().decode
+        self._decode = msgspec.json.Decoder(RecordLine).decode if records else msgspec.json.Decoder().decode
         self._within = within
         self.tally = Tally()
 
     def run(self, stream: BinaryIO, progress: Callable[[int, int], None]) -> None:
-        """Add everything; `progress` hears of accepted lines and of bytes. BadLine, or StoreError, ends it."""
+        """Add all lines; call `progress` with lines accepted and bytes read. Raises BadLine or StoreError."""
         read = 0
         for texts in pages(stream):
             lines, bad = self._parsed(texts)
@@ -70,8 +70,8 @@ class Intake:
             if bad is not None:
                 raise bad
 
-    def _parsed(self, texts: list[tuple[int, bytes]]) -> tuple[list[Line], BadLine | None]:
-        lines: list[Line] = []
+    def _parsed(self, texts: list[tuple[int, bytes]]) -> tuple[list[JsonLine], BadLine | None]:
+        lines: list[JsonLine] = []
         for number, text in texts:
             try:
                 lines.append(self._line(number, text))
@@ -79,7 +79,7 @@ class Intake:
                 return lines, bad
         return lines, None
 
-    def _line(self, number: int, text: bytes) -> Line:
+    def _line(self, number: int, text: bytes) -> JsonLine:
         if len(text) > LONGEST_LINE:
             raise BadLine(number, f"longer than {LONGEST_LINE:,} bytes; is every value on a line of its own?")
         try:
@@ -87,14 +87,14 @@ class Intake:
         except (ValueError, RecursionError) as error:  # msgspec's own errors are kinds of ValueError
             raise BadLine(number, str(error)) from None
         timeline = self._timeline
-        if isinstance(value, Entry):
+        if isinstance(value, RecordLine):
             timeline = value.timeline or timeline
             value = _record(value)
         if timeline is None:
             raise BadLine(number, "has no timeline; give each line one, or all of them as TIMELINE")
-        return Line(number, timeline, value)
+        return JsonLine(number, timeline, value)
 
-    def _add(self, lines: list[Line]) -> None:
+    def _add(self, lines: list[JsonLine]) -> None:
         if not lines:
             return
         try:
@@ -107,8 +107,8 @@ class Intake:
         for line, is_ready in zip(lines, answers, strict=True):
             self._count(line, is_ready)
 
-    def _add_until_bad(self, lines: list[Line]) -> None:
-        """Add what comes before the bad line, in halves."""
+    def _add_until_bad(self, lines: list[JsonLine]) -> None:
+        """Add the lines before the bad one, which is found by halving."""
         if len(lines) > 1:
             middle = len(lines) // 2
             self._add(lines[:middle])
@@ -120,13 +120,13 @@ class Intake:
         except InvalidRecord as error:
             raise BadLine(line.number, str(error)) from None
 
-    def _count(self, line: Line, is_ready: bool) -> None:
+    def _count(self, line: JsonLine, is_ready: bool) -> None:
         self.tally.accepted += 1
         if is_ready:
             self.tally.ready.add(line.timeline)
 
 
-def _record(entry: Entry) -> Any:
+def _record(entry: RecordLine) -> Any:
     if entry.key is None and entry.timestamp is None:
         return entry.value
     key = fresh_key() if entry.key is None else entry.key
@@ -134,7 +134,7 @@ def _record(entry: Entry) -> Any:
 
 
 def pages(stream: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
-    """Numbered lines as they come, without the blank ones: a slow writer is not waited for, a fast one fills pages."""
+    """Numbered lines without the blank ones. A page holds what one read gave: a slow writer is not waited for."""
     number = 0
     for chunk in _chunks(stream):
         numbered = [

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 from digestif import Digests
-from tests.cli.calling import DEFAULT_FILE, Run
+from tests.cli.runner import DEFAULT_FILE, Run
 from tests.servers import empty_server
 
 

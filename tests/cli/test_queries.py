@@ -3,7 +3,7 @@
 import pytest
 
 from digestif import Digests, Record
-from tests.cli.calling import Run
+from tests.cli.runner import Run
 
 
 @pytest.fixture

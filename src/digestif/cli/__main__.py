@@ -1,5 +1,0 @@
-"""`python -m digestif.cli`: the command line."""
-
-from digestif.cli import main
-
-main()

@@ -1,0 +1,78 @@
+"""What is public: four packages name it in `__all__`, the docs explain it, and examples import nothing else."""
+
+import ast
+import types
+from importlib import import_module
+
+import pytest
+
+import digestif
+import digestif.channels
+import digestif.stores
+import digestif.testing
+from tests.docs.pages import DOCS, PAGES, blocks, code_names
+
+PACKAGES = [digestif, digestif.channels, digestif.stores, digestif.testing]
+INTEGRATIONS = {"digestif.integrations.celery", "digestif.integrations.prometheus"}
+EXPLAINED_IN = {
+    "digestif": "reference/api.md",
+    "digestif.channels": "reference/channels.md",
+    "digestif.stores": "how-to/write-a-store.md",
+    "digestif.testing": "reference/testing.md",
+}
+
+each_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+
+
+@each_package
+def test_all_is_sorted(package: types.ModuleType) -> None:
+    assert list(package.__all__) == sorted(package.__all__, key=lambda name: (not name.isupper(), name))
+
+
+@each_package
+def test_all_is_the_public_namespace(package: types.ModuleType) -> None:
+    for name in package.__all__:
+        getattr(package, name)  # imported on first use
+    found = {name for name, value in vars(package).items() if not name.startswith("_") and not is_inner(value)}
+
+    assert found == set(package.__all__) - {"machine", "vectors"}  # modules that are public as a whole
+
+
+def is_inner(value: object) -> bool:
+    """Python itself makes an attribute of each submodule that was imported."""
+    return isinstance(value, types.ModuleType)
+
+
+@each_package
+def test_every_public_name_is_explained(package: types.ModuleType) -> None:
+    explained = code_names((DOCS / EXPLAINED_IN[package.__name__]).read_text("utf-8"))
+
+    assert [name for name in package.__all__ if name not in explained] == []
+
+
+@each_package
+def test_an_unknown_name_is_refused_by_its_package(package: types.ModuleType) -> None:
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'unknown'"):
+        _ = package.unknown
+
+
+def test_the_examples_of_the_docs_import_public_names_alone() -> None:
+    public = {f"{package.__name__}.{name}" for package in PACKAGES for name in package.__all__}
+    imported = {name for page in PAGES for block in blocks(page.read_text("utf-8")) for name in imports(block.text)}
+
+    assert {name for name in imported - public if name.rpartition(".")[0] not in INTEGRATIONS} == set()
+    assert {"digestif.Digests", "digestif.stores.Dsn", "digestif.channels.Channel"} <= imported
+    assert all(hasattr(import_module(name), "__doc__") for name in INTEGRATIONS)
+
+
+def imports(text: str) -> list[str]:
+    """What a block imports from Digestif; nothing if it is no Python."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except SyntaxError:
+        return []
+    found = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return [name for name in found if name.startswith("digestif.")]
