@@ -65,7 +65,7 @@ class Worker(Process):
         self._suspects = Suspects(lease_seconds=world.lease / 1000)
         self._claims = 0  # under way
         self._claims_suspects = False
-        self._tried_since: Millis = 0
+        self._tried: dict[Lease, Millis] = {}  # suspects, and since when each is tried
         self._judged: dict[bool, deque[tuple[Attempt, Verdict]]] = {False: deque(), True: deque()}  # again?
         self.tasks: list[Task] = []
         self.beats_at = world.times.steady + world.lease // 3
@@ -73,7 +73,6 @@ class Worker(Process):
         self._busy: list[str] = []  # threads in the middle of something
         self._received: list[Lease] = []  # by answers that came through …
         self._lost: list[Lease] = []  # … and so it knows that these have lapsed
-        self._suspected: list[Lease] = []  # of those received
 
     def act(self, thread: str, what: Callable[[], None]) -> None:
         """Do something that may pause, crash, or find the store unavailable; nothing if that thread has paused."""
@@ -154,8 +153,8 @@ class Worker(Process):
             self._try_suspects(alone=self._holds_nothing)
 
     def _claim(self) -> None:
-        are_long = self._world.times.steady - self._tried_since >= self._world.lease
-        trying = [task.attempt.lease for task in self.tasks if task.attempt.lease in self._suspected and not are_long]
+        long_ago = self._world.times.steady - self._world.lease
+        trying = [lease for lease, since in self._tried.items() if since > long_ago and self._has_in_hand(lease)]
         require(not trying and not self._claims_suspects, "others are claimed, but suspects are tried: {}", trying)
         chances = self._world.chances
         limit = chances.randint(1, max(1, MOST_IN_HAND - len(self.tasks)))
@@ -174,8 +173,11 @@ class Worker(Process):
             tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
         finally:
             self._claims_suspects = False
-            self._tried_since = self._world.times.steady
+            self._tried |= dict.fromkeys((attempt.lease for attempt in tried), self._world.times.steady)
             self._suspects.end_claim(tried)
+
+    def _has_in_hand(self, lease: Lease) -> bool:
+        return any(task.attempt.lease is lease for task in self.tasks)
 
     @property
     def _holds_nothing(self) -> bool:
@@ -278,7 +280,6 @@ class Worker(Process):
     def hear(self, verb: str, args: tuple[Any, ...], answer: Any) -> None:
         if verb in ("claim", "claim_suspects"):
             self._received += answer.leases
-            self._suspected += answer.leases if verb == "claim_suspects" else []
         elif verb in LEASES_OF:
             answers = [answer] if verb == "quarantine" else answer
             told = zip(LEASES_OF[verb](args[0]), answers, strict=True)

@@ -17,6 +17,7 @@ from digestif.errors import StoreError
 from digestif.events import Ended
 from digestif.stores.base import ClaimPage, Completion, Release, Store
 from digestif.stores.rows import RowStore, endings, leases, open_digests
+from digestif.stores.rows import store as row_store
 from digestif.stores.rows.view import Rows
 from digestif.worker.suspects import Suspects
 from tests.chaos.world import POLICIES
@@ -157,7 +158,7 @@ def _late_suspects() -> Any:
         with patch.object(rows, "suspects", lambda now, *, limit: suspects(now - 60_000, limit=limit)):
             return right(rows, grant)
 
-    return leases, "claim_suspects", wrong
+    return row_store, "claim_suspects", wrong
 
 
 @fault()
@@ -175,7 +176,7 @@ def _suspects_among_others() -> Any:
         with patch.object(rows, "claimable", all_of_them):
             return right(rows, limit, grant)
 
-    return leases, "claim", wrong
+    return row_store, "claim", wrong
 
 
 @fault()
@@ -187,7 +188,7 @@ def _several_alone() -> Any:
         with patch.object(leases, "_open_all", lambda rows, chosen, _: open_all(rows, chosen, grant)):
             return right(rows, grant)
 
-    return leases, "claim_suspects", wrong
+    return row_store, "claim_suspects", wrong
 
 
 @fault()

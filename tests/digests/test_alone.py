@@ -2,7 +2,7 @@
 
 import pytest
 
-from digestif import Buried, Digests, Event, Failed, Policy, StaleLease
+from digestif import Buried, Digests, Event, Failed, InvalidState, Policy, StaleLease
 from digestif.stores.base import Take, Taken
 from digestif.stores.memory import MemoryStore
 
@@ -43,6 +43,19 @@ def test_a_suspect_that_begins_beside_others_is_not_noted(store: MemoryStore) ->
 
     with digests.digest("other", now=T + LEASE), digests.digest("suspect", now=T + LEASE):
         assert store.inspect("suspect").alone is False
+
+
+def test_poison_that_is_found_when_it_is_opened_leaves_the_cool_down_that_was_asked_for(store: MemoryStore) -> None:
+    digests = Digests(store, policy=Policy(lapses=1, minimum_delay=300))
+    let_lapse(digests, "suspect")
+    with pytest.raises(StaleLease), digests.digest("suspect", now=T + LEASE):
+        digests.maintenance(T - 1, now=T + 2 * LEASE)
+    assert digests.flush("suspect", now=T + 2 * LEASE)
+
+    with pytest.raises(InvalidState, match="dead letter"), digests.digest("suspect", 7, now=T + 2 * LEASE):
+        raise AssertionError("it was opened")
+
+    assert digests.timeline("suspect").due == T + 2 * LEASE + 7
 
 
 class TooLarge(MemoryStore):

@@ -87,7 +87,7 @@ class Attempts:
         alone = self.is_process_idle
         lease = self.store.open(timeline, token=fresh_id(), lease=self.lease, now=self._now(), alone=alone)
         attempt = self._begin(lease, alone=alone)
-        verdict = self._poison(attempt)
+        verdict = self._poison(attempt, minimum_delay)
         if verdict is not None:
             self.finish(attempt, verdict)
             raise InvalidState(f"{timeline!r}: its digest lapsed too often and is now a dead letter")
@@ -182,12 +182,11 @@ class Attempts:
             verdict = put_off("no hand is free for it", delay=room.delay(handler.kind))
         return verdict
 
-    def _poison(self, attempt: Attempt) -> Verdict | None:
+    def _poison(self, attempt: Attempt, minimum_delay: float | None = None) -> Verdict | None:
         verdict = poison(attempt.lease.lapses_alone, attempt.policy)
         if verdict is not None:
-            attempt.cool_down = to_millis(attempt.policy.minimum_delay)
             with suppress(Exception):  # a backoff that fails must not keep it from ending
-                attempt.cool_down = attempt.policy.cool_down(attempt.lease.iteration + 1)
+                self._set_cool_down(attempt, minimum_delay, iteration=attempt.lease.iteration + 1)
             with suppress(StoreError):  # then the burial fails, too, and the digest comes again
                 contents.finish_merge(attempt)
         return verdict
@@ -241,15 +240,18 @@ class Attempts:
     def _unpack(self, attempt: Attempt, minimum_delay: float | None) -> None:
         if attempt.is_lost:
             raise attempt.stale()
-        self._set_cool_down(attempt, minimum_delay)  # a policy that fails does so before the delivery
+        iteration = attempt.lease.iteration + 1 if attempt.stored else 0
+        self._set_cool_down(
+            attempt, minimum_delay, iteration=iteration
+        )  # a policy that fails does so before the delivery
         for event in contents.unpack(attempt, self._sealer):
             self.events.emit(event)
 
-    def _set_cool_down(self, attempt: Attempt, minimum_delay: float | None) -> None:
+    def _set_cool_down(self, attempt: Attempt, minimum_delay: float | None, *, iteration: int) -> None:
         policy = attempt.policy
         attempt.cool_down = to_millis(policy.minimum_delay if minimum_delay is None else minimum_delay)
         if minimum_delay is None:
-            attempt.cool_down = policy.cool_down(attempt.lease.iteration + 1 if attempt.stored else 0)
+            attempt.cool_down = policy.cool_down(iteration)
 
     def _unreadable(self, attempt: Attempt, error: Exception) -> Verdict:
         """The verdict on an attempt that failed before a handler saw it."""
