@@ -17,13 +17,12 @@ if _TYPE_CHECKING:
         Accepted,
         Arrival,
         Burial,
-        Claimed,
+        ClaimPage,
         Completion,
         Due,
         Durability,
         Lease,
         Maintained,
-        Part,
         QuarantinedRecord,
         Release,
         SchedulePage,
@@ -34,6 +33,7 @@ if _TYPE_CHECKING:
     )
     from digestif.stores.dsn import Dsn, open_store
     from digestif.stores.memory import MemoryStore
+    from digestif.stores.reader import Part, StoreReader
     from digestif.stores.redis import from_client
     from digestif.stores.rows import Rows, RowStore
     from digestif.stores.sqlite import SQLiteStore
@@ -56,7 +56,7 @@ __all__ = [
     "Accepted",
     "Arrival",
     "Burial",
-    "Claimed",
+    "ClaimPage",
     "Completion",
     "Cursor",
     "Dsn",
@@ -81,6 +81,7 @@ __all__ = [
     "Slot",
     "Standing",
     "Store",
+    "StoreReader",
     "Stored",
     "Take",
     "Taken",
@@ -99,10 +100,11 @@ _HOMES = {  # where each name is defined
     "digestif.core.machine": "Slot Unfinished machine",
     "digestif.core.policy": "Terms",
     "digestif.stores.base": "HISTORY_KEYS HISTORY_LIMIT PAGE_BYTES PAGE_RECORDS PAGE_TIMELINES Accepted Arrival "
-    "Burial Claimed Completion Due Durability Lease Maintained Part QuarantinedRecord Release SchedulePage "
+    "Burial ClaimPage Completion Due Durability Lease Maintained QuarantinedRecord Release SchedulePage "
     "Store Take Taken Wakeups",
     "digestif.stores.dsn": "Dsn open_store",
     "digestif.stores.memory": "MemoryStore",
+    "digestif.stores.reader": "Part StoreReader",
     "digestif.stores.redis": "from_client",
     "digestif.stores.rows": "RowStore Rows",
     "digestif.stores.sqlite": "SQLiteStore",

@@ -16,7 +16,7 @@ import pytest
 from digestif import Digests
 from digestif.stores.rows import Rows
 from digestif.stores.sqlite import SQLiteStore
-from digestif.stores.sqlite.connection import Connection
+from digestif.stores.sqlite.connections import Connection
 from digestif.stores.sqlite.rows import SqliteRows
 from digestif.testing.conformance.signals import interrupted_at
 from tests.stores.sqlite.alone import alone
@@ -28,7 +28,8 @@ PATIENCE = 30  # seconds, for an answer that comes at once unless a thread is st
 
 # An interrupt in the middle of opening leaves the connection to the collector, and Python 3.13 says so.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <digestif.stores.sqlite.connection.Connection:pytest.PytestUnraisableExceptionWarning"
+    "ignore:Exception ignored in. <digestif.stores.sqlite.connections.Connection:"
+    "pytest.PytestUnraisableExceptionWarning"
 )
 
 
@@ -117,17 +118,17 @@ def test_a_second_interruption_while_the_first_is_dealt_with_leaves_nothing_for_
 ) -> None:
     digests = Digests(store)
     digests.add_many([("t", n) for n in range(5)])
-    lets_go = Connection.let_go
+    lets_go = Connection.close_results
 
     def be_interrupted(rows: Rows) -> None:
         assert isinstance(rows, SqliteRows)
-        rows._connection.result().execute(half)
-        monkeypatch.setattr(Connection, "let_go", _interrupt)
+        rows._connection.open_result().execute(half)
+        monkeypatch.setattr(Connection, "close_results", _interrupt)
         raise Interruption
 
     with pytest.raises(Interruption) as kept:  # a traceback keeps alive what was left behind
         store._write(be_interrupted)
-    monkeypatch.setattr(Connection, "let_go", lets_go)
+    monkeypatch.setattr(Connection, "close_results", lets_go)
     with Digests(f"sqlite:///{path}") as other:
         other.add("t", 0)
     digests.add("t", 0)

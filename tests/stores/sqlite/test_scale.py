@@ -10,7 +10,7 @@ import pytest
 from digestif import Digests, Policy, Record
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Burial, Completion, Lease, Release, Take
 from digestif.stores.sqlite import SQLiteStore
-from digestif.stores.sqlite.rows import SQL
+from digestif.stores.sqlite.slots import SQL
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

@@ -464,11 +464,11 @@ RETURNING pg_current_xact_id()::text
 -- name: remove_notes
 DELETE FROM note WHERE namespace = %s AND name >= %s AND name < %s
 
--- name: first_cargo
+-- name: first_export_page
 SELECT key, payload, timestamp, arrival, deadline, expires FROM record
 WHERE batch = %s ORDER BY timestamp, arrival LIMIT %s
 
--- name: next_cargo
+-- name: next_export_page
 SELECT key, payload, timestamp, arrival, deadline, expires FROM record
 WHERE batch = %s AND (timestamp, arrival) > (%s, %s) ORDER BY timestamp, arrival LIMIT %s
 

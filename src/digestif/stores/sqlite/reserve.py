@@ -1,14 +1,14 @@
-"""Space that is kept for ending digests: on a full disk adds are refused, and everything else still has room.
+"""Space reserved for ending digests: on a full disk the store refuses adds, and everything else still has room.
 
-Other programs may take the last byte of a disk at any time, so what is kept must be ours already:
+Other programs may take the last byte of a disk at any time, so the reserve must be allocated ahead:
 
-- free pages in the file, which SQLite uses before it lets the file grow. Whoever adds leaves enough of them;
+- free pages in the file, which SQLite uses before it lets the file grow. An add must leave enough of them;
 - blocks of the disk under every page of the file, so that a checkpoint of the log never needs new ones;
 - a log (`-wal`) of some length. When it is full, a checkpoint lets it begin anew. SQLite removes it with the last
   connection; a second name (`-reserve`) keeps its blocks until the file is opened again.
 
-Kept are a quarter of the file as free pages, and a log as long as the file, since a transaction can't change more pages
-than there are; each within bounds.
+The reserve is a quarter of the file as free pages, and a log as long as the file, since a transaction can't change more
+pages than there are; each within bounds.
 """
 
 import os
@@ -19,15 +19,15 @@ from fcntl import F_GETFL, fcntl
 from pathlib import Path
 
 from digestif.clock import monotonic
-from digestif.stores.sqlite.connection import Connection, is_full
+from digestif.stores.sqlite.connections import Connection, is_full
 
 MEBIBYTE = 1 << 20
 LEAST_PAGES = 256  # enough for a full history and some dead letters
 LOG_HEADER = 32  # bytes
 FRAME_HEADER = 24  # bytes before each page in the log
-AHEAD_PAGES = 64  # for which blocks are had at once, beyond what is needed
+AHEAD_PAGES = 64  # pages beyond the end of the file that get their blocks in the same call
 INDEX_BYTES = 10 * 4096  # more than SQLite needs for its index of the log (`-shm`) when it opens a file
-LOOK_SECONDS = 0.25  # between two looks at what the disk has left
+CHECK_SECONDS = 0.25  # between two checks of the free space on the disk
 
 _FILL = """
 INSERT INTO record (arrival, batch, namespace, key, timestamp, expires, payload)
@@ -37,13 +37,13 @@ _EMPTY = "DELETE FROM record WHERE arrival = -1"
 
 
 class NoRoom(Exception):
-    """There is space, but it is kept for those who end digests."""
+    """The remaining space is reserved for ending digests."""
 
 
 class Reserve:
-    """The reserve of one database file, for one writer at a time; nothing is kept in memory, for None.
+    """The reserve of one database file, for one writer at a time; a database in memory (None) has none.
 
-    `most` is the upper bound in bytes of the log's length, and half of it that of free pages; 0 keeps nothing.
+    `most` bytes is the upper bound for the log's length, and half of it that for free pages; 0 turns the reserve off.
     """
 
     def __init__(self, file: Path | None, *, most: int) -> None:
@@ -55,13 +55,13 @@ class Reserve:
         self._file: int | None = None  # SQLite's own descriptor of the file
         self._identity: tuple[int, int] | None = None
         self._wanted = LEAST_PAGES  # to be kept free
-        self._look_at = 0.0
-        self._is_tight = False  # the disk has little left
+        self._check_at = 0.0
+        self._is_tight = False  # the disk has little space left
 
     # Opening
 
     def before_opening(self) -> None:
-        """Give SQLite the log that was kept, if it has none. What is in it must not count as a log any more."""
+        """Give SQLite the log that was kept, if it has none, blanked: its old content must not count as a log."""
         if self._most and not self._log.exists() and _size(self._kept) and _size(self._path):
             with suppress(OSError):
                 if self._kept.stat().st_nlink > 1:  # the log was moved aside after a crash: it is not ours to blank
@@ -71,7 +71,7 @@ class Reserve:
                 os.link(self._kept, self._log)
 
     def give_way(self) -> bool:
-        """Give back a little, for what SQLite needs to open a file. False if the log is in use, or too short."""
+        """Free a little space that SQLite needs to open the file. False if the log is in use, or too short."""
         with suppress(OSError), self._kept.open("r+b", buffering=0) as log:
             left = _size(self._kept) - INDEX_BYTES
             if left > 0 and log.read(LOG_HEADER) == bytes(LOG_HEADER):
@@ -80,18 +80,18 @@ class Reserve:
         return False
 
     def after_opening(self, writer: Connection) -> None:
-        """Find out what there is. If the disk has too little, whoever adds will hear of it."""
+        """Measure and fill the reserve. If the disk has too little space, adds are refused later."""
         if self._most:
             self._identity = writer.file
             self._page = _value(writer, "PRAGMA page_size")
             self._file = _descriptor(writer.file)
-            self._look_at = 0.0
+            self._check_at = 0.0
             with suppress(OSError):
                 self._fill_holes()
                 self._lengthen_log(self._count(writer), share=1)
 
     def _fill_holes(self) -> None:
-        """Pages that were freed before they were first written have no blocks, in files of older releases."""
+        """Allocate missing blocks: files of older releases have pages without, freed before they were first written."""
         found = self._stat()
         if self._file is not None and found is not None and found.st_blocks * 512 < found.st_size:
             self._allocate(self._file, 0, found.st_size)
@@ -99,20 +99,20 @@ class Reserve:
     # Writing
 
     def keep(self, writer: Connection, *, share: float) -> None:
-        """Before a COMMIT: see that this share of the reserve is left. Any error says that it is not."""
+        """Before a COMMIT: make sure that this share of the reserve is left. Raises an error if it is not."""
         if not self._most:
             return
-        if share and monotonic() >= self._look_at:
-            self._look(writer, share)
+        if share and monotonic() >= self._check_at:
+            self._check_disk(writer, share)
         free = _value(writer, "PRAGMA freelist_count")
         if free < self._wanted:  # otherwise the file has not grown
             self._make_room(writer, free, share)
 
-    def _look(self, writer: Connection, share: float) -> None:
+    def _check_disk(self, writer: Connection, share: float) -> None:
         self._lengthen_log(self._count(writer), share)
         left = os.statvfs(self._path.parent)
         self._is_tight = left.f_bavail * left.f_frsize < self._most
-        self._look_at = monotonic() + LOOK_SECONDS
+        self._check_at = monotonic() + CHECK_SECONDS
 
     def _make_room(self, writer: Connection, free: int, share: float) -> None:
         pages = self._count(writer)
@@ -123,7 +123,7 @@ class Reserve:
         try:
             self._get_blocks(pages)
         except OSError:
-            if share:  # whoever ends a digest may go on, as long as the log lasts
+            if share:  # ending a digest may go on, as long as the log lasts
                 raise
 
     def _count(self, writer: Connection) -> int:
@@ -132,7 +132,7 @@ class Reserve:
         return pages
 
     def _get_blocks(self, pages: int) -> None:
-        """See that there are blocks under all pages. Those ahead of them are given back by the next checkpoint."""
+        """Allocate blocks under all pages. The next checkpoint frees those beyond the last page."""
         found = self._stat()
         if self._file is not None and found is not None and found.st_size < pages * self._page:
             missing = pages * self._page - found.st_size
@@ -142,7 +142,7 @@ class Reserve:
                 self._allocate(self._file, found.st_size, missing)
 
     def _stat(self) -> os.stat_result | None:
-        """Of the file, by a descriptor that is open for writing; None if there is none."""
+        """Stat the file by a descriptor that is open for writing; None if there is none."""
         for _ in range(2):
             if self._file is None:
                 return None
@@ -150,11 +150,11 @@ class Reserve:
                 found = os.fstat(self._file)
                 if (found.st_dev, found.st_ino) == self._identity:
                     return found
-            self._file = _descriptor(self._identity)  # that one was the application's own, and is closed
+            self._file = _descriptor(self._identity)  # the application has closed that descriptor, which was its own
         return None
 
     def _allocate(self, file: int, start: int, size: int) -> None:
-        """Get blocks of the disk. OSError if it is full; a file system that gives none in advance keeps no reserve."""
+        """Allocate blocks. OSError if the disk is full. A file system that can't allocate ahead gets no reserve."""
         try:
             os.posix_fallocate(file, start, size)
         except OSError as error:
@@ -165,7 +165,7 @@ class Reserve:
     # The log
 
     def _lengthen_log(self, pages: int, share: float) -> None:
-        """See that the log has its length, and its second name. An error if it has less than this share of it."""
+        """Bring the log to its length, and give it its second name. OSError if it has less than this share."""
         wanted = min(LOG_HEADER + (pages + self._wanted) * (self._page + FRAME_HEADER), self._most)
         if not self._log.exists():  # another program has changed the journal mode
             return
@@ -183,7 +183,7 @@ class Reserve:
                 os.link(self._log, self._kept)
 
     def restart_log(self) -> bool:
-        """Let the log begin anew; False if it can't be, because a reader still needs what is in it."""
+        """Let the log begin anew; False if a reader still needs its content."""
         return self._most > 0 and self._checkpoint(patience=1.0)[0] == 0
 
     def refuse_near_the_end_of_the_log(self, *, share: float) -> None:
@@ -194,16 +194,16 @@ class Reserve:
                 raise NoRoom
 
     def _checkpoint(self, *, patience: float) -> tuple[int, int]:
-        """By a connection of its own, whose patience is its own affair."""
+        """Checkpoint on a connection of its own, since `timeout` is set per connection."""
         with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=rw", uri=True, timeout=patience)) as connection:
             busy, used, _ = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         return busy, used
 
 
 def _free(writer: Connection, size: int) -> None:
-    """See that so many bytes are free in the file, by taking and freeing them; it grows by what it does not have.
+    """Make sure that the file has so many free bytes, by inserting and deleting a blob of that size.
 
-    Their pages are not written. Nothing in them has to be wiped, even where SQLite was built to wipe.
+    The pages are not written, and nothing in them has to be wiped, even where SQLite was built to wipe.
     """
     wipes = _value(writer, "PRAGMA secure_delete")
     try:
@@ -227,7 +227,7 @@ def _size(path: Path) -> int:
 
 
 def _blank(log: Path, database: os.stat_result, *, most: int) -> None:
-    """Make an empty log of what may be a log of old; for good, since a power cut must not bring it back."""
+    """Make an empty log of an old one, and sync it: a power cut must not bring the old one back."""
     with log.open("r+b", buffering=0) as file:
         found = os.fstat(file.fileno())
         if (found.st_uid, found.st_gid) != (database.st_uid, database.st_gid):
@@ -240,10 +240,10 @@ def _blank(log: Path, database: os.stat_result, *, most: int) -> None:
 
 
 def _descriptor(identity: tuple[int, int] | None) -> int | None:
-    """A descriptor that SQLite has of the file.
+    """Return a descriptor that SQLite has of the file.
 
-    One of our own would have to be closed some day, and that gives up all locks that the process has on the file.
-    SQLite knows this, and closes none of its own as long as a connection is open.
+    Closing one of our own would give up all locks of this process on the file. SQLite knows this, and closes none of
+    its own as long as a connection is open.
     """
     with suppress(OSError):  # not on Linux
         for entry in Path("/proc/self/fd").iterdir():

@@ -303,10 +303,10 @@ DELETE FROM note WHERE namespace = ? AND name >= ? AND name < ?
 -- name: timestamp
 SELECT timestamp FROM record WHERE batch = ? AND key = ?
 
--- name: first_cargo
+-- name: first_export_page
 SELECT key, payload, timestamp, arrival, deadline, expires FROM record
 WHERE batch = ? ORDER BY timestamp, arrival LIMIT ?
 
--- name: next_cargo
+-- name: next_export_page
 SELECT key, payload, timestamp, arrival, deadline, expires FROM record
 WHERE batch = ? AND (timestamp, arrival) > (?, ?) ORDER BY timestamp, arrival LIMIT ?

@@ -1,4 +1,4 @@
-"""The SQLite store: one writer per process with group commit, readers beside it, processes in turn by `flock`."""
+"""The SQLite store: one writer per process with group commit, readers beside it, processes taking turns by `flock`."""
 
 import os
 import sqlite3
@@ -11,7 +11,7 @@ from digestif.clock import wall_clock
 from digestif.core.policy import check_delay
 from digestif.core.texts import shortened
 from digestif.core.times import is_duration
-from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
+from digestif.errors import ConfigError, DigestifError, StoreError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
 from digestif.stores.damage import Unreadable
 from digestif.stores.dsn import check_namespace
@@ -19,17 +19,17 @@ from digestif.stores.fork import watch
 from digestif.stores.gate import Gate, Turnstile
 from digestif.stores.group_commit import GroupCommit, Job, Page
 from digestif.stores.rows import Rows, RowStore
-from digestif.stores.sqlite.connection import Connection, Database, full, is_full, translated
-from digestif.stores.sqlite.readers import Readers
+from digestif.stores.sqlite.connections import Connection, Database, Readers, full, is_full, translated
 from digestif.stores.sqlite.reserve import MEBIBYTE, NoRoom, Reserve
-from digestif.stores.sqlite.rows import SQL, SqliteRows
-from digestif.stores.sqlite.turns import Turns
+from digestif.stores.sqlite.rows import SqliteRows
+from digestif.stores.sqlite.slots import SQL
 from digestif.stores.sqlite.wakeups import FileWakeups
+from digestif.stores.sqlite.write_lock import WriteLock
 
 T = TypeVar("T")
 
 _DURABILITY = {"full": Durability.POWER_LOSS, "normal": Durability.PROCESS_KILL}
-_ADDING, _CLAIMING = 1.0, 0.25  # shares of the reserve that they must leave
+_ADDING, _CLAIMING = 1.0, 0.25  # the shares of the reserve that adds and claims must leave
 
 
 class SQLiteStore(RowStore):
@@ -53,12 +53,12 @@ class SQLiteStore(RowStore):
             raise ConfigError(f"reserve: {shortened(reserve)} is not a number of mebibytes ≥ 0")
         if path is not None and "\0" in os.fspath(path):
             raise ConfigError("store: the path has a NUL character")
-        file = None if path is None else Path(path).resolve()  # its side files are beside it, not beside a link to it
+        file = None if path is None else Path(path).resolve()  # side files lie beside the file, not beside a link to it
         self.namespace = namespace
         self.clock = clock
         self.durability = Durability.NOTHING if file is None else _DURABILITY[synchronous]
         self._database = Database(file, synchronous=synchronous, timeout=timeout)
-        self._turns = None if file is None else Turns(file, timeout=timeout)
+        self._write_lock = None if file is None else WriteLock(file, timeout=timeout)
         self._reserve = Reserve(file, most=int(reserve * MEBIBYTE))
         self._closed = False
         self._number = 0  # of the namespace
@@ -68,13 +68,13 @@ class SQLiteStore(RowStore):
         watch(self)
 
     def _open_first(self) -> None:
-        """Look at the file; one that is refused is left as it was, without a lock beside it."""
-        is_new = self._turns is not None and not self._turns.exists()
+        """Open the file once. If it is refused, leave no new lock file beside it."""
+        is_new = self._write_lock is not None and not self._write_lock.exists()
         try:
-            self._told(lambda: self._turn(self._connect))
+            self._translating(lambda: self._with_write_lock(self._connect))
         except (ConfigError, StoreError):
-            if is_new and self._turns is not None:
-                self._turns.remove()
+            if is_new and self._write_lock is not None:
+                self._write_lock.remove()
             raise
 
     def _renew(self) -> None:
@@ -113,17 +113,16 @@ class SQLiteStore(RowStore):
 
     def _try_to_commit(self, page: Page[Rows], jobs: list[Job[Rows]]) -> None:
         try:
-            self._told(lambda: self._gate.through(lambda: self._turn(lambda: self._transact(page, jobs))))
-        except _Spoiled as fault:
-            fault.job.fail(fault.error)
-            jobs.remove(fault.job)
-        except _Full as full:
-            for job in full.jobs:
-                job.fail(full.error)
+            self._translating(
+                lambda: self._gate.through(lambda: self._with_write_lock(lambda: self._transact(page, jobs)))
+            )
+        except _JobsFailed as failed:
+            for job in failed.jobs:
+                job.fail(failed.error)
                 jobs.remove(job)
 
     def _transact(self, page: Page[Rows], jobs: Sequence[Job[Rows]]) -> None:
-        """Run the jobs. If there is no space for all, those are refused that have to leave the most of the reserve."""
+        """Run the jobs. If the disk is full, refuse those that must leave the largest share of the reserve."""
         share = max(job.share for job in jobs)
         try:
             self._connect()
@@ -133,11 +132,12 @@ class SQLiteStore(RowStore):
             except sqlite3.Error as error:
                 if not is_full(error) or not self._reserve.restart_log():
                     raise
-                self._transact_once(page, jobs, share)  # it was the log that was full
+                self._transact_once(page, jobs, share)  # only the log was full
         except (sqlite3.Error, OSError, NoRoom) as error:
             if not isinstance(error, NoRoom) and not is_full(error):
                 raise
-            raise _Full([job for job in jobs if job.share == share], full(self._database.name)) from error
+            refused = [job for job in jobs if job.share == share]
+            raise _JobsFailed(refused, full(self._database.name)) from error
 
     def _transact_once(self, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
         writer = self._connect()
@@ -151,21 +151,21 @@ class SQLiteStore(RowStore):
                         _run(job, rows)
                     rows.flush()
                     self._reserve.keep(writer, share=share)
-                    writer.let_go()
+                    writer.close_results()
                     page.is_over = True  # no signal handler runs between this and the end of the COMMIT
                 except BaseException:
-                    writer.let_go()
+                    writer.close_results()
                     raise
         except sqlite3.Error:
             page.is_over = False  # there was no COMMIT, or it has failed
             raise
 
-    def _turn(self, call: Callable[[], T]) -> T:
+    def _with_write_lock(self, call: Callable[[], T]) -> T:
         self._refuse_if_closed()
-        return call() if self._turns is None else self._turns.through(call)
+        return call() if self._write_lock is None else self._write_lock.through(call)
 
-    def _told(self, call: Callable[[], T]) -> T:
-        """Run the call; errors of SQLite and of the system are told in our words."""
+    def _translating(self, call: Callable[[], T]) -> T:
+        """Run the call, and turn errors of SQLite and of the system into ours."""
         try:
             return call()
         except (sqlite3.Error, OSError) as error:
@@ -191,11 +191,11 @@ class SQLiteStore(RowStore):
         return writer
 
     def _lose_file(self) -> None:
-        """What is written to a file that is no longer there would be lost: start anew with the next call."""
+        """Drop the connections to a file that is no longer at the path: what they write would be lost."""
         self._readers.renew()
         self._close_writer()
-        if self._turns is not None:
-            self._turns.renew()
+        if self._write_lock is not None:
+            self._write_lock.renew()
         raise StoreUnavailable(f"{self._database.name}: was removed or replaced; nothing was changed, try again")
 
     def _find_namespace(self, writer: Connection) -> None:
@@ -207,43 +207,39 @@ class SQLiteStore(RowStore):
     # Reading
 
     def _read(self, unit: Callable[[Rows], T]) -> T:
-        if self._turns is None:
-            return self._write(unit)  # in memory there is one connection, for one thread at a time
-        if self._writer is None:  # after a fork: opened by a reader, the file would get a log without a reserve
+        if self._write_lock is None:
+            return self._write(unit)  # a database in memory has one connection, for one thread at a time
+        if self._writer is None:  # after a fork: a reader would open the file with a log that has no reserve
             with suppress(StoreError):
                 self._write(lambda _: None)
         try:
-            return self._turnstile.through(lambda: self._read_one_state(unit))
+            return self._turnstile.through(
+                lambda: self._translating(lambda: self._gate.through(lambda: self._read_one_state(unit)))
+            )
         finally:
             self.damages.tell()
 
     def _read_one_state(self, unit: Callable[[Rows], T]) -> T:
-        return self._told(lambda: self._gate.through(lambda: self._reading(unit)))
-
-    def _reading(self, unit: Callable[[Rows], T]) -> T:
         self._refuse_if_closed()
-        return self._readers.through(lambda reader: self._run_reading(reader, unit))
+        return self._readers.through(lambda reader: self._read_with(reader, unit))
 
-    def _run_reading(self, reader: Connection, unit: Callable[[Rows], T]) -> T:
+    def _read_with(self, reader: Connection, unit: Callable[[Rows], T]) -> T:
         with reader:
             try:
                 reader.begin("BEGIN")
                 return unit(SqliteRows(reader, self._number, self.damages.note))
             finally:
-                reader.let_go()
+                reader.close_results()
 
     def listen(self) -> Wakeups:
         path = self._database.path
         return super().listen() if path is None else self._hints.listen(FileWakeups(path))
 
-    # Letting go
+    # Closing and forks
 
     def close(self) -> None:
-        """Wait for what is under way and close everything; what comes later is refused."""
-        self._turnstile.through(self._shut_down)
-
-    def _shut_down(self) -> None:
-        self._gate.alone(self._close_for_good)
+        """Wait for calls that are under way, and close everything. Later calls are refused."""
+        self._turnstile.through(lambda: self._gate.alone(self._close_for_good))
 
     def _close_for_good(self) -> None:
         self._closed = True
@@ -257,39 +253,30 @@ class SQLiteStore(RowStore):
     def _close_everything(self) -> None:
         self._readers.close()
         self._close_writer()
-        if self._turns is not None:
-            self._turns.close()
+        if self._write_lock is not None:
+            self._write_lock.close()
 
     def before_fork(self) -> None:
-        """Close the file: SQLite's notes about locks would be copied into the child, and be wrong there."""
+        """Close the file: SQLite's record of its locks would be copied into the child, and be wrong there."""
         if not self._turnstile.has_me():
             self._gate.shut()
-            if self._turns is not None:
+            if self._write_lock is not None:
                 self._close_everything()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Go on; connections are opened again when needed. The child's other threads, and their locks, are gone."""
+        """Let calls in again; they reconnect when needed. In the child, other threads and their locks are gone."""
         if in_child:
             self._renew()
         else:
             self._gate.open()
 
 
-class _Full(Exception):
-    """There is no space for these jobs."""
+class _JobsFailed(Exception):
+    """These jobs failed before the commit: the page is run again without them."""
 
-    def __init__(self, jobs: Sequence[Job[Rows]], error: Overloaded) -> None:
+    def __init__(self, jobs: Sequence[Job[Rows]], error: Exception) -> None:
         super().__init__(error)
         self.jobs = jobs
-        self.error = error
-
-
-class _Spoiled(Exception):
-    """A fault in one job, before the commit: it must not take the others along."""
-
-    def __init__(self, job: Job[Rows], error: Exception) -> None:
-        super().__init__(error)
-        self.job = job
         self.error = error
 
 
@@ -297,11 +284,11 @@ def _run(job: Job[Rows], rows: Rows) -> None:
     job.error = None
     try:
         job.result = job.unit(rows)
-    except Unreadable as error:  # met in the middle of things
-        raise _Spoiled(job, error) from error
+    except Unreadable as error:  # the job may have changed something before
+        raise _JobsFailed([job], error) from error
     except DigestifError as error:  # raised before anything was changed
         job.fail(error)
     except sqlite3.Error:
         raise
     except Exception as error:
-        raise _Spoiled(job, error) from error
+        raise _JobsFailed([job], error) from error

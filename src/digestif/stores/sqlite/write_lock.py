@@ -1,7 +1,7 @@
-"""Turns: processes that write to one file queue up at a lock on a side file.
+"""A lock on a side file: processes that write to one database take turns by it.
 
-SQLite's own waiting is a sleep that grows, so a busy process can keep the others out for seconds; `flock` wakes
-whoever waits as soon as the lock is free.
+While SQLite waits for a lock it sleeps, longer each time, so a busy process can keep the others out for seconds;
+`flock` wakes a waiting process as soon as the lock is free.
 """
 
 import os
@@ -25,7 +25,7 @@ except ImportError:  # not a POSIX system: SQLite's own locking has to do
 T = TypeVar("T")
 
 
-class Turns:
+class WriteLock:
     """The lock beside a database file. One thread at a time may use it."""
 
     def __init__(self, path: Path, *, timeout: float) -> None:
@@ -41,12 +41,12 @@ class Turns:
         return self._path.exists()
 
     def remove(self) -> None:
-        """Take the side file away that was made for a file which turned out to be none of ours."""
+        """Remove the side file, after its database turned out to be none of ours."""
         self.close()
         self._path.unlink(missing_ok=True)
 
     def through(self, call: Callable[[], T]) -> T:
-        """Run the call while no other process does. StoreUnavailable if the lock can't be had in time."""
+        """Run the call while no other process does. StoreUnavailable if the lock is not free in time."""
         if fcntl is None:
             return call()
         try:
@@ -68,12 +68,12 @@ class Turns:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             wait = _Wait(self._file)
-            self._wait, self._file = wait, None  # the file is the helper's until the lock is had
-            holding(wait.present, lambda: self._have(wait))
+            self._wait, self._file = wait, None  # the helper owns the file until it holds the lock
+            holding(wait.present, lambda: self._wait_for_helper(wait))
 
     def _shut_out_readers(self, file: int) -> None:
-        """Let those open the side file who may write the database: any other could hold the lock for ever."""
-        with suppress(OSError):  # not there yet, or another user's affair
+        """Let only users open the side file who may write the database: others could hold the lock for ever."""
+        with suppress(OSError):  # the database does not exist yet, or the side file is another user's
             database, lock = self._database.stat(), os.fstat(file)
             mode = stat.S_IRUSR | stat.S_IWUSR
             mode |= stat.S_IRGRP | stat.S_IWGRP if database.st_mode & stat.S_IWGRP else 0
@@ -83,7 +83,7 @@ class Turns:
             if (lock.st_uid, lock.st_gid) != (database.st_uid, database.st_gid):
                 os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
 
-    def _have(self, wait: "_Wait") -> None:
+    def _wait_for_helper(self, wait: "_Wait") -> None:
         if self._helper is None:
             self._helper = _Helper()
         self._helper.serve(wait)
@@ -94,20 +94,20 @@ class Turns:
         wait.is_taken, self._file, self._wait = True, wait.file, None
 
     def _leave_wait(self) -> None:
-        """Leave the helper alone with a wait that was given up: it may get the lock at any time, and gives it back."""
+        """Leave a wait that was given up to its helper, which gives the lock back when it gets it."""
         if self._wait is None:
             return
         if self._helper is None:
             self._helper = _Helper()
-        self._helper.serve(self._wait)  # again, if it was interrupted before that
+        self._helper.serve(self._wait)  # again, if an interrupt came before that
         self._helper = self._wait = None
 
     def renew(self) -> None:
-        """Open the side file anew at the next turn: the one that is open may have been removed."""
+        """Open the side file anew at the next call: the open one may have been removed."""
         self._is_stale = True
 
     def close(self) -> None:
-        """Let go of the file; it is opened again when needed. Not during a turn."""
+        """Close the side file; it is opened again when needed. Not while the lock is held."""
         self._leave_wait()
         helper, self._helper = self._helper, None
         if helper is not None:
@@ -122,14 +122,14 @@ class _Wait:
 
     def __init__(self, file: int) -> None:
         self.file = file
-        self.present = threading.RLock()  # held by its thread while it waits
-        self.had = threading.Lock()  # released when the lock is had
+        self.present = threading.RLock()  # its thread holds it while it waits
+        self.had = threading.Lock()  # released when the helper has the lock
         self.had.acquire()
-        self.is_taken = False  # by its thread, which gives the lock back
+        self.is_taken = False  # its thread took the lock over, and gives it back
 
 
 class _Helper:
-    """A thread that blocks in `flock` for others, because `flock` knows no time limit."""
+    """A thread that blocks in `flock` for others, because `flock` has no timeout."""
 
     def __init__(self) -> None:
         self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
@@ -139,7 +139,7 @@ class _Helper:
         self._waits.put(wait)
         if not self._is_started:
             self._is_started = True
-            start_new_thread(self._run, ())  # one call of C; a Thread could be lost on its way
+            start_new_thread(self._run, ())  # one call of C; an interrupt could lose a threading.Thread half started
 
     def stop(self) -> None:
         self._waits.put(None)
@@ -150,7 +150,7 @@ class _Helper:
                 return
 
     def _hand_over(self, wait: _Wait) -> bool:
-        """Wait for the lock, and give it back if the thread that wanted it has gone. False ends the helper."""
+        """Wait for the lock; give it back if the waiting thread has gone. False ends the helper."""
         fcntl.flock(wait.file, fcntl.LOCK_EX)
         wait.had.release()
         return holding(wait.present, lambda: wait.is_taken) or self._give_back(wait)

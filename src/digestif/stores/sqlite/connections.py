@@ -1,15 +1,19 @@
-"""Connections to a SQLite file: how they are opened, checked, and how their errors are told."""
+"""Connections to a SQLite file: one for writing, several for reading, and SQLite's errors as ours."""
 
 import errno
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
+from digestif.stores.gate import holding
+
+T = TypeVar("T")
 
 SCHEMA = 2
 APPLICATION = 0x44494745  # "DIGE", in the header of the file
@@ -19,10 +23,10 @@ _OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 
 
 class Connection(sqlite3.Connection):
-    """A connection, and which file it has open.
+    """A connection that knows which file it has open.
 
-    A transaction is `with connection:` around `begin`. Its end is then written in C: it is committed or rolled back in
-    one step, which no signal handler can interrupt, and no generator keeps it open that a traceback still refers to.
+    A transaction is `with connection:` around `begin`. C code then commits it or rolls it back in one step, which no
+    signal handler can interrupt, and no generator keeps it open while a traceback refers to that generator.
     """
 
     file: tuple[int, int] | None = None
@@ -31,28 +35,28 @@ class Connection(sqlite3.Connection):
         super().__init__(*args, **options)
         self._results: list[sqlite3.Cursor] = []  # those that may be half read
 
-    def result(self) -> sqlite3.Cursor:
-        """A cursor whose result may be left half read: `let_go` closes it."""
+    def open_result(self) -> sqlite3.Cursor:
+        """Return a cursor whose result may be left half read: `close_results` closes it."""
         cursor = self.cursor()
         self._results.append(cursor)  # an interrupt before this finds it unused
         return cursor
 
-    def let_go(self) -> None:
-        """Close half-read results: they keep the connection at an old state of the data, and a commit from ending."""
+    def close_results(self) -> None:
+        """Close half-read results: they pin an old state of the data, and keep a commit from ending."""
         for cursor in self._results:
             cursor.close()
         self._results.clear()
 
     def begin(self, statement: str) -> None:
-        """Begin a transaction. One that was interrupted twice may have left results and even itself behind."""
-        self.let_go()
+        """Begin a transaction, after clearing what a call left behind that was interrupted twice."""
+        self.close_results()
         if self.in_transaction:
             self.rollback()
         self.execute(statement)
 
 
 class Database:
-    """A file, or memory for None; opens connections to it and makes its tables on first use."""
+    """A file, or memory if `path` is None; opens connections to it and creates its tables on first use."""
 
     def __init__(self, path: Path | None, *, synchronous: str, timeout: float) -> None:
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
@@ -63,7 +67,7 @@ class Database:
         self._timeout = timeout
 
     def identity(self) -> tuple[int, int] | None:
-        """Which file there is at the path now."""
+        """Return device and inode of the file that is at the path now."""
         if self.path is None:
             return None
         try:
@@ -73,7 +77,7 @@ class Database:
         return found.st_dev, found.st_ino
 
     def refuse_read_only(self) -> None:
-        """Don't let SQLite open a file that can't be written: it would leave read-only side files behind, for good."""
+        """Raise StoreUnavailable for a read-only file: SQLite would leave read-only side files behind for good."""
         path = self.path
         if path is None or not path.exists():
             return
@@ -81,10 +85,10 @@ class Database:
             raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
 
     def connect(self, first: Callable[[Connection], None], *, make_room: Callable[[], bool]) -> Connection:
-        """Open the file for writing, make its tables if it is new, and do something first.
+        """Open the file for writing, create or upgrade its tables, and call `first` with the connection.
 
-        Raises ConfigError if the file is not one that this release can use. On a full disk `make_room` is called until
-        SQLite has found space for its index of the log, or it answers False.
+        Raises ConfigError if this release can't use the file. On a full disk, calls `make_room` until SQLite finds
+        space for its index of the log, or until `make_room` returns False.
         """
 
         def prepare(connection: Connection) -> None:
@@ -95,7 +99,7 @@ class Database:
         return self._open(prepare, make_room)
 
     def _create(self) -> None:
-        """Make a file that no other user may read. SQLite gives its side files the mode of the file."""
+        """Create a file that no other user may read. SQLite gives its side files the mode of the file."""
         if self.path is not None and not self.path.exists():
             with suppress(FileExistsError):  # another process was quicker
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -110,17 +114,17 @@ class Database:
             self.name if self.path is None else f"{self.path.as_uri()}?mode=rw",
             uri=self.path is not None,
             timeout=self._timeout,
-            isolation_level=None,  # transactions are begun by us
+            isolation_level=None,  # we begin transactions ourselves
             check_same_thread=False,
             cached_statements=256,
             factory=Connection,
         )
         try:
-            self._look(connection, make_room)
+            self._touch(connection, make_room)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-            connection.execute("PRAGMA temp_store = MEMORY")  # nothing is written elsewhere, where a disk may be full
+            connection.execute("PRAGMA temp_store = MEMORY")  # write nothing to another disk, which may be full
             prepare(connection)
             connection.file = self.identity()
         except BaseException:
@@ -128,8 +132,8 @@ class Database:
             raise
         return connection
 
-    def _look(self, connection: Connection, make_room: Callable[[], bool]) -> None:
-        """Let SQLite look at the file for the first time. Others may be quicker to take what room was made."""
+    def _touch(self, connection: Connection, make_room: Callable[[], bool]) -> None:
+        """Make SQLite open its files. Other programs may take the room that was made, so this tries again."""
         while True:
             try:
                 connection.execute("PRAGMA schema_version")
@@ -147,14 +151,14 @@ class Database:
         if version is None or 0 < version < SCHEMA:
             with connection:
                 connection.begin("BEGIN IMMEDIATE")
-                self._upgrade(connection, self._version(connection) or 0)  # somebody may have been quicker
+                self._upgrade(connection, self._version(connection) or 0)  # another process may have been quicker
                 version = self._version(connection)
         if version != SCHEMA:
             advice = "upgrade digestif to open it" if (version or 0) > SCHEMA else "no release has written that"
             raise ConfigError(f"store: {self.name} has schema {version}, this release knows {SCHEMA}; {advice}")
 
     def _version(self, connection: Connection) -> int | None:
-        """The schema of the file; None if it is empty."""
+        """Return the schema of the file; None if it is empty."""
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application == APPLICATION:
             version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -164,7 +168,7 @@ class Database:
         return None
 
     def _upgrade(self, connection: Connection, version: int) -> None:
-        """Apply what is missing, in the order of the numbers."""
+        """Apply the missing migrations, in the order of their numbers."""
         for number in range(version + 1, SCHEMA + 1):
             for statement in _migration(number).split(";\n"):
                 connection.execute(statement)
@@ -176,8 +180,84 @@ def _migration(number: int) -> str:
     return files("digestif.stores.sqlite").joinpath("migrations", f"{number:04}.sql").read_text("utf-8")
 
 
+class _Reader:
+    """A connection, opened when it is needed, and the thread that uses it."""
+
+    def __init__(self, thread: int) -> None:
+        self.connection: Connection | None = None
+        self.thread: int | None = thread
+        self.is_stale = False  # its file is not the one at the path any more
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+
+class Readers:
+    """A pool of connections for reading: as many as threads have read at once."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._changing = threading.RLock()
+        self._readers: list[_Reader] = []
+
+    def through(self, call: Callable[[Connection], T]) -> T:
+        """Run the call with a connection that no other thread uses meanwhile. A connection that fails is closed."""
+        reader = None
+        try:
+            reader = holding(self._changing, self._take)
+            if reader.connection is None:
+                reader.connection = self._connect()
+            answer = call(reader.connection)
+        except sqlite3.Error:
+            if reader is not None:
+                failed, reader.connection, reader.thread = reader.connection, None, None
+                if failed is not None:
+                    failed.close()
+            raise
+        except BaseException:
+            if reader is not None:
+                reader.thread = None
+            raise
+        holding(self._changing, lambda: self._give_back(reader))
+        return answer
+
+    def _take(self) -> _Reader:
+        me = threading.get_ident()
+        for reader in self._readers:
+            if reader.thread in (None, me):  # a thread reads once at a time: its own reader is left from an interrupt
+                reader.thread = me
+                return reader
+        reader = _Reader(me)
+        self._readers.append(reader)
+        return reader
+
+    def _give_back(self, reader: _Reader) -> None:
+        if reader.is_stale:
+            reader.close()
+        reader.thread = None
+
+    def renew(self) -> None:
+        """Close every connection: idle ones now, those in use when their threads give them back."""
+        holding(self._changing, self._renew)
+
+    def _renew(self) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.is_stale = True
+            if reader.thread is None:
+                reader.close()
+
+    def close(self) -> None:
+        """Close every connection. No thread may be reading."""
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.close()
+
+
 def is_full(error: sqlite3.Error | OSError) -> bool:
-    """True if a disk, a quota or a limit has no more to give."""
+    """True if the disk is full, or a quota or size limit is reached."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     full = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE
@@ -189,7 +269,7 @@ def full(name: str) -> Overloaded:
 
 
 def translated(error: sqlite3.Error | OSError, name: str) -> DigestifError:
-    """Tell an error in our words: what is wrong, with which file, and what to do."""
+    """Return our error for one of SQLite or the system: what is wrong, with which file, and what to do."""
     if isinstance(error, OSError):
         return StoreUnavailable(f"{name}: {error.strerror or error}; check the folder and its permissions")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code

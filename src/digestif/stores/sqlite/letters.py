@@ -1,0 +1,99 @@
+"""Dead letters, the history of ended digests, and notes about transfers between stores."""
+
+from digestif.core.damage import Damage
+from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.stores.base import HISTORY_LIMIT
+from digestif.stores.rows import NEVER, LetterRow
+from digestif.stores.rows.bodies import damaged_entries, encode_entry, letter_row, read_entry, read_letter
+from digestif.stores.sqlite.slots import SQL, SqliteSlots, as_bytes, encoded, lenient_text
+
+
+class SqliteLetters(SqliteSlots):
+    """Every method runs its statements at once; nothing is held back."""
+
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        rows = self._rows(SQL.letter, (self._namespace, letter_id))
+        return read_letter(letter_id, *rows[0]) if rows else None
+
+    def letter_batch(self, letter_id: str) -> int:
+        batch: int = self._value(SQL.letter_batch, self._namespace, letter_id)
+        return batch
+
+    def put_letter(self, letter: DeadLetter, batch: int) -> None:
+        row = (self.next_number(), self._namespace, letter.id, letter.timeline, batch, encoded(letter).decode())
+        self._execute(SQL.put_letter, row)
+
+    def remove_letter(self, letter_id: str) -> None:
+        self._execute(SQL.remove_letter, (self._namespace, letter_id))
+
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[tuple[str, DeadLetter | None]]:
+        number = 0
+        if after is not None:
+            number = self._value(SQL.letter_number, self._namespace, as_bytes(after)) or NEVER
+        if timeline is None:
+            rows = self._rows(SQL.letters, (self._namespace, number, limit))
+        else:
+            rows = self._rows(SQL.letters_of, (self._namespace, timeline, number, limit))
+        return [(letter_id, self._unless_damaged(read_letter, letter_id, *rest)) for letter_id, *rest in rows]
+
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
+        for letter_id, body in self._rows(SQL.letter_with, (key, self._namespace, timeline)):
+            if (letter := self._unless_damaged(read_letter, letter_id, timeline, body)) is not None:
+                return letter
+        return None
+
+    def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]:
+        rows = self._execute(SQL.letter_rows, (self._namespace, after, limit))
+        return [letter_row(number, lenient_text(name), lenient_text(of), *rest) for number, name, of, *rest in rows]
+
+    def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None:
+        if letter is None:
+            self._execute(SQL.remove_letter_row, (row.number,))
+        else:
+            self._execute(SQL.replace_letter, (letter.id, letter.timeline, encoded(letter).decode(), row.number))
+
+    def remember(self, ended: HistoryEntry) -> None:
+        number: int = self._value(SQL.next_ended, self._namespace)
+        row = (self._namespace, number % HISTORY_LIMIT, number, ended.timeline, encode_entry(ended).decode())
+        self._execute(SQL.remember, row)
+
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        if timeline is None:
+            rows = self._rows(SQL.history, (self._namespace, limit))
+        else:
+            rows = self._rows(SQL.history_of, (self._namespace, timeline, limit))
+        found = [entry for row in rows if (entry := self._unless_damaged(read_entry, *row)) is not None]
+        if len(found) < len(rows) == limit < HISTORY_LIMIT:
+            return self.history(timeline, limit=HISTORY_LIMIT)[:limit]  # older entries in place of damaged ones
+        return found
+
+    def damaged_entries(self) -> list[tuple[int, Damage]]:
+        rows = self._execute(SQL.history_rows, (self._namespace,))
+        return damaged_entries((place, lenient_text(timeline), body) for place, timeline, body in rows)
+
+    def remove_entry(self, place: int) -> None:
+        self._execute(SQL.remove_entry, (self._namespace, place))
+
+    def delete_history(self, timeline: str) -> None:
+        self._execute(SQL.forget, (self._namespace, timeline))
+
+    # notes
+
+    def lock_note(self, name: str) -> None:
+        """Do nothing: one transaction at a time writes."""
+
+    def note(self, name: str) -> bytes | None:
+        body: bytes | None = self._value(SQL.note, self._namespace, name)
+        return body
+
+    def put_note(self, name: str, body: bytes | None) -> None:
+        if body is None:
+            self._execute(SQL.remove_note, (self._namespace, name))
+        else:
+            self._execute(SQL.put_note, (self._namespace, name, body))
+
+    def remove_notes(self, prefix: str) -> None:
+        self._execute(SQL.remove_notes, (self._namespace, prefix, f"{prefix}\U0010ffff"))
+
+    def notes(self) -> dict[str, bytes]:
+        return {lenient_text(name): body for name, body in self._execute(SQL.notes, (self._namespace,))}

@@ -1,0 +1,236 @@
+"""One SQLite transaction and its timelines. Slots are read once, kept in memory, and written together at the end."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from digestif.core.damage import Damage
+from digestif.core.machine import IDLE, Slot
+from digestif.core.times import Millis
+from digestif.stores.base import Arrival
+from digestif.stores.damage import Unreadable
+from digestif.stores.rows import NEVER, Marks, TimelineRow, Waiting, marks
+from digestif.stores.rows.bodies import read_slot, timeline_row
+from digestif.stores.sqlfile import load_statements
+from digestif.stores.sqlite.connections import Connection
+
+T = TypeVar("T")
+
+SQL = load_statements("digestif.stores.sqlite", "statements.sql")
+
+SLOT_LENGTH = 288
+ELSEWHERE = Marks(-1, -1, -1, -1, -1, -1)  # differs from the times of every slot, so that all of them are written
+
+encoded = msgspec.json.Encoder().encode
+lenient_text = partial(str, encoding="utf-8", errors="surrogateescape")  # bytes that are not UTF-8: lone surrogates
+
+
+def as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def refuse_all_but_texts(error: sqlite3.OperationalError) -> None:
+    """Raise the error unless it says that a text is not UTF-8: only that one has no code."""
+    if hasattr(error, "sqlite_errorcode"):
+        raise error
+
+
+def _slot_text(slot: Slot) -> str:
+    """Return a slot as JSON, padded to its length when its digest is open: on a full disk it could not grow then."""
+    return encoded(slot).decode().ljust(SLOT_LENGTH)
+
+
+class _Loaded:
+    """A timeline's row as it was read, and the slot to be written."""
+
+    __slots__ = ("before", "damage", "dirty", "id", "slot")
+
+    def __init__(self, row_id: int | None, slot: Slot, damage: Damage | None = None) -> None:
+        self.id = row_id
+        self.damage = damage  # why its slot can't be read
+        self.before = marks(slot)
+        self.slot = slot
+        self.dirty = False
+
+
+class SqliteSlots:
+    """The base of the view: it runs statements, draws numbers, and holds slots back until they are written."""
+
+    def __init__(self, connection: Connection, namespace: int, note_damage: Callable[[Damage], None]) -> None:
+        self.note_damage = note_damage
+        self._connection = connection
+        self._execute = connection.open_result().execute  # one cursor: each result is read before the next statement
+        self._namespace = namespace
+        self._loaded: dict[str, _Loaded] = {}
+        self._dirty: list[str] = []
+        self._number: int | None = None
+        self._saved_number: int | None = None
+
+    def expect(self, arrivals: Sequence[Arrival]) -> None:
+        """Do nothing: no server waits to be asked ahead."""
+
+    def concern(self, timelines: Iterable[str]) -> None:
+        """Do nothing: no server waits to be asked ahead."""
+
+    def next_number(self) -> int:
+        self._number = self.sequence() + 1
+        return self._number
+
+    def sequence(self) -> int:
+        if self._number is None:
+            self._number = self._saved_number = self._value(SQL.sequence)
+        assert self._number is not None
+        return self._number
+
+    def _value(self, statement: str, *arguments: Any) -> Any:
+        row = self._execute(statement, arguments).fetchone()
+        return None if row is None else row[0]
+
+    def _rows(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+        """Return all rows. If a text is not UTF-8 the driver refuses it, and the rows are read again leniently."""
+        try:
+            return self._execute(statement, arguments).fetchall()
+        except sqlite3.OperationalError as error:
+            refuse_all_but_texts(error)
+        with self._any_text():
+            return self._execute(statement, arguments).fetchall()
+
+    @contextmanager
+    def _any_text(self) -> Iterator[None]:
+        kept = self._connection.text_factory
+        self._connection.text_factory = lenient_text
+        try:
+            yield
+        finally:
+            self._connection.text_factory = kept
+
+    def _unless_damaged(self, read: Callable[..., T], *arguments: Any) -> T | None:
+        """Return what `read` makes of the arguments; if they are damaged, note that and return None."""
+        try:
+            return read(*arguments)
+        except Unreadable as error:
+            self.note_damage(error.damage)
+            return None
+
+    def slot(self, timeline: str) -> Slot:
+        loaded = self._load(timeline)
+        if loaded.damage is not None:
+            raise Unreadable(loaded.damage)
+        return loaded.slot
+
+    def _load(self, timeline: str) -> _Loaded:
+        loaded = self._loaded.get(timeline)
+        if loaded is None:
+            loaded = self._loaded[timeline] = self._read_slot(timeline)
+        return loaded
+
+    def _read_slot(self, timeline: str) -> _Loaded:
+        try:
+            row = self._execute(SQL.load_slot, (self._namespace, timeline)).fetchone()
+        except UnicodeEncodeError:  # the name is not UTF-8
+            row = self._raw_slot(timeline)
+        except sqlite3.OperationalError as error:  # the slot is not UTF-8
+            refuse_all_but_texts(error)
+            row = self._raw_slot(timeline)
+        if row is None:
+            return _Loaded(None, IDLE)
+        try:
+            return _Loaded(row[0], read_slot(timeline, row[1]))
+        except Unreadable as error:
+            return _Loaded(row[0], IDLE, error.damage)
+
+    def _raw_slot(self, timeline: str) -> Any:
+        return self._execute(SQL.raw_slot, (self._namespace, as_bytes(timeline))).fetchone()
+
+    def put_slot(self, timeline: str, slot: Slot) -> None:
+        loaded = self._load(timeline)
+        loaded.slot = slot
+        if not loaded.dirty:
+            loaded.dirty = True
+            self._dirty.append(timeline)
+
+    def _write_slots(self) -> None:
+        """Bring the table up to date, which lookups by time rely on."""
+        dirty, self._dirty = self._dirty, []
+        for timeline in dirty:
+            loaded = self._loaded[timeline]
+            self._write_slot(timeline, loaded)
+            loaded.dirty = False
+
+    def _write_slot(self, timeline: str, loaded: _Loaded) -> None:
+        slot, row_id = loaded.slot, loaded.id
+        after = marks(slot)
+        if slot == IDLE:
+            if row_id is not None:
+                self._execute(SQL.delete_slot, (row_id,))
+            loaded.id = None
+        elif row_id is None:
+            loaded.id = self.next_number()
+            self._execute(SQL.insert_slot, (loaded.id, self._namespace, timeline, *after, _slot_text(slot)))
+        elif after == loaded.before:
+            self._execute(SQL.update_slot, (_slot_text(slot), row_id))
+        elif after[1:] == loaded.before[1:]:
+            self._execute(SQL.put_off_slot, (after.waiting, _slot_text(slot), row_id))
+        else:
+            self._execute(SQL.move_slot, (*after, _slot_text(slot), row_id))
+        loaded.before = after
+
+    def unindex(self, timeline: str) -> None:
+        self._execute(SQL.shelve, (self._load(timeline).id,))
+
+    def reindex(self, timeline: str) -> None:
+        self._load(timeline).before = ELSEWHERE
+        self.put_slot(timeline, self.slot(timeline))
+
+    def remove_timeline(self, timeline: str) -> None:
+        self._execute(SQL.delete_slot, (self._load(timeline).id,))
+        self._loaded[timeline] = _Loaded(None, IDLE)
+
+    def _timelines(self, statement: str, *arguments: Any) -> list[str]:
+        self._write_slots()
+        return [key for (key,) in self._rows(statement, (self._namespace, *arguments))]
+
+    def waiting(self, deadline: Millis, *, after: tuple[int, int] | None, limit: int) -> list[Waiting]:
+        self._write_slots()
+        place = (-NEVER, 0) if after is None else after
+        return [Waiting(*row) for row in self._rows(SQL.waiting, (self._namespace, deadline, *place, limit))]
+
+    def stale_ready(self, deadline: Millis, *, limit: int) -> list[str]:
+        return self._timelines(SQL.stale_ready, deadline, limit)
+
+    def lapsed(self, now: Millis, *, limit: int) -> list[str]:
+        return self._first_timelines(SQL.lapsed, now, limit)
+
+    def expiring(self, now: Millis, *, limit: int) -> list[str]:
+        return self._timelines(SQL.expiring, now, limit)
+
+    def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
+        return self._timelines(SQL.lapsed_while_paused, now, limit)
+
+    def suspects(self, now: Millis, *, limit: int) -> list[str]:
+        return self._timelines(SQL.suspects, now, limit)
+
+    def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
+        names = self._first_timelines(SQL.claimable, now, limit)
+        return names, self._value(SQL.first_suspect, self._namespace, now)
+
+    def _first_timelines(self, statement: str, now: Millis, limit: int) -> list[str]:
+        self._write_slots()
+        return [key for (key,) in self._rows(statement, {"namespace": self._namespace, "now": now, "limit": limit})]
+
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]:
+        self._write_slots()
+        if after is not None and as_bytes(after) >= prefix.encode():
+            rows = self._rows(SQL.scan, (self._namespace, as_bytes(after), limit))
+        else:
+            rows = self._rows(SQL.scan_from, (self._namespace, prefix, limit))
+        return [(key, self._unless_damaged(read_slot, key, slot)) for key, slot in rows if key.startswith(prefix)]
+
+    def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]:
+        self._write_slots()
+        rows = self._rows(SQL.timeline_rows, (self._namespace, as_bytes(after or ""), limit))
+        return [timeline_row(lenient_text(name), slot, Marks(*places)) for name, slot, *places in rows]
