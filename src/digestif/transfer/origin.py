@@ -22,9 +22,9 @@ from digestif.core.machine import FOREVER, LEAVING, Slot, Unfinished
 from digestif.core.records import DeadLetter, State, check_record_key, check_timeline, check_timestamp
 from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError, StoreUnavailable
 from digestif.stores.codec import Sealer, mark_timestamp
-from digestif.stores.dsn import load_attribute
 from digestif.stores.transfer import ExportedRecord, ExportSource, Parcel
 
 Decoder = Callable[[bytes], Any]
