@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from digestif.stores.base import Store
-from digestif.stores.dsn import open_store
 from digestif.stores.memory import MemoryStore
+from digestif.stores.registry import open_store
 from digestif.testing.stateful import store_machine
 from tests.servers import empty_lone_cluster, empty_server
 from tests.stores.redis.test_lua_large import live_large

@@ -14,7 +14,7 @@ import pytest
 
 from digestif.core.ledger import Ledger
 from digestif.ids import chance, fresh_id
-from digestif.stores.dsn import open_store
+from digestif.stores.registry import open_store
 from digestif.transfer import Move
 from tests.transfer.population import NOW, populate, seen
 from tests.transfer.stores import dsn_of

@@ -29,8 +29,8 @@ from digestif.intake.policies import Policies
 from digestif.queries import Queries
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
-from digestif.stores.dsn import check_namespace, open_store
 from digestif.stores.partitions import visit
+from digestif.stores.registry import check_namespace, open_store
 from digestif.worker.worker import MEMORY, Worker
 
 if TYPE_CHECKING:

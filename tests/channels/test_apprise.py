@@ -11,7 +11,7 @@ from digestif import ConfigError
 from digestif.channels.apprise_channel import BODY_CHARACTERS, AppriseChannel, from_dsn
 from digestif.channels.base import Message, Receipt
 from digestif.core.verdicts import DeliveryFailed
-from digestif.stores.dsn import Dsn
+from digestif.dsn import Dsn
 from digestif.testing.channels import a_message, huge
 from tests.channels.receiver import Receiver, never_answer, running
 
@@ -149,8 +149,8 @@ def test_guarded_by_its_dsn(receiver: Receiver) -> None:
 
     with pytest.raises(DeliveryFailed, match="not a public address"):
         deliver(from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=false")))
-    with pytest.raises(ConfigError, match="allow_private: 'no' is neither true nor false"):
-        from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=no"))
+    with pytest.raises(ConfigError, match="allow_private: 'perhaps' is neither yes nor no"):
+        from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=perhaps"))
     assert not receiver.requests
 
     deliver(from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=true")))

@@ -12,10 +12,11 @@ import pytest
 from digestif import ConfigError
 from digestif.channels import registry
 from digestif.channels.base import Channel
-from digestif.channels.registry import BUILT_IN, EXTRAS, open_channel, parse
+from digestif.channels.registry import BUILT_IN, EXTRAS, open_channel
 from digestif.channels.terminal import TerminalChannel
+from digestif.dsn import Dsn, load_attribute
 from digestif.routes.route import Route
-from digestif.stores.dsn import Dsn, load_attribute, open_store
+from digestif.stores.registry import open_store
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,8 @@ def test_a_wrong_dsn_is_a_config_error_that_helps(dsn: str, complaint: str) -> N
 
 
 def test_an_at_sign_in_an_option_may_stay_as_it_is() -> None:
+    parse = Dsn.parse_channel
+
     assert parse("smtp://ada:pw@host?from=a@b.c&reply_to=d%40e.f").options == {"from": "a@b.c", "reply_to": "d@e.f"}
     assert parse("smtp://ada:pw@host?from=a@b.c").location == "ada:pw@host"
 
@@ -148,4 +151,4 @@ def told_of(opener: Callable[[str], object], dsn: str) -> str:
         opened = opener(dsn)
     except ConfigError as error:
         return "".join(traceback.format_exception(error, limit=0)) + repr(error)
-    return repr(opened) + repr(vars(opened)) + repr(Route(pattern="*", channel=dsn)) + repr(parse(dsn))
+    return repr(opened) + repr(vars(opened)) + repr(Route(pattern="*", channel=dsn)) + repr(Dsn.parse_channel(dsn))

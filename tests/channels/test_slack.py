@@ -11,7 +11,7 @@ from digestif.channels.base import Message, Receipt
 from digestif.channels.slack import SlackChannel, escaped, from_dsn, payload_of, within_limits
 from digestif.core.secret import Secret
 from digestif.core.verdicts import DeliveryFailed
-from digestif.stores.dsn import Dsn
+from digestif.dsn import Dsn
 from digestif.testing.channels import a_message, huge
 from tests.channels.receiver import Receiver, running
 

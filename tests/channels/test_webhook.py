@@ -16,7 +16,7 @@ from digestif.channels.base import Message, Receipt
 from digestif.channels.http import wait_of
 from digestif.channels.webhook import BODY_BYTES, WebhookChannel, body_of, from_dsn, id_of
 from digestif.core.verdicts import DeliveryFailed
-from digestif.stores.dsn import Dsn
+from digestif.dsn import Dsn
 from digestif.testing.channels import a_message, huge
 from tests.channels.receiver import (
     Behaviour,
@@ -406,7 +406,7 @@ def test_it_shows_where_it_goes_and_no_more() -> None:
         (f"webhook+https://r.example/?secret={SECRET}&timeout=soon", "timeout: 'soon' is not a number"),
         (f"webhook+https://r.example/?secret={SECRET}&timeout=0", "timeout: not a number of seconds above 0"),
         (f"webhook+https://r.example/?secret={SECRET}&timeout=nan", "timeout: not a number of seconds above 0"),
-        (f"webhook+https://r.example/?secret={SECRET}&allow_private=yes", "allow_private: 'yes' is neither"),
+        (f"webhook+https://r.example/?secret={SECRET}&allow_private=perhaps", "allow_private: 'perhaps' is neither"),
         (f"webhook+https://10.0.0.1/?secret={SECRET}", "10.0.0.1 is not a public address"),
         (f"webhook+http://r.example/?secret={SECRET}", "add allow_private=true, or use webhook"),
         (f"webhook+https://?secret={SECRET}", "url: not an address such as"),

@@ -11,8 +11,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from digestif import Digests, Policy
 from digestif.stores.base import Store
-from digestif.stores.dsn import open_store
 from digestif.stores.memory import MemoryStore
+from digestif.stores.registry import open_store
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing.modes import digests_in
 from digestif.testing.stateful import LEASE, StoreMachine, store_machine

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from digestif import Store
-from digestif.stores.dsn import open_store
+from digestif.stores.registry import open_store
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager
 from tests.conformance.modes import OneMode, SharedRules

@@ -20,7 +20,7 @@ import digestif.testing
 from digestif import AsyncDigests, ConfigError, DigestifError, Digests, Event, Policy
 from digestif.core import records
 from digestif.core.machine import Rule
-from digestif.stores import base, dsn
+from digestif.stores import base, registry
 from digestif.stores.redis import keys
 from digestif.stores.redis.client.options import Options
 from digestif.stores.redis.layout import CLUSTER_PARTITIONS, PARTITIONS
@@ -68,7 +68,7 @@ SERVERS = [
         ("policy", [f"Policy.{preset}" for preset in PRESETS]),
         ("policy", ["Exponential", "Intervals", "Retry"]),
         ("policy", [field.name for field in fields(digestif.Retry)]),
-        ("dsn", [f"{scheme}://" for scheme in dsn.BUILT_IN]),
+        ("dsn", [f"{scheme}://" for scheme in registry.BUILT_IN]),
         ("api", [field.name for kind in (digestif.Timeline, digestif.Digest) for field in fields(kind)]),
         ("api", [field.name for kind in (digestif.DeadLetter, digestif.HistoryEntry) for field in fields(kind)]),
         ("api", [field.name for kind in (digestif.Ledger, digestif.Verification) for field in fields(kind)]),
@@ -110,10 +110,10 @@ def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
             yield from subclasses(child)
 
 
-@pytest.mark.parametrize("scheme", dsn.BUILT_IN)
+@pytest.mark.parametrize("scheme", registry.BUILT_IN)
 def test_every_option_of_a_dsn_is_explained(scheme: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        dsn.open_store(f"{scheme}://?qqqqqqqq=1")
+        registry.open_store(f"{scheme}://?qqqqqqqq=1")
     _, _, listed = str(refused.value).partition("there are ")
 
     assert "it takes none" in str(refused.value) or listed
@@ -170,7 +170,8 @@ def test_the_defaults_of_the_options_of_redis_are_the_real_ones() -> None:
     section = reference("dsn").partition("## Redis and Valkey")[2].partition("## PostgreSQL")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE))
     words = {"ca": "those of the system", "verify": "`yes`", "sentinel_user": "none", "sentinel_password": "none"}
-    expected = {name: f"{value:g}" for name, value in Options._field_defaults.items() if name not in words}
+    defaults = {field.name: field.default for field in fields(Options)}
+    expected = {name: f"{value:g}" for name, value in defaults.items() if name not in words}
 
     assert rows.pop("partitions") == f"{PARTITIONS}, on a cluster {CLUSTER_PARTITIONS}"
     assert rows == expected | words

@@ -19,7 +19,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from digestif import Store
 from digestif.clock import monotonic
 from digestif.errors import DigestifError
-from digestif.stores.dsn import open_store
+from digestif.stores.registry import open_store
 from digestif.testing.stateful import store_machine
 from tests.nets.planting import ScriptFault, planted
 from tests.nets.script_faults import FAULTS

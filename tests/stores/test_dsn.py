@@ -1,14 +1,17 @@
 """DSNs open stores, and wrong ones say what to write instead."""
 
 import sys
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from digestif import ConfigError, Digests
-from digestif.stores import dsn
-from digestif.stores.dsn import open_store, redacted
+from digestif.core.secret import Secret
+from digestif.dsn import Dsn, choice, existing_file, number, option, option_names, redacted, whole_number, yes_or_no
+from digestif.stores import registry
+from digestif.stores.registry import open_store
 
 
 @pytest.mark.parametrize(
@@ -86,14 +89,14 @@ def test_a_password_is_not_shown() -> None:
 
 
 def test_other_packages_bring_stores_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("elsewhere", "digestif.stores.memory:from_dsn", dsn.ENTRY_POINTS)
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point] if group == dsn.ENTRY_POINTS else [])
+    point = EntryPoint("elsewhere", "digestif.stores.memory:from_dsn", registry.ENTRY_POINTS)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point] if group == "digestif.stores" else [])
 
     assert type(open_store("elsewhere://")).__name__ == "MemoryStore"
 
 
 def test_a_store_whose_extra_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("elsewhere", "a_module_that_is_not_here:open", dsn.ENTRY_POINTS)
+    point = EntryPoint("elsewhere", "a_module_that_is_not_here:open", registry.ENTRY_POINTS)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
     monkeypatch.setitem(sys.modules, "a_module_that_is_not_here", None)
 
@@ -132,3 +135,80 @@ def test_off_accepts_nothing_and_says_so() -> None:
 )
 def test_options_that_sound_secret_are_shown_without_their_values(text: str, shown: str) -> None:
     assert redacted(text) == shown
+
+
+# Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    from_: str = option(str, required="a sender")
+    verify: bool = option(yes_or_no, True)
+    timeout: float = option(number("seconds", above=0), 5.0)
+    size: float = option(number("mebibytes"), 16.0)
+    replicas: int = option(whole_number(0), 0)
+    pool: int = option(whole_number(1, 100), 10)
+    sync: str = option(choice("full", "normal"), "full")
+    ca: str | None = option(existing_file, None)
+    password: Secret | None = option(Secret, None)
+    key: int | None = option(int, None)
+
+
+def read(query: str) -> Options:
+    return Dsn.parse(f"x://host?{query}").read(Options)
+
+
+def test_options_get_their_types_and_their_defaults() -> None:
+    given = read(f"from=me&verify=no&timeout=.5&size=0&replicas=2&pool=100&sync=normal&ca={__file__}&password=hunter2")
+
+    assert given == Options(
+        from_="me",
+        verify=False,
+        timeout=0.5,
+        size=0.0,
+        replicas=2,
+        pool=100,
+        sync="normal",
+        ca=__file__,
+        password=Secret("hunter2"),
+    )
+    assert read("from=me") == Options(from_="me")
+    assert option_names(Options)[:2] == ["from", "verify"]
+
+
+@pytest.mark.parametrize(("text", "value"), [("yes", True), ("true", True), ("no", False), ("false", False)])
+def test_yes_and_no_are_spelled_alike_everywhere(text: str, value: bool) -> None:
+    assert read(f"from=me&verify={text}").verify is value
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ("verify=yes", "from: x:// needs a sender"),
+        ("from=me&from=you", "from: an option of x:// that is given twice; write it once"),
+        ("from=", "from: an option of x:// without a value; give one, or leave it out"),
+        ("form=me", "form: no such option of x://; did you mean from?"),
+        ("from=me&verify=on", "verify: 'on' is neither yes nor no"),
+        ("from=me&timeout=0", "timeout: '0' is not a number of seconds above 0"),
+        ("from=me&timeout=nan", "timeout: 'nan' is not a number of seconds above 0"),
+        ("from=me&size=big", "size: 'big' is not a number of mebibytes"),
+        ("from=me&replicas=-1", "replicas: '-1' is not a whole number ≥ 0"),
+        ("from=me&replicas=1.5", "replicas: '1.5' is not a whole number ≥ 0"),
+        ("from=me&pool=101", "pool: '101' is not a whole number from 1 to 100"),
+        (f"from=me&pool={'9' * 5000}", f"pool: '{'9' * 78}… is not a whole number from 1 to 100"),
+        ("from=me&sync=off", "sync: 'off' is neither full nor normal"),
+        ("from=me&ca=/nowhere", "ca: there is no file '/nowhere'"),
+        ("from=me&key=hunter2", "key: not what it should be"),
+    ],
+)
+def test_a_wrong_option_says_its_name_and_what_is_wrong(query: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(query)
+
+    assert str(refused.value) == complaint
+
+
+def test_a_store_or_channel_of_others_that_checks_names_alone_refuses_empty_and_repeated_options() -> None:
+    for query in ("size=1&size=2", "size="):
+        with pytest.raises(ConfigError, match="size: an option of x://"):
+            Dsn.parse(f"x://?{query}").refuse_options("size")

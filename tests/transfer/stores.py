@@ -6,7 +6,7 @@ from pathlib import Path
 
 from digestif import Store
 from digestif.ids import fresh_id
-from digestif.stores.dsn import open_store
+from digestif.stores.registry import open_store
 from tests.servers import empty_lone_cluster, empty_server, shared_lone_cluster, shared_server
 from tests.stores.postgres.servers import empty_database
 

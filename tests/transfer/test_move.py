@@ -14,7 +14,7 @@ from digestif.core.ledger import Ledger
 from digestif.core.records import State
 from digestif.core.times import to_seconds
 from digestif.stores.base import ClaimPage
-from digestif.stores.dsn import open_store
+from digestif.stores.registry import open_store
 from digestif.transfer import Move, abandon
 from tests.transfer.population import NOW, POLICY, T, populate, seen, seen_letters
 from tests.transfer.stores import KINDS, store_of

@@ -14,7 +14,7 @@ from redis.retry import Retry
 
 from digestif import ConfigError, Digests, InvalidRecord, Store, StoreError, StoreUnavailable
 from digestif.core.ledger import Ledger
-from digestif.stores.dsn import open_store
+from digestif.stores.registry import open_store
 from digestif.transfer import Move
 from digestif.transfer.origin import Origin, load_decoder
 from tests.servers import empty_server

@@ -8,7 +8,7 @@ if _TYPE_CHECKING:
     from digestif.channels.registry import open_channel
     from digestif.channels.webhook import WebhookChannel
     from digestif.core.verdicts import DeliveryFailed
-    from digestif.stores.dsn import Dsn
+    from digestif.dsn import Dsn
 
 __all__ = [
     "AppriseChannel",
@@ -28,7 +28,7 @@ _HOMES = {  # where each name is defined
     "digestif.channels.registry": "open_channel",
     "digestif.channels.webhook": "WebhookChannel",
     "digestif.core.verdicts": "DeliveryFailed",
-    "digestif.stores.dsn": "Dsn",
+    "digestif.dsn": "Dsn",
 }
 
 if not _TYPE_CHECKING:

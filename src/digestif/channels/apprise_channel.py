@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import ClassVar
 
 import apprise
@@ -16,11 +17,10 @@ import apprise
 from digestif.channels.addresses import public_only
 from digestif.channels.base import Channel, Format, Message, Receipt
 from digestif.core.secret import Secret
-from digestif.core.texts import shortened
 from digestif.core.times import is_duration
 from digestif.core.verdicts import DeliveryFailed
+from digestif.dsn import Dsn, option, yes_or_no
 from digestif.errors import ConfigError
-from digestif.stores.dsn import Dsn
 from digestif.threads import DaemonThreads
 
 TITLE_CHARACTERS = 250
@@ -103,18 +103,21 @@ class AppriseChannel(Channel):
         return apprise.AppriseAsset(http_redirects=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppriseOptions:
+    """Options of the DSN."""
+
+    url: Secret = option(Secret, required="one, percent-encoded; or write apprise+ before it")
+    allow_private: bool = option(yes_or_no, True)
+
+
 def from_dsn(dsn: Dsn) -> AppriseChannel:
     """`apprise+tgram://…`, where all after the + is Apprise's, or `apprise://?url=…` with it percent-encoded."""
     if dsn.scheme.startswith(PREFIX):
         return AppriseChannel(Secret(f"{dsn.scheme.removeprefix(PREFIX)}://{dsn.rest}"))
     dsn.refuse_location()
-    dsn.refuse_options("url", "allow_private")
-    if not dsn.options.get("url"):
-        raise ConfigError("url: apprise:// needs one, percent-encoded; or write apprise+ before it")
-    allow_private = dsn.options.get("allow_private", "true")
-    if allow_private not in ("true", "false"):
-        raise ConfigError(f"allow_private: {shortened(allow_private)} is neither true nor false")
-    return AppriseChannel(Secret(dsn.options["url"]), allow_private=allow_private == "true")
+    options = dsn.read(AppriseOptions)
+    return AppriseChannel(options.url, allow_private=options.allow_private)
 
 
 @contextmanager

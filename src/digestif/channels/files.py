@@ -7,23 +7,23 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
 from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
-from digestif.channels.mail import LATEST, Address, BadAddress, Letterhead, build_mail
+from digestif.channels.mail import LATEST, Address, BadAddress, Letterhead, address_option, build_mail
 from digestif.core.texts import did_you_mean
+from digestif.dsn import Dsn, option
 from digestif.errors import ConfigError
 from digestif.ids import fresh_id
-from digestif.stores.dsn import Dsn
 
-SENDER = "digestif@localhost"
+SENDER = Address.parse("digestif@localhost")
 NAME_LENGTH = 60  # of a timeline, in the name of a file
 PRIVATE = 0o600
 
-Writing = Callable[[Message, Letterhead], bytes]
+Writer = Callable[[Message, Letterhead], bytes]
 
 
 class FolderChannel(Channel):
@@ -32,11 +32,11 @@ class FolderChannel(Channel):
     scheme: ClassVar[str] = "file"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT, Format.HTML, Format.DATA})
 
-    def __init__(self, folder: Path, *, kind: str = "eml", sender: Address | None = None, mode: int = PRIVATE) -> None:
+    def __init__(self, folder: Path, *, kind: str = "eml", sender: Address = SENDER, mode: int = PRIVATE) -> None:
         self.folder = folder
         self.kind = kind
         self._mode = mode
-        self._letterhead = Letterhead(sender=sender or Address.parse(SENDER))
+        self._letterhead = Letterhead(sender=sender)
 
     async def deliver(self, message: Message) -> Receipt:
         path = self.folder / f"{file_name(message)}.{self.kind}"
@@ -49,7 +49,7 @@ class FolderChannel(Channel):
     def _write(self, path: Path, message: Message) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=_of_folder(self._mode))
         earlier = self._earlier(path)  # also at the first attempt: one that was interrupted does not count
-        replace_file(path, WRITINGS[self.kind](message, self._letterhead), mode=self._mode)
+        replace_file(path, WRITERS[self.kind](message, self._letterhead), mode=self._mode)
         for other in earlier:
             other.unlink(missing_ok=True)
 
@@ -59,22 +59,33 @@ class FolderChannel(Channel):
         return [other for other in self.folder.iterdir() if other.name.endswith(f"-{identity}") and other != path]
 
 
+def _kind(text: str) -> str:
+    if text not in WRITERS:
+        raise ValueError(f"{text!r} is no kind of file{did_you_mean(text, list(WRITERS))}")
+    return text
+
+
+def _mode(text: str) -> int:
+    if not re.fullmatch("0?[0246]{3}", text):
+        raise ValueError(f"{text!r} is not a mode of files such as 600 or 640")
+    return int(text, 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOptions:
+    """Options of the DSN."""
+
+    as_: str = option(_kind, "eml")
+    from_: Address = option(address_option, SENDER)
+    mode: int = option(_mode, PRIVATE)
+
+
 def from_dsn(dsn: Dsn) -> FolderChannel:
-    """The channel that a DSN names, or ConfigError."""
-    dsn.refuse_options("as", "from", "mode")
-    kind = dsn.options.get("as", "eml")
-    if kind not in WRITINGS:
-        raise ConfigError(f"as: {kind!r} is no kind of file{did_you_mean(kind, list(WRITINGS))}")
+    """`file:///folder`, or `file://./folder` for one in the working directory."""
+    options = dsn.read(FileOptions)
     if not dsn.location.startswith(("/", "./", "../")) or "\0" in dsn.location:
         raise ConfigError("file: write file:///folder, or file://./folder for one in the working directory")
-    try:
-        sender = Address.parse(dsn.options.get("from", SENDER))
-    except BadAddress as error:
-        raise ConfigError(f"from: {error}") from None
-    mode = dsn.options.get("mode", f"{PRIVATE:o}")
-    if not re.fullmatch("0?[0246]{3}", mode):
-        raise ConfigError(f"mode: {mode!r} is not a mode of files such as 600 or 640")
-    return FolderChannel(Path(dsn.location), kind=kind, sender=sender, mode=int(mode, 8))
+    return FolderChannel(Path(dsn.location), kind=options.as_, sender=options.from_, mode=options.mode)
 
 
 def file_name(message: Message) -> str:
@@ -146,4 +157,4 @@ def _plain(value: object) -> object:
         return str(value)
 
 
-WRITINGS: dict[str, Writing] = {"eml": _mail, "html": _html, "txt": _text, "json": _json}
+WRITERS: dict[str, Writer] = {"eml": _mail, "html": _html, "txt": _text, "json": _json}

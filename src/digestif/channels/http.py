@@ -22,11 +22,10 @@ from yarl import URL
 from digestif.channels.addresses import AddressRefused, is_address, is_public, public_socket, refuse_unless_public
 from digestif.channels.tls import tls_context
 from digestif.core.secret import Secret
-from digestif.core.texts import shortened
 from digestif.core.times import is_duration
 from digestif.core.verdicts import DeliveryFailed
+from digestif.dsn import Dsn, existing_file, number, option, yes_or_no
 from digestif.errors import ConfigError
-from digestif.stores.dsn import Dsn
 
 ANSWER_BYTES = 64 * 1024  # read of an answer…
 ANSWER_CHARACTERS = 200  # …and shown of it
@@ -40,6 +39,15 @@ BAD_MESSAGE = frozenset({400, 413, 415, 422})  # it would be as bad later
 GONE = 410
 TOO_MANY = 429
 UNAVAILABLE = 503
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """Options of the DSN that channels over HTTP share."""
+
+    timeout: float = option(number("seconds"), 15.0)
+    allow_private: bool = option(yes_or_no, False)
+    ca: str | None = option(existing_file, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,25 +196,8 @@ def harmless(text: str) -> str:
 
 
 def url_of(scheme: str, dsn: Dsn, query: str = "") -> str:
-    """The address in a DSN, as it was written; what stands after its ? are our options, so `query` is apart."""
+    """The address in a DSN as it was written, with `query` in place of the options."""
     return f"{scheme}://{dsn.rest.partition('?')[0]}{f'?{query}' if query else ''}"
-
-
-def seconds_option(dsn: Dsn, name: str, default: float) -> float:
-    text = dsn.options.get(name)
-    if text is None:
-        return default
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"{name}: {shortened(text)} is not a number of seconds") from None
-
-
-def yes_or_no_option(dsn: Dsn, name: str) -> bool:
-    text = dsn.options.get(name, "false")
-    if text not in ("true", "false"):
-        raise ConfigError(f"{name}: {shortened(text)} is neither true nor false")
-    return text == "true"
 
 
 def _acts(character: str) -> bool:

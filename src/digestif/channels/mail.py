@@ -78,6 +78,11 @@ class Address:
         return f"{_name(self.name)}\n <{self}>" if self.name else str(self)
 
 
+def address_option(text: str) -> Address:
+    """An address in a DSN, where a + reads as a space: no address has one inside."""
+    return Address.parse(re.sub(r"(?<=[^\s<>]) (?=[^\s<>]+@)", "+", text))
+
+
 def _name(text: str) -> str:
     quoted = re.sub(r'(["\\])', r"\\\1", text)
     return f'"{quoted}"' if _is_plain(text, room=LINE_LENGTH - 20) else encoded_words(text)

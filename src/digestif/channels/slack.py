@@ -6,15 +6,15 @@ again: one whose answer got lost may appear twice.
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from digestif.channels.base import Channel, Format, Message, Receipt
-from digestif.channels.http import Answer, Poster, encoded, failure_of, seconds_option, url_of, yes_or_no_option
-from digestif.channels.tls import ca_option
+from digestif.channels.http import Answer, HttpOptions, Poster, encoded, failure_of, url_of
 from digestif.clock import wall_clock
 from digestif.core.secret import Secret
 from digestif.core.verdicts import DeliveryFailed
-from digestif.stores.dsn import Dsn
+from digestif.dsn import Dsn
 
 # https://docs.slack.dev/reference/block-kit/blocks
 BLOCKS = 50
@@ -78,14 +78,8 @@ class SlackChannel(Channel):
 
 
 def from_dsn(dsn: Dsn) -> SlackChannel:
-    """`slack://hooks.slack.com/services/T…/B…/…?timeout=15&allow_private=false&ca=…`, over HTTPS."""
-    dsn.refuse_options("timeout", "allow_private", "ca")
-    return SlackChannel(
-        Secret(url_of("https", dsn)),
-        timeout=seconds_option(dsn, "timeout", 15),
-        allow_private=yes_or_no_option(dsn, "allow_private"),
-        ca=ca_option(dsn),
-    )
+    """`slack://hooks.slack.com/services/T…/B…/…`, over HTTPS."""
+    return SlackChannel(Secret(url_of("https", dsn)), **asdict(dsn.read(HttpOptions)))
 
 
 def payload_of(message: Message) -> dict[str, Any]:

@@ -28,9 +28,10 @@ from aiosmtplib import (
 
 from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
 from digestif.channels.mail import Address, BadAddress, Letterhead, build_mail, one_line
-from digestif.channels.smtp_options import Server, Tls, connections_of, letterhead_of, server_of
+from digestif.channels.smtp_options import Server, SmtpOptions, Tls, server_of
+from digestif.channels.tls import tls_context
 from digestif.core.texts import shortened
-from digestif.stores.dsn import Dsn
+from digestif.dsn import Dsn
 
 REPLY_LENGTH = 300
 LARGEST = 10_000_000  # characters of text and HTML
@@ -70,7 +71,7 @@ class SmtpChannel(Channel):
         self._connections = connections
         self._turns = asyncio.Semaphore(connections)
         self._kept: list[SMTP] = []
-        self._tls = server.tls_context()
+        self._tls = None if server.tls is Tls.NONE else tls_context(server.ca, verify=server.verify)
         self._own_name: str | None = None  # looking it up may take seconds
 
     async def deliver(self, message: Message) -> Receipt:
@@ -150,8 +151,9 @@ class SmtpChannel(Channel):
 
 
 def from_dsn(dsn: Dsn) -> SmtpChannel:
-    """The channel that a DSN names, or ConfigError."""
-    return SmtpChannel(server_of(dsn), letterhead_of(dsn), connections=connections_of(dsn))
+    """`smtp://user:password@host:587?from=…`, or `smtps://` for TLS from the start."""
+    options = dsn.read(SmtpOptions)
+    return SmtpChannel(server_of(dsn, options), options.letterhead(), connections=options.connections)
 
 
 def fitting(message: Message, letterhead: Letterhead, *, to: Address) -> bytes:

@@ -7,7 +7,7 @@ import threading
 from typing import ClassVar, TextIO
 
 from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
-from digestif.stores.dsn import Dsn
+from digestif.dsn import Dsn
 
 BOLD = "\x1b[1m"
 PLAIN = "\x1b[0m"

@@ -13,13 +13,12 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from digestif.channels.base import Channel, Format, Message, Receipt
-from digestif.channels.http import Poster, encoded, failure_of, seconds_option, url_of, yes_or_no_option
+from digestif.channels.http import HttpOptions, Poster, encoded, failure_of, url_of
 from digestif.channels.signatures import Signer
-from digestif.channels.tls import ca_option
 from digestif.clock import wall_clock
 from digestif.core.secret import Secret
+from digestif.dsn import Dsn, option
 from digestif.errors import ConfigError
-from digestif.stores.dsn import Dsn
 
 BODY_BYTES = 1024 * 1024
 ID_CHARACTERS = 256
@@ -69,21 +68,31 @@ class WebhookChannel(Channel):
         return f"WebhookChannel({self._poster.origin}/…)"
 
 
+def _secrets(text: str) -> tuple[Secret, ...]:
+    # A + in a query reads as a space, and no secret has one.
+    return tuple(Secret(part) for part in text.replace(" ", "+").split(",") if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookOptions(HttpOptions):
+    """Options of the DSN."""
+
+    secret: tuple[Secret, ...] = option(_secrets, ())
+    query: str = option(str, "")  # of the receiver's address
+
+
 def from_dsn(dsn: Dsn) -> WebhookChannel:
-    """`webhook+https://receiver.example/path?secret=whsec_…,whsec_…&query=…&timeout=15&allow_private=false&ca=…`."""
-    dsn.refuse_options("secret", "query", "timeout", "allow_private", "ca")
-    allow_private = yes_or_no_option(dsn, "allow_private")
+    """`webhook+https://receiver.example/path?secret=whsec_…,whsec_…`."""
+    options = dsn.read(WebhookOptions)
     scheme = dsn.scheme.removeprefix("webhook+")
-    if scheme == "http" and not allow_private:
+    if scheme == "http" and not options.allow_private:
         raise ConfigError("webhook+http:// is for private networks: add allow_private=true, or use webhook+https://")
-    # In a query + means a blank, which no secret has.
-    texts = dsn.options.get("secret", "").replace(" ", "+").split(",")
     return WebhookChannel(
-        url_of(scheme, dsn, dsn.options.get("query", "")),
-        secrets=[Secret(text) for text in texts if text],
-        timeout=seconds_option(dsn, "timeout", 15),
-        allow_private=allow_private,
-        ca=ca_option(dsn),
+        url_of(scheme, dsn, options.query),
+        secrets=options.secret,
+        timeout=options.timeout,
+        allow_private=options.allow_private,
+        ca=options.ca,
     )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from digestif.aio import AsyncDigests
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.digests import Digests
+from digestif.dsn import redacted
 from digestif.errors import ConfigError
-from digestif.stores.dsn import redacted
 
 ATTRIBUTE = "digests"  # unless another one is named
 

@@ -74,7 +74,7 @@ def move(source: str, target: str | None, *, as_json_: bool, verify: bool, aband
 
 
 def _abandon(source: str, namespace: str, *, quiet: bool) -> int:
-    from digestif.stores.dsn import open_store
+    from digestif.stores.registry import open_store
     from digestif.transfer import abandon
 
     _refuse_fleeting(source)
@@ -91,8 +91,9 @@ def _abandon(source: str, namespace: str, *, quiet: bool) -> int:
 def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -> "tuple[ExportSource, TransferStore]":
     import logging
 
+    from digestif.dsn import redacted
     from digestif.errors import ConfigError
-    from digestif.stores.dsn import open_store, redacted
+    from digestif.stores.registry import open_store
     from digestif.stores.transfer import ExportSource, TransferStore
 
     logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are told once, in the answer
@@ -121,8 +122,8 @@ def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -
 def _refuse_fleeting(dsn: str, *, is_target: bool = False) -> None:
     from pathlib import Path
 
+    from digestif.dsn import Dsn
     from digestif.errors import ConfigError
-    from digestif.stores.dsn import Dsn
 
     place = Dsn.parse(dsn)
     if place.scheme == "memory" or (place.scheme == "sqlite" and not place.location):

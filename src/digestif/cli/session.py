@@ -85,8 +85,8 @@ class Session:
             yield digests
 
     def _check(self, *, makes: bool) -> None:
+        from digestif.dsn import Dsn
         from digestif.errors import ConfigError
-        from digestif.stores.dsn import Dsn
 
         dsn = Dsn.parse(self._store)
         if dsn.scheme == "memory" or (dsn.scheme == "sqlite" and not dsn.location):
@@ -104,7 +104,7 @@ class Session:
         """The store as it may be shown: without its password."""
         if self._app:
             return self._app
-        from digestif.stores.dsn import redacted
+        from digestif.dsn import redacted
 
         return redacted(self._store)
 

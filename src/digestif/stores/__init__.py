@@ -8,6 +8,7 @@ if _TYPE_CHECKING:
     from digestif.core.capacity import Cursor, Stored
     from digestif.core.machine import Slot, Unfinished
     from digestif.core.policy import Terms
+    from digestif.dsn import Dsn, number, option, yes_or_no
     from digestif.stores.base import (
         HISTORY_KEYS,
         HISTORY_LIMIT,
@@ -31,10 +32,10 @@ if _TYPE_CHECKING:
         Taken,
         Wakeups,
     )
-    from digestif.stores.dsn import Dsn, open_store
     from digestif.stores.memory import MemoryStore
     from digestif.stores.reader import Part, StoreReader
     from digestif.stores.redis import from_client
+    from digestif.stores.registry import open_store
     from digestif.stores.rows import Rows, RowStore
     from digestif.stores.sqlite import SQLiteStore
     from digestif.stores.transfer import (
@@ -91,7 +92,10 @@ __all__ = [
     "Wakeups",
     "from_client",
     "machine",
+    "number",
     "open_store",
+    "option",
+    "yes_or_no",
 ]
 
 _HOMES = {  # where each name is defined
@@ -99,13 +103,14 @@ _HOMES = {  # where each name is defined
     "digestif.core.capacity": "Cursor Stored",
     "digestif.core.machine": "Slot Unfinished machine",
     "digestif.core.policy": "Terms",
+    "digestif.dsn": "Dsn number option yes_or_no",
     "digestif.stores.base": "HISTORY_KEYS HISTORY_LIMIT PAGE_BYTES PAGE_RECORDS PAGE_TIMELINES Accepted Arrival "
     "Burial ClaimPage Completion Due Durability Lease Maintained QuarantinedRecord Release SchedulePage "
     "Store Take Taken Wakeups",
-    "digestif.stores.dsn": "Dsn open_store",
     "digestif.stores.memory": "MemoryStore",
     "digestif.stores.reader": "Part StoreReader",
     "digestif.stores.redis": "from_client",
+    "digestif.stores.registry": "open_store",
     "digestif.stores.rows": "RowStore Rows",
     "digestif.stores.sqlite": "SQLiteStore",
     "digestif.stores.transfer": "ExportSource ExportedRecord ImportPage ImportProgress Parcel ParcelKind TransferStore",

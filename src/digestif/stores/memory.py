@@ -16,9 +16,9 @@ from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
+from digestif.dsn import Dsn
 from digestif.errors import StoreUnavailable
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival, Durability
-from digestif.stores.dsn import Dsn
 from digestif.stores.fork import watch
 from digestif.stores.gate import Turnstile, holding
 from digestif.stores.ordered import Ordered

@@ -8,6 +8,7 @@ from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
+from digestif.dsn import Dsn
 from digestif.errors import InvalidState
 from digestif.stores.base import (
     Accepted,
@@ -25,7 +26,6 @@ from digestif.stores.base import (
     Take,
     Taken,
 )
-from digestif.stores.dsn import Dsn
 from digestif.stores.reader import Part
 
 

@@ -23,9 +23,9 @@ from digestif.core.records import DeadLetter, State, check_record_key, check_tim
 from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.transfer import FOREVER, OUTGOING
+from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError, StoreUnavailable
 from digestif.stores.codec import Sealer, mark_timestamp
-from digestif.stores.dsn import load_attribute
 from digestif.stores.transfer import ExportedRecord, ExportSource, Parcel
 
 Decoder = Callable[[bytes], Any]

@@ -10,8 +10,8 @@ import pytest
 
 from digestif import ConfigError, Digests, StoreUnavailable
 from digestif.core.secret import Secret
-from digestif.stores.dsn import open_store
 from digestif.stores.postgres import PostgresStore
+from digestif.stores.registry import open_store
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.servers import free_port
 

@@ -8,9 +8,9 @@ import pytest
 from digestif import Digests
 from digestif.core.policy import Terms
 from digestif.stores.base import Arrival, QuarantinedRecord, Store, Take
-from digestif.stores.dsn import open_store
 from digestif.stores.postgres import floors
 from digestif.stores.postgres.transaction import SQL
+from digestif.stores.registry import open_store
 from digestif.testing.conformance.port import (
     LEASE,
     NOW,

@@ -11,8 +11,8 @@ from digestif import Digests
 from digestif.clock import monotonic
 from digestif.ids import fresh_id
 from digestif.stores.base import Store, Wakeups
-from digestif.stores.dsn import open_store
 from digestif.stores.redis.wakeups import RedisWakeups
+from digestif.stores.registry import open_store
 from digestif.testing.servers import RedisServer, becomes_true
 
 AT_ONCE = 10.0  # seconds: a tenth of a millisecond is usual, and who does not hear waits LONG

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
-from digestif.stores.dsn import Dsn
+from digestif.dsn import Dsn
 from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.client.factory import open_link
 from digestif.stores.redis.client.link import Link

@@ -1,12 +1,14 @@
 """What the link reads from a DSN, before anything is sent."""
 
+from dataclasses import fields
+
 import pytest
 
+from digestif.dsn import Dsn, option_names
 from digestif.errors import ConfigError
-from digestif.stores.dsn import Dsn
-from digestif.stores.redis.client.address import Kind, Target
 from digestif.stores.redis.client.factory import open_link
-from digestif.stores.redis.client.options import NAMES, Options
+from digestif.stores.redis.client.options import Options
+from digestif.stores.redis.client.target import Kind, Target
 
 
 def place(text: str) -> Target:
@@ -99,4 +101,4 @@ def test_every_option_has_a_name_and_options_of_others_are_left_alone() -> None:
     options = Options.of({"timeout": "2", "replicas": "3", "verify": "no", "partitions": "64"}, tls=True)
 
     assert options == Options(timeout=2.0, replicas=3, verify=False)
-    assert sorted(Options._fields) == sorted(NAMES)
+    assert [field.name for field in fields(Options)] == option_names(Options)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from digestif.stores.dsn import Dsn
+from digestif.dsn import Dsn
 from digestif.stores.redis.client.factory import link_over, open_link
 from digestif.stores.redis.client.link import Link
 from digestif.testing.servers import LoneCluster, RedisServer

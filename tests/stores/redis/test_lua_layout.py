@@ -13,7 +13,7 @@ from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from digestif.core.policy import Terms
 from digestif.stores.base import Arrival, Store
-from digestif.stores.dsn import open_store
+from digestif.stores.registry import open_store
 from digestif.testing.conformance.port import NOW, arrive
 from digestif.testing.servers import RedisServer
 from digestif.testing.stateful import StoreMachine

@@ -11,9 +11,9 @@ from digestif import InvalidState
 from digestif.core.capacity import Stored, age_order
 from digestif.core.machine import Slot
 from digestif.stores.base import Lease, Store, Take
-from digestif.stores.dsn import open_store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.reader import Part
+from digestif.stores.registry import open_store
 from digestif.testing.conformance.port import delete, maintain, stored, take_all
 from digestif.testing.footprint import assert_nothing_left
 from tests.servers import empty_server

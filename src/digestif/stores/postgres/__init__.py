@@ -1,35 +1,48 @@
 """`postgresql://`: timelines in PostgreSQL, next to the data of the application."""
 
+from dataclasses import asdict, dataclass
+
 from digestif.core.secret import Secret
-from digestif.core.texts import shortened
-from digestif.errors import ConfigError
-from digestif.stores.dsn import Dsn
+from digestif.dsn import Dsn, number, option, whole_number, yes_or_no
 from digestif.stores.postgres.store import PostgresStore
 
-__all__ = ["PostgresStore", "from_dsn"]
+__all__ = ["LibpqOptions", "PostgresOptions", "PostgresStore", "from_dsn"]
 
-OPTIONS = ("schema", "pool", "timeout", "pgbouncer", "notify")
-LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "connect_timeout", "target_session_attrs")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresOptions:
+    """Options of the DSN that are ours."""
+
+    schema: str = option(str, "digestif")
+    pool: int = option(whole_number(1), 10)
+    timeout: float = option(number("seconds", above=0), 10.0)
+    pgbouncer: bool = option(yes_or_no, False)
+    notify: bool = option(yes_or_no, True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibpqOptions:
+    """Options of the DSN that are handed on to libpq."""
+
+    sslmode: str | None = option(str, None)
+    sslrootcert: str | None = option(str, None)
+    sslcert: str | None = option(str, None)
+    sslkey: str | None = option(str, None)
+    application_name: str | None = option(str, None)
+    connect_timeout: str | None = option(str, None)
+    target_session_attrs: str | None = option(str, None)
 
 
 def from_dsn(dsn: Dsn, *, namespace: str) -> PostgresStore:
     """The store behind `postgresql://user:password@host:port/database?schema=digestif`."""
-    dsn.refuse_options(*OPTIONS, *LIBPQ)
-    options = dsn.options
-    connection = {**_address(dsn.location), **{name: options[name] for name in LIBPQ if name in options}}
-    return PostgresStore(
-        connection,
-        namespace=namespace,
-        schema=options.get("schema", "digestif"),
-        pool=_count("pool", options.get("pool", "10")),
-        timeout=_count("timeout", options.get("timeout", "10")),
-        pgbouncer=_flag("pgbouncer", options.get("pgbouncer", "no")),
-        notify=_flag("notify", options.get("notify", "yes")),
-    )
+    options = dsn.read(PostgresOptions, LibpqOptions)
+    libpq = asdict(dsn.read(LibpqOptions, PostgresOptions))
+    connection = _address(dsn.location) | {name: value for name, value in libpq.items() if value is not None}
+    return PostgresStore(connection, namespace=namespace, **asdict(options))
 
 
 def _address(location: str) -> dict[str, str | Secret]:
-    """What libpq is told, of `user:password@host:port/database`; parts that are missing are left to it."""
+    """The connection parameters in `user:password@host:port/database`; libpq chooses those that are missing."""
     login, _, place = location.rpartition("@")
     user, _, password = login.partition(":")
     hosts, _, database = place.partition("/")
@@ -46,15 +59,3 @@ def _address(location: str) -> dict[str, str | Secret]:
 
 def _has_port(host: str) -> bool:
     return host.rpartition(":")[2].isdigit() and not host.endswith("]")
-
-
-def _count(name: str, text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise ConfigError(f"{name}: {shortened(text)} is not a whole number ≥ 1")
-    return int(text)
-
-
-def _flag(name: str, text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise ConfigError(f'{name}: {shortened(text)} is neither "yes" nor "no"')
-    return text == "yes"

@@ -28,7 +28,6 @@ from digestif.stores.base import (
     Taken,
     Wakeups,
 )
-from digestif.stores.dsn import check_namespace
 from digestif.stores.fork import watch
 from digestif.stores.postgres.connections import Address, Pooled, Refused, connection_options, new_pool
 from digestif.stores.postgres.faults import GONE, MAY_ONLY_READ, PASSING, translated
@@ -41,6 +40,7 @@ from digestif.stores.postgres.single_add import LongWay, SingleAdd
 from digestif.stores.postgres.slots import InboxFirst
 from digestif.stores.postgres.transaction import SQL, Namespace, OtherTables
 from digestif.stores.postgres.wakeups import NotifyWakeups
+from digestif.stores.registry import check_namespace
 from digestif.stores.rows import Rows, RowStore, arrivals, leases, open_digests, operations, transfer
 from digestif.stores.rows.leases import Grant
 from digestif.stores.shield import Shield

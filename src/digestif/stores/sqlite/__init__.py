@@ -1,33 +1,26 @@
 """`sqlite:///path`: timelines in a file, with no server; `sqlite://` keeps them in memory."""
 
+from dataclasses import asdict, dataclass
+
+from digestif.dsn import Dsn, choice, number, option
 from digestif.errors import ConfigError
-from digestif.stores.dsn import Dsn
 from digestif.stores.sqlite.store import SQLiteStore
 
-__all__ = ["SQLiteStore", "from_dsn"]
+__all__ = ["SQLiteOptions", "SQLiteStore", "from_dsn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SQLiteOptions:
+    """Options of the DSN."""
+
+    synchronous: str = option(choice("full", "normal"), "full")
+    timeout: float = option(number("seconds"), 30.0)
+    reserve: float = option(number("mebibytes"), 16.0)
 
 
 def from_dsn(dsn: Dsn, *, namespace: str) -> SQLiteStore:
-    """`sqlite:///relative`, `sqlite:////absolute`, `sqlite://`.
-
-    Options are `synchronous` (full, normal), `timeout` in seconds, and `reserve` in mebibytes.
-    """
-    dsn.refuse_options("synchronous", "timeout", "reserve")
-    return SQLiteStore(
-        _path(dsn.location),
-        namespace=namespace,
-        synchronous=dsn.options.get("synchronous", "full"),
-        timeout=_number(dsn, "timeout", "30", unit="seconds"),
-        reserve=_number(dsn, "reserve", "16", unit="mebibytes"),
-    )
-
-
-def _number(dsn: Dsn, option: str, default: str, *, unit: str) -> float:
-    text = dsn.options.get(option, default)
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"{option}: {text!r} is not a number of {unit}") from None
+    """`sqlite:///relative`, `sqlite:////absolute`, `sqlite://`."""
+    return SQLiteStore(_path(dsn.location), namespace=namespace, **asdict(dsn.read(SQLiteOptions)))
 
 
 def _path(location: str) -> str | None:

@@ -14,10 +14,10 @@ from digestif.core.times import is_duration
 from digestif.errors import ConfigError, DigestifError, StoreError, StoreUnavailable
 from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
 from digestif.stores.damage import Unreadable
-from digestif.stores.dsn import check_namespace
 from digestif.stores.fork import watch
 from digestif.stores.gate import Gate, Turnstile
 from digestif.stores.group_commit import GroupCommit, Job, Page
+from digestif.stores.registry import check_namespace
 from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connections import Connection, Database, Readers, full, is_full, translated
 from digestif.stores.sqlite.reserve import MEBIBYTE, NoRoom, Reserve

@@ -12,15 +12,15 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from digestif.core.texts import shortened
+from digestif.dsn import Dsn
 from digestif.errors import ConfigError
-from digestif.stores.dsn import Dsn
-from digestif.stores.redis.client.address import Kind, Target
 from digestif.stores.redis.client.cluster import Cluster, Members
 from digestif.stores.redis.client.confirmation import Confirmation
 from digestif.stores.redis.client.link import Link, RoutedLink
 from digestif.stores.redis.client.node import Node, pool_of
 from digestif.stores.redis.client.options import Options
 from digestif.stores.redis.client.sentinel import WatchedNode
+from digestif.stores.redis.client.target import Kind, Target
 from digestif.stores.redis.client.topology import SingleServer, Topology
 
 _UNBOUNDED = 2**31  # connections: as many as there are calls at once

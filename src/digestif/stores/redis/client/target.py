@@ -4,8 +4,8 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
+from digestif.dsn import Dsn
 from digestif.errors import ConfigError
-from digestif.stores.dsn import Dsn
 
 SCHEME = re.compile(r"(?:redis|valkey)(?P<tls>s?)(?:\+(?P<kind>cluster|sentinel|unix))?")
 PORT = 6379
