@@ -22,7 +22,7 @@ from tests.stores.postgres.test_interruptions import check as check_interrupted
 from tests.stores.postgres.test_interruptions import interrupt
 from tests.stores.postgres.test_locks import check, have_met, meeting
 from tests.stores.postgres.test_lost_answers import told
-from tests.stores.redis.test_repetition import EVERYDAY, POLICY
+from tests.stores.redis.lives import EVERYDAY, POLICY
 from tests.stores.sqlite.alone import alone
 from torture._horizon import DEAD, claims_before_a_horizon, claims_with_nothing_dead
 

@@ -10,7 +10,7 @@ from digestif import Digests, StoreUnavailable
 from digestif.testing.postgres import PostgresServer
 from tests.stores.postgres.proxy import Loss, Proxy
 from tests.stores.postgres.servers import empty_database
-from tests.stores.redis.test_repetition import EVERYDAY, POLICY, lived
+from tests.stores.redis.lives import EVERYDAY, POLICY, lived
 
 NUMBERS = re.compile(r"(batch|arrival|placed)=\d+")  # which a repetition draws anew
 

@@ -11,21 +11,17 @@ from digestif import Digests
 from digestif.clock import monotonic
 from digestif.ids import fresh_id
 from digestif.stores.base import Store, Wakeups
-from digestif.stores.redis.wakeups import RedisWakeups
+from digestif.stores.redis.client.subscription import Heartbeat
+from digestif.stores.redis.store import RedisStore
+from digestif.stores.redis.wakeups import RedisWakeups, listen
 from digestif.stores.registry import open_store
 from digestif.testing.servers import RedisServer, becomes_true
 
 AT_ONCE = 10.0  # seconds: a tenth of a millisecond is usual, and who does not hear waits LONG
 SHORT = 0.05
 LONG = 30.0
-GIVEN_UP = 0.8  # seconds after which somebody impatient has given a server up that hangs
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask soon whether a silent server is there."""
-    monkeypatch.setattr("digestif.stores.redis.client.subscription.QUIET_SECONDS", 0.1)
-    monkeypatch.setattr("digestif.stores.redis.client.subscription.ANSWER_SECONDS", 0.3)
+IMPATIENT = Heartbeat(quiet_seconds=0.1, answer_seconds=0.3)
+GIVEN_UP = 0.8  # seconds after which an impatient subscription has given up a server that hangs
 
 
 @contextmanager
@@ -38,10 +34,17 @@ def opened(url: str, namespace: str = "d") -> Iterator[Store]:
 
 
 @contextmanager
-def heard(url: str, namespace: str = "d") -> Iterator[tuple[Store, Wakeups]]:
-    """A store, and somebody who listens to it."""
-    with opened(url, namespace) as store, closing(store.listen()) as wakeups:
+def heard(url: str, namespace: str = "d", *, heartbeat: Heartbeat | None = None) -> Iterator[tuple[Store, Wakeups]]:
+    """A store and its wake-ups."""
+    with opened(url, namespace) as store, closing(listen_to(store, heartbeat)) as wakeups:
         yield store, wakeups
+
+
+def listen_to(store: Store, heartbeat: Heartbeat | None = None) -> Wakeups:
+    if heartbeat is None:
+        return store.listen()
+    assert isinstance(store, RedisStore)
+    return listen(store._link.topology, lambda: store._scripts.keys, heartbeat)
 
 
 @contextmanager
@@ -73,7 +76,7 @@ def is_heard(store: Store, wakeups: Wakeups, partition: int | None = None) -> bo
 def settle(wakeups: Wakeups) -> None:
     """Wait until every partition is listened to, and nothing is heard any more."""
     assert isinstance(wakeups, RedisWakeups)
-    assert becomes_true(lambda: not wakeups.wait(SHORT) and wakeups.is_whole())
+    assert becomes_true(lambda: not wakeups.wait(SHORT) and wakeups.is_complete())
 
 
 def listeners(server: RedisServer, store: Store) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from digestif import Digests, Event, Policy, StoreChanged, StoreError, StoreUnavailable
 from digestif.stores.base import Store
-from digestif.stores.redis.client.cluster import slot_of
+from digestif.stores.redis.client.topology import slot_of
 from digestif.testing.servers import ClusterServers, RedisServer, free_port
 
 SOON = Policy(minimum_delay=0, increment_delay=0)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from digestif.clock import monotonic
-from digestif.stores.redis.client.cluster import slot_of
+from digestif.stores.redis.client.topology import slot_of
 from digestif.testing.servers import ClusterServers, RedisServer
 from tests.stores.redis.load import Load
 

@@ -10,7 +10,7 @@ from digestif import ConfigError, Digests, Ledger, Policy, Record, ScheduleEntry
 from digestif.attempts.claims import claim
 from digestif.events import Event, PartitionFailed
 from digestif.stores.base import Burial, Completion, Durability
-from digestif.stores.redis.client.cluster import SLOTS, slot_of
+from digestif.stores.redis.client.topology import SLOTS, slot_of
 from digestif.stores.redis.keys import Keys
 from digestif.testing.servers import ClusterServers, RedisServer
 

@@ -3,61 +3,20 @@
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 import redis
 from redis.cluster import LoadBalancingStrategy
 
 from digestif.clock import monotonic
-from digestif.stores.redis.client.cluster import slot_of
 from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.client.factory import link_over
 from digestif.stores.redis.client.link import Link
+from digestif.stores.redis.client.topology import slot_of
 from digestif.testing.servers import ClusterServers, RedisServer, becomes_true
-from tests.stores.redis.links import echo, get, increment, key, linked, put, refuse_to_pause
+from tests.stores.redis.links import echo, get, increment, key, linked, moving, put, refuse_to_pause
 
 PARTITIONS = range(64)
-
-
-class Moving:
-    """A slot on its way from its server to another, step by step; at the end it is brought back."""
-
-    def __init__(self, cluster: ClusterServers, partition: int) -> None:
-        self.cluster = cluster
-        self.slot = slot_of("d", partition)
-        self.source = cluster.node_for_slot(self.slot)
-        self.target = next(node for node in cluster.primaries() if node is not self.source)
-
-    def begin(self) -> None:
-        self.target.cli("CLUSTER", "SETSLOT", self.slot, "IMPORTING", self.source.cli("CLUSTER", "MYID"))
-        self.source.cli("CLUSTER", "SETSLOT", self.slot, "MIGRATING", self.target.cli("CLUSTER", "MYID"))
-
-    def carry(self, *keys: str) -> None:
-        self.source.cli("MIGRATE", "127.0.0.1", self.target.port, "", 0, 5000, "KEYS", *keys)
-
-    def end(self) -> None:
-        if rest := self.source.cli("CLUSTER", "GETKEYSINSLOT", self.slot, 1000):
-            self.carry(*rest)
-        for node in (self.target, self.source, *self.cluster.primaries()):
-            node.cli("CLUSTER", "SETSLOT", self.slot, "NODE", self.target.cli("CLUSTER", "MYID"))
-
-    def bring_back(self) -> None:
-        if self.cluster.node_for_slot(self.slot) is self.source:
-            self.end()
-        self.source, self.target = self.target, self.source
-        self.begin()
-        self.end()
-        self.cluster.wait_until_ok()
-
-
-@contextmanager
-def moving(cluster: ClusterServers, partition: int = 0) -> Iterator[Moving]:
-    way = Moving(cluster, partition)
-    try:
-        yield way
-    finally:
-        way.bring_back()
 
 
 @pytest.fixture
@@ -112,10 +71,8 @@ def test_a_cluster_client_of_ones_own_knows_the_way(cluster: ClusterServers) -> 
 
 
 @pytest.mark.parametrize("calls", [1, 2])
-def test_a_slot_that_has_moved_is_followed_at_once(
-    link: Link, cluster: ClusterServers, calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("digestif.stores.redis.client.retries.backoff", refuse_to_pause)
+def test_a_slot_that_has_moved_is_followed_at_once(link: Link, cluster: ClusterServers, calls: int) -> None:
+    link.backoff = refuse_to_pause
     link.run([put("k", "v")])
     with moving(cluster) as way:
         way.begin()

@@ -43,9 +43,9 @@ def is_blocked(server: RedisServer) -> bool:
 
 @pytest.mark.parametrize("calls", [1, 2])
 def test_connections_that_the_server_closed_between_calls_are_replaced_at_once(
-    redis_server: RedisServer, calls: int, no_pauses: None
+    redis_server: RedisServer, calls: int
 ) -> None:
-    with linked(redis_server.url) as link:
+    with linked(redis_server.url, backoff=refuse_to_pause) as link:
         commands = [echo("a")] * calls
         link.run(commands)
         redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -53,8 +53,8 @@ def test_connections_that_the_server_closed_between_calls_are_replaced_at_once(
         assert link.run(commands) == [b"a"] * calls
 
 
-def test_all_idle_connections_die_together_and_cost_one_repetition(redis_server: RedisServer, no_pauses: None) -> None:
-    with linked(redis_server.url) as link, ThreadPoolExecutor(9) as threads:
+def test_all_idle_connections_die_together_and_cost_one_repetition(redis_server: RedisServer) -> None:
+    with linked(redis_server.url, backoff=refuse_to_pause) as link, ThreadPoolExecutor(9) as threads:
         calls = [threads.submit(link.run, [POP]) for _ in range(9)]
         assert becomes_true(lambda: redis_server.cli("INFO", "clients")["blocked_clients"] == 9)
         redis_server.cli("RPUSH", key("queue"), *range(9))
@@ -69,11 +69,6 @@ def test_all_idle_connections_die_together_and_cost_one_repetition(redis_server:
 def connections(server: RedisServer) -> int:
     with server.client() as watcher:
         return len([each for each in watcher.client_list() if each["name"] == "digestif"])
-
-
-@pytest.fixture
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("digestif.stores.redis.client.retries.backoff", refuse_to_pause)
 
 
 @pytest.mark.parametrize("calls", [1, 2])
@@ -300,9 +295,9 @@ def test_a_server_that_becomes_a_replica_and_a_primary_again_is_waited_for(serve
             assert answers.result(30) == [2]
 
 
-def test_closing_ends_the_patience_of_calls_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("digestif.stores.redis.client.retries.backoff", lambda failures: 60.0)
-    with linked(f"redis://127.0.0.1:{free_port()}", patience=60) as link, running(link, echo("a")) as answers:
+def test_closing_ends_the_patience_of_calls_under_way() -> None:
+    url = f"redis://127.0.0.1:{free_port()}"
+    with linked(url, patience=60, backoff=lambda _: 60.0) as link, running(link, echo("a")) as answers:
         with pytest.raises(TimeoutError):
             answers.result(0.1)
         link.close()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from redis.sentinel import Sentinel
@@ -12,55 +12,7 @@ from digestif.stores.redis.client.factory import link_over
 from digestif.stores.redis.client.options import Options
 from digestif.testing.servers import RedisServer, becomes_true, free_port
 from tests.stores.redis.links import echo, get, increment, key, linked, put
-
-
-class Watched(NamedTuple):
-    """A primary, its replica, and the sentinel that puts one in the place of the other."""
-
-    primary: RedisServer
-    replica: RedisServer
-    sentinel: RedisServer
-
-    @property
-    def url(self) -> str:
-        return f"redis+sentinel://127.0.0.1:{self.sentinel.port}/main"
-
-    def named(self) -> int:
-        """The port of whom the sentinel names as the primary."""
-        with self.sentinel.client() as client:
-            return int(client.sentinel_masters()["main"]["port"])
-
-    def is_complete(self) -> bool:
-        """The sentinel has found the replica and thinks well of it."""
-        with self.sentinel.client() as client:
-            replicas = client.sentinel_slaves("main")
-        return [replica["master-link-status"] for replica in replicas] == ["ok"]
-
-
-@pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Watched]:
-    with RedisServer() as primary, RedisServer(replicaof=f"127.0.0.1 {primary.port}") as replica:
-        assert becomes_true(lambda: replica.cli("INFO", "replication")["master_link_status"] == "up")
-        with watching(primary, tmp_path) as sentinel:
-            servers = Watched(primary, replica, sentinel)
-            assert becomes_true(servers.is_complete)
-            yield servers
-
-
-def watching(primary: RedisServer, directory: Path, **options: str) -> RedisServer:
-    """A sentinel: the same program by another name."""
-    sentinel = RedisServer()
-    program = directory / "redis-sentinel"
-    program.symlink_to(primary.program)
-    sentinel.program = program
-    sentinel.options = {
-        "bind": "127.0.0.1",
-        "sentinel monitor main 127.0.0.1": f"{primary.port} 1",
-        "sentinel down-after-milliseconds main": 300,
-        "sentinel failover-timeout main": 2000,
-        **options,
-    }
-    return sentinel
+from tests.stores.redis.sentinels import Watched, ask_before_each_call, watching
 
 
 def test_the_primary_is_found(watched: Watched) -> None:
@@ -109,13 +61,11 @@ def test_a_primary_that_hangs_is_followed_by_its_replica_and_not_listened_to_lat
         assert watched.replica.cli("ROLE")[0] == "master"
 
 
-def test_a_primary_that_was_replaced_on_request_is_left_before_it_knows(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("digestif.stores.redis.client.sentinel.ASK_SECONDS", 0.0)
+def test_a_primary_that_was_replaced_on_request_is_left_before_it_knows(watched: Watched) -> None:
     with linked(watched.url, replicas=1, replica_timeout=4) as link:
         assert link.run([increment()]) == [1]
     with linked(watched.url) as link:
+        ask_before_each_call(link)
         link.run([echo("warm")])
         watched.sentinel.cli("SENTINEL", "FAILOVER", "main")
         assert becomes_true(lambda: watched.named() == watched.replica.port)
@@ -127,9 +77,9 @@ def test_a_primary_that_was_replaced_on_request_is_left_before_it_knows(
         assert list(link.ask_all("PING")) == [f"main at 127.0.0.1:{watched.replica.port}"]
 
 
-def test_sentinels_that_die_later_do_not_matter(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("digestif.stores.redis.client.sentinel.ASK_SECONDS", 0.0)
+def test_sentinels_that_die_later_do_not_matter(watched: Watched) -> None:
     with linked(watched.url) as link:
+        ask_before_each_call(link)
         link.run([echo("a")])
         watched.sentinel.kill()
 
@@ -195,7 +145,7 @@ def test_sentinels_with_a_password_are_asked_with_it(guarded: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"sentinel_password": "wrong"}, {"sentinel_user": "ada"}])
 def test_a_wrong_password_of_the_sentinels_is_told_at_once_and_without_it(
-    guarded: str, options: dict[str, str]
+    guarded: str, options: dict[str, Any]
 ) -> None:
     with linked(guarded, **options) as link:
         [answer] = link.run([echo("a")])

@@ -9,11 +9,20 @@ from digestif.clock import monotonic
 from digestif.stores.base import Store, Wakeups
 from digestif.stores.redis.wakeups import RedisWakeups
 from digestif.testing.servers import ClusterServers, RedisServer, becomes_true
-from tests.stores.redis import hints
-from tests.stores.redis.hints import AT_ONCE, GIVEN_UP, LONG, SHORT, is_heard, opened, settle, subscribers, waiting
-from tests.stores.redis.test_link_cluster import moving
-
-impatient = hints.impatient
+from tests.stores.redis.hints import (
+    AT_ONCE,
+    GIVEN_UP,
+    IMPATIENT,
+    LONG,
+    SHORT,
+    is_heard,
+    listen_to,
+    opened,
+    settle,
+    subscribers,
+    waiting,
+)
+from tests.stores.redis.links import moving
 
 
 @pytest.fixture
@@ -63,29 +72,29 @@ def test_the_successor_of_a_primary_that_dies_is_heard(cluster: ClusterServers, 
     assert all_are_heard(store, wakeups)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_primary_that_hangs_does_not_silence_the_others_and_its_successor_is_heard(
-    cluster: ClusterServers, store: Store, wakeups: Wakeups
+    cluster: ClusterServers, store: Store
 ) -> None:
-    victim, other, *_ = cluster.primaries()
-    channel = other.cli("PUBSUB", "SHARDCHANNELS")[0]
-    victim.freeze()
-    assert not wakeups.wait(GIVEN_UP)
-    with waiting(wakeups) as answer:
-        other.cli("SPUBLISH", channel, "")
-        published_at = monotonic()
+    with closing(listen_to(store, IMPATIENT)) as wakeups:
+        victim, other, *_ = cluster.primaries()
+        channel = other.cli("PUBSUB", "SHARDCHANNELS")[0]
+        victim.freeze()
+        assert not wakeups.wait(GIVEN_UP)
+        with waiting(wakeups) as answer:
+            other.cli("SPUBLISH", channel, "")
+            published_at = monotonic()
 
-        woken, at = answer.result()
-        assert woken
-        assert at - published_at < AT_ONCE
-    cluster.wait_until_ok()
-    settle(wakeups)
-    assert all_are_heard(store, wakeups)
+            woken, at = answer.result()
+            assert woken
+            assert at - published_at < AT_ONCE
+        cluster.wait_until_ok()
+        settle(wakeups)
+        assert all_are_heard(store, wakeups)
 
-    victim.thaw()
-    cluster.wait_until_ok()
-    settle(wakeups)
-    assert all_are_heard(store, wakeups)
+        victim.thaw()
+        cluster.wait_until_ok()
+        settle(wakeups)
+        assert all_are_heard(store, wakeups)
 
 
 def test_a_primary_that_hands_over_in_order_is_followed(
@@ -124,14 +133,14 @@ def test_a_slot_that_moves_is_followed(cluster: ClusterServers, store: Store, wa
 
 
 def test_what_the_link_learns_of_a_move_is_enough(cluster: ClusterServers, store: Store, wakeups: Wakeups) -> None:
-    """Also where nobody tells who listens: the store's own calls find out."""
+    """Also without a message to the subscription: the store's own calls find out."""
     assert isinstance(wakeups, RedisWakeups)
-    before = wakeups._routes.node_for(0)
-    another = next(node for node in wakeups._routes.nodes() if node is not before)
+    before = wakeups._topology.node_for(0)
+    another = next(node for node in wakeups._topology.nodes() if node is not before)
     host, _, port = another.name.rpartition(":")
-    wakeups._routes.follow(0, host, int(port), told_by=before)
+    wakeups._topology.follow(0, host, int(port), reported_by=before)
 
     assert wakeups.wait(LONG)  # it went there, was told the truth, and is back
     settle(wakeups)
-    assert wakeups._routes.node_for(0) is before
+    assert wakeups._topology.node_for(0) is before
     assert all_are_heard(store, wakeups)

@@ -8,50 +8,39 @@ import redis
 
 from digestif.clock import monotonic
 from digestif.stores.redis import from_client
+from digestif.stores.redis.client.subscription import Heartbeat
+from digestif.stores.redis.store import RedisStore
+from digestif.stores.redis.wakeups import RedisWakeups
 from digestif.testing.servers import RedisServer, becomes_true
-from tests.stores.redis import hints, test_link_sentinel, test_link_tls
 from tests.stores.redis.hints import (
     AT_ONCE,
     GIVEN_UP,
+    IMPATIENT,
     LONG,
     SHORT,
     add,
     heard,
     is_heard,
+    listen_to,
     listeners,
     settle,
     subscribers,
     waiting,
 )
-from tests.stores.redis.test_link_sentinel import Watched
-from tests.stores.redis.test_link_tls import Encrypted
+from tests.stores.redis.sentinels import Watched, ask_before_each_call
+from tests.stores.redis.tls import Encrypted
 
-impatient = hints.impatient
-encrypted = test_link_tls.encrypted
-watched = test_link_sentinel.watched
+# Ask soon, and be patient with a machine that does other things as well.
+CURIOUS = Heartbeat(quiet_seconds=0.1, answer_seconds=1.0)
+ANSWERED = 1.3  # seconds after which a curious subscription has an answer, or has given up
+# Ask at once, and accept any answer, however late.
+RELUCTANT = Heartbeat(quiet_seconds=0.0, answer_seconds=60.0)
 
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
     with RedisServer(appendonly=True) as server:  # it comes back with its data
         yield server
-
-
-@pytest.fixture
-def curious(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask soon, and be patient with a machine that does other things as well."""
-    monkeypatch.setattr("digestif.stores.redis.client.subscription.QUIET_SECONDS", 0.1)
-    monkeypatch.setattr("digestif.stores.redis.client.subscription.ANSWER_SECONDS", 1.0)
-
-
-ANSWERED = 1.3  # seconds after which somebody curious has got an answer, or given up
-
-
-@pytest.fixture
-def reluctant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask at once, and be content with any answer, however late."""
-    monkeypatch.setattr("digestif.stores.redis.client.subscription.QUIET_SECONDS", 0.0)
-    monkeypatch.setattr("digestif.stores.redis.client.subscription.ANSWER_SECONDS", 60.0)
 
 
 # Connections that are lost
@@ -117,12 +106,11 @@ def test_a_server_that_is_down_at_first_is_heard_when_it_is_up(server: RedisServ
 
 
 @pytest.mark.parametrize("order", ["SENTINEL FAILOVER main", None])
-def test_the_successor_that_sentinels_name_is_heard(
-    watched: Watched, order: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On request as well, when the former primary is up and nobody has told it yet."""
-    monkeypatch.setattr("digestif.stores.redis.client.sentinel.ASK_SECONDS", 0.0)
+def test_the_successor_that_sentinels_name_is_heard(watched: Watched, order: str | None) -> None:
+    """On request as well, when the former primary is up and does not know yet that it was replaced."""
     with heard(f"{watched.url}?patience=30") as (store, wakeups):
+        assert isinstance(store, RedisStore)
+        ask_before_each_call(store._link)
         assert is_heard(store, wakeups)
         if order is None:
             watched.primary.kill()
@@ -140,9 +128,8 @@ def test_the_successor_that_sentinels_name_is_heard(
 # Servers that hang
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_server_that_hangs_costs_nobody_his_time_and_is_heard_again(server: RedisServer) -> None:
-    with heard(server.url) as (store, wakeups):
+    with heard(server.url, heartbeat=IMPATIENT) as (store, wakeups):
         server.freeze()
         began = monotonic()
         assert not wakeups.wait(GIVEN_UP)  # from here on somebody tries to connect
@@ -156,9 +143,8 @@ def test_a_server_that_hangs_costs_nobody_his_time_and_is_heard_again(server: Re
         assert listeners(server, store) == store.partitions
 
 
-@pytest.mark.usefixtures("impatient")
 def test_close_does_not_wait_for_a_server_that_hangs(server: RedisServer) -> None:
-    with heard(server.url) as (_, wakeups):
+    with heard(server.url, heartbeat=IMPATIENT) as (_, wakeups):
         server.freeze()
         assert not wakeups.wait(GIVEN_UP)
         with waiting(wakeups) as answer:
@@ -171,12 +157,11 @@ def test_close_does_not_wait_for_a_server_that_hangs(server: RedisServer) -> Non
         assert becomes_true(lambda: not subscribers(server))
 
 
-@pytest.mark.usefixtures("curious")
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_a_server_that_is_only_quiet_keeps_its_connection(redis_server: RedisServer, protocol: int) -> None:
     with redis.Redis(port=redis_server.port, protocol=protocol) as client:
         store = from_client(client)
-        with closing(store.listen()) as wakeups:
+        with closing(listen_to(store, CURIOUS)) as wakeups:
             before = subscribers(redis_server)
 
             assert not wakeups.wait(ANSWERED)
@@ -184,20 +169,20 @@ def test_a_server_that_is_only_quiet_keeps_its_connection(redis_server: RedisSer
         store.close()
 
 
-@pytest.mark.usefixtures("curious")
 def test_also_through_tls(encrypted: Encrypted, namespace: str) -> None:
-    with heard(f"{encrypted.url}?ca={encrypted.ca}", namespace) as (store, wakeups):
+    with heard(f"{encrypted.url}?ca={encrypted.ca}", namespace, heartbeat=CURIOUS) as (store, wakeups):
         assert not wakeups.wait(ANSWERED)
         assert is_heard(store, wakeups)
 
 
-@pytest.mark.usefixtures("reluctant")
-def test_an_answer_is_found_however_late_somebody_looks(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    with heard(server.url) as (_, wakeups):
+def test_an_answer_is_found_however_late_somebody_looks(server: RedisServer) -> None:
+    with heard(server.url, heartbeat=RELUCTANT) as (_, wakeups):
         before = subscribers(server)
         assert not wakeups.wait(0)
         assert becomes_true(lambda: "cmd=ping" in server.cli("CLIENT", "LIST", "TYPE", "pubsub"))
-        monkeypatch.setattr("digestif.stores.redis.client.subscription.ANSWER_SECONDS", 0.0)
+        assert isinstance(wakeups, RedisWakeups)
+        for subscription in wakeups._subscriptions.values():
+            subscription.heartbeat = Heartbeat(quiet_seconds=0.0, answer_seconds=0.0)
 
         assert not wakeups.wait(0)
         assert subscribers(server) == before

@@ -6,7 +6,7 @@ from functools import lru_cache
 from digestif.core.policy import Terms
 from digestif.stores.base import Arrival
 from digestif.stores.redis.calls import Call
-from digestif.stores.redis.client.resp import Packed, joined, pack, pack_part
+from digestif.stores.redis.client.commands import Packed, joined, pack, pack_part
 from digestif.stores.redis.encoding import body, numbers, whereabouts
 from digestif.stores.redis.keys import Home, Keys
 

@@ -8,9 +8,8 @@ from digestif.core.times import Millis
 from digestif.errors import StoreError
 from digestif.ids import fresh_id
 from digestif.stores.damage import Damages, Unreadable
-from digestif.stores.redis.client.commands import Command, Refused
+from digestif.stores.redis.client.commands import Command, Packed, Part, Refused, pack_part
 from digestif.stores.redis.client.link import Link
-from digestif.stores.redis.client.resp import Packed, Part, pack_part
 from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.layout import Layouts
@@ -72,7 +71,7 @@ class Scripts:
     ) -> list[Any]:
         shut: dict[int, Exception] = {}
         if self._layouts.strange:
-            shut = self._layouts.enter({call.partition for call in calls}, hasty=how.get("hasty", False))
+            shut = self._layouts.enter({call.partition for call in calls}, fail_fast=how.get("fail_fast", False))
         if not shut:
             return self._send(script, calls, callers, now=now, **how)
         rest = [place for place, call in enumerate(calls) if call.partition not in shut]
@@ -153,12 +152,12 @@ class Scripts:
     def glance(self, name: str, call: Call, *, now: Millis | None = None) -> Any:
         """The same to begin a visit of a partition, which has to go on with the next one if this one is down."""
         if self._layouts.strange:
-            return sole(self._run(load(name), [call], [_NOBODY], now=now, writes=False, hasty=True))
-        return self._send_one(load(name), call, _NOBODY, now=now, writes=False, hasty=True)
+            return sole(self._run(load(name), [call], [_NOBODY], now=now, writes=False, fail_fast=True))
+        return self._send_one(load(name), call, _NOBODY, now=now, writes=False, fail_fast=True)
 
     def time(self, partition: int) -> tuple[bytes, bytes]:
         """The clock of a partition's server, likewise."""
-        seconds, micros = sole(self._link.run([Command(partition, ("TIME",))], writes=False, hasty=True))
+        seconds, micros = sole(self._link.run([Command(partition, ("TIME",))], writes=False, fail_fast=True))
         return seconds, micros
 
     def read(self, name: str, partition: int, keys: Sequence[bytes], *arguments: Part) -> Any:

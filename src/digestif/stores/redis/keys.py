@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
-from digestif.stores.redis.client.resp import Packed, joined, pack
+from digestif.stores.redis.client.commands import Packed, joined, pack
 
 # Of a partition, in the order in which scripts declare them.
 PARTITION_KINDS = (

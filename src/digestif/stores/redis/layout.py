@@ -16,9 +16,8 @@ from digestif.errors import ConfigError, StoreError, StoreUnavailable
 from digestif.events.base import Event
 from digestif.events.engine import StoreChanged
 from digestif.ids import fresh_id
-from digestif.stores.redis.client.commands import Command, Refused
+from digestif.stores.redis.client.commands import Command, Refused, pack_part
 from digestif.stores.redis.client.link import Link
-from digestif.stores.redis.client.resp import pack_part
 from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys, ledger_key, settings_key
 
@@ -129,7 +128,7 @@ class Layouts:
     # Entering
 
     def enter(
-        self, partitions: Iterable[int], *, patience: float | None = None, hasty: bool = False
+        self, partitions: Iterable[int], *, patience: float | None = None, fail_fast: bool = False
     ) -> dict[int, Exception]:
         """Note the layout in those of these partitions that were not entered yet. The answer is where that failed.
 
@@ -144,8 +143,8 @@ class Layouts:
             Command(each, (1, key, self._own + fresh_id().encode()), load("enter"))
             for each, key in zip(wanted, keys, strict=True)
         ]
-        answers = dict(zip(wanted, self._link.run(commands, patience=patience, hasty=hasty), strict=True))
-        [first] = self._link.run([self.question(0)], writes=False, patience=patience, hasty=hasty)
+        answers = dict(zip(wanted, self._link.run(commands, patience=patience, fail_fast=fail_fast), strict=True))
+        [first] = self._link.run([self.question(0)], writes=False, patience=patience, fail_fast=fail_fast)
         problem = first if isinstance(first, Exception) else self.check(0, first)
         failures: dict[int, Exception] = {}
         for partition, answer in answers.items():

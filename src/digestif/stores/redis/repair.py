@@ -10,8 +10,7 @@ from digestif.errors import StoreUnavailable
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import Call, Scripts, every
-from digestif.stores.redis.client.commands import Command
-from digestif.stores.redis.client.resp import Packed, joined, pack
+from digestif.stores.redis.client.commands import Command, Packed, joined, pack
 from digestif.stores.redis.survey import Flaw, Survey, at_rest, short_keys
 
 ROUNDS = 5  # of looking and mending, before it is given up

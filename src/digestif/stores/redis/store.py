@@ -52,15 +52,14 @@ from digestif.stores.redis import encoding, queries
 from digestif.stores.redis.batches import Share, call_alone, rounds_of
 from digestif.stores.redis.calls import DAMAGED, Call, Scripts, every
 from digestif.stores.redis.checks import Findings, examine
-from digestif.stores.redis.client.commands import Command, Refused
+from digestif.stores.redis.client.commands import Command, Packed, Refused, joined, pack
 from digestif.stores.redis.client.link import Link
-from digestif.stores.redis.client.resp import Packed, joined, pack
 from digestif.stores.redis.keys import SCHEDULE, Keys, as_bytes, as_text
 from digestif.stores.redis.layout import Layouts
 from digestif.stores.redis.recount import footprint, recount
 from digestif.stores.redis.repair import Repair
 from digestif.stores.redis.transfer import RedisMoving
-from digestif.stores.redis.wakeups import listening
+from digestif.stores.redis.wakeups import listen
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -394,7 +393,7 @@ class RedisStore(Store, RedisMoving):
         return Call(partition, joined(keys), pack((encoding.encode({"ring": self._ring, "burials": told}),)))
 
     def listen(self) -> Wakeups:
-        return listening(self._link.topology, lambda: self._scripts.keys)
+        return listen(self._link.topology, lambda: self._scripts.keys)
 
     # Operating
 

@@ -14,8 +14,7 @@ from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding, queries
 from digestif.stores.redis.calls import Call, Scripts, every
-from digestif.stores.redis.client.commands import Command
-from digestif.stores.redis.client.resp import Packed, joined
+from digestif.stores.redis.client.commands import Command, Packed, joined
 from digestif.stores.redis.client.scripts import load
 from digestif.stores.redis.keys import SCHEDULE, as_text
 from digestif.stores.transfer import ImportProgress

@@ -16,8 +16,7 @@ from digestif.errors import Busy
 from digestif.stores.damage import Unreadable, unreadable_note
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import DAMAGED, Call, Scripts, every
-from digestif.stores.redis.client.commands import Command, Refused
-from digestif.stores.redis.client.resp import Packed, joined, pack
+from digestif.stores.redis.client.commands import Command, Packed, Refused, joined, pack
 from digestif.stores.transfer import PAST, ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, TransferStore
 
 LETTER_PARTS = 2  # while it is not whole, and then

@@ -1,9 +1,8 @@
-"""Wake-ups: scripts that make a timeline ready publish it on the channel of its partition, and who waits hears of it.
+"""Wake-ups: scripts that make a timeline ready publish it on the channel of its partition; workers subscribe to all.
 
-Channels are sharded, so each is on the node that serves its partition. The thread that waits reads the sockets itself:
-what comes between two waits stays in them until the next. Only what may take long, to find a node and to connect, is
-done by a thread aside, which ends with it, so that a server that hangs keeps neither the hints of the others waiting
-nor a close.
+Channels are sharded: each is on the node that serves its partition. The thread that waits reads the sockets itself;
+messages between two waits stay in them until the next. Finding a node and connecting may take long, so another thread
+does it, and a server that hangs delays neither the wake-ups of the others nor a close.
 """
 
 import selectors
@@ -21,83 +20,85 @@ from digestif.clock import monotonic
 from digestif.errors import ConfigError, DigestifError
 from digestif.stores.base import Wakeups
 from digestif.stores.fork import watch
-from digestif.stores.redis.client.backoff import backoff
 from digestif.stores.redis.client.faults import Remedy, remedy
 from digestif.stores.redis.client.node import Node
-from digestif.stores.redis.client.subscription import Subscription, subscribe
+from digestif.stores.redis.client.retries import backoff
+from digestif.stores.redis.client.subscription import Heartbeat, Subscription, subscribe
 from digestif.stores.redis.client.topology import Topology
 from digestif.stores.redis.keys import Keys
 
-FIRST_SECONDS = 1.0  # that somebody who begins to listen waits for the servers
+FIRST_SECONDS = 1.0  # that `listen` waits for the servers
 CALM_SECONDS = 10.0  # without a try, after which pauses are short again
-REFUSED_SECONDS = 30.0  # the pause if a user may not listen: only people can change that
+REFUSED_SECONDS = 30.0  # the pause if the user lacks the permission, which only people can give
 # Polling needs no file of its own, which a fork would share.
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 _TROUBLE = (DigestifError, RedisError, OSError)
 
 
-class Post(NamedTuple):
-    """Where to listen, and for what."""
+class Source(NamedTuple):
+    """A node, and the partitions whose channels it publishes."""
 
     node: Node
-    name: str  # of the node: it changes where sentinels name another server
+    name: str  # of the node: it changes when sentinels name another server
     partitions: tuple[int, ...]
 
 
-def listening(routes: Topology, find_keys: Callable[[], Keys]) -> "RedisWakeups":
+def listen(topology: Topology, find_keys: Callable[[], Keys], heartbeat: Heartbeat | None = None) -> "RedisWakeups":
     """Wake-ups that are heard from now on, or as soon as the servers can be reached."""
-    wakeups = RedisWakeups(routes, find_keys)
+    wakeups = RedisWakeups(topology, find_keys, heartbeat or Heartbeat())
     deadline = monotonic() + FIRST_SECONDS
-    while not wakeups.is_whole() and (left := deadline - monotonic()) > 0:
+    while not wakeups.is_complete() and (left := deadline - monotonic()) > 0:
         wakeups.wait(left)
     return wakeups
 
 
 class RedisWakeups(Wakeups):
-    """Hints from every node that serves a partition.
+    """Wake-ups from every node that serves a partition.
 
-    Whoever waits has the turn, and with it all subscriptions. The thread aside hands new ones over and rings the bell.
+    The thread that waits holds `_reading`, and with it all subscriptions. The connecting thread puts new ones into
+    `_connected` and rings: a byte through a pair of sockets interrupts the wait.
     """
 
-    def __init__(self, routes: Topology, find_keys: Callable[[], Keys]) -> None:
+    def __init__(self, topology: Topology, find_keys: Callable[[], Keys], heartbeat: Heartbeat) -> None:
         super().__init__()
-        self._routes = routes
+        self._topology = topology
         self._find_keys = find_keys
+        self._heartbeat = heartbeat
         self._keys: Keys | None = None
         self._begin()
         watch(self)
 
     def _begin(self) -> None:
-        self._turn = Lock()
+        self._reading = Lock()
         self._bell, self._button = socket.socketpair()
         self._bell.setblocking(False)
         self._button.setblocking(False)
-        self._subscriptions: dict[Post, Subscription] = {}
-        self._arrived: deque[tuple[Post, Subscription]] = deque()
-        self._doubted: deque[Node] = deque()  # whose subscriptions ended
-        self._mending = False
-        self._mend_at: float | None = 0.0
+        self._subscriptions: dict[Source, Subscription] = {}
+        self._connected: deque[tuple[Source, Subscription]] = deque()
+        self._failed: deque[Node] = deque()  # their subscriptions ended
+        self._connecting = False
+        self._connect_at: float | None = 0.0
         self._tried_at = 0.0
         self._tries = 0
         self._refused = False
 
     def wait(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
-        if not self._turn.acquire(timeout=max(0.0, timeout)):
+        if not self._reading.acquire(timeout=max(0.0, timeout)):
             return False
         try:
             return self._wait(deadline)
         finally:
-            self._turn.release()
-            self._tidy_up()
+            self._reading.release()
+            self._close_if_closed()
 
     def close(self) -> None:
         super().close()
         self._ring()
-        self._tidy_up()
+        self._close_if_closed()
 
-    def is_whole(self) -> bool:
-        """Whether every partition is listened to where the link would go for it."""
+    def is_complete(self) -> bool:
+        """Whether there is a subscription for every partition, at the node to which the link sends its calls."""
         return self._keys is not None and self._subscriptions.keys() == self._wanted(self._keys)
 
     # Waiting
@@ -105,77 +106,77 @@ class RedisWakeups(Wakeups):
     def _wait(self, deadline: float) -> bool:
         while not self._closed.is_set():
             renewed = self._take_over()
-            look_at = self._see_to_mending()
+            connect_at = self._connect_if_due()
             if not renewed:
-                self._sleep(until=min(deadline, look_at))
-            if self._hear() or renewed:
+                self._sleep(until=min(deadline, connect_at))
+            if self._read() or renewed:
                 return True
             if monotonic() >= deadline:
                 return False
         return False
 
     def _sleep(self, *, until: float) -> None:
-        """Until then, or until something is heard."""
+        """Until then, or until something arrives."""
         with _Selector() as selector:
             selector.register(self._bell, selectors.EVENT_READ)
             for subscription in self._subscriptions.values():
                 selector.register(subscription, selectors.EVENT_READ)
-                until = min(until, subscription.ask_at())
+                until = min(until, subscription.read_at())
             selector.select(max(0.0, until - monotonic()))
 
-    def _hear(self) -> bool:
-        heard = False
-        for post, subscription in list(self._subscriptions.items()):
+    def _read(self) -> bool:
+        arrived = False
+        for source, subscription in list(self._subscriptions.items()):
             try:
-                heard |= subscription.hear()
+                arrived |= subscription.read()
             except _TROUBLE:
-                self._doubted.append(post.node)
-                self._leave(post)
-        return heard
+                self._failed.append(source.node)
+                self._unsubscribe(source)
+        return arrived
 
     def _take_over(self) -> bool:
-        """Take the subscriptions that are new. True if there are any: what was published before them is lost."""
+        """Take the subscriptions that are new. True if there are any: earlier messages were missed."""
         with suppress(BlockingIOError):
             while self._bell.recv(64):
                 pass
-        renewed = bool(self._arrived)
-        while self._arrived:
-            post, subscription = self._arrived.popleft()
-            if post in self._subscriptions:
-                self._leave(post)
-            self._subscriptions[post] = subscription
+        renewed = bool(self._connected)
+        while self._connected:
+            source, subscription = self._connected.popleft()
+            if source in self._subscriptions:
+                self._unsubscribe(source)
+            self._subscriptions[source] = subscription
         return renewed
 
-    def _leave(self, post: Post) -> None:
-        self._subscriptions.pop(post).close()
+    def _unsubscribe(self, source: Source) -> None:
+        self._subscriptions.pop(source).close()
 
-    # Mending
+    # Connecting
 
-    def _see_to_mending(self) -> float:
-        """Let what is not whole be mended, after a pause. Gives the time at which to look again."""
+    def _connect_if_due(self) -> float:
+        """If subscriptions are missing, connect after a pause. Returns the time at which to look again."""
         now = monotonic()
-        if self._mending or self._arrived:
+        if self._connecting or self._connected:
             return inf
-        if self.is_whole():
-            self._mend_at = None
+        if self.is_complete():
+            self._connect_at = None
             return inf
-        if self._mend_at is None:
-            self._mend_at = now + self._pause(now)
-        if now < self._mend_at:
-            return self._mend_at
-        self._mend_at, self._tried_at = None, now
-        self._have_it_mended()
+        if self._connect_at is None:
+            self._connect_at = now + self._pause(now)
+        if now < self._connect_at:
+            return self._connect_at
+        self._connect_at, self._tried_at = None, now
+        self._start_connecting()
         return inf
 
-    def _have_it_mended(self) -> None:
+    def _start_connecting(self) -> None:
         if self._keys is not None:
-            for post in self._subscriptions.keys() - self._wanted(self._keys):
-                self._leave(post)
-        self._mending = True
+            for source in self._subscriptions.keys() - self._wanted(self._keys):
+                self._unsubscribe(source)
+        self._connecting = True
         try:
-            Thread(target=self._mend, name="digestif-wakeups", daemon=True).start()
+            Thread(target=self._connect, name="digestif-wakeups", daemon=True).start()
         except RuntimeError:  # there are too many threads just now
-            self._mending = False
+            self._connecting = False
 
     def _pause(self, now: float) -> float:
         if self._refused:
@@ -185,44 +186,45 @@ class RedisWakeups(Wakeups):
         self._tries += 1
         return backoff(self._tries)
 
-    def _mend(self) -> None:
-        """In a thread of its own: subscribe wherever nobody listens."""
+    def _connect(self) -> None:
+        """In a thread of its own: subscribe to every source that is missing."""
         self._refused = False
         try:
-            while self._doubted:
-                self._routes.look_again(failed=self._doubted.popleft())
+            while self._failed:
+                self._topology.refresh(failed=self._failed.popleft())
             self._keys = self._keys or self._find_keys()
-            for post in self._wanted(self._keys):
-                if post not in self._subscriptions:
-                    self._subscribe(post, self._keys)
+            for source in self._wanted(self._keys):
+                if source not in self._subscriptions:
+                    self._subscribe(source, self._keys)
         except _TROUBLE as error:
             self._refused = isinstance(error, ConfigError)
         finally:
-            self._mending = False
+            self._connecting = False
             self._ring()
             if self._closed.is_set():
-                with self._turn:  # whoever has it is leaving
-                    self._let_go()
+                with self._reading:  # a thread that still waits is about to return
+                    self._close_all()
 
-    def _wanted(self, keys: Keys) -> set[Post]:
-        """Who serves what, as far as the link knows. It looks where calls fail, so nobody here needs to ask around."""
+    def _wanted(self, keys: Keys) -> set[Source]:
+        """The sources by the topology as it is. Calls of the link refresh it when they fail, so this need not ask."""
         shares: dict[Node, list[int]] = {}
         for partition in range(keys.partitions):
             try:
-                shares.setdefault(self._routes.node_for(partition), []).append(partition)
-            except _TROUBLE:  # nobody serves it just now
+                shares.setdefault(self._topology.node_for(partition), []).append(partition)
+            except _TROUBLE:  # no node serves it just now
                 continue
-        return {Post(node, node.name, tuple(partitions)) for node, partitions in shares.items()}
+        return {Source(node, node.name, tuple(partitions)) for node, partitions in shares.items()}
 
-    def _subscribe(self, post: Post, keys: Keys) -> None:
+    def _subscribe(self, source: Source, keys: Keys) -> None:
+        channels = [keys.key(partition, "wake") for partition in source.partitions]
         try:
-            subscription = subscribe(post.node, [keys.key(partition, "wake") for partition in post.partitions])
+            subscription = subscribe(source.node, channels, self._heartbeat)
         except _TROUBLE as error:
-            self._doubted.append(post.node)
+            self._failed.append(source.node)
             self._refused = self._refused or remedy(error) is Remedy.NONE
             return
-        self._arrived.append((post._replace(name=post.node.name), subscription))
-        self._ring()  # the next node may let us wait
+        self._connected.append((source._replace(name=source.node.name), subscription))
+        self._ring()  # at once: the next node may hang
 
     # Ending
 
@@ -230,31 +232,31 @@ class RedisWakeups(Wakeups):
         with suppress(OSError):  # it rings already, or is closed
             self._button.send(b".")
 
-    def _tidy_up(self) -> None:
-        """Once closed, let go of everything; who has the turn does it when leaving."""
-        if not self._closed.is_set() or not self._turn.acquire(blocking=False):
+    def _close_if_closed(self) -> None:
+        """Once closed, close the connections; if another thread waits, it does so when it returns."""
+        if not self._closed.is_set() or not self._reading.acquire(blocking=False):
             return
         try:
-            self._let_go()
+            self._close_all()
         finally:
-            self._turn.release()
+            self._reading.release()
 
-    def _let_go(self) -> None:
+    def _close_all(self) -> None:
         self._bell.close()
         self._button.close()
-        while self._arrived:
-            self._arrived.popleft()[1].close()
-        for post in list(self._subscriptions):
-            self._leave(post)
+        while self._connected:
+            self._connected.popleft()[1].close()
+        for source in list(self._subscriptions):
+            self._unsubscribe(source)
 
     # Forks
 
     def before_fork(self) -> None:
-        """Nothing has to rest: what is under way stays the parent's."""
+        """Waits under way stay the parent's."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """The child listens for itself."""
+        """The child subscribes for itself."""
         if in_child and not self._closed.is_set():
-            self._let_go()  # its own ends; the connections stay open to the parent
+            self._close_all()  # the child's copies; the parent's connections stay open
             super().__init__()
             self._begin()

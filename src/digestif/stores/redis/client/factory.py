@@ -1,4 +1,4 @@
-"""Opening: from a DSN, or a client of the user's own, to a link."""
+"""Opens a link: from a DSN, or over a client that the user made."""
 
 import sys
 from functools import cache
@@ -14,39 +14,37 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 from digestif.core.texts import shortened
 from digestif.dsn import Dsn
 from digestif.errors import ConfigError
-from digestif.stores.redis.client.cluster import Cluster, Members
-from digestif.stores.redis.client.confirmation import Confirmation
-from digestif.stores.redis.client.link import Link, RoutedLink
-from digestif.stores.redis.client.node import Node, pool_of
+from digestif.stores.redis.client.link import Link
+from digestif.stores.redis.client.node import Node, SentinelNode, pool_of
 from digestif.stores.redis.client.options import Options
-from digestif.stores.redis.client.sentinel import WatchedNode
+from digestif.stores.redis.client.pipeline import Confirmation
 from digestif.stores.redis.client.target import Kind, Target
-from digestif.stores.redis.client.topology import SingleServer, Topology
+from digestif.stores.redis.client.topology import Cluster, Members, SingleServer, Topology
 
 _UNBOUNDED = 2**31  # connections: as many as there are calls at once
 
 
 def open_link(dsn: Dsn, *, namespace: str) -> Link:
     """The link that a DSN describes. Nothing is sent yet."""
-    place = Target.of(dsn)
-    options = Options.of(dsn.options, tls=place.tls, sentinels=place.kind is Kind.SENTINEL)
-    settings = _settings(place, options)
-    match place.kind:
+    target = Target.of(dsn)
+    options = Options.of(dsn.options, tls=target.tls, sentinels=target.kind is Kind.SENTINEL)
+    settings = _settings(target, options)
+    match target.kind:
         case Kind.CLUSTER:
-            topology: Topology = Cluster(_members(place, settings), namespace=namespace)
+            topology: Topology = Cluster(_members(target, settings), namespace=namespace)
         case Kind.SENTINEL:
-            topology = SingleServer(_watched(place, settings, options))
+            topology = SingleServer(_sentinel_node(target, settings, options))
         case Kind.UNIX:
-            topology = SingleServer(_local(place, settings))
+            topology = SingleServer(_unix_node(target, settings))
         case Kind.SINGLE:
-            topology = SingleServer(_node(place, settings))
+            topology = SingleServer(_node(target, settings))
     return _link(topology, options, namespace)
 
 
 def link_over(
     client: Any, *, namespace: str, patience: float = 10.0, replicas: int = 0, replica_timeout: float = 1.0
 ) -> Link:
-    """A link over a redis.Redis or redis.RedisCluster of the user's own, which stays open when the link is closed."""
+    """A link over a redis.Redis or redis.RedisCluster of the user, which stays open when the link is closed."""
     if isinstance(client, RedisCluster) and not isinstance(client, ClusterPipeline):
         topology: Topology = Cluster(_members_of(client), namespace=namespace)
         settings = client.nodes_manager.connection_kwargs
@@ -63,14 +61,14 @@ def link_over(
 def _link(topology: Topology, options: Options, namespace: str) -> Link:
     options.check()
     confirmation = Confirmation(namespace, options.replicas, options.replica_timeout) if options.replicas else None
-    return RoutedLink(topology, patience=options.patience, confirmation=confirmation)
+    return Link(topology, patience=options.patience, confirmation=confirmation)
 
 
 # From a DSN
 
 
-def _settings(place: Target, options: Options) -> dict[str, Any]:
-    """Of every connection. We do the retries, so redis-py does none; RESP 2 replies alike to scripts and commands."""
+def _settings(target: Target, options: Options) -> dict[str, Any]:
+    """Settings of every connection. We retry, so redis-py must not; RESP 2 replies alike to scripts and commands."""
     settings = {
         "socket_timeout": options.timeout,
         "socket_connect_timeout": options.connect_timeout,
@@ -86,79 +84,79 @@ def _settings(place: Target, options: Options) -> dict[str, Any]:
         "ssl_cert_reqs": "required" if options.verify else "none",
         "ssl_check_hostname": options.verify,
     }
-    return settings | tls if place.tls else settings
+    return settings | tls if target.tls else settings
 
 
 @cache
 def introduction() -> dict[str, Any]:
-    """How redis-py names itself to servers. For each client it would look for its version in its package's files."""
+    """How redis-py names itself to servers; without it, every new client searches the package's files for a version."""
     try:
         from redis.driver_info import DriverInfo
-    except ImportError:  # older
+    except ImportError:  # an older redis-py
         return {}
     return {"driver_info": DriverInfo()}
 
 
-def _login(place: Target) -> dict[str, Any]:
-    return {"username": place.login.user, "password": place.login.password, "client_name": "digestif"}
+def _login(target: Target) -> dict[str, Any]:
+    return {"username": target.login.user, "password": target.login.password, "client_name": "digestif"}
 
 
-def _node(place: Target, settings: dict[str, Any]) -> Node:
-    host, port = place.address()
-    everything = {"host": host, "port": port, "db": place.db(), **_login(place), **settings}
+def _node(target: Target, settings: dict[str, Any]) -> Node:
+    host, port = target.address()
+    everything = {"host": host, "port": port, "db": target.db(), **_login(target), **settings}
     return Node(lambda: pool_of(redis.Redis(**everything)), f"{host}:{port}")
 
 
-def _local(place: Target, settings: dict[str, Any]) -> Node:
-    if place.tls:
+def _unix_node(target: Target, settings: dict[str, Any]) -> Node:
+    if target.tls:
         raise ConfigError("store: a socket needs no TLS; write redis+unix:// with one s")
-    path = place.socket()
-    return Node(lambda: pool_of(redis.Redis(unix_socket_path=path, **_login(place), **settings)), path)
+    path = target.socket()
+    return Node(lambda: pool_of(redis.Redis(unix_socket_path=path, **_login(target), **settings)), path)
 
 
-def _watched(place: Target, settings: dict[str, Any], options: Options) -> Node:
-    """The login is that of the server; the sentinels have their own, or none, and less time."""
-    service, db = place.service(), place.db(after=1)
+def _sentinel_node(target: Target, settings: dict[str, Any], options: Options) -> Node:
+    """The primary of a service. The login is the server's; the sentinels have their own or none, and less time."""
+    service, db = target.service(), target.db(after=1)
     asking = {**settings, "socket_timeout": settings["socket_connect_timeout"]}
     if options.sentinel_password is not None:
         asking |= {"username": options.sentinel_user, "password": options.sentinel_password.reveal()}
 
     def primary() -> Any:
-        sentinel: Any = Sentinel(place.addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
+        sentinel: Any = Sentinel(target.addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
         for client in sentinel.sentinels:
-            pool_of(client)  # closed by the node, never by the collector
-        return pool_of(sentinel.master_for(service, db=db, **_login(place), **settings))
+            pool_of(client)  # the node closes it, never the garbage collector
+        return pool_of(sentinel.master_for(service, db=db, **_login(target), **settings))
 
-    return WatchedNode(primary, service)
+    return SentinelNode(primary, service)
 
 
-def _members(place: Target, settings: dict[str, Any]) -> Members:
-    if place.db():
-        raise ConfigError(f"store: a cluster has no database {place.db()}; leave the number away")
-    everything = {**_login(place), **settings}
-    return Members(place.addresses, lambda host, port: pool_of(redis.Redis(host=host, port=port, **everything)))
+def _members(target: Target, settings: dict[str, Any]) -> Members:
+    if target.db():
+        raise ConfigError(f"store: a cluster has no database {target.db()}; leave the number away")
+    everything = {**_login(target), **settings}
+    return Members(target.addresses, lambda host, port: pool_of(redis.Redis(host=host, port=port, **everything)))
 
 
 # From a client
 
 
 def _node_of(client: redis.Redis) -> Node:
-    """Over a pool that is not ours alone: half of it at most is kept from the others."""
+    """A node over the user's pool, of whose connections it keeps at most half."""
     pool = client.connection_pool
     spare = getattr(pool, "max_connections", sys.maxsize) // 2
     if isinstance(pool, SentinelConnectionPool):
         if not pool.is_master:
             raise ConfigError("store: the client reads from replicas; give that of the primary, master_for(…)")
-        return WatchedNode(lambda: pool, pool.service_name, spare=spare)
+        return SentinelNode(lambda: pool, pool.service_name, spare=spare)
     settings = pool.connection_kwargs
     name = settings.get("path") or f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
     return Node(lambda: pool, name, spare=spare)
 
 
 def _members_of(client: RedisCluster) -> Members:
-    """Connections of our own, made as the client makes them: its pools come and go with its table of slots."""
+    """Make connections as the client does. Its own pools come and go with its table of slots."""
     manager: Any = client.nodes_manager
-    # Its greeting may say READONLY, for reading from replicas, and a primary that became one would go on answering.
+    # Its greeting may send READONLY, and then a primary that becomes a replica would go on answering.
     settings = {**manager.connection_kwargs, "redis_connect_func": client.user_on_connect_func}
     return Members(
         [(node.host, node.port) for node in manager.nodes_cache.values()],

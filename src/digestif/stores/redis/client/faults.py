@@ -1,4 +1,4 @@
-"""Faults: the one table from what goes wrong to what is done about it, and how it is told if nothing helps."""
+"""Faults: one table from an error to its remedy, and to the error that the caller gets if nothing helps."""
 
 from enum import Enum, auto
 from ssl import SSLCertVerificationError
@@ -11,17 +11,17 @@ from digestif.stores.redis.client.commands import OURS, Refused, WrongType
 
 
 class Remedy(Enum):
-    """What may help an unanswered command."""
+    """How to retry a command that failed."""
 
-    RETRY = auto()  # look who is in charge now, and send it again after a while
+    RETRY = auto()  # refresh the topology, and send it again after a pause
     LOAD = auto()  # send the script itself, at once
-    FOLLOW = auto()  # its slot has moved: go there, at once
-    ASK = auto()  # its slot is moving: ask there this once, at once
-    NONE = auto()  # nothing: that is the answer
+    FOLLOW = auto()  # its slot has moved: send it to the new node, at once
+    ASK = auto()  # its slot is moving: send it to the importing node this once, at once
+    NONE = auto()  # do not retry: the error is the answer
 
 
 class Fault(NamedTuple):
-    """A kind of failure."""
+    """A kind of failure: the remedy, and if that does not help the advice in the error that is raised."""
 
     remedy: Remedy
     advice: str = ""
@@ -53,10 +53,10 @@ TABLE = {  # by the first word of an error reply
     "TRYAGAIN": Fault(Remedy.RETRY, "a slot of the cluster is being moved; see that this ends"),
     "UNBLOCKED": Fault(Remedy.RETRY, "the server became a replica meanwhile"),
     "WRONGPASS": _PASSWORD,
-    "WRONGTYPE": Fault(Remedy.NONE, "somebody else uses the keys of this namespace", WrongType),
+    "WRONGTYPE": Fault(Remedy.NONE, "another program uses the keys of this namespace", WrongType),
 }
 
-_WORDS: dict[type[BaseException], str] = {  # of these redis-py keeps the word only as their class
+_WORDS: dict[type[BaseException], str] = {  # redis-py keeps the word of these only as the class
     exceptions.AskError: "ASK",
     exceptions.AuthenticationError: "WRONGPASS",
     exceptions.AuthenticationWrongNumberOfArgsError: "WRONGPASS",
@@ -72,25 +72,24 @@ _WORDS: dict[type[BaseException], str] = {  # of these redis-py keeps the word o
 }
 
 UNREACHABLE = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.InvalidResponse, OSError)
-FAILURES = (exceptions.ResponseError, *UNREACHABLE)  # of a connection, or of the greetings at its beginning
+FAILURES = (exceptions.ResponseError, *UNREACHABLE)  # of a connection, or of its greetings
 
 
 def remedy(error: Exception) -> Remedy:
-    """What may help."""
     return _fault(error).remedy
 
 
 def final(error: Exception, name: str) -> Exception:
-    """The answer to a command that the node of this name refused for good."""
+    """The answer to a command that the node of this name refused, and would refuse again."""
     word = _word(error)
     if word.startswith(OURS):
         return Refused(word, str(error).partition(" ")[2])
-    return _told(error, f"{name}: {_text(error)}")
+    return _translated(error, f"{name}: {_text(error)}")
 
 
 def unavailable(error: Exception, name: str, *, patience: float) -> Exception:
-    """The answer to a command for which nothing helped in time."""
-    return _told(error, f"{name}: no answer within {patience:g} s: {_text(error)}")
+    """The answer to a command for which no remedy helped in time."""
+    return _translated(error, f"{name}: no answer within {patience:g} s: {_text(error)}")
 
 
 def redirection(error: Exception) -> tuple[str, int]:
@@ -104,11 +103,11 @@ def _fault(error: Exception) -> Fault:
     return TABLE.get(_word(error), unknown)
 
 
-def _told(error: Exception, text: str) -> DigestifError:
+def _translated(error: Exception, text: str) -> DigestifError:
     fault = _fault(error)
-    told = fault.error(f"{text}; {fault.advice}" if fault.advice else text)
-    told.__cause__ = error
-    return told
+    translated = fault.error(f"{text}; {fault.advice}" if fault.advice else text)
+    translated.__cause__ = error
+    return translated
 
 
 def _word(error: Exception) -> str:
@@ -118,7 +117,7 @@ def _word(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    """What the server or the system said, in full."""
+    """The whole message of the server or the system."""
     text = str(error).rstrip(".") or type(error).__name__
     word = _WORDS.get(type(error))
     return f"{word} {text}" if word else text

@@ -1,6 +1,5 @@
-"""The link: from commands to answers, over whatever connections, nodes and failures lie between."""
+"""The link: the store sends its commands here and gets answers, whatever nodes and failures lie between."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from threading import Event
 from typing import Any
@@ -10,125 +9,107 @@ from redis.exceptions import ResponseError
 from digestif.clock import monotonic
 from digestif.errors import ConfigError
 from digestif.stores.fork import watch
-from digestif.stores.redis.client.commands import Command, Refused
-from digestif.stores.redis.client.confirmation import Confirmation
+from digestif.stores.redis.client.commands import Command, Part
 from digestif.stores.redis.client.faults import FAILURES, UNREACHABLE, Remedy, final, remedy
-from digestif.stores.redis.client.pipeline import UNANSWERED, Request, packed
-from digestif.stores.redis.client.retries import Sender
+from digestif.stores.redis.client.pipeline import UNANSWERED, Confirmation, Request
+from digestif.stores.redis.client.retries import Backoff, Sender, backoff
 from digestif.stores.redis.client.topology import Topology
 
-__all__ = ["Command", "Link", "Refused", "RoutedLink"]
+# After a call has waited for a node in vain, calls that fail fast do so at once for a second, and then try only once.
+FAIL_SECONDS = 1.0
+TRY_ONCE_SECONDS = 30.0
 
 
-# After a call has waited for a node in vain, others that are in haste ask it once for a while, and at first not at all.
-REFUSED_SECONDS = 1.0
-HASTY_SECONDS = 30.0
+class Link:
+    """A link over one node or several. Safe to use from many threads, and after a fork."""
 
-
-class Link(ABC):
-    """Where the store sends its commands."""
-
-    @abstractmethod
-    def run(
-        self, commands: Sequence[Command], *, writes: bool = True, hasty: bool = False, patience: float | None = None
-    ) -> list[Any]:
-        """Answer each command, in order: what the server replied, never decoded, or an exception in its place.
-
-        That is a Refused if a script said no, a DigestifError if the command failed for good. What may pass is tried
-        again until the link's patience is over, so a command may be run more than once, and commands of one call in
-        any order. One that fails does not stop the others. `writes`: an answer counts only once as many replicas have
-        it as the link was told to wait for. `hasty`: a node that somebody has just waited for in vain is not waited
-        for again. `patience`: one of its own; 0 tries once.
-        """
-
-    @abstractmethod
-    def ask_all(self, *parts: bytes | str | int | float, patience: float | None = None) -> dict[str, Any]:
-        """Send one plain command to every server in charge: answers as above, by the name of the server.
-
-        With a patience of its own; 0 tries once.
-        """
-
-    @property
-    @abstractmethod
-    def topology(self) -> Topology:
-        """The way to the servers, for those who keep connections of their own."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let every connection go. Later calls are answered with StoreUnavailable."""
-
-
-class RoutedLink(Link):
-    """A link over one node or several."""
-
-    def __init__(self, topology: Topology, *, patience: float, confirmation: Confirmation | None = None) -> None:
-        self._topology = topology
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        patience: float,
+        confirmation: Confirmation | None = None,
+        backoff: Backoff = backoff,
+    ) -> None:
+        self.topology = topology
+        self.backoff = backoff
         self._patience = patience
         self._confirmation = confirmation
         self._closed = Event()
         watch(self)
 
     def run(
-        self, commands: Sequence[Command], *, writes: bool = True, hasty: bool = False, patience: float | None = None
+        self,
+        commands: Sequence[Command],
+        *,
+        writes: bool = True,
+        fail_fast: bool = False,
+        patience: float | None = None,
     ) -> list[Any]:
+        """Answer each command, in order: the reply of the server, never decoded, or an exception in its place.
+
+        The exception is Refused if a script refused, a DigestifError if the command failed for good. Failures that may
+        pass are retried until the link's patience is over, so a command may run more than once, and commands of one
+        call in any order. One that fails does not stop the others. `writes`: an answer counts only once as many
+        replicas have it as the link waits for. `fail_fast`: do not wait again for a node for which another call has
+        just waited in vain. `patience`: instead of the link's; 0 tries once.
+        """
         began = monotonic()
         confirmation = self._confirmation if writes else None
-        if hasty and (error := self._failure(commands, seconds=REFUSED_SECONDS)):
+        if fail_fast and (error := self._recent_failure(commands, seconds=FAIL_SECONDS)):
             return [type(error)(*error.args) for _ in commands]  # anew: several threads may raise it
         if len(commands) == 1 and confirmation is None:
             answer = self._try_once(commands[0])
             if answer is not UNANSWERED:
                 return [answer]
-        if hasty and self._failure(commands, seconds=HASTY_SECONDS):
+        if fail_fast and self._recent_failure(commands, seconds=TRY_ONCE_SECONDS):
             patience = 0.0
-        return self._carry([Request(command) for command in commands], began, confirmation, patience=patience)
+        return self._send([Request(command) for command in commands], began, confirmation, patience=patience)
 
-    def _failure(self, commands: Sequence[Command], *, seconds: float) -> Exception | None:
-        """The error of a call that waited for one of these nodes in vain so lately."""
+    def ask_all(self, *parts: Part, patience: float | None = None) -> dict[str, Any]:
+        """Send one plain command to every primary: answers as those of `run`, by the name of the node."""
+        [first] = self._send([Request(Command(0, ("PING",)))], monotonic(), patience=patience)
         try:
-            nodes = {self._topology.node_for(command.partition) for command in commands}
+            nodes = list(self.topology.nodes())  # the PING has found them, if they can be found
         except (ConfigError, *FAILURES):
-            return None
-        return next((error for node in nodes if (error := node.given_up(seconds=seconds))), None)
-
-    def ask_all(self, *parts: bytes | str | int | float, patience: float | None = None) -> dict[str, Any]:
-        [first] = self._carry([Request(Command(0, ("PING",)))], monotonic(), patience=patience)
-        try:
-            nodes = list(self._topology.nodes())  # they are known by now, if they can be
-        except (ConfigError, *FAILURES):
-            return {self._topology.name: first}
+            return {self.topology.name: first}
         if isinstance(first, Exception) and len(nodes) == 1:
             return {nodes[0].name: first}
-        requests = [Request(Command(0, parts), fixed=node) for node in nodes]
-        answers = self._carry(requests, monotonic(), patience=patience)
+        requests = [Request(Command(0, parts), pinned=node) for node in nodes]
+        answers = self._send(requests, monotonic(), patience=patience)
         return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
 
-    @property
-    def topology(self) -> Topology:
-        return self._topology
-
     def close(self) -> None:
+        """Close every connection. Later calls are answered with StoreUnavailable."""
         self._closed.set()
-        self._topology.close()
+        self.topology.close()
 
     def before_fork(self) -> None:
-        """Nothing to bring to rest: what is under way stays the parent's."""
+        """Calls under way stay the parent's."""
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
-            self._topology.after_fork()
+            self.topology.after_fork()
+
+    def _recent_failure(self, commands: Sequence[Command], *, seconds: float) -> Exception | None:
+        """The error of a call that waited in vain for one of these nodes within the last seconds."""
+        try:
+            nodes = {self.topology.node_for(command.partition) for command in commands}
+        except (ConfigError, *FAILURES):
+            return None
+        return next((error for node in nodes if (error := node.recent_failure(seconds=seconds))), None)
 
     def _try_once(self, command: Command) -> Any:
-        """The short way for one command; whatever is not a plain answer is left to the long way."""
+        """The short way for a single command. UNANSWERED: it takes a Sender."""
         if self._closed.is_set():
             return UNANSWERED
         try:
-            node = self._topology.node_for(command.partition)
+            node = self.topology.node_for(command.partition)
             connection, _ = node.take()
         except (ConfigError, *FAILURES):
             return UNANSWERED
         try:
-            connection.send_packed_command((packed(command),), check_health=False)
+            connection.send_packed_command((command.message(),), check_health=False)
             answer = connection.read_response(disable_decoding=True)
         except ResponseError as error:
             node.give(connection)
@@ -142,7 +123,7 @@ class RoutedLink(Link):
         node.give(connection)
         return answer
 
-    def _carry(
+    def _send(
         self,
         requests: Sequence[Request],
         began: float,
@@ -150,6 +131,12 @@ class RoutedLink(Link):
         *,
         patience: float | None = None,
     ) -> list[Any]:
-        patience = self._patience if patience is None else patience
-        Sender(self._topology, self._closed, began, patience, confirmation).make(requests)
+        Sender(
+            self.topology,
+            closed=self._closed,
+            began=began,
+            patience=self._patience if patience is None else patience,
+            confirmation=confirmation,
+            backoff=self.backoff,
+        ).send(requests)
         return [request.answer for request in requests]

@@ -1,47 +1,48 @@
-"""One pipeline to one node: written at once, its replies read in order."""
+"""A pipeline: requests to one node, written at once, their replies read in order, and if asked for confirmed."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from hiredis import pack_command
 from redis.exceptions import ResponseError
 
-from digestif.stores.redis.client.commands import Command
+from digestif.errors import StoreUnavailable
+from digestif.stores.redis.client.commands import Command, message
 from digestif.stores.redis.client.node import Node
-from digestif.stores.redis.client.resp import Packed, Part, pack_part
+from digestif.stores.redis.client.scripts import load
 
 UNANSWERED: Any = object()
-_AT_ONCE = 3
+_RETRIES_AT_ONCE = 3
+_ASKING = message("ASKING")
 
 
 class Request:
     """A command on its way to an answer."""
 
-    __slots__ = ("answer", "aside", "command", "error", "fixed", "haste", "loading", "node", "stale")
+    __slots__ = ("answer", "command", "error", "importing", "loading", "node", "pinned", "retries_at_once", "stale")
 
-    def __init__(self, command: Command, *, fixed: Node | None = None) -> None:
+    def __init__(self, command: Command, *, pinned: Node | None = None) -> None:
         self.command = command
         self.answer = UNANSWERED
-        self.fixed = fixed  # to this node, whoever serves the partition
-        self.aside: Node | None = None  # where the slot is being moved to, for the next try
-        self.loading = False  # send the script itself
-        self.node: Node | None = None  # where the last try went…
-        self.error: Exception | None = None  # …what came of it…
+        self.pinned = pinned  # every try goes to this node
+        self.importing: Node | None = None  # the next try goes to this node, which is importing the slot
+        self.loading = False  # the next try carries the script itself
+        self.node: Node | None = None  # the node of the last try…
+        self.error: Exception | None = None  # …its error…
         self.stale = False  # …and whether its connection may have died before
-        self.haste = _AT_ONCE  # tries that may still follow without a pause
+        self.retries_at_once = _RETRIES_AT_ONCE  # retries that may still follow without a pause
 
-    def packed(self, loaded: set[str]) -> bytes:
-        """As it is sent; `loaded` are the scripts that travel ahead of it."""
-        head = _ASKING if self.aside else b""
+    def message(self, loaded: set[str]) -> bytes:
+        """The bytes to send. `loaded`: scripts that earlier requests of the pipeline carry."""
+        head = _ASKING if self.importing else b""
         script = self.command.script
         if script is None or not self.loading or script.sha in loaded:
-            return head + packed(self.command)
+            return head + self.command.message()
         loaded.add(script.sha)
-        return head + _pack("EVAL", script.text, parts=self.command.parts)
+        return head + self.command.message_with_script()
 
-    def may_hurry(self) -> bool:
-        self.haste -= 1
-        return self.haste >= 0
+    def may_retry_at_once(self) -> bool:
+        self.retries_at_once -= 1
+        return self.retries_at_once >= 0
 
 
 class Pipeline:
@@ -55,14 +56,14 @@ class Pipeline:
 
     def send(self) -> None:
         loaded: set[str] = set()
-        message = b"".join([request.packed(loaded) for request in self.requests])
+        data = b"".join([request.message(loaded) for request in self.requests])
         self._connection, self._reused = self.node.take()
-        self._connection.send_packed_command((message,), check_health=False)
+        self._connection.send_packed_command((data,), check_health=False)
 
     def receive(self) -> None:
         """Give each request its answer or its error."""
         for request in self.requests:
-            if request.aside:
+            if request.importing:
                 self._read()
             reply = self._read()
             if isinstance(reply, ResponseError):
@@ -76,13 +77,13 @@ class Pipeline:
         """The connection failed, and with it every request that has no answer yet."""
         self.abandon()
         if self._reused:
-            self.node.drop_idle()  # where one died the others may have
+            self.node.drop_idle()  # they may have died as well
         for request in self.requests:
             if request.answer is UNANSWERED:
                 request.error, request.stale = error, self._reused
 
     def abandon(self) -> None:
-        """If replies are still to come nobody will read them: the connection is of no further use."""
+        """Drop a connection on which unread replies may arrive."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self.node.drop(connection)
@@ -94,18 +95,55 @@ class Pipeline:
             return error
 
 
-def packed(command: Command) -> bytes:
-    """A command as it is sent, its script by its digest."""
-    script = command.script
-    return _pack(parts=command.parts) if script is None else _pack("EVALSHA", script.sha, parts=command.parts)
+class Confirmation(NamedTuple):
+    """How many replicas must have received a write, and within which time."""
+
+    namespace: str
+    replicas: int
+    seconds: float
+
+    def marker(self, request: Request) -> Request:
+        """A write to the slot of the request that leaves nothing behind. A script may write to a full memory."""
+        partition = request.command.partition
+        marker = Request(Command(partition, (1, f"{{{self.namespace}:{partition}}}:confirming"), load("confirm")))
+        marker.importing, marker.loading = request.importing, True
+        return marker
+
+    def wait(self) -> Request:
+        return Request(Command(0, ("WAIT", self.replicas, round(self.seconds * 1000))))
 
 
-def _pack(*first: str, parts: tuple[Part, ...] | Packed = ()) -> bytes:
-    if isinstance(parts, Packed):
-        count, body = parts
-        return b"*%d\r\n%b%b" % (len(first) + count, b"".join(map(pack_part, first)), body)
-    message: bytes = pack_command((*first, *parts))  # type: ignore[arg-type]  # its stub means tuples of one
-    return message
+class ConfirmedPipeline(Pipeline):
+    """A pipeline that ends with WAIT on its own connection.
 
+    WAIT counts only what its own connection wrote. A repeated request that finds its work done writes nothing, and
+    replicas that lack the first write would confirm it. So a marker is written for each request that is repeated.
+    """
 
-_ASKING = _pack("ASKING")
+    def __init__(self, node: Node, requests: Sequence[Request], confirmation: Confirmation) -> None:
+        self._confirmation = confirmation
+        self._written = requests
+        self._markers = [confirmation.marker(request) for request in requests if request.error]
+        self._wait = confirmation.wait()
+        super().__init__(node, [*requests, *self._markers, self._wait])
+
+    def receive(self) -> None:
+        super().receive()
+        unmarked = self._markers and all(marker.answer is UNANSWERED for marker in self._markers)
+        if unmarked or self._wait.answer is UNANSWERED:
+            self._reject(f"the replicas can't be asked ({self._wait.error or self._markers[0].error})")
+        elif self._wait.answer < self._confirmation.replicas:
+            self._reject(
+                f"only {self._wait.answer} of {self._confirmation.replicas} replicas confirmed it "
+                f"within {self._confirmation.seconds:g} s; check the replicas"
+            )
+
+    def fail(self, error: Exception) -> None:
+        for request in self._written:
+            request.answer = UNANSWERED  # replied to, but not confirmed
+        super().fail(error)
+
+    def _reject(self, reason: str) -> None:
+        for request in self._written:
+            if request.answer is not UNANSWERED:
+                request.answer = StoreUnavailable(f"{self.node.name}: written, but {reason}")
