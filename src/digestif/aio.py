@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
 from types import TracebackType
@@ -72,7 +72,7 @@ class AsyncDigests:
     ) -> None:
         self._digests = Digests(store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock)
         self._renew_threads()
-        self._returning: set[asyncio.Task[None]] = set()  # digests whose opener was cancelled meanwhile
+        self._returning: set[Future[None]] = set()  # digests whose opener was cancelled meanwhile
         self._closed = False
 
     @property
@@ -98,9 +98,8 @@ class AsyncDigests:
             return
         await self._gate.drained()
         await self._digests._handlers.close()
-        loop = asyncio.get_running_loop()
-        while returning := [task for task in self._returning if task.get_loop() is loop]:
-            await asyncio.wait(returning)
+        while returning := list(self._returning):
+            await asyncio.wait([asyncio.wrap_future(each) for each in returning])
         await self._in_thread(self._digests.close)
         self._closed = True
         self._threads.shutdown(wait=False)
@@ -114,11 +113,15 @@ class AsyncDigests:
         await self.close()
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self._submit(call))
+
+    def _submit(self, call: Callable[[], T]) -> Future[T]:
+        """Let a thread make a call. It is made even if the event loop ends meanwhile."""
         if self._closed:
             raise StoreUnavailable("this AsyncDigests is closed")
         if self._process != os.getpid():  # a fork does not copy threads
             self._renew_threads()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return self._threads.submit(call)
 
     def _renew_threads(self) -> None:
         self._process = os.getpid()
@@ -254,13 +257,16 @@ class AsyncDigests:
 
     async def _opened(self, attempts: Attempts, call: Callable[[], Opened]) -> Opened:
         """Open in a thread; if cancelled meanwhile, give the digest back as soon as it is open."""
-        opening = asyncio.ensure_future(self._in_thread(call))
+        opening = self._submit(call)
         try:
-            return await asyncio.shield(opening)
+            return await asyncio.wrap_future(opening)
         except asyncio.CancelledError:
-            returning = asyncio.ensure_future(self._give_back(attempts, opening))
-            self._returning.add(returning)
-            returning.add_done_callback(self._returning.discard)
+            if self._closed:  # there is no thread but the one that opens it
+                opening.add_done_callback(partial(_give_back, attempts))
+            else:
+                returning = self._submit(partial(_give_back, attempts, opening))
+                self._returning.add(returning)
+                returning.add_done_callback(self._returning.discard)
             raise
 
     async def _end(self, call: Callable[[], T]) -> T:
@@ -268,13 +274,7 @@ class AsyncDigests:
 
         After `close` there are no threads: it is made on the event loop, and the closed store refuses it at once.
         """
-        return call() if self._closed else await asyncio.shield(self._in_thread(call))
-
-    async def _give_back(self, attempts: Attempts, opening: asyncio.Future[Opened]) -> None:
-        with suppress(DigestifError):  # it could not be opened
-            attempt = await opening
-            if attempt is not None:
-                await self._in_thread(partial(attempts.finish_quietly, attempt, give_back(begun=False)))
+        return call() if self._closed else await asyncio.shield(asyncio.wrap_future(self._submit(call)))
 
     add_many = _awaitable(Digests.add_many)
     retract = _awaitable(Digests.retract)
@@ -297,6 +297,14 @@ class AsyncDigests:
     dead_letters = _awaitable(Digests.dead_letters)
     dead_records = _awaitable(Digests.dead_records)
     history = _awaitable(Digests.history)
+
+
+def _give_back(attempts: Attempts, opening: Future[Opened]) -> None:
+    """Wait in a thread until a digest is open, and give it back: the event loop may have ended by then."""
+    with suppress(DigestifError, CancelledError):  # it could not be opened, or no thread had begun to
+        attempt = opening.result()
+        if attempt is not None:
+            attempts.finish_quietly(attempt, give_back(begun=False))
 
 
 class _AddGate:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from digestif import AsyncDigests, Ended, Event, State, StoreUnavailable, Unsettled
+from digestif import AsyncDigests, Ended, Event, Returned, State, StoreUnavailable, Unsettled
 from digestif.core.times import Millis
 from digestif.stores.base import Lease, Release
 from digestif.stores.memory import MemoryStore
@@ -25,7 +25,9 @@ class Slow(MemoryStore):
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
         self.opening.set()
         assert self.may_open.wait(30)
-        return super().open(timeline, token=token, lease=lease, now=now, alone=alone)
+        given = super().open(timeline, token=token, lease=lease, now=now, alone=alone)
+        self.opened = given.digest_id
+        return given
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         try:
@@ -56,6 +58,28 @@ def test_a_digest_that_is_cancelled_while_it_is_opened_is_given_back() -> None:
 
     assert store.inspect("t").state is State.READY
     assert store.ledger().open == 1
+
+
+def test_a_delivery_that_is_cancelled_while_it_is_opened_ends_although_its_loop_has_ended() -> None:
+    store, told, ended = Slow(), list[Event](), threading.Event()
+    digests = AsyncDigests(store)
+    digests.handler("t")(print)
+    digests.subscribe(told.append)
+    digests.subscribe(lambda event: ended.set() if isinstance(event, Ended) else None)
+
+    async def leave() -> None:
+        await digests.add("t", 1)
+        delivering = asyncio.create_task(digests.deliver("t"))
+        await asyncio.to_thread(store.opening.wait, 30)
+        assert not delivering.done()
+
+    asyncio.run(leave())
+    store.may_open.set()
+
+    assert ended.wait(30)
+    [end] = [event for event in told if isinstance(event, Ended)]
+    assert end == Returned(timeline="t", digest_id=store.opened, attempt=1, begun=False)
+    assert store.inspect("t").state is State.READY
 
 
 def test_a_block_that_is_cancelled_gives_its_digest_back() -> None:

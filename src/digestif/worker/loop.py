@@ -94,9 +94,16 @@ class Loop:
         self._suspects.saw(page.suspect, looked_everywhere=page.claimed < wanted)
         if room.crowded or page.claimed < wanted:
             self._crowded = frozenset(room.crowded)
-        if page.claimed == 0 and self._suspects.exist and self._is_alone:
+        if page.claimed == 0 and self._suspects.exist and await self._is_alone_soon():
             return await self._try_suspects(alone=True)
         return Round(page.claimed, more=page.claimed >= wanted)
+
+    async def _is_alone_soon(self) -> bool:
+        """Wait a moment for what is in hand, and claim nothing meanwhile: a busy worker would hardly ever be alone."""
+        end = monotonic() + STAND_BACK_SECONDS
+        while not self._is_alone and not self._is_stopping and (left := end - monotonic()) > 0:
+            await self._free_hand(left)
+        return self._is_alone and not self._is_stopping
 
     async def _try_suspects_next(self) -> Round:
         """Wait until what is in hand has ended, but not for ever."""
