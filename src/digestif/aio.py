@@ -1,4 +1,4 @@
-"""`AsyncDigests`: the same face, awaitable. The store runs in threads; adds that wait share a store call."""
+"""`AsyncDigests`: `Digests` for asyncio. Store calls run in threads; concurrent adds share one call."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from digestif.attempts import Attempt, Attempts
@@ -15,17 +15,12 @@ from digestif.core.policy import Policy
 from digestif.core.records import Digest, ScheduleEntry, check_timeline
 from digestif.core.times import Millis
 from digestif.core.verdicts import DELIVERED, give_back
-from digestif.digests import PAGE_LIMIT, Digests, HandlerFunction
+from digestif.digests import SCHEDULE_PAGE, Digests
 from digestif.errors import DigestifError, InvalidState, StoreUnavailable
-from digestif.events.base import Listener
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
 from digestif.stores.codec import Codec
 
 P = ParamSpec("P")
-if TYPE_CHECKING:
-    from digestif.channels.base import Channel
-    from digestif.routes.route import RouteOptions
-
 T = TypeVar("T")
 R = TypeVar("R")
 Opened = TypeVar("Opened", bound=Attempt | None)
@@ -45,10 +40,20 @@ def _awaitable(
     return call
 
 
+def _unchanged(method: Callable[Concatenate[Digests, P], T]) -> "Callable[Concatenate[AsyncDigests, P], T]":
+    """The same method, which does not wait for the store."""
+
+    @wraps(method)
+    def call(self: "AsyncDigests", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(self._digests, *args, **kwargs)
+
+    return call
+
+
 def _like(
     method: Callable[Concatenate[Digests, P], object],
 ) -> "Callable[[Callable[..., R]], Callable[Concatenate[AsyncDigests, P], R]]":
-    """Let a method have the parameters of the same method of `Digests`, for people and for types."""
+    """Show a method with the parameters of the same method of `Digests`, to `help` and to type checkers."""
 
     def decorate(call: Callable[..., R]) -> "Callable[Concatenate[AsyncDigests, P], R]":
         call.__wrapped__ = method  # type: ignore[attr-defined]  # where `inspect` looks for its parameters
@@ -72,7 +77,7 @@ class AsyncDigests:
     ) -> None:
         self._digests = Digests(store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock)
         self._renew_threads()
-        self._returning: set[Future[None]] = set()  # digests whose opener was cancelled meanwhile
+        self._returning: set[Future[None]] = set()  # give back digests whose opener was cancelled
         self._closed = False
 
     @property
@@ -88,12 +93,8 @@ class AsyncDigests:
         """False if the store accepts nothing (`off://`)."""
         return self._digests.enabled
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener with every event from now on; the answer ends that."""
-        return self._digests.subscribe(listener)
-
     async def close(self) -> None:
-        """Wait for what is under way, and let go of the store if it was made from a DSN."""
+        """Wait for calls that are under way, then close as `Digests.close` does."""
         if self._closed:
             return
         await self._gate.drained()
@@ -130,7 +131,7 @@ class AsyncDigests:
 
     @property
     def _gate(self) -> "_AddGate":
-        """The gate of the running loop: several may use this at once, each in its own thread."""
+        """The gate of the running loop. Several loops, each in its own thread, may use this object."""
         loop = asyncio.get_running_loop()
         if loop not in self._gates:
             self._gates[loop] = _AddGate(self)
@@ -210,27 +211,13 @@ class AsyncDigests:
 
     @_like(Digests.serve)
     async def serve(self, **options: Any) -> None:
-        """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
+        """Run a worker on the running event loop until cancelled; the options are those of `Worker`."""
         await self._digests.serve(**options)
 
-    def handler(
-        self, pattern: str, *, batch: int | None = None, at_most_once: bool = False
-    ) -> Callable[[HandlerFunction], HandlerFunction]:
-        """Let the decorated function, or coroutine, deliver timelines of a pattern, as `Digests.handler` does."""
-        return self._digests.handler(pattern, batch=batch, at_most_once=at_most_once)
-
-    def route(self, pattern: str, *, channel: "str | Channel", **options: "Unpack[RouteOptions]") -> None:
-        """Let a channel deliver the digests of timelines that match the pattern, as `Digests.route` does."""
-        self._digests.route(pattern, channel=channel, **options)
-
-    def attempts(self, now: float | None = None) -> Attempts:
-        """What a worker works with, as `Digests.attempts`."""
-        return self._digests.attempts(now)
-
     def schedule(
-        self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None
+        self, deadline: float | None = None, page: int = SCHEDULE_PAGE, *, now: float | None = None
     ) -> AsyncIterator[ScheduleEntry]:
-        """Make due timelines ready and give them out, as `Digests.schedule` does."""
+        """Make due timelines ready and yield them, as `Digests.schedule` does."""
         return self._entries(self._digests._schedule(deadline, page, now=now))
 
     async def _entries(self, pages: Iterator[list[ScheduleEntry]]) -> AsyncIterator[ScheduleEntry]:
@@ -256,7 +243,7 @@ class AsyncDigests:
         await self._end(partial(attempts.finish, attempt, DELIVERED))
 
     async def _opened(self, attempts: Attempts, call: Callable[[], Opened]) -> Opened:
-        """Open in a thread; if cancelled meanwhile, give the digest back as soon as it is open."""
+        """Open in a thread; if cancelled, give the digest back as soon as it is open."""
         opening = self._submit(call)
         try:
             return await asyncio.wrap_future(opening)
@@ -272,9 +259,14 @@ class AsyncDigests:
     async def _end(self, call: Callable[[], T]) -> T:
         """Make the call that ends an attempt: in a thread, where a cancelled wait does not stop it.
 
-        After `close` there are no threads: it is made on the event loop, and the closed store refuses it at once.
+        After `close` there are no threads: the call is made here, and the closed store refuses it at once.
         """
         return call() if self._closed else await asyncio.shield(asyncio.wrap_future(self._submit(call)))
+
+    subscribe = _unchanged(Digests.subscribe)
+    handler = _unchanged(Digests.handler)
+    route = _unchanged(Digests.route)
+    attempts = _unchanged(Digests.attempts)
 
     add_many = _awaitable(Digests.add_many)
     retract = _awaitable(Digests.retract)
@@ -308,7 +300,7 @@ def _give_back(attempts: Attempts, opening: Future[Opened]) -> None:
 
 
 class _AddGate:
-    """Gathers the adds that arrive while a store call is under way, and makes the next call with all of them."""
+    """Collects the adds that arrive during a store call, and makes the next call with all of them."""
 
     def __init__(self, owner: AsyncDigests) -> None:
         self._owner = owner
@@ -348,7 +340,7 @@ class _AddGate:
         failure: Exception | None
         try:
             results = await self._owner._in_thread(partial(self._owner._digests._accept, arrivals, now=page[0][1]))
-        except Exception as error:  # noqa: BLE001  # each caller gets it whose record may not have been accepted
+        except Exception as error:  # noqa: BLE001  # raised in each caller whose record may not have been accepted
             results = getattr(error, "answers", None) or [None] * len(page)
             failure = error
         else:

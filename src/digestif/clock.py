@@ -1,4 +1,4 @@
-"""The wall clock: the one place that reads it."""
+"""The clocks: the one module that reads the time."""
 
 import time
 
@@ -9,5 +9,5 @@ def wall_clock() -> float:
 
 
 def monotonic() -> float:
-    """Seconds of a clock that never steps, for measuring how long something took."""
+    """Seconds of a clock that is never set back, for measuring durations."""
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""`Digests`: the public face. It validates, encodes, asks the store in pages, and gives back plain values."""
+"""`Digests`, the public face: checks arguments, calls the store page by page, and returns plain values."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,14 +42,14 @@ T = TypeVar("T")
 HandlerFunction = TypeVar("HandlerFunction", bound=Callable[[Any], Any])
 
 MAINTENANCE_DELAY = 300_000  # milliseconds after which a dispatch counts as lost
-PAGE_LIMIT = 1000  # entries of a page of schedule
+SCHEDULE_PAGE = 1000  # timelines
 
 
 class Digests(Queries):
     """Gathers records in timelines and gives them out as digests.
 
-    `store` is a DSN or a `Store`; a store that was made from a DSN is disconnected by `close`. `clock` is a callable
-    that gives seconds, for tests and simulations; without it the store's own clock counts.
+    `store` is a DSN or a `Store`; `close` also closes a store that was made from a DSN. `clock` is a callable that
+    returns seconds, for tests and simulations; without it the store's own clock counts.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Digests(Queries):
         self._sealer = Sealer(codec)
         self._intake = Intake(self._policies, self._sealer, clock)
         self._handlers = Handlers()
-        self._routes: Routes | None = None  # loaded with the first: templates take a while to import
+        self._routes: Routes | None = None  # made with the first route: templates take a while to import
         self._owns_store = isinstance(store, str)
         self.store = _store(store, namespace)
         self.store.report_to(self.events)
@@ -87,14 +87,14 @@ class Digests(Queries):
         return self.store.enabled
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener with every event from now on; the answer ends that."""
+        """Call the listener with every event from now on; call the returned function to stop."""
         return self.events.subscribe(listener)
 
     def _tell_of_damage(self, damage: Damage) -> None:
         self.events.emit(Damaged(timeline=damage.timeline, part=damage.part, problem=damage.problem))
 
     def close(self) -> None:
-        """Let go of the store's files and connections, if it was made from a DSN, and of those of routes."""
+        """Close the connections of routes, and the store if it was made from a DSN."""
         self._unsubscribe()
         if self._routes is not None:
             self._routes.close_background()
@@ -131,8 +131,8 @@ class Digests(Queries):
         """Accept a record: a value, or a `Record` with its own key and timestamp.
 
         True if the timeline became ready: it should be delivered now. A pending record of the same key is replaced.
-        With a PostgreSQL store, `connection` is one of your own: the record is accepted when you commit, and a worker
-        hears of it then; the answer is False.
+        With a PostgreSQL store, `connection` may be one of your own: the record is accepted when you commit, and a
+        worker is woken then; the answer is False.
         """
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
         arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
@@ -152,10 +152,10 @@ class Digests(Queries):
         connection: Any = None,
         now: float | None = None,
     ) -> list[bool]:
-        """Accept many records, `(timeline, record)` each; all are validated before any is written.
+        """Accept many records, `(timeline, record)` each; all are checked before any is written.
 
-        One store call per page of 1,000: should one fail, the pages before it have been accepted. With a `connection`
-        of your own, as in `add`, all or none of them are, when you commit.
+        One store call per page of 1,000: if one fails, the pages before it have been accepted. With a `connection` of
+        your own, as in `add`, your commit accepts all of them or none.
         """
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
         arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
@@ -192,9 +192,9 @@ class Digests(Queries):
     ) -> bool:
         """Add a record, and deliver its timeline at once if that makes it ready: then the answer is True.
 
-        `dispatch` is called with the timeline, for example a task's `delay`; without it the handler is called here, and
-        if that fails the digest comes again by the policy's rules. Digests that are switched off are delivered at once,
-        each record on its own.
+        `dispatch` is called with the timeline, for example a task's `delay`. Without it the handler is called here; if
+        it fails, the digest comes again by the policy's rules. Where digesting is switched off, each record is
+        delivered at once, on its own.
         """
         if not self._gathers(timeline):
             return self._deliver_alone(
@@ -210,7 +210,7 @@ class Digests(Queries):
         return is_ready
 
     def _gathers(self, timeline: str) -> bool:
-        """False if each record is delivered on its own."""
+        """False if each record of the timeline is delivered on its own."""
         return self.enabled and (self._routes is None or self._routes.gathers(timeline))
 
     def _unstored(
@@ -223,7 +223,7 @@ class Digests(Queries):
         within: float | None = None,
         now: float | None = None,
     ) -> Attempt:
-        """An attempt for one record that is not stored, with what a store would have refused refused."""
+        """An attempt for one record that is not stored, but checked as if it were."""
         handler = self._handlers.required(check_timeline(timeline))
         arrival = self._intake.arrival(
             timeline, value, key, timestamp, within=within, terms=self._intake.terms(None, None, None), now=now
@@ -232,7 +232,7 @@ class Digests(Queries):
         return self.attempts(now).unstored(timeline, record, handler)
 
     def _deliver_alone(self, attempt: Attempt, *, now: float | None) -> bool:
-        """Deliver a record that is not stored: what its handler raises is the caller's."""
+        """Deliver a record that is not stored. What its handler raises is raised here."""
         assert attempt.handler is not None
         attempts = self.attempts(now)
         try:
@@ -248,17 +248,17 @@ class Digests(Queries):
     # Dispatching through a task queue of the caller's own
 
     def schedule(
-        self, deadline: float | None = None, page: int = PAGE_LIMIT, *, now: float | None = None
+        self, deadline: float | None = None, page: int = SCHEDULE_PAGE, *, now: float | None = None
     ) -> Iterator[ScheduleEntry]:
-        """Make due timelines ready and give them out, lazily, page by page.
+        """Make due timelines ready and yield them, page by page.
 
-        A page is committed before its entries are given; those that are not delivered are found again by maintenance.
-        Each timeline comes once per call.
+        A page is committed before its entries are yielded; maintenance finds those again that are not delivered. Each
+        timeline comes once per call.
         """
         return chain.from_iterable(self._schedule(deadline, page, now=now))
 
     def _schedule(self, deadline: float | None, page: int, *, now: float | None) -> Iterator[list[ScheduleEntry]]:
-        """Pages of entries, each committed before it is given."""
+        """Pages of entries, each committed before it is yielded."""
         check_limit("page", page)
         given = None if deadline is None else to_millis(check_time("deadline", deadline))
         at = self._intake.millis(now)
@@ -267,7 +267,7 @@ class Digests(Queries):
             after: tuple[int | str, ...] | None = None
             until = self._time(partition, at) if given is None else given
             while True:
-                found = self.store.schedule(partition, until, after=after, limit=min(page, PAGE_LIMIT), now=at)
+                found = self.store.schedule(partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at)
                 yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in found.entries]
                 after = found.after
                 if after is None:
@@ -276,9 +276,10 @@ class Digests(Queries):
         return visit(self.store, "schedule", pages, self.events)
 
     def maintenance(self, deadline: float | None = None, *, now: float | None = None) -> int:
-        """Let timelines wait again whose dispatch got lost or whose lease lapsed; the answer is how many.
+        """Make timelines wait again whose dispatch got lost or whose lease lapsed, and return how many.
 
-        `deadline` is the time up to which they became ready, by default five minutes ago. Also expires old records.
+        A dispatch counts as lost if its timeline became ready before `deadline`, by default five minutes ago. Also
+        expires old records.
         """
         given = None if deadline is None else to_millis(check_time("deadline", deadline))
         at = self._intake.millis(now)
@@ -302,10 +303,11 @@ class Digests(Queries):
     def digest(
         self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None
     ) -> Iterator[Digest]:
-        """Open a ready timeline and deliver its digest in the block; leaving the block closes it.
+        """Open a ready timeline and deliver its digest in the block; leaving the block completes it.
 
         If the block raises, nothing is removed and the timeline is ready again; after the last attempt of the policy
-        the digest becomes a dead letter. InvalidState or Busy if it can't be opened, StaleLease if the lease was lost.
+        the digest becomes a dead letter. Raises InvalidState or Busy if it can't be opened, StaleLease if
+        the lease was lost.
         """
         attempts = self._attempts_to_open(minimum_delay, now=now)
         attempt = attempts.open(check_timeline(timeline), minimum_delay=minimum_delay)
@@ -324,7 +326,7 @@ class Digests(Queries):
         return self.attempts(now)
 
     def attempts(self, now: float | None = None) -> Attempts:
-        """What a worker works with: the way to begin and to end attempts. Not needed for anything else."""
+        """For workers only: begins and ends attempts."""
         return Attempts(
             self.store,
             policy_of=self._policies.of,
@@ -336,14 +338,14 @@ class Digests(Queries):
         )
 
     def _renews(self, now: float | None) -> bool:
-        """False with a given time: then nothing happens in the background."""
+        """Leases are renewed in the background, but not if the time is given."""
         return now is None and self._intake.clock is None
 
     def deliver(self, timeline: str, *, now: float | None = None) -> bool:
-        """Open a ready timeline and let its handler deliver it here and now. True if that went well.
+        """Open a ready timeline and call its handler here and now. True if it was delivered.
 
-        If the handler raises, the digest comes again by the policy's rules, and the error is told as an event. False
-        also if there is nothing to send. InvalidState or Busy if it can't be opened.
+        If the handler raises, an event carries the error, and the digest comes again by the policy's rules. False also
+        if there is nothing to send. Raises InvalidState or Busy if it can't be opened.
         """
         handler = self._handlers.required(check_timeline(timeline))
         handler.refuse_unless_here()
@@ -366,17 +368,17 @@ class Digests(Queries):
     def handler(
         self, pattern: str, *, batch: int | None = None, at_most_once: bool = False
     ) -> Callable[[HandlerFunction], HandlerFunction]:
-        """Let the decorated function, or coroutine, deliver the digests of timelines that match the pattern.
+        """Register the decorated function, or coroutine, for the digests of timelines that match the pattern.
 
-        `*` stands for any characters; of several patterns the one with the longest literal part wins. The function
-        takes a `Digest`; with `batch` a list of at most so many, and it may give a list of None or an error for each.
-        If it raises, the digest comes again by the policy's rules. `at_most_once` closes the digest before it is
-        delivered.
+        `*` stands for any characters; the pattern with the longest literal part wins. The function
+        takes a `Digest`; with `batch` a list of at most so many, and it may return a list of None or an error for each.
+        If it raises, the digest comes again by the policy's rules. `at_most_once` completes the digest before the
+        handler is called.
         """
 
         def register(call: HandlerFunction) -> HandlerFunction:
             self._handlers.register(pattern, call, batch=batch, at_most_once=at_most_once)
-            self._policies.add(pattern, None)  # whatever a route for more timelines says
+            self._policies.add(pattern, None)  # not that of a route for more timelines
             return call
 
         return register
@@ -384,7 +386,7 @@ class Digests(Queries):
     def route(self, pattern: str, *, channel: "str | Channel", **options: "Unpack[RouteOptions]") -> None:
         """Let a channel deliver the digests of timelines that match the pattern, grouped and rendered.
 
-        An engine with routes needs no handler. `policy` holds for these timelines instead of the engine's.
+        Needs no handler. `policy` holds for these timelines instead of the engine's.
         """
         from digestif.routes.route import Route
         from digestif.routes.table import Routes
@@ -404,7 +406,7 @@ class Digests(Queries):
         start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
-        """Be a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
+        """Run a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
         worker = Worker(
             self,
             concurrency=concurrency,
@@ -428,7 +430,7 @@ class Digests(Queries):
         start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
-        """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
+        """Run a worker on the running event loop until cancelled; the options are those of `Worker`."""
         worker = Worker(
             self,
             concurrency=concurrency,

@@ -2,7 +2,7 @@
 
 DigestifError
 ├── InvalidState            the timeline is not in a state that allows this
-│   └── Busy                somebody else holds the lease
+│   └── Busy                another attempt holds the lease, or an unfinished digest is in the way
 ├── StaleLease              the lease lapsed or was lost; nothing was changed
 ├── ConfigError             an option, a policy or a DSN is wrong
 ├── InvalidRecord           a record was refused before anything was written
@@ -25,7 +25,7 @@ class InvalidState(DigestifError):
 
 
 class Busy(InvalidState):
-    """The timeline has an unfinished digest that somebody else holds, or that is in the way. Nothing was done."""
+    """Another attempt holds the timeline's digest, or an unfinished digest is in the way. Nothing was done."""
 
 
 class StaleLease(DigestifError):
@@ -43,8 +43,8 @@ class InvalidRecord(DigestifError):
 class StoreError(DigestifError):
     """The store could not do what was asked.
 
-    Of a batch of which only some partitions failed, `answers` tells what is known of each item: None for those that
-    failed. Without it nothing is known of any.
+    If only some partitions failed, `answers` holds the answer for each item of the batch, None for those that failed.
+    If `answers` is None, nothing is known of any item.
     """
 
     answers: tuple[bool | None, ...] | None = None

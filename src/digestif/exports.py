@@ -23,8 +23,6 @@ def lazy(package: str, homes: Mapping[str, str], **extras: str) -> Callable[[str
                 raise
             message = f"{package}.{name} needs {missing.name}: pip install 'digestif[{extra}]'"
             raise ModuleNotFoundError(message, name=missing.name) from missing
-        value = home if home.__name__.endswith(f".{name}") else getattr(home, name)
-        setattr(import_module(package), name, value)
-        return value
+        return home if home.__name__.endswith(f".{name}") else getattr(home, name)
 
     return __getattr__

@@ -6,19 +6,19 @@ from random import Random
 
 from digestif.clock import wall_clock
 
-# Not the generator that all share: applications and test runners seed that one, and compare what it gives. Nor the
-# system's: an order of 64 partitions would take a hundred system calls, and each lets other threads go first.
+# Not the generator of the module `random`: applications and test runners seed it. Not the system's either: an order of
+# 64 partitions would take a hundred system calls, and each of them lets other threads run first.
 random = Random()
 os.register_at_fork(after_in_child=random.seed)
 
 
 def fresh_id() -> str:
-    """A name that nobody has used before: 80 random bits in hexadecimal."""
+    """A unique id: 80 random bits in hexadecimal."""
     return secrets.token_hex(10)
 
 
 def fresh_key() -> str:
-    """A key for a record without one: rising with time, so that neighbours in time are neighbours in an index."""
+    """A key for a record without one. Keys rise with time, so that an index keeps recent ones together."""
     return f"{int(wall_clock() * 1000):012x}{secrets.token_hex(6)}"
 
 

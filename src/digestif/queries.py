@@ -1,4 +1,4 @@
-"""What an operator sees of the timelines in a store, and can do about them."""
+"""`Queries`: the part of `Digests` for operators, who look at timelines and dead letters and act on them."""
 
 from collections.abc import Callable, Iterator
 
@@ -32,11 +32,11 @@ from digestif.stores.codec import Sealer
 from digestif.stores.partitions import visit
 from digestif.stores.reader import Part
 
-SWEPT_PAGES = 1000  # at most by one call: what deliveries leave behind meanwhile is the affair of maintenance
+SWEPT_PAGES = 1000  # per call; maintenance sweeps what is left
 
 
 class Queries:
-    """The timelines of a store: looked at, held back, let go on, deleted."""
+    """What operators ask of a store, and do with timelines and dead letters."""
 
     store: Store
     events: Events
@@ -45,15 +45,15 @@ class Queries:
     _sealer: Sealer
 
     def _time(self, partition: int, at: Millis | None) -> Millis:
-        """The time that the caller or the clock gave, else the store's."""
+        """The given time, else the time of the store's clock."""
         return self.store.time(partition) if at is None else at
 
     # Operating
 
     def delete(self, timeline: str, *, now: float | None = None) -> bool:
-        """Remove a timeline with its records, dead letters and history. False if there was nothing.
+        """Delete a timeline with its records, dead letters and history. False if there was nothing.
 
-        That is what was there when it began: it ends, however busy producers are.
+        It deletes what is there when the call begins, so that it ends however busy producers are.
         """
         key, at = check_timeline(timeline), self._intake.millis(now)
         pages = self._letter_pages(key)
@@ -81,7 +81,7 @@ class Queries:
         return self.store.pause(check_timeline(timeline), True, now=self._intake.millis(now))
 
     def resume(self, timeline: str, *, now: float | None = None) -> bool:
-        """Let a paused timeline go on where it was. False if it is not paused."""
+        """End the pause of a timeline. False if it is not paused."""
         return self.store.pause(check_timeline(timeline), False, now=self._intake.millis(now))
 
     def replay(self, digest_id: str, *, now: float | None = None) -> bool:
@@ -89,7 +89,7 @@ class Queries:
         return self.store.replay(check_text("digest_id", digest_id), now=self._intake.millis(now))
 
     def discard(self, digest_id: str, *, now: float | None = None) -> bool:
-        """Give up a dead letter. False if there is none."""
+        """Discard a dead letter; its records count as deleted. False if there is none."""
         found = self.store.discard(check_text("digest_id", digest_id), now=self._intake.millis(now))
         self._sweep(found)
         return found
@@ -99,7 +99,7 @@ class Queries:
         while pages and self.store.sweep():
             pages -= 1
 
-    # Looking
+    # Reading
 
     def timeline(self, key: str, *, now: float | None = None) -> Timeline:
         """What is known about a timeline; an unknown one is idle."""
@@ -159,15 +159,15 @@ class Queries:
         if letter is not None:
             sightings.append(Sighting(Fate.DEAD, letter.id, letter.buried))
         for entry in self.store.history(timeline, limit=PAGE_RECORDS):
-            told = any(entry.id == sighting.digest_id for sighting in sightings)  # what came of it later
-            if record_key in entry.keys and not told:
+            known = any(entry.id == sighting.digest_id for sighting in sightings)  # it was replayed since
+            if record_key in entry.keys and not known:
                 sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
         return sightings
 
     def backlog(self, *, now: float | None = None) -> Backlog:
-        """How many timelines there are, how many are due, and how late the latest of them is."""
+        """How many timelines are stored, how many are due, and how late the most overdue one is."""
         at = self._time(0, self._intake.millis(now))
-        ttl = self._policies.shortest_ttl  # of others the age is told too low, never too high
+        ttl = self._policies.shortest_ttl  # for records with a longer ttl the age is too low, never too high
         return backlog(self.store.standing(now=at), now=at, ttl=None if ttl is None else to_millis(ttl))
 
     def ledger(self, *, now: float | None = None) -> Ledger:
@@ -179,9 +179,9 @@ class Queries:
         return self.store.verify()
 
     def repair(self, *, dry_run: bool = False, now: float | None = None) -> list[Damage]:
-        """Set aside what is damaged in the store; the answer is what was found, or would be set aside by a dry run.
+        """Repair what is damaged in the store and return it; a dry run only returns it.
 
-        Records of damaged timelines become dead letters, which can be looked at, replayed and discarded.
+        Records of damaged timelines become dead letters, which can be read, replayed and discarded.
         """
         at = self._intake.millis(now)
 
@@ -198,7 +198,7 @@ class Queries:
         *,
         now: float | None = None,
     ) -> list[DeadLetter]:
-        """Digests that were given up, the oldest first; the last id of a page is the `after` of the next."""
+        """Dead letters, the oldest first; the last id of a page is the `after` of the next."""
         check_limit("limit", limit)
         of = None if timeline is None else check_timeline(timeline)
         after = None if after is None else check_text("after", after)
@@ -245,7 +245,7 @@ def _timeline(key: str, slot: Slot) -> Timeline:
 
 
 def _cut(newest_first: list[Stored], policy: Policy) -> list[Stored]:
-    """Without those that make a digest too heavy."""
+    """Without the oldest records beyond the policy's `max_bytes`."""
     return newest_first[: within_bytes(newest_first, policy.max_bytes)]
 
 

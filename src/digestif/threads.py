@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class DaemonThreads(Executor):
-    """An executor of daemon threads: those of the standard library are waited for when the interpreter ends."""
+    """An executor of daemon threads: unlike the library's, the interpreter does not wait for them at its end."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count = count
@@ -29,7 +29,7 @@ class DaemonThreads(Executor):
         future: Future[T] = Future()
         with self._lock:
             if self._is_shut:
-                raise RuntimeError("these threads have been told to end")
+                raise RuntimeError("these threads have been shut down")
             self._busy += 1
             if self._busy > self._started and self._started < self._count:
                 self._started += 1
@@ -43,21 +43,21 @@ class DaemonThreads(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(call())
-                except BaseException as error:  # noqa: BLE001  # whoever waits for it gets it
+                except BaseException as error:  # noqa: BLE001  # raised where the result is awaited
                     future.set_exception(error)
             with self._lock:
                 self._busy -= 1
-            del future, call, task  # do not keep what was done alive while waiting
+            del future, call, task  # keep nothing of the last task alive while waiting
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002  # as it is called
-        """Let the threads end once they are done; they are not waited for."""
+        """Let the threads end after their last task, without waiting for them."""
         with self._lock:
             self._is_shut = True
         for _ in range(self._started):
             self._tasks.put(None)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Wait for a call in one of the threads, with the context of whoever asks for it."""
+        """Run a call in one of the threads, with the caller's context variables."""
         context = copy_context()
         loop = asyncio.get_running_loop()
         value, error = await loop.run_in_executor(self, lambda: context.run(_outcome, call))
@@ -67,7 +67,7 @@ class DaemonThreads(Executor):
 
 
 def on_fresh_stack(call: Callable[[A], T], argument: A) -> Future[T]:
-    """Make a call in a thread of its own, where nothing has been called yet, and wait for its outcome."""
+    """Make a call in a fresh thread, whose stack is empty, and wait for its outcome."""
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -86,7 +86,7 @@ def on_fresh_stack(call: Callable[[A], T], argument: A) -> Future[T]:
 def _outcome(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
     try:
         return call(), None
-    except StopIteration as error:  # which can't pass through a future: whoever waits would wait for ever
+    except StopIteration as error:  # a future can't carry it: the caller would wait for ever
         return None, RuntimeError(f"StopIteration: {error}")
-    except Exception as error:  # noqa: BLE001  # raised where it was asked for
+    except Exception as error:  # noqa: BLE001  # raised in the caller
         return None, error

@@ -1,4 +1,4 @@
-"""Events: what happened, told once; logging, metrics and dashboards listen to the same facts."""
+"""Events: each fact is emitted once; logging, metrics and dashboards listen to the same ones."""
 
 from digestif.events.attempts import (
     Buried,

@@ -1,4 +1,4 @@
-"""What happens to attempts. They are told in `digestif.attempts` and nowhere else: one ending for each."""
+"""Events of attempts. Only `digestif.attempts` emits them, and for each attempt exactly one kind of `Ended`."""
 
 import logging
 from collections.abc import Iterator
@@ -39,11 +39,11 @@ class Quarantined(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unhandled(Event):
-    """No handler is registered for timelines; they are put off, and the attempts do not count. Told once a minute."""
+    """Timelines without a handler were put off; their attempts do not count. Emitted once a minute."""
 
     level: ClassVar[int] = logging.WARNING
-    timeline: str  # of several, the last
-    timelines: int  # since it was told last
+    timeline: str  # the last of them
+    timelines: int  # how many, since the last event
 
 
 # How attempts end
@@ -72,42 +72,42 @@ class Empty(Ended):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure(Ended):
-    """An attempt that failed, and why."""
+class FailureEvent(Ended):
+    """An attempt failed: what `Failed` and `Buried` have in common."""
 
     records: int
     reason: str
     late: float  # from due to claimed
     took: float  # from claimed to the end
-    error: BaseException | None = None  # what the handler raised, or what kept it from being called
+    error: BaseException | None = None  # of the handler, or why it could not be called
 
     @property
     def trace(self) -> BaseException | None:
-        """What a channel or a handler says on purpose needs no traceback."""
+        """None for an error that a channel or handler raised on purpose."""
         return None if is_deliberate(self.error) else self.error
 
     def _facts(self) -> Iterator[str]:
-        return (fact for fact in Event._facts(self) if not fact.startswith("error="))  # the reason tells it
+        return (fact for fact in Event._facts(self) if not fact.startswith("error="))  # the reason says the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed(Failure):
+class Failed(FailureEvent):
     """An attempt failed; the digest keeps its records and comes again."""
 
     level: ClassVar[int] = logging.WARNING
-    retry_in: float | None  # None: never, it was to be delivered at most once
+    retry_in: float | None  # None: never, its handler is called at most once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Buried(Failure):
-    """A digest was given up: it is a dead letter now, to be replayed or discarded."""
+class Buried(FailureEvent):
+    """A digest became a dead letter, which can be replayed or discarded."""
 
     level: ClassVar[int] = logging.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutOff(Ended):
-    """An attempt did not count: nothing was tried, or the receiver asked for patience. The digest comes again."""
+    """An attempt that does not count: nothing was tried, or the receiver asked for patience. The digest comes again."""
 
     level: ClassVar[int] = logging.DEBUG
     records: int
@@ -117,7 +117,7 @@ class PutOff(Ended):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded(Ended):
-    """A handler did not want a digest: its records count as deleted."""
+    """A handler discarded a digest: its records count as deleted."""
 
     records: int
     reason: str
@@ -127,7 +127,7 @@ class Discarded(Ended):
 class Returned(Ended):
     """A worker, task or block that had a digest stopped and gave it back."""
 
-    begun: bool  # its handler was running: it may have gone out, and comes again exactly as it was
+    begun: bool  # its handler was running: it may have been sent, so it is frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +139,8 @@ class LeaseLost(Ended):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsettled(Ended):
-    """The store did not answer when it was told how an attempt ended: the lease lapses, and the digest comes again."""
+    """The store did not answer the call that ends an attempt: the lease lapses, and the digest comes again."""
 
     level: ClassVar[int] = logging.ERROR
-    ending: str  # how it was to end
+    ending: str  # that was to be stored
     error: Exception

@@ -1,4 +1,4 @@
-"""What events are, and the one point at which they are told and heard."""
+"""The base of all events, and the one place that logs them and passes them to listeners."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -15,10 +15,10 @@ logger = logging.getLogger("digestif")
 class Event:
     """Something that happened. Durations in seconds."""
 
-    level: ClassVar[int] = logging.INFO  # of the line in the log
+    level: ClassVar[int] = logging.INFO
 
     def __str__(self) -> str:
-        """A line for people: what happened, to which timeline, and the facts, with rounded numbers."""
+        """One line for the log: the event, its timeline, and its fields with rounded numbers."""
         facts = ", ".join(self._facts())
         timeline = getattr(self, "timeline", None)
         subject = "" if timeline is None else f" {in_one_line(timeline)}"
@@ -26,7 +26,7 @@ class Event:
 
     @property
     def trace(self) -> BaseException | None:
-        """The error whose traceback belongs into the log."""
+        """The error whose traceback is logged."""
         return None
 
     def _facts(self) -> Iterator[str]:
@@ -37,7 +37,7 @@ class Event:
                 yield f"{name}={_shown(value)}"
 
 
-_NAMED_LAST = ("timeline", "attempt", "digest_id")  # the first of these is named before all others
+_NAMED_LAST = ("timeline", "attempt", "digest_id")  # but the timeline stands before all others
 
 
 def _shown(value: Any) -> str:
@@ -53,29 +53,29 @@ Listener = Callable[[Event], object]
 
 
 class Events:
-    """The one subscription point."""
+    """The listeners of one engine."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener with every event from now on; the answer ends that."""
+        """Call the listener with every event from now on; call the returned function to stop."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
-            with suppress(ValueError):  # it was ended already
+            with suppress(ValueError):  # stopped already
                 self._listeners.remove(listener)
 
         return unsubscribe
 
     def wanted(self, kind: type[Event]) -> bool:
-        """True if there is a listener for it: for events that are costly to make."""
+        """True if the event would be logged or heard: asked before making one that is costly."""
         return bool(self._listeners) or logger.isEnabledFor(kind.level)
 
     def emit(self, event: Event) -> None:
-        """Tell the log and the listeners. A listener that raises is logged and does not stop the others."""
+        """Log the event and call the listeners. If one raises, that is logged, and the others are still called."""
         if logger.isEnabledFor(event.level):
-            trace = traceback_of(event.trace).rstrip()  # as text: whatever is in it, it is short and can be written
+            trace = traceback_of(event.trace).rstrip()  # as text of bounded length that any log can write
             logger.log(event.level, "%s\n%s" if trace else "%s%s", event, trace)
         for listener in list(self._listeners):
             try:

@@ -1,4 +1,4 @@
-"""What happens to an engine, its store and its workers."""
+"""Events of an engine, its store and its workers."""
 
 import logging
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from digestif.events.base import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added(Event):
-    """Records were accepted, by one call."""
+    """One call added records."""
 
     level: ClassVar[int] = logging.DEBUG
     records: int
-    ready: tuple[str, ...]  # timelines that became ready by it
+    ready: tuple[str, ...]  # timelines that it made ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped(Event):
-    """A timeline had more records pending than its capacity after an add, and the oldest had to go."""
+    """An add exceeded the capacity of a timeline, and its oldest pending records were dropped."""
 
-    level: ClassVar[int] = logging.DEBUG  # beyond capacity there is one for every add; the digest tells how many
+    level: ClassVar[int] = logging.DEBUG  # a full timeline has one for every add; the digest says how many
     timeline: str
     records: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatched(Event):
-    """The task of a timeline that a tick had given out has begun, in a worker of a task queue."""
+    """A worker of a task queue began the task of a scheduled timeline."""
 
     level: ClassVar[int] = logging.DEBUG
     timeline: str
@@ -36,7 +36,7 @@ class Dispatched(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchFailed(Event):
-    """A task queue did not take the task of a timeline. Its records are safe; maintenance finds it again."""
+    """A task queue did not accept the task of a timeline. Its records are safe; maintenance finds it again."""
 
     level: ClassVar[int] = logging.WARNING
     timeline: str
@@ -45,10 +45,10 @@ class DispatchFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseNotRenewed(Event):
-    """The store did not answer when leases were to be renewed; it is tried again until they lapse."""
+    """The store did not answer a renewal of leases; it is tried again until they lapse."""
 
     level: ClassVar[int] = logging.WARNING
-    timeline: str  # of several, one
+    timeline: str  # one of them
     error: Exception
 
 
@@ -81,10 +81,10 @@ class StoreChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged(Event):
-    """Something stored can't be read. It is passed over, and the rest goes on; `digestif repair` sets it aside."""
+    """Something stored can't be read. It is skipped, and the rest goes on; `digestif repair` repairs it."""
 
     level: ClassVar[int] = logging.ERROR
-    timeline: str | None  # None: it belongs to no timeline, or that can't be told
+    timeline: str | None  # None: unknown, or it belongs to none
     part: str  # slot, letter, history, inbox…
     problem: str
 
@@ -98,7 +98,7 @@ class WorkerStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStopped(Event):
-    """A worker has ended; what it did not finish was given back."""
+    """A worker has ended and given back what it did not finish."""
 
     worker: str
     delivered: int
@@ -107,7 +107,7 @@ class WorkerStopped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lapsed(Event):
-    """A lease ran out: its worker died, hung, or could not reach the store. Its digest comes again as it was."""
+    """A lease lapsed: its worker died, hung, or could not reach the store. The digest is frozen and comes again."""
 
     level: ClassVar[int] = logging.WARNING
     timeline: str
@@ -115,7 +115,7 @@ class Lapsed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired(Event):
-    """Records of a timeline got older than their ttl before anybody delivered them."""
+    """Records of a timeline exceeded their ttl before they were delivered."""
 
     level: ClassVar[int] = logging.WARNING
     timeline: str
@@ -124,7 +124,7 @@ class Expired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchLost(Event):
-    """A timeline was made ready and not claimed in time: it waits again, to be scheduled anew."""
+    """A timeline was ready and not opened in time: it waits again, to be scheduled anew."""
 
     level: ClassVar[int] = logging.WARNING
     timeline: str
@@ -133,7 +133,7 @@ class DispatchLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped(Event):
-    """A task found nothing to deliver: its timeline is not ready, or another attempt has it."""
+    """A task found nothing to deliver: its timeline is not ready, or another attempt holds it."""
 
     level: ClassVar[int] = logging.DEBUG
     timeline: str

@@ -1,1 +1,1 @@
-"""From a call to an arrival: checks, the policies in force, patterns of timelines."""
+"""From a call to an arrival: checks, policies in force, patterns of timelines."""

@@ -1,4 +1,4 @@
-"""What comes in from callers: times, delays and records, checked and put into the store's terms."""
+"""From the arguments of a call to what a store takes: checked times, delays and encoded records."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,7 +18,7 @@ TermsOf = Callable[[str], Terms]  # by timeline
 
 
 class Intake:
-    """Checks and encodes with the policies, the codec and the clock of an engine."""
+    """Makes arrivals with the policies, the codec and the clock of an engine."""
 
     def __init__(self, policies: Policies, sealer: Sealer, clock: Callable[[], float] | None) -> None:
         self.clock = clock
@@ -26,11 +26,11 @@ class Intake:
         self._sealer = sealer
 
     def terms(self, first_delay: float | None, increment_delay: float | None, maximum_delay: float | None) -> TermsOf:
-        """The numbers for one add, by timeline: the call's own delays, else those of the policy that holds."""
+        """The terms of one add, by timeline: the delays given to the call, else those of the policy in force."""
         if first_delay is None and increment_delay is None and maximum_delay is None:
             return self._policies.terms
         delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
-        self._policies.default.terms(**delays)  # wrong ones are refused before anything else
+        self._policies.default.terms(**delays)  # refuses wrong ones before anything else
         return lambda timeline: self._policies.of(timeline).terms(**delays)
 
     def arrival(
@@ -44,7 +44,7 @@ class Intake:
         terms: TermsOf,
         now: float | None,
     ) -> Arrival:
-        """A record that is ready for the store; InvalidRecord says what is wrong with it."""
+        """A record for the store. Raises InvalidRecord with what is wrong."""
         if isinstance(value, Record):
             if key is not None or timestamp is not None:
                 raise InvalidRecord("key and timestamp: give them in the Record or as arguments, not both")
@@ -65,7 +65,7 @@ class Intake:
     def arrivals(
         self, records: Iterable[object], *, within: float | None, terms: TermsOf, now: float | None
     ) -> list[Arrival]:
-        """Pairs of timeline and record that are ready for the store; an error says which one is wrong."""
+        """Pairs of timeline and record for the store. Raises InvalidRecord with the number of the wrong one."""
         arrivals: list[Arrival] = []
         for place, item in enumerate(records):
             timeline, value = _pair(item, place)
@@ -76,20 +76,20 @@ class Intake:
         return arrivals
 
     def millis(self, now: float | None) -> Millis | None:
-        """The time that the caller or the clock gives; None leaves it to the store."""
+        """The caller's time, else the engine's clock, else None: then the store's clock counts."""
         if now is not None:
             return to_millis(check_time("now", now))
         return None if self.clock is None else to_millis(check_time("clock", self.clock()))
 
     def seconds(self, now: float | None) -> float:
-        """The time that the caller, the clock or else this machine gives."""
+        """The caller's time, else the engine's clock, else this machine's."""
         if now is not None:
             return check_time("now", now)
         return wall_clock() if self.clock is None else check_time("clock", self.clock())
 
 
 def check_time(name: str, value: object) -> float:
-    """Refuse a time that is not a number of seconds, by its name."""
+    """The time as a float. Raises ConfigError with its name unless it is a number of seconds."""
     if not is_time(value):
         raise ConfigError(f"{name}: {shortened(value)} is not a number of seconds from {-FARTHEST:g} to {FARTHEST:g}")
     return float(value)  # type: ignore[arg-type]  # is_time says so
@@ -101,7 +101,7 @@ def check_limit(name: str, limit: object) -> None:
 
 
 def check_text(name: str, value: object) -> str:
-    """Refuse what is not a string of valid characters, by its name."""
+    """The text itself. Raises ConfigError with its name unless it is a string that can be encoded."""
     if isinstance(value, str):
         try:
             value.encode()

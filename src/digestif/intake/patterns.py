@@ -1,4 +1,4 @@
-"""Patterns of timelines: `*` stands for any characters, and of several the one with the longest literal part wins."""
+"""Patterns of timelines: `*` stands for any characters; the pattern with the longest literal part wins."""
 
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -8,11 +8,11 @@ from digestif.errors import ConfigError
 
 T = TypeVar("T")
 
-_CACHED = 10_000  # timelines for which the answer is kept at hand
+_CACHED = 10_000  # timelines whose match is remembered
 
 
 class Patterns(Generic[T]):
-    """Values by pattern, found by the names of timelines."""
+    """Values by pattern, looked up by the name of a timeline."""
 
     def __init__(self) -> None:
         self._items: list[tuple[str, T]] = []
@@ -29,7 +29,7 @@ class Patterns(Generic[T]):
 
     def add(self, pattern: str, value: T) -> None:
         self._items.append((pattern, value))
-        self._items.sort(key=lambda item: -_literal(item[0]))  # stable: of equals the first one wins
+        self._items.sort(key=lambda item: -_literal(item[0]))  # stable: among equals the first one wins
         self._found.clear()
 
     def find(self, timeline: str) -> T | None:
@@ -46,16 +46,16 @@ class Patterns(Generic[T]):
 
 
 def check_pattern(pattern: object) -> str:
-    """Give back a pattern, or refuse it."""
+    """The pattern itself. Raises ConfigError unless it is a text that is not empty."""
     if not isinstance(pattern, str) or not pattern:
         raise ConfigError(f"pattern: {shortened(pattern)} is not the name of a timeline or a pattern like 'mail:*'")
     return pattern
 
 
 def stars(pattern: str, timeline: str) -> list[str] | None:
-    """What each `*` stands for; None if the pattern does not match.
+    """The texts that each `*` stands for; None if the pattern does not match.
 
-    Literal parts are looked for one after the other, so that no name takes long, whatever is in it.
+    It searches the literal parts one after the other: no name takes long to match, unlike with a regular expression.
     """
     first, *middle = pattern.split("*")
     if not middle:

@@ -1,4 +1,4 @@
-"""Policies: which one holds for which timeline. A route's own comes before the engine's."""
+"""Which policy is in force for a timeline: that of its route, else the engine's."""
 
 from digestif.core.policy import Policy, Terms
 from digestif.intake.patterns import Patterns
@@ -13,13 +13,13 @@ class Policies:
         self._routes: Patterns[tuple[Policy, Terms]] = Patterns()
 
     def add(self, pattern: str, policy: Policy | None) -> None:
-        """What holds for the timelines of a pattern; without a policy of its own, the default."""
+        """Set the policy for the timelines of a pattern; None means the default."""
         chosen = self.default if policy is None else policy
         self._routes.add(pattern, (chosen, chosen.terms()))
 
     @property
     def shortest_ttl(self) -> float | None:
-        """Of all policies; None if one of them lets nothing expire."""
+        """The shortest ttl of all policies; None if one of them has none."""
         ttls = [self.default.ttl, *(policy.ttl for policy, _ in self._routes)]
         return None if None in ttls else min(ttl for ttl in ttls if ttl is not None)
 
@@ -28,6 +28,6 @@ class Policies:
         return self.default if found is None else found[0]
 
     def terms(self, timeline: str) -> Terms:
-        """What it means for an add."""
+        """The policy of a timeline as the numbers that an add needs."""
         found = self._routes.find(timeline) if self._routes else None
         return self._terms if found is None else found[1]

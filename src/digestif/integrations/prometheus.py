@@ -1,4 +1,4 @@
-"""Prometheus watches: a store is read when it is scraped, and what happens in this process is counted as it happens.
+"""Metrics for Prometheus: the store is read at each scrape, the events of this process are counted as they happen.
 
     instrument(digests)
     prometheus_client.start_http_server(9100)
@@ -69,7 +69,7 @@ def instrument(
     sizes: Sequence[float] = SIZES,
     durations: Sequence[float] = DURATIONS,
 ) -> Remove:
-    """Show the store and what happens in this process; the answer ends that. See `watch_store` and `watch_events`."""
+    """Do both `watch_store` and `watch_events`; call the returned function to stop."""
     remove = watch_store(digests, registry=registry, namespace=namespace, timeout=timeout)
     try:
         unsubscribe = watch_events(
@@ -96,7 +96,7 @@ def watch_store(
     namespace: str | None = None,
     timeout: float = TIMEOUT,
 ) -> Remove:
-    """Read ledger and backlog at every scrape; the answer ends that.
+    """Read ledger and backlog at every scrape; call the returned function to stop.
 
     A store that does not answer within `timeout` seconds is shown as `digestif_up` 0. `namespace` is the label, by
     default that of the store; two stores in one registry need different ones.
@@ -111,7 +111,7 @@ def watch_store(
 
 
 class Reading(NamedTuple):
-    """What a store said."""
+    """The answer of a store."""
 
     ledger: Ledger
     backlog: Backlog
@@ -152,7 +152,7 @@ def _states(reading: Reading) -> Iterator[Sample]:
 
 
 def _oldest(reading: Reading) -> Iterator[Sample]:
-    """Nothing if there are records of which nobody knows when they came: they never expire."""
+    """No sample for records without a ttl: the store does not index when they arrived."""
     oldest, ledger = reading.backlog.oldest, reading.ledger
     if oldest is not None:
         yield (), oldest
@@ -216,7 +216,7 @@ _FAMILIES = (
 
 
 class _Stores:
-    """The collector of a registry. One for all its stores: a name may be registered only once."""
+    """The collector of a registry, one for all its stores: a registry takes each metric only once."""
 
     def __init__(self) -> None:
         self._sources: dict[str, _Source] = {}
@@ -236,7 +236,7 @@ class _Stores:
         return remove
 
     def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """What there will be, without asking any store."""
+        """The metrics, without asking a store."""
         return (family.metric() for family in (_UP, *_FAMILIES))
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
@@ -253,7 +253,7 @@ class _Stores:
             yield metric
 
     def _read(self) -> dict[str, Reading | None]:
-        """What each store says, all asked at once; None of those that do not answer."""
+        """The readings of all stores, which are asked at once; None for one that does not answer."""
         with self._lock:
             sources = dict(self._sources)
         started = {namespace: source.start() for namespace, source in sources.items()}
@@ -287,11 +287,11 @@ class _Scrape(threading.Thread):
     def run(self) -> None:
         try:
             self._reading = Reading(self._digests.ledger(), self._digests.backlog())
-        except Exception as error:  # noqa: BLE001  # a store's failure must never be one of the scrape
+        except Exception as error:  # noqa: BLE001  # a store that fails must not fail the scrape
             self._digests.events.emit(StoreFailed(operation="scrape", error=error))
 
     def wait(self) -> Reading | None:
-        """What the store said, or None if it did not in time. Of a thread that hangs, the next scrape does not wait."""
+        """The reading, or None after the deadline, which later scrapes of a thread that hangs have passed already."""
         self.join(max(0.0, self._deadline - monotonic()))
         return self._reading
 
@@ -311,7 +311,7 @@ def watch_events(
     sizes: Sequence[float] = SIZES,
     durations: Sequence[float] = DURATIONS,
 ) -> Remove:
-    """Count and measure the events of this process; the answer ends that.
+    """Count and measure the events of this process; call the returned function to stop.
 
     `lateness`, `sizes` and `durations` are the upper bounds of the buckets. Those of the first call hold for a
     registry.
@@ -322,7 +322,7 @@ def watch_events(
 
 
 class _Events:
-    """The metrics of a registry, for all that happens in its process."""
+    """The metrics of a registry about the events of this process."""
 
     def __init__(
         self,

@@ -1,0 +1,126 @@
+"""The wheel, in an empty environment with nothing but the dependencies that it declares, does what the docs promise."""
+
+import json
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution, EntryPoint, PathDistribution, distribution
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+SUITE = """
+import pytest
+from digestif.stores import MemoryStore
+from digestif.testing import StoreConformance
+
+
+class TestMemoryStore(StoreConformance):
+    @pytest.fixture
+    def make_store(self):
+        return MemoryStore
+
+    @pytest.fixture
+    def store(self, make_store):
+        return make_store()
+"""
+SLOW = "async or any or large or merge or middle or page or thousand or wherever or whatever"  # nine tenths of the time
+
+
+class Environment:
+    """A virtual environment without pip. Its packages are links to those of this one."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder, symlinks=True)
+        self._python = folder / "bin" / "python"
+        self.packages = next(folder.glob("lib/python*/site-packages"))
+
+    def link(self, requirements: Iterable[Requirement]) -> None:
+        for package in closure(requirements):
+            for part in {file.parts[0] for file in package.files or []} - {"..", "__pycache__"}:
+                link = self.packages / part
+                if not link.exists():
+                    link.symlink_to(str(package.locate_file(part)))
+
+    def run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [self._python, "-I", *arguments], cwd=self.packages, env={}, capture_output=True, text=True, timeout=100
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def closure(requirements: Iterable[Requirement]) -> Iterator[Distribution]:
+    """The installed packages that are required, and what they require in turn."""
+    known: set[str] = set()
+    wanted = list(requirements)
+    while wanted:
+        requirement = wanted.pop()
+        if requirement.name not in known:
+            known.add(requirement.name)
+            package = distribution(requirement.name)
+            wanted += required(package, extra="")
+            yield package
+
+
+def required(package: Distribution, *, extra: str) -> list[Requirement]:
+    found = map(Requirement, package.requires or [])
+    return [each for each in found if each.marker is None or each.marker.evaluate({"extra": extra})]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture
+def environment(wheel: Path, tmp_path: Path) -> Environment:
+    """With the wheel installed, as pip would, but for the scripts."""
+    environment = Environment(tmp_path / "environment")
+    with ZipFile(wheel) as archive:
+        archive.extractall(environment.packages)
+    return environment
+
+
+@pytest.fixture
+def installed(environment: Environment) -> Distribution:
+    return PathDistribution(next(environment.packages.glob("digestif-*.dist-info")))
+
+
+def test_the_demo_needs_the_core_dependencies_alone(environment: Environment, installed: Distribution) -> None:
+    environment.link(required(installed, extra=""))
+
+    figures = json.loads(environment.run("-m", "digestif", "demo", "--seconds", "1", "--json"))
+
+    assert figures["good"] is True
+    assert figures["events"] > figures["messages"] > 0
+
+
+def test_the_memory_store_passes_the_conformance_suite(environment: Environment, installed: Distribution) -> None:
+    environment.link(required(installed, extra="testing"))
+    suite = environment.packages.parent / "test_memory_store.py"
+    suite.write_text(SUITE, "utf-8")
+
+    said = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", f"not ({SLOW})", str(suite))
+
+    passed = re.search(r"(\d+) passed", said)
+    assert passed is not None, said
+    assert int(passed[1]) > 300
+
+
+def test_the_wheel_names_its_programs(environment: Environment, installed: Distribution) -> None:
+    commands: Iterable[EntryPoint] = installed.entry_points
+
+    assert {(each.group, each.name, each.value) for each in commands} == {
+        ("console_scripts", "digestif", "digestif.cli:main"),
+        ("pytest11", "digestif", "digestif.testing.plugin"),
+    }
+    assert (environment.packages / "digestif" / "py.typed").is_file()
