@@ -18,7 +18,7 @@ from digestif.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from digestif.testing.channels import ChannelConformance
-    from digestif.testing.conformance import StoreConformance
+    from digestif.testing.conformance import StoreConformance, TransferConformance
     from digestif.testing.faults import Partitioned
     from digestif.testing.footprint import assert_nothing_left
     from digestif.testing.model import Model
@@ -30,6 +30,7 @@ __all__ = [
     "Model",
     "Partitioned",
     "StoreConformance",
+    "TransferConformance",
     "assert_nothing_left",
     "store_machine",
 ]
@@ -40,6 +41,7 @@ _HOMES = {
     "Model": "digestif.testing.model",
     "Partitioned": "digestif.testing.faults",
     "StoreConformance": "digestif.testing.conformance",
+    "TransferConformance": "digestif.testing.conformance",
     "assert_nothing_left": "digestif.testing.footprint",
     "store_machine": "digestif.testing.stateful",
 }

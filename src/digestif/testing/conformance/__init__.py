@@ -28,6 +28,7 @@ from digestif.testing.conformance.stale_leases import Fencing
 from digestif.testing.conformance.suspects import LapsesAlone, MaintainingSuspects, Suspects
 from digestif.testing.conformance.take import Merging, PagesOfBytes, SettingAside, Taking
 from digestif.testing.conformance.threads import Threads
+from digestif.testing.conformance.transfer import TransferConformance
 from digestif.testing.conformance.upkeep import DeletingInPages, Expiring, Maintaining, SchedulingInPages
 from digestif.testing.conformance.urgency import Quiet, Urgency
 from digestif.testing.conformance.weight import Weight
@@ -97,3 +98,6 @@ class StoreConformance(
     Weight,
 ):
     """Every fact that a store has to show. Subclass it with a fixture `store` that yields a fresh, empty Store."""
+
+
+__all__ = ["StoreConformance", "TransferConformance"]
