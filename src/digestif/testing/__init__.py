@@ -19,9 +19,9 @@ from digestif.testing.clock import FakeClock
 if TYPE_CHECKING:
     from digestif.testing.channels import ChannelConformance
     from digestif.testing.conformance import StoreConformance, TransferConformance
-    from digestif.testing.faults import Partitioned
     from digestif.testing.footprint import assert_nothing_left
     from digestif.testing.model import Model
+    from digestif.testing.partitioned import Partitioned
     from digestif.testing.stateful import store_machine
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 _HOMES = {
     "ChannelConformance": "digestif.testing.channels",
     "Model": "digestif.testing.model",
-    "Partitioned": "digestif.testing.faults",
+    "Partitioned": "digestif.testing.partitioned",
     "StoreConformance": "digestif.testing.conformance",
     "TransferConformance": "digestif.testing.conformance",
     "assert_nothing_left": "digestif.testing.footprint",

@@ -17,7 +17,7 @@ from digestif.stores.damage import Unreadable
 from digestif.stores.dsn import check_namespace
 from digestif.stores.fork import watch
 from digestif.stores.gate import Gate, Turnstile
-from digestif.stores.group_commit import GroupCommit, Job, Page
+from digestif.stores.group_commit import GroupCommit, Job, JobPage
 from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connection import Connection, Database, full, is_full, translated
 from digestif.stores.sqlite.readers import Readers
@@ -100,7 +100,7 @@ class SQLiteStore(RowStore):
         finally:
             self.damages.tell()
 
-    def _commit(self, page: Page[Rows]) -> None:
+    def _commit(self, page: JobPage[Rows]) -> None:
         """Run the jobs of a page in one transaction. An interrupted page is run again, by another thread."""
         jobs = [job for job in page.jobs if not job.is_withdrawn]
         try:
@@ -111,7 +111,7 @@ class SQLiteStore(RowStore):
                 job.fail(error)
         page.is_over = True
 
-    def _try_to_commit(self, page: Page[Rows], jobs: list[Job[Rows]]) -> None:
+    def _try_to_commit(self, page: JobPage[Rows], jobs: list[Job[Rows]]) -> None:
         try:
             self._told(lambda: self._gate.through(lambda: self._turn(lambda: self._transact(page, jobs))))
         except _Spoiled as fault:
@@ -122,7 +122,7 @@ class SQLiteStore(RowStore):
                 job.fail(full.error)
                 jobs.remove(job)
 
-    def _transact(self, page: Page[Rows], jobs: Sequence[Job[Rows]]) -> None:
+    def _transact(self, page: JobPage[Rows], jobs: Sequence[Job[Rows]]) -> None:
         """Run the jobs. If there is no space for all, those are refused that have to leave the most of the reserve."""
         share = max(job.share for job in jobs)
         try:
@@ -139,7 +139,7 @@ class SQLiteStore(RowStore):
                 raise
             raise _Full([job for job in jobs if job.share == share], full(self._database.name)) from error
 
-    def _transact_once(self, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
+    def _transact_once(self, page: JobPage[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
         writer = self._connect()
         try:
             with writer:
