@@ -7,16 +7,26 @@ from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from digestif.testing.conformance.accounts import Accounts, DeadLetters
 from digestif.testing.conformance.keys import HostileKeys
-from digestif.testing.conformance.leases import Claiming
-from digestif.testing.conformance.pages import Letters, Remembering, Scanning
+from digestif.testing.conformance.leases import Claims
+from digestif.testing.conformance.pages import HistoryPages, LetterPages, TimelinePages
 from digestif.testing.conformance.recovery import Recovery
-from digestif.testing.conformance.schedule import Scheduling
-from digestif.testing.conformance.suspects import LapsesAlone, MaintainingSuspects, Suspects
-from digestif.testing.conformance.upkeep import Expiring, Maintaining, SchedulingInPages
+from digestif.testing.conformance.schedule import Schedules
+from digestif.testing.conformance.suspects import LapsesAlone, SuspectClaims, SuspectMaintenance
+from digestif.testing.conformance.upkeep import ExpiryPages, Maintenance, SchedulePages
 
 ALL_THAT_VISIT_PARTITIONS = (
-    *(Accounts, Claiming, DeadLetters, Expiring, HostileKeys, LapsesAlone, Letters, Maintaining, MaintainingSuspects),
-    *(Recovery, Remembering, Scanning, Scheduling, SchedulingInPages, Suspects),
+    *(
+        Accounts,
+        Claims,
+        DeadLetters,
+        ExpiryPages,
+        HostileKeys,
+        LapsesAlone,
+        LetterPages,
+        Maintenance,
+        SuspectMaintenance,
+    ),
+    *(Recovery, HistoryPages, TimelinePages, Schedules, SchedulePages, SuspectClaims),
 )
 
 

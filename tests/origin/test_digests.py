@@ -19,8 +19,8 @@ from digestif.testing.conformance.actions import (
 )
 from digestif.testing.conformance.base import DigestsWith
 from digestif.testing.conformance.digest import spoil
-from digestif.testing.faults import Partitioned
 from digestif.testing.modes import Mode, digests_in
+from digestif.testing.partitioned import Partitioned
 from tests.origin.steps import due
 from tests.origin.stores import InMemory
 

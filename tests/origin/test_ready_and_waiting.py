@@ -10,7 +10,7 @@ from digestif.attempts.claims import claim
 from digestif.events import Events
 from digestif.testing.conformance.actions import T, deliver, let_wait, scheduled
 from digestif.testing.conformance.base import DigestsWith
-from digestif.testing.faults import Partitioned
+from digestif.testing.partitioned import Partitioned
 from tests.origin.stores import InMemory
 
 WAITING = [f"waiting {n}" for n in range(10)]

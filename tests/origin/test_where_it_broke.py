@@ -6,7 +6,7 @@ from digestif import Digests, Record, Store
 from digestif.stores.base import PAGE_RECORDS
 from digestif.testing.conformance.actions import DAY, T, add_all, deliver, fail, keys, let_wait, numbered, scheduled
 from digestif.testing.conformance.base import DigestsWith
-from digestif.testing.faults import Partitioned
+from digestif.testing.partitioned import Partitioned
 from tests.origin.steps import deliver_when_due, due
 from tests.origin.stores import InMemory
 

@@ -8,7 +8,7 @@ Leases are proved with a token that the caller chose, fresh for each call; the i
 that takes leases answers for each: False (or None) says that the token is stale and nothing was changed.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
 from threading import Event
@@ -20,7 +20,6 @@ from digestif.core.policy import Terms
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
 from digestif.events.base import Events
-from digestif.stores.notes import Notes
 from digestif.stores.reader import StoreReader
 
 PAGE_TIMELINES = 200
@@ -176,6 +175,20 @@ class Wakeups:
     def close(self) -> None:
         """Let go of connections. Comes from any thread, and ends a wait that is under way."""
         self._closed.set()
+
+
+class Notes(ABC):
+    """Small notes by name, in each partition: what processes that share a store write for each other."""
+
+    partitions: int
+
+    @abstractmethod
+    def note(self, partition: int, name: str) -> bytes | None:
+        """The note of this name; None if there is none."""
+
+    @abstractmethod
+    def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
+        """Replace the old note by the new one; None is no note. False, with nothing done, if another one is there."""
 
 
 class Store(StoreReader, Notes):

@@ -29,7 +29,7 @@ class Job(Generic[C]):
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_withdrawn = False  # its thread was interrupted and does not wait for it any more
-        self.page: Page[C] | None = None
+        self.page: JobPage[C] | None = None
         self.wake: LockType | None = None  # released when its leader has run the page, or was interrupted
 
     def fail(self, error: BaseException) -> None:
@@ -41,7 +41,7 @@ class Job(Generic[C]):
         self.error = error
 
 
-class Page(Generic[C]):
+class JobPage(Generic[C]):
     """Jobs that are committed together."""
 
     __slots__ = ("is_awake", "is_over", "is_sealed", "jobs", "leader", "lock", "wakes", "waking", "weight")
@@ -66,12 +66,12 @@ class GroupCommit(Generic[C]):
     most `limit`, unless one job alone weighs more.
     """
 
-    def __init__(self, run: Callable[[Page[C]], None], *, limit: int) -> None:
+    def __init__(self, run: Callable[[JobPage[C]], None], *, limit: int) -> None:
         self._run = run
         self._limit = limit
         self._joining = threading.RLock()
         self._running = threading.RLock()
-        self._page: Page[C] | None = None  # which jobs may join
+        self._page: JobPage[C] | None = None  # which jobs may join
 
     @property
     def waiting(self) -> int:
@@ -99,10 +99,10 @@ class GroupCommit(Generic[C]):
         result: T = job.result
         return result
 
-    def _join(self, job: Job[C]) -> Page[C]:
+    def _join(self, job: Job[C]) -> JobPage[C]:
         page = self._page
         if page is None or page.is_sealed or page.weight + job.weight > self._limit:
-            page = Page(job)
+            page = JobPage(job)
             job.page = self._page = page
         else:
             job.wake = threading.Lock()
@@ -112,9 +112,9 @@ class GroupCommit(Generic[C]):
         page.weight += job.weight
         return page
 
-    def _lead(self, page: Page[C]) -> None:
+    def _lead(self, page: JobPage[C]) -> None:
         holding(self._joining, lambda: self._seal(page))
         self._run(page)
 
-    def _seal(self, page: Page[C]) -> None:
+    def _seal(self, page: JobPage[C]) -> None:
         page.is_sealed = True

@@ -57,7 +57,7 @@ class MemoryStore(RowStore):
         self.clock = clock
         self._turnstile = Turnstile()
         self._lock = threading.RLock()
-        self._tables = Tables()
+        self._tables = MemoryRows()
         self._closed = False
         watch(self)
 
@@ -74,7 +74,7 @@ class MemoryStore(RowStore):
         tables.commit()
         return answer
 
-    def _open_tables(self) -> "Tables":
+    def _open_tables(self) -> "MemoryRows":
         if self._closed:
             raise StoreUnavailable("memory: this store is closed")
         self._tables.roll_back()  # what an interrupted call has left half done
@@ -87,7 +87,7 @@ class MemoryStore(RowStore):
 
     def _forget(self) -> None:
         self._closed = True
-        self._tables = Tables()
+        self._tables = MemoryRows()
 
     def before_fork(self) -> None:
         """Let nobody change anything while the memory is copied."""
@@ -103,7 +103,7 @@ class MemoryStore(RowStore):
             self._lock.release()
 
 
-class Entry:
+class MemoryRecord:
     """A record and the times that go with it."""
 
     __slots__ = ("deadline", "expires", "stored")
@@ -114,16 +114,16 @@ class Entry:
         self.expires = expires
 
 
-class Batch:
+class MemoryBatch:
     """Records by key. Their order by age is made when first asked for, and kept as a heap while only adds follow."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, MemoryRecord] = {}
         self.urgent: dict[str, Millis] = {}
         self._heap: list[tuple[Cursor, str]] | None = None  # oldest first; may name versions that are gone
         self._oldest_first: list[Stored] | None = None
 
-    def put(self, entry: Entry) -> bool:
+    def put(self, entry: MemoryRecord) -> bool:
         stored = entry.stored
         replaced = stored.key in self.entries
         self.entries[stored.key] = entry
@@ -137,7 +137,7 @@ class Batch:
         self._oldest_first = None
         return replaced
 
-    def remove(self, key: str) -> Entry | None:
+    def remove(self, key: str) -> MemoryRecord | None:
         entry = self.entries.pop(key, None)
         self.urgent.pop(key, None)
         self._oldest_first = None
@@ -202,7 +202,7 @@ class NeverDamaged:
         return []
 
 
-class Tables(NeverDamaged):
+class MemoryRows(NeverDamaged):
     """All rows of a namespace; also the view that a unit of work gets, since the lock makes it alone.
 
     A signal may interrupt a unit anywhere. What it has changed is then undone by the next one from the journal, in
@@ -217,7 +217,7 @@ class Tables(NeverDamaged):
         self._numbers: dict[str, int] = {}
         self._names: Ordered[str] = Ordered()
         self._orders: list[Ordered[tuple[Millis, int, str]]] = [Ordered() for _ in Marks._fields]
-        self._batches: dict[int, Batch] = {}
+        self._batches: dict[int, MemoryBatch] = {}
         self._letters: OrderedDict[str, tuple[DeadLetter, int, int]] = OrderedDict()  # with batch and number
         self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
         self._notes: dict[str, bytes] = {}
@@ -258,14 +258,14 @@ class Tables(NeverDamaged):
         if self._journal is not None:
             self._journal.items.append((table, key, table.get(key, _MISSING)))
 
-    def _batch(self, batch: int) -> Batch:
+    def _batch(self, batch: int) -> MemoryBatch:
         found = self._batches.get(batch)
         if found is None:
             self._note(self._batches, batch)
-            found = self._batches[batch] = Batch()
+            found = self._batches[batch] = MemoryBatch()
         return found
 
-    def _put(self, batch: int, entry: Entry) -> bool:
+    def _put(self, batch: int, entry: MemoryRecord) -> bool:
         into = self._batch(batch)
         self._note(into.entries, entry.stored.key)
         return into.put(entry)
@@ -356,13 +356,13 @@ class Tables(NeverDamaged):
     # records
 
     def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool:
-        return self._put(batch, Entry(record, deadline, expires))
+        return self._put(batch, MemoryRecord(record, deadline, expires))
 
     def record(self, batch: int, key: str) -> Stored | None:
         entry = self._entries(batch).get(key)
         return None if entry is None else entry.stored
 
-    def _entries(self, batch: int) -> dict[str, Entry]:
+    def _entries(self, batch: int) -> dict[str, MemoryRecord]:
         found = self._batches.get(batch)
         return {} if found is None else found.entries
 
@@ -380,7 +380,7 @@ class Tables(NeverDamaged):
     def remove_record(self, batch: int, key: str) -> bool:
         return self._pop(batch, key) is not None
 
-    def _pop(self, batch: int, key: str) -> Entry | None:
+    def _pop(self, batch: int, key: str) -> MemoryRecord | None:
         found = self._batches.get(batch)
         if found is None:
             return None
@@ -459,7 +459,7 @@ class Tables(NeverDamaged):
             known = into.entries.get(record.key)
             if known is None or known.stored.timestamp <= record.timestamp:
                 stored = record._replace(arrival=self.next_number())
-                self._put(batch, Entry(stored, deadline, NEVER if expires is None else expires))
+                self._put(batch, MemoryRecord(stored, deadline, NEVER if expires is None else expires))
         return len(into.entries) - before
 
     def lock_note(self, name: str) -> None:
@@ -567,7 +567,7 @@ class Tables(NeverDamaged):
         return 0
 
 
-def _cargo(entry: Entry) -> ExportedRecord:
+def _cargo(entry: MemoryRecord) -> ExportedRecord:
     return ExportedRecord(entry.stored, entry.deadline, None if entry.expires == NEVER else entry.expires)
 
 

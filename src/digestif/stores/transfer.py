@@ -18,7 +18,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis
 from digestif.core.transfer import exports_pending
-from digestif.stores.notes import Notes
+from digestif.stores.base import Notes
 
 PAST = ("delivered", "superseded", "dropped", "expired", "deleted")  # fates of records that are no longer there
 

@@ -17,11 +17,11 @@ if _TYPE_CHECKING:
     from digestif.testing import vectors
     from digestif.testing.channels import ChannelConformance, Failure, a_message, huge
     from digestif.testing.clock import FakeClock
-    from digestif.testing.conformance import StoreConformance
+    from digestif.testing.conformance import StoreConformance, TransferConformance
     from digestif.testing.conformance.base import Harm
-    from digestif.testing.faults import Partitioned
     from digestif.testing.footprint import assert_nothing_left
     from digestif.testing.model import Model
+    from digestif.testing.partitioned import Partitioned
     from digestif.testing.processes import ServerFailed, ServerMissing, becomes_true, free_port
     from digestif.testing.servers import ClusterServers, LoneCluster, RedisServer, find_server, lone_cluster
     from digestif.testing.stateful import store_machine
@@ -39,6 +39,7 @@ __all__ = [
     "ServerFailed",
     "ServerMissing",
     "StoreConformance",
+    "TransferConformance",
     "a_message",
     "assert_nothing_left",
     "becomes_true",
@@ -53,9 +54,9 @@ __all__ = [
 _HOMES = {  # where each name is defined
     "digestif.testing.channels": "ChannelConformance Failure a_message huge",
     "digestif.testing.clock": "FakeClock",
-    "digestif.testing.conformance": "StoreConformance",
+    "digestif.testing.conformance": "StoreConformance TransferConformance",
     "digestif.testing.conformance.base": "Harm",
-    "digestif.testing.faults": "Partitioned",
+    "digestif.testing.partitioned": "Partitioned",
     "digestif.testing.footprint": "assert_nothing_left",
     "digestif.testing.model": "Model",
     "digestif.testing.processes": "ServerFailed ServerMissing becomes_true free_port",

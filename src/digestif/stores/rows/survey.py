@@ -28,7 +28,7 @@ _COUNTS = ("pending", "open", "dead")
 Mend = Callable[[Rows, Millis], None]
 
 
-class Flaw(NamedTuple):
+class RowFlaw(NamedTuple):
     """Something that is wrong, and what is done about it."""
 
     damage: Damage
@@ -37,13 +37,13 @@ class Flaw(NamedTuple):
 
 
 @dataclass
-class Survey:
+class RowSurvey:
     """What was found in one state of the data."""
 
     ledger: Ledger
     repairs: bytes | None  # how often it was repaired before
     counted: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_COUNTS, 0)))
-    flaws: list[Flaw] = field(default_factory=list)
+    flaws: list[RowFlaw] = field(default_factory=list)
     orphaned: int = 0  # records that nothing owns
 
     def corrections(self) -> dict[str, int]:
@@ -72,8 +72,8 @@ def differences(ledger: Ledger, counted: "Counter[str]") -> list[str]:
     return [*wrong, ledger.imbalance] if ledger.imbalance else wrong
 
 
-def survey(rows: Rows) -> Survey:
-    found = Survey(ledger=rows.ledger(), repairs=rows.note(REPAIRED))
+def survey(rows: Rows) -> RowSurvey:
+    found = RowSurvey(ledger=rows.ledger(), repairs=rows.note(REPAIRED))
     owned: set[int] = set()
     damaged = list(_look_at_timelines(rows, found, owned))
     _look_at_letters(rows, found, owned)
@@ -84,7 +84,7 @@ def survey(rows: Rows) -> Survey:
     return found
 
 
-def _look_at_timelines(rows: Rows, found: Survey, owned: set[int]) -> Iterator[TimelineRow]:
+def _look_at_timelines(rows: Rows, found: RowSurvey, owned: set[int]) -> Iterator[TimelineRow]:
     """Gives those whose slots can't be read: what they own is looked for later."""
     after = None
     while page := rows.timeline_rows(after=after, limit=PAGE_TIMELINES):
@@ -105,7 +105,7 @@ def _batches(slot: Slot) -> tuple[list[int], list[int]]:
     return [] if slot.batch is None else [slot.batch], in_digest
 
 
-def _look_at_timeline(row: TimelineRow, slot: Slot, sizes: dict[int, Size], found: Survey) -> None:
+def _look_at_timeline(row: TimelineRow, slot: Slot, sizes: dict[int, Size], found: RowSurvey) -> None:
     pending, in_digest = (_total(sizes, part) for part in _batches(slot))
     found.counted["pending"] += pending.records
     found.counted["open"] += in_digest.records
@@ -123,9 +123,9 @@ def _look_at_timeline(row: TimelineRow, slot: Slot, sizes: dict[int, Size], foun
         _note(found, row.name, "record", f"{lost} records have no value", repair.set_lost_aside, lost)
 
 
-def _note(found: Survey, name: str, part: str, problem: str, mend: Callable[..., None], records: int = 0) -> None:
+def _note(found: RowSurvey, name: str, part: str, problem: str, mend: Callable[..., None], records: int = 0) -> None:
     damage = Damage(timeline=name, part=part, problem=problem, records=records)
-    found.flaws.append(Flaw(damage, partial(mend, timeline=name), name))
+    found.flaws.append(RowFlaw(damage, partial(mend, timeline=name), name))
 
 
 def _total(sizes: dict[int, Size], batches: Sequence[int]) -> Size:
@@ -133,7 +133,7 @@ def _total(sizes: dict[int, Size], batches: Sequence[int]) -> Size:
     return Size(sum(size.records for size in each), sum(size.lost for size in each))
 
 
-def _look_at_letters(rows: Rows, found: Survey, owned: set[int]) -> None:
+def _look_at_letters(rows: Rows, found: RowSurvey, owned: set[int]) -> None:
     after = 0
     while page := rows.letter_rows(after=after, limit=PAGE_TIMELINES):
         after = page[-1].number
@@ -145,17 +145,17 @@ def _look_at_letters(rows: Rows, found: Survey, owned: set[int]) -> None:
             _look_at_letter(row, records, found)
 
 
-def _look_at_letter(row: LetterRow, records: int, found: Survey) -> None:
+def _look_at_letter(row: LetterRow, records: int, found: RowSurvey) -> None:
     damage = row.damage
     if row.letter is not None and row.letter.records != records:
         problem = f"dead letter {row.id}: {row.letter.records} noted, {records} found"
         damage = Damage(timeline=row.timeline, part="letter", problem=problem)
     if damage is not None:
         mend = partial(repair.write_letter_anew, row=row, records=records, reason=damage.problem)
-        found.flaws.append(Flaw(replace(damage, records=records), mend))
+        found.flaws.append(RowFlaw(replace(damage, records=records), mend))
 
 
-def _look_for_orphans(rows: Rows, found: Survey, owned: set[int], damaged: Sequence[TimelineRow]) -> None:
+def _look_for_orphans(rows: Rows, found: RowSurvey, owned: set[int], damaged: Sequence[TimelineRow]) -> None:
     """Find what damaged timelines own by the numbers that are left in their rows, if nobody else owns that."""
     stored = rows.footprint()["records"] - rows.trashed_records()
     found.orphaned = max(0, stored - sum(found.counted.values()))  # below 0: some are noted as another namespace's
@@ -167,13 +167,13 @@ def _look_for_orphans(rows: Rows, found: Survey, owned: set[int], damaged: Seque
         assert row.damage is not None
         records = sum(orphans.pop(batch, 0) for batch in (*pending, *in_digest))
         mend = partial(repair.quarantine, row=row, pending=pending, in_digest=in_digest)
-        found.flaws.append(Flaw(replace(row.damage, records=records), mend, row.name))
+        found.flaws.append(RowFlaw(replace(row.damage, records=records), mend, row.name))
     bare = [row.name for row, salvaged in zip(damaged, parts, strict=True) if not any(salvaged)]
     doubt = f"; they may have been of {', '.join(repr(legible(name)) for name in bare[:10])}" if bare else ""
     for batch, records in orphans.items():
         problem = f"{records} records belong to no timeline and no dead letter{doubt}"
         damage = Damage(timeline=None, part="record", problem=problem, records=records)
-        found.flaws.append(Flaw(damage, partial(repair.adopt, batch=batch, reason=problem)))
+        found.flaws.append(RowFlaw(damage, partial(repair.adopt, batch=batch, reason=problem)))
 
 
 def _salvaged(slot: bytes, orphans: dict[int, int]) -> tuple[list[int], list[int]]:
@@ -184,16 +184,18 @@ def _salvaged(slot: bytes, orphans: dict[int, int]) -> tuple[list[int], list[int
     return own, [batch for batch in dict.fromkeys(in_digest) if batch in orphans and batch not in own]
 
 
-def _look_at_history(rows: Rows, found: Survey) -> None:
-    found.flaws += [Flaw(damage, partial(repair.remove_entry, place=place)) for place, damage in rows.damaged_entries()]
+def _look_at_history(rows: Rows, found: RowSurvey) -> None:
+    found.flaws += [
+        RowFlaw(damage, partial(repair.remove_entry, place=place)) for place, damage in rows.damaged_entries()
+    ]
 
 
-def _look_at_notes(rows: Rows, found: Survey) -> None:
+def _look_at_notes(rows: Rows, found: RowSurvey) -> None:
     for name, body in rows.notes().items():
         problem = _look_at_note(name, body)
         if problem is not None:
             damage = Damage(timeline=None, part="note", problem=problem)
-            found.flaws.append(Flaw(damage, partial(repair.remove_note, name=name)))
+            found.flaws.append(RowFlaw(damage, partial(repair.remove_note, name=name)))
 
 
 def _look_at_note(name: str, body: bytes) -> str | None:
@@ -208,7 +210,7 @@ def _look_at_note(name: str, body: bytes) -> str | None:
     return None
 
 
-def _look_at_ledger(found: Survey) -> None:
+def _look_at_ledger(found: RowSurvey) -> None:
     """Counters that damaged timelines do not explain."""
     changes = found.corrections()
     unexplained = changes["accepted"] or (not found.orphaned and any(changes.values()))
@@ -219,18 +221,18 @@ def _look_at_ledger(found: Survey) -> None:
             if change
         )
         damage = Damage(timeline=None, part="ledger", problem=f"the ledger does not agree with the data: {told}")
-        found.flaws.append(Flaw(damage, repair.leave))
+        found.flaws.append(RowFlaw(damage, repair.leave))
 
 
 # Repairing, page by page
 
 
-def mending_pages(found: Survey) -> Iterator[list[Flaw]]:
+def mending_pages(found: RowSurvey) -> Iterator[list[RowFlaw]]:
     for start in range(0, len(found.flaws), PAGE_TIMELINES):
         yield found.flaws[start : start + PAGE_TIMELINES]
 
 
-def mend(rows: Rows, *, survey: Survey, flaws: list[Flaw], now: Millis) -> bool:
+def mend(rows: Rows, *, survey: RowSurvey, flaws: list[RowFlaw], now: Millis) -> bool:
     """Mend a page; with the last one the ledger is corrected. False, with nothing done, if somebody else has."""
     rows.lock_note(REPAIRED)
     rows.concern(sorted({flaw.timeline for flaw in flaws if flaw.timeline}))
@@ -245,7 +247,7 @@ def mend(rows: Rows, *, survey: Survey, flaws: list[Flaw], now: Millis) -> bool:
     return True
 
 
-def _is_still_so(rows: Rows, flaw: Flaw) -> bool:
+def _is_still_so(rows: Rows, flaw: RowFlaw) -> bool:
     """False if somebody mended or removed the row by hand."""
     if flaw.damage.part != "slot":
         return True

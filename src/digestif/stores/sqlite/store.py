@@ -16,7 +16,7 @@ from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
 from digestif.stores.damage import Unreadable
 from digestif.stores.fork import watch
 from digestif.stores.gate import Gate, Turnstile
-from digestif.stores.group_commit import GroupCommit, Job, Page
+from digestif.stores.group_commit import GroupCommit, Job, JobPage
 from digestif.stores.registry import check_namespace
 from digestif.stores.rows import Rows, RowStore
 from digestif.stores.sqlite.connections import Connection, Database, Readers, full, is_full, translated
@@ -100,7 +100,7 @@ class SQLiteStore(RowStore):
         finally:
             self.damages.tell()
 
-    def _commit(self, page: Page[Rows]) -> None:
+    def _commit(self, page: JobPage[Rows]) -> None:
         """Run the jobs of a page in one transaction. An interrupted page is run again, by another thread."""
         jobs = [job for job in page.jobs if not job.is_withdrawn]
         try:
@@ -111,7 +111,7 @@ class SQLiteStore(RowStore):
                 job.fail(error)
         page.is_over = True
 
-    def _try_to_commit(self, page: Page[Rows], jobs: list[Job[Rows]]) -> None:
+    def _try_to_commit(self, page: JobPage[Rows], jobs: list[Job[Rows]]) -> None:
         try:
             self._translating(
                 lambda: self._gate.through(lambda: self._with_write_lock(lambda: self._transact(page, jobs)))
@@ -121,7 +121,7 @@ class SQLiteStore(RowStore):
                 job.fail(failed.error)
                 jobs.remove(job)
 
-    def _transact(self, page: Page[Rows], jobs: Sequence[Job[Rows]]) -> None:
+    def _transact(self, page: JobPage[Rows], jobs: Sequence[Job[Rows]]) -> None:
         """Run the jobs. If the disk is full, refuse those that must leave the largest share of the reserve."""
         share = max(job.share for job in jobs)
         try:
@@ -139,7 +139,7 @@ class SQLiteStore(RowStore):
             refused = [job for job in jobs if job.share == share]
             raise _JobsFailed(refused, full(self._database.name)) from error
 
-    def _transact_once(self, page: Page[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
+    def _transact_once(self, page: JobPage[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
         writer = self._connect()
         try:
             with writer:

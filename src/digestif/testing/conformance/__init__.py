@@ -1,99 +1,103 @@
 """The conformance suite: what every store must show, in sentences, through the engine and at the level of the port."""
 
 from digestif.testing.conformance.accounts import Accounts, DeadLetters
-from digestif.testing.conformance.add import Adding
-from digestif.testing.conformance.backlog import BacklogCounts, Uncounted
-from digestif.testing.conformance.backoff import BackingOff
-from digestif.testing.conformance.border import Configuring, ReadingBack, Refusing
+from digestif.testing.conformance.add import Arrivals
+from digestif.testing.conformance.backlog import BacklogCounts, UncountedAttempts
+from digestif.testing.conformance.backoff import Backoffs
+from digestif.testing.conformance.border import Configuration, Refusals, StoredValues
 from digestif.testing.conformance.capacity import Capacity
-from digestif.testing.conformance.complete import Finishing, Replaying, StaleTokens
-from digestif.testing.conformance.control import Flushing, Pausing, Retracting
-from digestif.testing.conformance.damage import Damaged, DamagedAccounts, Repairing
+from digestif.testing.conformance.complete import Completions, Replays, StaleTokens
+from digestif.testing.conformance.control import Flushes, Pauses, Retractions
+from digestif.testing.conformance.damage import DamagedAccounts, DamagedTimelines, Repairs
 from digestif.testing.conformance.deletion import Deletion
-from digestif.testing.conformance.deliver import Delivering
-from digestif.testing.conformance.digest import Digesting, Undecodable
+from digestif.testing.conformance.deliver import Deliveries
+from digestif.testing.conformance.digest import DigestBlocks, UndecodableRecords
 from digestif.testing.conformance.endings import Endings
 from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.interruptions import Interruptions
 from digestif.testing.conformance.keys import HostileKeys
-from digestif.testing.conformance.leases import Claiming, Opening
-from digestif.testing.conformance.pages import Letters, ReadingRecords, Remembering, Scanning
+from digestif.testing.conformance.leases import Claims, Openings
+from digestif.testing.conformance.pages import HistoryPages, LetterPages, RecordPages, TimelinePages
 from digestif.testing.conformance.partitions import Partitions
-from digestif.testing.conformance.queries import Explaining, LookingAtTimelines, LookingBack, Peeking, Tracing
-from digestif.testing.conformance.recipients import Noting, Serving, Withdrawing
+from digestif.testing.conformance.queries import Explanations, Histories, Peeks, Timelines, Traces
+from digestif.testing.conformance.recipients import NoteSwaps, Removals, ServedRecipients
 from digestif.testing.conformance.recovery import Recovery
-from digestif.testing.conformance.schedule import Scheduling
+from digestif.testing.conformance.schedule import Schedules
 from digestif.testing.conformance.signals import Signals
-from digestif.testing.conformance.stale_leases import Fencing
-from digestif.testing.conformance.suspects import LapsesAlone, MaintainingSuspects, Suspects
-from digestif.testing.conformance.take import Merging, PagesOfBytes, SettingAside, Taking
+from digestif.testing.conformance.stale_leases import StaleLeases
+from digestif.testing.conformance.suspects import LapsesAlone, SuspectClaims, SuspectMaintenance
+from digestif.testing.conformance.take import Merges, PagesOfBytes, Quarantine, Takes
 from digestif.testing.conformance.threads import Threads
-from digestif.testing.conformance.upkeep import DeletingInPages, Expiring, Maintaining, SchedulingInPages
+from digestif.testing.conformance.transfer import TransferConformance
+from digestif.testing.conformance.upkeep import DeletionPages, ExpiryPages, Maintenance, SchedulePages
 from digestif.testing.conformance.urgency import Quiet, Urgency
 from digestif.testing.conformance.weight import Weight
 
 
 class StoreConformance(
     Accounts,
-    Adding,
-    BackingOff,
+    Arrivals,
+    BacklogCounts,
+    Backoffs,
     Capacity,
-    Claiming,
-    Configuring,
-    Damaged,
+    Claims,
+    Completions,
+    Configuration,
     DamagedAccounts,
+    DamagedTimelines,
     DeadLetters,
-    DeletingInPages,
     Deletion,
-    Delivering,
-    Digesting,
+    DeletionPages,
+    Deliveries,
+    DigestBlocks,
     Endings,
-    Expiring,
     Expiry,
-    Explaining,
-    Fencing,
-    Finishing,
-    Flushing,
+    ExpiryPages,
+    Explanations,
+    Flushes,
+    Histories,
+    HistoryPages,
     HostileKeys,
     Interruptions,
     LapsesAlone,
-    Letters,
-    LookingAtTimelines,
-    LookingBack,
-    Maintaining,
-    MaintainingSuspects,
-    Merging,
-    Noting,
-    Opening,
+    LetterPages,
+    Maintenance,
+    Merges,
+    NoteSwaps,
+    Openings,
     PagesOfBytes,
     Partitions,
-    Pausing,
-    Peeking,
+    Pauses,
+    Peeks,
+    Quarantine,
     Quiet,
-    ReadingBack,
-    ReadingRecords,
+    RecordPages,
     Recovery,
-    Refusing,
-    Remembering,
-    Repairing,
-    Replaying,
-    Retracting,
-    Scanning,
-    Scheduling,
-    SchedulingInPages,
-    Serving,
-    SettingAside,
+    Refusals,
+    Removals,
+    Repairs,
+    Replays,
+    Retractions,
+    SchedulePages,
+    Schedules,
+    ServedRecipients,
     Signals,
+    StaleLeases,
     StaleTokens,
-    BacklogCounts,
-    Suspects,
-    Taking,
+    StoredValues,
+    SuspectClaims,
+    SuspectMaintenance,
+    Takes,
     Threads,
-    Tracing,
-    Uncounted,
-    Undecodable,
+    TimelinePages,
+    Timelines,
+    Traces,
+    UncountedAttempts,
+    UndecodableRecords,
     Urgency,
-    Withdrawing,
     Weight,
 ):
     """Every fact that a store has to show. Subclass it with a fixture `store` that yields a fresh, empty Store."""
+
+
+__all__ = ["StoreConformance", "TransferConformance"]

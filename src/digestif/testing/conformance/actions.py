@@ -14,6 +14,10 @@ class Boom(Exception):
     """What a block raises."""
 
 
+class Interrupt(BaseException):
+    """What a signal handler raises, as KeyboardInterrupt: it may come at any step of its thread."""
+
+
 def keys(records: Iterable[Record]) -> list[str]:
     return [record.key for record in records]
 

@@ -12,7 +12,7 @@ from digestif.testing.conformance.port import NOW, arrive, maintain
 dated = pytest.mark.parametrize("timestamp", [T - DAY, T + 365 * DAY, 0.0, -1e9, 1e300])
 
 
-class Adding(Suite):
+class Arrivals(Suite):
     def test_the_first_record_of_an_unknown_timeline_makes_it_ready(self, digests: Digests) -> None:
         """Fact 1. An unknown timeline: add answers exactly True and the timeline is ready."""
         answer = digests.add("t", "hello", now=T)

@@ -62,7 +62,7 @@ class BacklogCounts(Suite):
         assert store.standing(now=NOW).expires == NOW + 900
 
 
-class Uncounted(Suite):
+class UncountedAttempts(Suite):
     def test_an_attempt_that_was_none_does_not_count(self, store: Store) -> None:
         """Fact 47. Given back untried, now or for later, a digest has as many attempts left as before."""
         for name, until in (("at once", None), ("later", NOW + 5)):

@@ -15,7 +15,7 @@ STRATEGIES = {
 }
 
 
-class BackingOff(Suite):
+class Backoffs(Suite):
     def test_exponential_doubles_up_to_its_limit(self) -> None:
         """Fact 31. Exponential(300, limit=2): 300, 600, 1200, 1200, … for iterations 0, 1, 2, 3…"""
         strategy = Exponential(300, limit=2)

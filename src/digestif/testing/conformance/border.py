@@ -68,7 +68,7 @@ FINITE = some.floats(allow_nan=False, allow_infinity=False)
 GOOD_KEYS = some.text("ab", min_size=1, max_size=9)
 
 
-class ReadingBack(Suite):
+class StoredValues(Suite):
     @pytest.mark.parametrize(
         "timestamp", [T + 0.1 + 0.2, 5e-324, -1.7976931348623157e308, 0.1, -1e-9, float(2**53 - 1)]
     )
@@ -105,7 +105,7 @@ class ReadingBack(Suite):
         assert same_types(record.value, value)
 
 
-class Refusing(Suite):
+class Refusals(Suite):
     @pytest.fixture
     def untouched(self, digests: Digests, store: Store) -> Any:
         """Something is stored already, and afterwards it is exactly that."""
@@ -170,7 +170,7 @@ class Refusing(Suite):
             digests.add_many([("known", Record("good", 1, T)), ("t", record)], now=T)
 
 
-class Configuring(Suite):
+class Configuration(Suite):
     @pytest.mark.parametrize(
         ("field", "options"),
         [

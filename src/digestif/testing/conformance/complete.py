@@ -69,7 +69,7 @@ LOSSES: dict[str, Callable[[Store, Lease], object]] = {
 }
 
 
-class Finishing(Suite):
+class Completions(Suite):
     def test_a_close_lets_the_timeline_cool_down(self, store: Store) -> None:
         """Fact 17. Closed at t with cool-down m: waiting, due t+m, nothing pending, last delivery t."""
         arrive(store, "t", ["a", "b"])
@@ -234,7 +234,7 @@ class StaleTokens(Suite):
         assert (store.ledger().deleted, store.ledger().delivered) == (1, 1)
 
 
-class Replaying(Suite):
+class Replays(Suite):
     def bury(self, store: Store, *record_keys: str) -> str:
         arrive(store, "t", record_keys)
         [lease] = claim_all(store)

@@ -18,7 +18,7 @@ from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.footprint import assert_nothing_left
 
 
-class Pausing(Suite):
+class Pauses(Suite):
     def test_a_paused_timeline_accepts_but_does_not_move(self, digests: Digests, store: Store) -> None:
         """Fact 53. A paused timeline accepts, is not scheduled, claimed or opened."""
         let_wait(digests, "t", due=T + 60, last=T)
@@ -115,7 +115,7 @@ class Pausing(Suite):
         assert_nothing_left(store)
 
 
-class Flushing(Suite):
+class Flushes(Suite):
     def test_a_waiting_timeline_becomes_ready_at_once(self, digests: Digests) -> None:
         """Fact 17. Waiting, then flushed: ready now, and its digest can be taken."""
         let_wait(digests, "t", due=T + 300)
@@ -157,7 +157,7 @@ class Flushing(Suite):
         assert answers == [False, False, False]
 
 
-class Retracting(Suite):
+class Retractions(Suite):
     def test_a_pending_record_can_be_taken_back(self, digests: Digests) -> None:
         """Fact 48. Retracted: the record is in no digest, and counted deleted."""
         for record in numbered(range(3)):

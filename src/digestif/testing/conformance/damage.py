@@ -38,7 +38,7 @@ def told_of(digests: Digests) -> list[DamagedEvent]:
     return heard
 
 
-class Damaged(Suite):
+class DamagedTimelines(Suite):
     """A damaged timeline among others."""
 
     @in_both_ways
@@ -211,7 +211,7 @@ class DamagedAccounts(Suite):
         assert [entry.timeline for entry in digests.history()] == ["good"]
 
 
-class Repairing(Suite):
+class Repairs(Suite):
     """`repair` keeps what can be kept, and the books agree afterwards."""
 
     @in_both_ways

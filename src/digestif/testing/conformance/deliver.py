@@ -13,13 +13,13 @@ from digestif.stores.base import PAGE_RECORDS, Store
 from digestif.testing.conformance.actions import Boom, T, add_all, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import ROUNDS
-from digestif.testing.faults import Partitioned
 from digestif.testing.footprint import assert_nothing_left
+from digestif.testing.partitioned import Partitioned
 
 LEASE = 30.0
 
 
-class Notifying(Suite):
+class Notifications(Suite):
     def test_a_notification_that_makes_its_timeline_ready_is_delivered_at_once(self, digests: Digests) -> None:
         """Fact 34. Add answers True: the handler gets the digest before notify returns, once."""
         sent = sent_by(digests, "t")
@@ -74,7 +74,7 @@ class Notifying(Suite):
         assert digests.ledger().delivered == 1
 
 
-class Ticking(Suite):
+class WorkerTicks(Suite):
     def test_a_tick_delivers_each_due_timeline_once(self, digests: Digests) -> None:
         """Fact 35. Maintenance, then schedule, one delivery per entry; the next tick has nothing to do."""
         names = [f"t{n}" for n in range(5)]
@@ -140,7 +140,7 @@ class Ticking(Suite):
         assert_nothing_left(store)
 
 
-class Dying(Suite):
+class DeadWorkers(Suite):
     """A process is killed between two store calls: here, from the n-th call on the store no longer answers it."""
 
     @pytest.mark.parametrize("way", ["worker", "deliver"])
@@ -182,7 +182,7 @@ class Dying(Suite):
         assert_nothing_left(store)
 
 
-class Failing(Suite):
+class FailedAttempts(Suite):
     def test_attempts_back_off_and_end_as_a_dead_letter(self, digests_with: DigestsWith) -> None:
         """Fact 47. A handler always fails: attempts back off, the last one buries, the timeline goes on."""
         digests = digests_with(attempts=3, minimum_delay=60, retry=Retry(initial=10, factor=2, jitter=0))
@@ -236,7 +236,7 @@ class Failing(Suite):
         assert_nothing_left(store)
 
 
-class Delivering(Notifying, Ticking, Dying, Failing):
+class Deliveries(Notifications, WorkerTicks, DeadWorkers, FailedAttempts):
     """All of it."""
 
 

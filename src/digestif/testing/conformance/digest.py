@@ -18,10 +18,10 @@ from digestif.testing.conformance.actions import (
     scheduled,
 )
 from digestif.testing.conformance.base import DigestsWith, Suite, in_sync_mode_only
-from digestif.testing.faults import Partitioned
+from digestif.testing.partitioned import Partitioned
 
 
-class Digesting(Suite):
+class DigestBlocks(Suite):
     def test_a_digest_gives_exactly_the_records_of_its_timeline(self, digests: Digests) -> None:
         """Fact 16. Two records in a ready timeline: the digest gives exactly those two."""
         one, two = numbered(range(2))
@@ -164,7 +164,7 @@ class Digesting(Suite):
         assert 0 < watched.largest["take"] <= PAGE_RECORDS
 
 
-class Undecodable(Suite):
+class UndecodableRecords(Suite):
     """Fact 24. A record whose stored value is missing or cannot be decoded is set aside; the others are delivered."""
 
     def test_a_value_that_cannot_be_decoded_is_set_aside(self, digests: Digests, store: Store) -> None:

@@ -31,17 +31,13 @@ from digestif import (
 )
 from digestif.ids import fresh_id
 from digestif.stores.base import Store
-from digestif.testing.conformance.actions import Boom, T
+from digestif.testing.conformance.actions import Boom, Interrupt, T
 from digestif.testing.conformance.base import DigestsWith, Suite
-from digestif.testing.faults import Partitioned
+from digestif.testing.partitioned import Partitioned
 
 LEASE = 30.0
 LATE = 5.0
 Act = Callable[[Digest], object]
-
-
-class Interrupt(BaseException):
-    """What ends a program in the middle of anything."""
 
 
 class Way:

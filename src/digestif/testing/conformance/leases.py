@@ -25,7 +25,7 @@ from digestif.testing.conformance.port import (
 from digestif.testing.footprint import assert_nothing_left
 
 
-class Claiming(Suite):
+class Claims(Suite):
     def test_a_claim_gives_no_more_than_its_limit(self, store: Store) -> None:
         """Fact 15. A claim is bounded: it gives at most `limit` leases, and the caller loops."""
         arrive_everywhere(store, [f"t{n}" for n in range(25)])
@@ -165,7 +165,7 @@ class Claiming(Suite):
         assert [lease.timeline for lease in leases] == ["full"]
 
 
-class Opening(Suite):
+class Openings(Suite):
     def test_a_ready_timeline_is_opened(self, store: Store) -> None:
         """Fact 16. Open gives a lease and the digest all that was pending."""
         arrive(store, "t", ["a", "b"])

@@ -30,7 +30,7 @@ from digestif.testing.conformance.port import (
 )
 
 
-class Scanning(Suite):
+class TimelinePages(Suite):
     @pytest.mark.parametrize("limit", [1, 7, 200])
     def test_timelines_are_scanned_in_the_order_of_their_code_points(self, store: Store, limit: int) -> None:
         """Fact 43. Hostile keys: scanned in the order of their code points, each once, in pages."""
@@ -63,7 +63,7 @@ class Scanning(Suite):
         assert all(store.inspect(timeline) == slot for timeline, slot in found.items())
 
 
-class ReadingRecords(Suite):
+class RecordPages(Suite):
     def test_records_are_read_in_pages_newest_first(self, store: Store) -> None:
         """Fact 16. Records read without taking them: newest first, ties by arrival, each once."""
         arrive(store, "t", numbers(0, 20))
@@ -100,7 +100,7 @@ class ReadingRecords(Suite):
         assert versions["unknown"] == {}
 
 
-class Letters(Suite):
+class LetterPages(Suite):
     def bury_each(self, store: Store, timelines: list[str]) -> list[str]:
         """Bury a digest of each, a millisecond apart; gives the ids in that order."""
         ids = []
@@ -161,7 +161,7 @@ class Letters(Suite):
         assert store.letter_with("unknown", "a") is None
 
 
-class Remembering(Suite):
+class HistoryPages(Suite):
     def test_history_tells_the_latest_first(self, store: Store) -> None:
         """Fact 17. A closed digest is remembered: its id, records, attempts and times."""
         arrive(store, "t", ["a", "b"])

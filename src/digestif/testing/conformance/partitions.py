@@ -10,7 +10,7 @@ from digestif.events import Events
 from digestif.stores.base import Store
 from digestif.testing.conformance.actions import T, let_wait, scheduled
 from digestif.testing.conformance.base import DigestsWith, Suite
-from digestif.testing.faults import Partitioned
+from digestif.testing.partitioned import Partitioned
 
 TIMELINES = [f"t{n}" for n in range(30)]
 FAILING = 1

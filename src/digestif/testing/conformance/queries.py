@@ -19,7 +19,7 @@ from digestif.testing.conformance.actions import (
 from digestif.testing.conformance.base import DigestsWith, Suite
 
 
-class LookingAtTimelines(Suite):
+class Timelines(Suite):
     def test_an_unknown_timeline_is_idle(self, digests: Digests) -> None:
         """Fact 1. An unknown timeline: idle, with nothing pending and no due time."""
         timeline = digests.timeline("unknown")
@@ -65,7 +65,7 @@ class LookingAtTimelines(Suite):
             digests.timelines(state="sleeping")
 
 
-class Peeking(Suite):
+class Peeks(Suite):
     def test_pending_records_are_shown_and_not_taken(self, digests: Digests) -> None:
         """Fact 16. Peek gives the records that the next digest would carry, newest first, and changes nothing."""
         add_all(digests, "t", numbered([1, 3, 2]))
@@ -115,7 +115,7 @@ class Peeking(Suite):
         assert keys(after) == keys(digests.peek("t", now=T + 31)) == ["a"]
 
 
-class Explaining(Suite):
+class Explanations(Suite):
     def test_an_increment_is_explained(self, digests_with: DigestsWith) -> None:
         """Fact 3. Why it is due T+61: waiting, last delivery T, the increment, and the next instant."""
         digests = digests_with(minimum_delay=60, increment_delay=1, maximum_delay=100)
@@ -197,7 +197,7 @@ class Explaining(Suite):
         assert why.arithmetic in str(why)
 
 
-class Tracing(Suite):
+class Traces(Suite):
     def test_a_record_is_traced_through_its_life(self, digests: Digests) -> None:
         """Fact 38. Where a record is: pending, in a digest, delivered; both versions if there are two."""
         assert digests.trace("t", "a") == []
@@ -248,7 +248,7 @@ class Tracing(Suite):
         assert [(sighting.fate, sighting.ended) for sighting in delivered] == [(Fate.DELIVERED, T + 2)]
 
 
-class LookingBack(Suite):
+class Histories(Suite):
     def test_digests_that_ended_are_remembered(self, digests: Digests) -> None:
         """Fact 17. Closed: remembered with its id, record keys, counts, attempts, times and outcome."""
         add_all(digests, "t", numbered(range(3)))

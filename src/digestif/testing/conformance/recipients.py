@@ -18,7 +18,7 @@ from digestif.testing.conformance.port import (
 )
 
 
-class Withdrawing(Suite):
+class Removals(Suite):
     def test_records_leave_the_digest_and_count_as_deleted(self, store: Store) -> None:
         """Fact 48. Of an open digest some are withdrawn: they count as deleted, the others as delivered."""
         arrive(store, "t", ["a", "b", "c"])
@@ -52,7 +52,7 @@ class Withdrawing(Suite):
         assert store.ledger().open == 1
 
 
-class Noting(Suite):
+class NoteSwaps(Suite):
     def test_of_those_who_note_at_once_one_has_its_way(self, store: Store) -> None:
         """Fact 49. What is noted changes only for who knows what is there; nothing is noted by one in the dark."""
         last = store.partitions - 1
@@ -69,7 +69,7 @@ class Noting(Suite):
         assert store.swap_note(last, "n", None, None)
 
 
-class Serving(Suite):
+class ServedRecipients(Suite):
     def test_who_has_got_a_digest_is_known_to_the_next_attempt(self, store: Store) -> None:
         """Fact 46. Recipients are noted with the digest, each once, and go with it."""
         arrive(store, "t", ["a"])

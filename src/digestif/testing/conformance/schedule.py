@@ -9,10 +9,10 @@ from digestif.stores.base import Store
 from digestif.testing.conformance.actions import T, deliver, let_wait, scheduled
 from digestif.testing.conformance.base import DigestsWith, Suite, in_sync_mode_only
 from digestif.testing.conformance.port import arrive_everywhere
-from digestif.testing.faults import Partitioned
+from digestif.testing.partitioned import Partitioned
 
 
-class Scheduling(Suite):
+class Schedules(Suite):
     def test_ready_timelines_are_not_scheduled(self, digests: Digests) -> None:
         """Fact 11. Only ready timelines: schedule gives nothing."""
         for n in range(3):

@@ -11,6 +11,7 @@ import pytest
 
 from digestif.stores.base import Store
 from digestif.stores.reader import Part
+from digestif.testing.conformance.actions import Interrupt
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     arrive,
@@ -27,10 +28,6 @@ from digestif.testing.conformance.port import (
 
 MOST = 20  # steps of a call that are tried
 PATIENCE = 30  # seconds, for an answer that comes at once unless a thread is stuck
-
-
-class Interrupt(BaseException):
-    """As KeyboardInterrupt is: raised by a signal handler, wherever its thread is."""
 
 
 def interrupted_at(step: int, call: Callable[[], object]) -> BaseException | None:

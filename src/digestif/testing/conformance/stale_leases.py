@@ -34,7 +34,7 @@ def take_over(digests: Digests) -> None:
 LOSSES = pytest.mark.parametrize("lose", [lapse, delete, delete_and_add_again, take_over])
 
 
-class Fencing(Suite):
+class StaleLeases(Suite):
     def test_a_record_added_again_during_its_digest_is_in_the_next_one(self, digests: Digests) -> None:
         """Fact 38. Re-adding a record key during an open digest: the new version is in the next digest."""
         digests.add("t", Record("a", "old", T), now=T)

@@ -45,7 +45,7 @@ def by_opening(store: Store, alone: bool, now: int) -> Lease:
 in_either_way = pytest.mark.parametrize("take_over", [by_claim, by_opening], ids=["claimed", "opened"])
 
 
-class Suspects(Suite):
+class SuspectClaims(Suite):
     def test_what_lapsed_is_not_claimed_with_others(self, store: Store) -> None:
         """Fact 66. It may be what ended its worker, and would end the next one with all that it holds."""
         arrive_everywhere(store, ["lapsed", "ready"])
@@ -381,7 +381,7 @@ class LapsesAlone(Suite):
         assert (revived.lapses, revived.lapses_alone) == (0, 0)
 
 
-class MaintainingSuspects(Suite):
+class SuspectMaintenance(Suite):
     def test_workers_leave_suspects_as_they_are(self, store: Store) -> None:
         """Fact 66. Maintenance without a deadline: what lapsed stays in its place until it is taken over."""
         let_lapse(store, ["t"])

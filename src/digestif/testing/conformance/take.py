@@ -39,7 +39,7 @@ SIZES = {
 }
 
 
-class Taking(Suite):
+class Takes(Suite):
     @pytest.mark.parametrize("count", [1, PAGE_RECORDS - 1, PAGE_RECORDS, PAGE_RECORDS + 1, 2 * PAGE_RECORDS + 500])
     def test_a_digest_is_read_in_pages(self, store: Store, count: int) -> None:
         """Fact 23. Any number of records is taken in bounded calls, newest first, each once."""
@@ -163,7 +163,7 @@ class PagesOfBytes(Suite):
         assert store.verify()
 
 
-class Merging(Suite):
+class Merges(Suite):
     def test_a_merge_takes_the_later_version_of_each_record(self, store: Store) -> None:
         """Fact 27. Old and new records come once each, the later version winning, and the older counts superseded."""
         arrive(store, "t", ["a", "b", "c"], timestamp=1.0)
@@ -285,7 +285,7 @@ class Merging(Suite):
         assert revisions == [1, 2, 3]
 
 
-class SettingAside(Suite):
+class Quarantine(Suite):
     def test_records_leave_the_digest_as_dead_letters_of_their_own(self, store: Store) -> None:
         """Fact 24. Set aside: counted dead, each with its error; the others are delivered."""
         arrive(store, "t", ["a", "b", "c"])

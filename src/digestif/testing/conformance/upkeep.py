@@ -31,7 +31,7 @@ from digestif.testing.conformance.port import (
 from digestif.testing.footprint import assert_nothing_left
 
 
-class SchedulingInPages(Suite):
+class SchedulePages(Suite):
     def test_a_page_is_bounded_and_says_where_the_next_begins(self, store: Store) -> None:
         """Fact 12. Page size does not change the result: pages of three give the same as one, in the same order."""
         timelines = [f"t{n}" for n in range(20)]
@@ -77,7 +77,7 @@ class SchedulingInPages(Suite):
         assert given == ["t9"]
 
 
-class Maintaining(Suite):
+class Maintenance(Suite):
     def test_ready_for_too_long_is_moved_in_pages(self, store: Store) -> None:
         """Fact 27. Ready since the deadline or longer: waiting with the same time, in bounded pages."""
         arrive_everywhere(store, [f"old{n}" for n in range(12)], now=NOW)
@@ -122,7 +122,7 @@ class Maintaining(Suite):
         assert store.inspect("t").state == "waiting"
 
 
-class Expiring(Suite):
+class ExpiryPages(Suite):
     @pytest.mark.parametrize("delay", [0, 10**10], ids=["ready", "waiting"])
     def test_pending_records_expire_by_the_ttl_of_their_add(self, store: Store, delay: int) -> None:
         """Fact 45. By arrival and the ttl of its own add; what has none stays."""
@@ -226,7 +226,7 @@ class Expiring(Suite):
         assert store.verify()
 
 
-class DeletingInPages(Suite):
+class DeletionPages(Suite):
     def test_many_dead_letters_are_deleted_in_pages(self, store: Store) -> None:
         """Fact 29. More dead letters than a page: deleted in several calls, all counted, nothing left."""
         count = 2 * PAGE_TIMELINES + 10
