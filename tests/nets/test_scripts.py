@@ -2,8 +2,10 @@
 
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from hypothesis import given
 
 from digestif import Store
 from digestif.stores.redis.client.scripts import load
@@ -16,6 +18,7 @@ from tests.nets.script_faults import FAULTS
 from tests.servers import empty_server
 from tests.stores.redis import test_lua_calls, test_lua_large, test_lua_layout, test_suspects, test_vectors
 from tests.stores.redis.test_scripts import NAMES
+from tests.stores.redis.twins import RULES
 
 SENTENCES = {sentence.partition("[")[0] for fault in FAULTS for sentence in fault.found_by}
 
@@ -75,7 +78,7 @@ def test_a_script_with_a_fault_is_still_a_script() -> None:
                 client.script_load(next(texts))
 
 
-ARITHMETIC = [sentence for name, sentence in vars(test_vectors).items() if name.startswith("test_")]
+VECTORS = [sentence for name, sentence in vars(test_vectors).items() if name.endswith("_the_vectors_say")]
 EXAMPLES = 200
 
 
@@ -83,19 +86,29 @@ EXAMPLES = 200
 def test_the_arithmetic_finds_it_too(fault: ScriptFault, monkeypatch: pytest.MonkeyPatch) -> None:
     with planted(fault), empty_server().client() as client:
         monkeypatch.setattr(test_vectors, "server", lambda: client)  # one connection for all examples
-        assert any(fails(sentence) for sentence in ARITHMETIC)
+        assert any(fails(sentence) for sentence in [*VECTORS, compare_each_rule])
+
+
+def compare_each_rule() -> None:
+    """Some examples of each in turn: Hypothesis itself would look for the simplest at length."""
+    numbers = random.Random(0)
+    examples = [comparison(name).hypothesis.fuzz_one_input for name in RULES]
+    for _ in range(EXAMPLES):
+        for example in examples:
+            example(numbers.randbytes(4096))
+
+
+def comparison(name: str) -> Any:
+    @given(test_vectors.COMPARISONS[name].facts)
+    def compare(facts: test_vectors.Facts) -> None:
+        test_vectors.compare(name, facts)
+
+    return compare
 
 
 def fails(sentence: Callable[[], None]) -> bool:
-    """Whether a sentence fails, or one of some examples: Hypothesis itself would look for the simplest at length."""
-    numbers = random.Random(0)
-    example = getattr(sentence, "hypothesis", None)
     try:
-        if example is None:
-            sentence()
-        else:
-            for _ in range(EXAMPLES):
-                example.fuzz_one_input(numbers.randbytes(4096))
+        sentence()
     except AssertionError:
         return True
     return False

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from digestif.stores.redis.client.scripts import load, spliced
+from digestif.stores.redis.client.scripts import GUARD, guarded, load, load_include, spliced
 from digestif.stores.redis.keys import PARTITION_KINDS
 from tests.servers import empty_server
 
@@ -32,8 +32,54 @@ def test_an_include_that_is_missing_is_named() -> None:
         load("nowhere")
 
 
+def test_functions_of_includes_that_a_script_does_not_use_are_left_out() -> None:
+    texts = {
+        "a.lua": """\
+local X = 1
+
+-- Used by the script.
+local function used()
+  return helper(X) -- not unused
+end
+
+-- Used by nothing.
+local function unused()
+  return helper(X)
+end
+""",
+        "b.lua": "local function helper(x)\n  return x\nend\n",
+    }
+
+    text = spliced("-- include: b.lua\n-- include: a.lua\nreturn used()\n", read=texts.__getitem__)
+
+    assert re.findall(r"local function (\w+)", text) == ["helper", "used"]
+    assert "local X = 1\n" in text
+    assert "Used by nothing" not in text
+
+
+def test_a_script_that_writes_is_guarded() -> None:
+    assert guarded("#!lua\n-- Do it.\nmain\n") == f"#!lua\n{GUARD}-- Do it.\nmain\n"
+    assert guarded("#!lua flags=allow-oom\nmain\n") == f"#!lua flags=allow-oom\n{GUARD}main\n"
+
+
+@pytest.mark.parametrize("text", ["#!lua flags=no-writes\nmain\n", "#!lua\n-- Do it.\n-- Unguarded  why\nmain\n"])
+def test_a_script_that_only_reads_or_says_why_has_no_guard(text: str) -> None:
+    assert guarded(text) == text
+
+
+def test_only_these_scripts_write_without_a_guard() -> None:
+    """They have no caller whose answers could be noted, or look for an earlier answer themselves."""
+    statement = "local earlier_answer = answered(noted)\n"
+    texts = {name: load(name).text for name in NAMES}
+    writing = {name for name, text in texts.items() if "no-writes" not in text.splitlines()[0]}
+
+    assert statement in load_include("guard.lua")
+    assert {name for name in writing if statement not in texts[name]} == {"add", "confirm", "enter", "settings"}
+    assert {name for name in NAMES if statement in texts[name]} <= writing
+
+
 def test_every_include_is_used() -> None:
-    texts = [LUA.joinpath(f"{name}.lua").read_text() for name in NAMES]
+    texts = [GUARD, *(LUA.joinpath(f"{name}.lua").read_text() for name in NAMES)]
     texts += [LUA.joinpath("include", name).read_text() for name in INCLUDES]
 
     assert [name for name in INCLUDES if not any(f"-- include: {name}\n" in text for text in texts)] == []

@@ -1,16 +1,20 @@
 """The twin of the machine in Lua agrees with arithmetic worked out by hand, and with Python on random numbers."""
 
 import json
-from typing import Any
+import re
+from collections.abc import Callable
+from inspect import getmembers, isfunction
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
+import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from digestif.core import machine
-from digestif.core.machine import Rule, Slot, Unfinished
+from digestif import InvalidState
+from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Rule, Slot, Unfinished
 from digestif.core.policy import Terms
 from digestif.core.records import State
 from digestif.stores.redis.client.scripts import load_include, spliced
@@ -18,63 +22,47 @@ from digestif.testing.vectors import (
     Add,
     Close,
     Opening,
+    Suspects,
     check_adds,
     check_closes,
     check_openings,
     check_suspects,
 )
 from tests.servers import empty_server
+from tests.stores.redis.twins import MACHINE, MODULES, ONLY_IN_PYTHON, RULES, TRANSFER
 
-ADD = """#!lua
--- include: placing.lua
+Facts: TypeAlias = dict[str, Any]
+
+SCRIPT = """#!lua
+-- include: machine.lua
+-- include: transfer.lua
 local v = cmsgpack.unpack(ARGV[1])
-after_add(v.slot, v.now, v.terms, v.pending)
-return cmsgpack.pack(v.slot)
-"""
-CLOSE = """#!lua
--- include: placing.lua
-local v = cmsgpack.unpack(ARGV[1])
-return cmsgpack.pack(after_completion(v.slot, v.now, v.cool_down, v.max_records, v.pending))
-"""
-FAIL = """#!lua
--- include: leasing.lua
-local v = cmsgpack.unpack(ARGV[1])
-after_failure(v.slot, v.later, v.freeze)
-return cmsgpack.pack(v.slot)
-"""
-LAPSE = """#!lua
--- include: leasing.lua
-local v = cmsgpack.unpack(ARGV[1])
-after_lapse(v.slot)
-return cmsgpack.pack(v.slot)
-"""
-OPEN = """#!lua
--- include: leasing.lua
-local v = cmsgpack.unpack(ARGV[1])
-after_open(v.slot, v.now, 'token', v.lease, 'fresh', v.pending, v.alone)
-return cmsgpack.pack(v.slot)
-"""
-CHOOSE = """#!lua
--- include: suspects.lua
-local suspects = {}
-for place, lapses in ipairs(cmsgpack.unpack(ARGV[1]).lapses) do
-  suspects[place] = { place = place - 1, slot = { digest = { lapses = lapses } } }
+local slot = v.slot
+local function result()
+  STATEMENTS
 end
-local places = {}
-for _, timeline in ipairs(tried_together(suspects)) do
-  table.insert(places, timeline.place)
-end
-return places
+return cmsgpack.pack(result())
 """
 
 
-def in_lua(script: str, **facts: Any) -> Slot:
-    """What a script makes of a slot and the facts of an event."""
-    return msgspec.msgpack.decode(told_by(script, **facts), type=Slot)
+class Comparison(NamedTuple):
+    """A rule in both languages: statements of Lua that return the result, and facts (`v`) to try both with."""
+
+    lua: str
+    facts: st.SearchStrategy[Facts]
+    python: Callable[[Callable[..., Any], Facts], Any]  # given the rule and the facts
 
 
-def told_by(script: str, **facts: Any) -> Any:
-    return server().eval(spliced(script, read=load_include), 0, msgspec.msgpack.encode(facts))
+def in_lua(name: str, facts: Facts) -> Any:
+    """What the rule of this name makes of the facts of an event."""
+    script = spliced(SCRIPT.replace("STATEMENTS", COMPARISONS[name].lua), read=load_include)
+    pending = facts["slot"].pending if "slot" in facts else None
+    stored = {name: as_stored(fact) for name, fact in {"pending": pending, **facts}.items()}
+    return msgspec.msgpack.decode(server().eval(script, 0, msgspec.msgpack.encode(stored)))
+
+
+def slot_in_lua(name: str, facts: Facts) -> Slot:
+    return msgspec.convert(in_lua(name, facts), Slot)
 
 
 def server() -> "redis.Redis":
@@ -94,7 +82,7 @@ def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
 
 
 def test_suspects_are_tried_together_as_the_vectors_say() -> None:
-    check_suspects(lambda vector: told_by(CHOOSE, lapses=vector.lapses))
+    check_suspects(_tried_together)
 
 
 def _after_add(vector: Add) -> tuple[str, int]:
@@ -114,21 +102,15 @@ def _after_add(vector: Add) -> tuple[str, int]:
         quiet=vector.quiet,
         max_records=vector.max_records,
     )
-    after = in_lua(ADD, slot=as_stored(slot), now=vector.now, terms=terms, pending=vector.pending)
+    after = slot_in_lua("after_add", {"slot": slot, "now": vector.now, "terms": terms, "pending": vector.pending})
     return str(after.state), after.at
 
 
 def _after_close(vector: Close) -> int | None:
     digest = Unfinished(id="x", batch=0, records=vector.records, opened=0)
     slot = Slot(state=State.OPEN, deadline=vector.deadline, digest=digest, token="t", until=vector.now + 1)
-    after = in_lua(
-        CLOSE,
-        slot=as_stored(slot),
-        now=vector.now,
-        cool_down=vector.cool_down,
-        max_records=vector.max_records,
-        pending=vector.pending,
-    )
+    numbers = {"now": vector.now, "cool_down": vector.cool_down, "max_records": vector.max_records}
+    after = slot_in_lua("after_completion", {"slot": slot, "pending": vector.pending, **numbers})
     assert after.digest is None
     assert after.token is None
     return None if after.state is State.IDLE else after.at
@@ -140,110 +122,285 @@ def _after_open(vector: Opening) -> tuple[int, int, bool]:
     slot = Slot(state=State(vector.state), digest=digest if vector.unfinished else None)
     if slot.state is State.OPEN:
         slot = replace(slot, token="t", until=4, alone=vector.was_alone)
-    after = in_lua(OPEN, slot=as_stored(slot), now=5, lease=1, pending=1, alone=vector.alone)
+    after = slot_in_lua("after_open", {"slot": slot, "now": 5, "lease": 1, "pending": 1, "alone": vector.alone})
     assert after.digest is not None
     return after.digest.lapses, after.digest.lapses_alone, after.alone
 
 
+def _tried_together(vector: Suspects) -> list[int]:
+    slots = [{"digest": {"lapses": lapses}} for lapses in vector.lapses]
+    return [place - 1 for place in in_lua("tried_together", {"suspects": slots})]
+
+
 # Random numbers through both
 
-times = st.integers(-(10**15), 10**15)
+times = st.integers(-1, 1) | st.integers(-(10**15), 10**15)  # often the same
 delays = st.integers(0, 10**13)
 maybe = st.none() | delays
-terms = st.builds(
-    Terms, first_delay=delays, increment=maybe, maximum=delays, quiet=maybe, max_records=st.none() | st.integers(1, 5)
-)
+few = st.integers(0, 3)
+flags = st.booleans()
+limits = st.none() | st.integers(1, 5)
+pendings = st.integers(0, 6) | st.integers(LIGHT_RECORDS - 1, LIGHT_RECORDS + 2)
+tokens = st.sampled_from(["t", "leaving:x"])
+terms = st.builds(Terms, first_delay=delays, increment=maybe, maximum=delays, quiet=maybe, max_records=limits)
 digests = st.builds(
     Unfinished,
     id=st.just("x"),
     batch=st.just(0),
-    records=st.integers(0, 3),
+    records=few,
     opened=times,
-    dropped=st.integers(0, 3),
+    dropped=few,
     revision=st.integers(1, 3),
     attempt=st.integers(1, 3),
-    lapses=st.integers(0, 3),
+    lapses=few,
     lapses_alone=st.integers(0, 2),
-    frozen=st.booleans(),
-    served=st.just(()) | st.just(("ada", "böb")),
+    frozen=flags,
+    deciding=flags,
+    settled=flags,
+    weighed=flags,
+    merging=st.none() | st.just(0),
+    replayed=flags,
+    served=st.sampled_from([(), ("ada", "böb"), ("\0eve",), ("ada", "\0eve")]),
 )
-slots = st.builds(
+
+
+@st.composite
+def slots(draw: st.DrawFn, *states: State, digest: bool | None = None) -> Slot:
+    """A slot in one of these states, or in any; of a waiting or ready one, `digest` says whether it has one."""
+    slot = draw(bare_slots)
+    slot = replace(slot, state=draw(st.sampled_from(states or tuple(State))))
+    if slot.state is State.IDLE:
+        return replace(slot, pending=0, batch=None)
+    if slot.state is State.OPEN:
+        lease = {"token": draw(tokens), "until": draw(times), "alone": draw(flags)}
+        parked = draw(st.none() | st.sampled_from([State.IDLE, State.WAITING, State.READY]))
+        return replace(slot, digest=draw(digests), parked=parked, **lease)
+    has_digest = draw(flags) if digest is None else digest
+    return replace(slot, digest=draw(digests) if has_digest else None)
+
+
+def with_batch(slot: Slot) -> Slot:
+    return replace(slot, batch=0 if slot.pending else None, first=slot.first if slot.pending else None)
+
+
+bare_slots = st.builds(
     Slot,
-    state=st.sampled_from(State),
     at=times,
     since=times,
     last=st.none() | times,
     iteration=st.integers(0, 5),
-    paused=st.booleans(),
+    paused=flags,
+    pending=pendings,
+    dropped=few,
     first=times,
     deadline=st.none() | times,
     rule=st.sampled_from(Rule),
     was=st.none() | times,
-    alone=st.booleans(),
-    digest=st.none() | digests,
-)
+).map(with_batch)
+opened = slots(State.OPEN)
 
 
-@given(slots, times, terms, st.integers(1, 6))
-def test_an_add_ends_where_python_ends(slot: Slot, now: int, terms: Terms, pending: int) -> None:
-    slot = replace(slot, pending=pending)
-    expected = machine.after_add(slot, now=now, terms=terms, pending=pending, deadline=slot.deadline)
-
-    found = in_lua(ADD, slot=as_stored(slot), now=now, terms=terms, pending=pending)
-
-    assert replace(found, pending=pending) == expected
+def facts(**strategies: st.SearchStrategy[Any]) -> st.SearchStrategy[Facts]:
+    return st.fixed_dictionaries(strategies)
 
 
-@given(slots, times, delays, st.none() | st.integers(1, 5), st.integers(0, 6), digests)
-def test_a_close_ends_where_python_ends(
-    slot: Slot, now: int, cool_down: int, max_records: int | None, pending: int, digest: Unfinished
-) -> None:
-    slot = replace(slot, state=State.OPEN, token="t", until=now + 1, digest=digest, pending=pending)
-    expected = machine.after_completion(slot, now=now, cool_down=cool_down, max_records=max_records)
-
-    facts = {"now": now, "cool_down": cool_down, "max_records": max_records, "pending": pending}
-    found = in_lua(CLOSE, slot=as_stored(slot), **facts)
-
-    assert replace(found, pending=expected.pending) == expected
+def of_slot(rule: Callable[..., Any], facts: Facts) -> Any:
+    """Call a rule of Python with the slot, and the other facts by their names."""
+    return rule(facts["slot"], **{name: value for name, value in facts.items() if name != "slot"})
 
 
-@given(slots, st.none() | times, st.booleans(), digests)
-def test_a_failure_ends_where_python_ends(slot: Slot, later: int | None, freeze: bool, digest: Unfinished) -> None:
-    slot = replace(slot, state=State.OPEN, token="t", until=0, digest=digest)
-    if later is None:
-        expected = machine.after_failure(slot, freeze=freeze)
-    else:
-        expected = machine.after_release(slot, until=later, freeze=freeze)
-
-    assert in_lua(FAIL, slot=as_stored(slot), later=later, freeze=freeze) == expected
+def of_digest(rule: Callable[..., Any], facts: Facts) -> Any:
+    return rule(facts["slot"].digest, *(value for name, value in facts.items() if name != "slot"))
 
 
-@given(slots, digests)
-def test_a_lapse_ends_where_python_ends(slot: Slot, digest: Unfinished) -> None:
-    slot = replace(slot, state=State.OPEN, token="t", until=0, digest=digest)
-
-    assert in_lua(LAPSE, slot=as_stored(slot)) == machine.after_lapse(slot)
-
-
-@given(slots, times, delays, st.integers(0, 6), st.booleans())
-def test_an_opening_ends_where_python_ends(slot: Slot, now: int, lease: int, pending: int, alone: bool) -> None:
-    slot = replace(slot, pending=pending, batch=0)
-    expected = machine.after_open(
-        slot, now=now, token="token", until=now + lease, fresh_id="fresh", fresh_batch=0, alone=alone
-    )
-
-    found = in_lua(OPEN, slot=as_stored(slot), now=now, lease=lease, pending=pending, alone=alone)
-
-    assert replace(found, pending=expected.pending, batch=expected.batch) == expected
+def _arrived(facts: Facts) -> Facts:
+    """An add, as the script begins it: one record more is counted, and known to be the first."""
+    slot: Slot = facts["slot"]
+    first = slot.first if slot.pending else facts["now"]
+    return {**facts, "slot": replace(slot, first=first, pending=slot.pending or 1), "pending": slot.pending + 1}
 
 
-def as_stored(slot: Slot) -> dict[str, Any]:
+def _tells(rule: Callable[..., Any], facts: Facts) -> bool:
+    try:
+        of_slot(rule, {**facts, "timeline": "t"})
+    except InvalidState:
+        return True
+    return False
+
+
+def _weights(slot: Slot) -> st.SearchStrategy[int | None]:
+    assert slot.digest is not None
+    heaviest = slot.digest.records * LARGEST_PAYLOAD
+    return st.sampled_from([None, 0, heaviest - 1, heaviest, heaviest + 1])
+
+
+def _some_of(slot: Slot) -> st.SearchStrategy[int]:
+    assert slot.digest is not None
+    return st.integers(0, slot.digest.records)
+
+
+COMPARISONS: dict[str, Comparison] = {
+    "after_add": Comparison(
+        "after_add(slot, v.now, v.terms, v.pending) return slot",
+        facts(slot=slots(), now=times, terms=terms).map(_arrived),
+        lambda rule, v: of_slot(rule, {**v, "deadline": v["slot"].deadline}),
+    ),
+    "after_schedule": Comparison(
+        "after_schedule(slot, v.now) return slot", facts(slot=slots(State.WAITING), now=times), of_slot
+    ),
+    "after_maintenance": Comparison("after_maintenance(slot) return slot", facts(slot=slots(State.READY)), of_slot),
+    "after_lapse": Comparison("after_lapse(slot) return slot", facts(slot=opened), of_slot),
+    "is_live": Comparison("return not not is_live(slot, v.now)", facts(slot=slots(), now=times), of_slot),
+    "is_held": Comparison(
+        "return not not is_held(slot, v.token, v.now)", facts(slot=slots(), token=tokens, now=times), of_slot
+    ),
+    "is_empty": Comparison("return is_empty(slot, v.pending)", facts(slot=slots()), of_slot),
+    "refuse_opening": Comparison("return not not refuse_opening(slot, v.now)", facts(slot=slots(), now=times), _tells),
+    "is_suspect": Comparison("return is_suspect(slot, v.now)", facts(slot=slots(), now=times), of_slot),
+    "tried_together": Comparison(
+        "return tried_together(v.suspects)",
+        facts(suspects=st.lists(opened, max_size=5)),
+        lambda rule, v: [place + 1 for place in rule(v["suspects"])],
+    ),
+    "after_open": Comparison(
+        "after_open(slot, v.now, 'token', v.lease, 'fresh', v.pending, v.alone) return slot",
+        facts(slot=slots(State.WAITING, State.READY, State.OPEN), now=times, lease=delays, alone=flags),
+        lambda rule, v: rule(
+            v["slot"],
+            now=v["now"],
+            token="token",
+            until=v["now"] + v["lease"],
+            fresh_id="fresh",
+            fresh_batch=0,
+            alone=v["alone"],
+        ),
+    ),
+    "without_pending": Comparison("without_pending(slot) return slot", facts(slot=slots()), of_slot),
+    "after_decision": Comparison(
+        "after_decision(slot, v.merge, v.pending) return slot", facts(slot=opened, merge=flags), of_slot
+    ),
+    "excess": Comparison("return excess(slot.digest, v.capacity)", facts(slot=opened, capacity=limits), of_digest),
+    "must_be_weighed": Comparison(
+        "return not not must_be_weighed(slot.digest, v.max_bytes)",
+        opened.flatmap(lambda slot: facts(slot=st.just(slot), max_bytes=_weights(slot))),
+        of_digest,
+    ),
+    "after_weighing": Comparison(
+        "after_weighing(slot.digest, v.dropped, v.fits) return slot",
+        opened.flatmap(lambda slot: facts(slot=st.just(slot), dropped=_some_of(slot), fits=flags)),
+        lambda rule, v: replace(v["slot"], digest=rule(v["slot"].digest, v["dropped"], fits=v["fits"])),
+    ),
+    "after_completion": Comparison(
+        "return after_completion(slot, v.now, v.cool_down, v.max_records, v.pending)",
+        facts(slot=opened, now=times, cool_down=delays, max_records=limits),
+        of_slot,
+    ),
+    "after_failure": Comparison(
+        "after_failure(slot, v.freeze, not v.counted) return slot",
+        facts(slot=opened, freeze=flags, counted=flags),
+        of_slot,
+    ),
+    "after_release": Comparison(
+        "after_release(slot, v['until'], v.freeze, not v.counted) return slot",
+        facts(slot=opened, until=times, freeze=flags, counted=flags),
+        of_slot,
+    ),
+    "after_retirement": Comparison("return after_retirement(slot)", facts(slot=slots()), of_slot),
+    "after_flush": Comparison(
+        "after_flush(slot, v.now) return slot", facts(slot=slots(State.WAITING), now=times), of_slot
+    ),
+    "after_replay": Comparison(
+        "after_replay(slot, v.letter.digest, v.now) return slot",
+        facts(slot=slots(State.IDLE, State.WAITING, State.READY, digest=False), letter=opened, now=times),
+        lambda rule, v: rule(v["slot"], v["letter"].digest, now=v["now"]),
+    ),
+    "who_got": Comparison(
+        "return who_got(slot.digest)", facts(slot=opened), lambda rule, v: list(rule(v["slot"].digest))
+    ),
+    "after_losing": Comparison(
+        "after_losing(slot.digest, v.lost, v.raises) return slot",
+        opened.flatmap(lambda slot: facts(slot=st.just(slot), lost=_some_of(slot), raises=flags)),
+        lambda rule, v: replace(v["slot"], digest=rule(v["slot"].digest, v["lost"], raises=v["raises"])),
+    ),
+    "after_expiry": Comparison("return after_expiry(slot, v.now, v.pending)", facts(slot=slots(), now=times), of_slot),
+    "after_begin_export": Comparison(
+        "after_begin_export(slot, v.now, v.token, v.pending) return slot",
+        facts(slot=slots(), now=times, token=tokens),
+        lambda rule, v: of_slot(rule, {**v, "fresh_batch": 0}),
+    ),
+    "after_commit_export": Comparison(
+        "return after_commit_export(slot, v.now, v.pending)", facts(slot=opened, now=times), of_slot
+    ),
+    "after_abort_export": Comparison("after_abort_export(slot, v.pending) return slot", facts(slot=opened), of_slot),
+    "after_import_of_timeline": Comparison(
+        "return after_import_of_timeline(slot, v.exported)",
+        facts(slot=slots(), exported=opened),
+        lambda rule, v: rule(v["slot"], v["exported"]),
+    ),
+    "after_import_of_pending": Comparison(
+        "after_import_of_pending(slot, v.now, v.dropped, v.first, v.deadline) return slot",
+        facts(slot=slots(), now=times, dropped=few, first=times, deadline=st.none() | times),
+        lambda rule, v: of_slot(rule, {**v, "pending": v["slot"].pending}),
+    ),
+    "after_import_of_digest": Comparison(
+        "after_import_of_digest(slot, v.exported, v.token) return slot",
+        facts(slot=slots(digest=False), exported=opened, token=tokens),
+        lambda rule, v: rule(
+            v["slot"], v["exported"], replace(v["exported"].digest, records=0, batch=0), token=v["token"]
+        ),
+    ),
+    "after_import_completed": Comparison("after_import_completed(slot) return slot", facts(slot=opened), of_slot),
+}
+
+
+def compare(name: str, facts: Facts) -> None:
+    expected = COMPARISONS[name].python(RULES[name], facts)
+    found = in_lua(name, facts)
+    if isinstance(expected, Slot):
+        found, expected = msgspec.convert(found, Slot), uncounted(expected)
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", RULES)
+@given(st.data())
+def test_lua_ends_where_python_ends(name: str, data: st.DataObject) -> None:
+    compare(name, data.draw(COMPARISONS[name].facts))
+
+
+def as_stored(fact: Any) -> Any:
     """A slot as the scripts keep it: without what is counted, and with every number that is always there."""
-    stored = json.loads(msgspec.json.encode(slot))
-    for absent in ("pending", "batch"):
-        stored.pop(absent, None)
-    stored = {"state": str(slot.state), "at": slot.at, "since": slot.since, "iteration": slot.iteration, **stored}
-    if slot.digest is not None:
-        always = {name: getattr(slot.digest, name) for name in ("dropped", "revision", "attempt", "lapses")}
+    if isinstance(fact, list):
+        return [as_stored(each) for each in fact]
+    if not isinstance(fact, Slot):
+        return fact
+    stored = json.loads(msgspec.json.encode(uncounted(fact)))
+    stored = {"state": str(fact.state), "at": fact.at, "since": fact.since, "iteration": fact.iteration, **stored}
+    if fact.digest is not None:
+        always = {name: getattr(fact.digest, name) for name in ("dropped", "revision", "attempt", "lapses")}
         stored["digest"] = {**always, **stored["digest"]}
     return stored
+
+
+def uncounted(slot: Slot) -> Slot:
+    """A slot without what scripts count, or keep in another way."""
+    return replace(slot, pending=0, batch=None, expires=None)
+
+
+def test_every_rule_of_the_machine_has_its_twin_and_is_compared() -> None:
+    rules = {
+        rule
+        for module in MODULES
+        for name, rule in getmembers(module, isfunction)
+        if rule.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+    assert rules == {*RULES.values(), *ONLY_IN_PYTHON}
+    assert COMPARISONS.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize(("file", "rules"), [("machine.lua", MACHINE), ("transfer.lua", TRANSFER)])
+def test_lua_has_every_rule_and_no_transition_of_its_own(file: str, rules: Facts) -> None:
+    functions = set(re.findall(r"^local function (\w+)", load_include(file), re.MULTILINE))
+
+    assert functions >= rules.keys()
+    assert {name for name in functions if name.startswith("after_")} <= rules.keys()

@@ -1,4 +1,8 @@
-"""Two stores that live the same life: one in memory, and one on a server, which must look the same after each step."""
+"""What has to agree on a server and in Python: the rules in Lua, and two stores that live the same life.
+
+`RULES` names the rules that Lua has a second time. `Twins` is a store in memory and one on a server, which must look
+the same after each step.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -8,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from redis import Redis
 
 from digestif import InvalidState
+from digestif.core import machine
 from digestif.core.capacity import Stored, age_order
 from digestif.core.machine import Slot
 from digestif.stores.base import Lease, Store, Take
@@ -20,6 +25,53 @@ from tests.servers import empty_server
 from tests.stores.redis.layout import flaws
 
 T = TypeVar("T")
+
+# From the name of a rule in lua/include/machine.lua or transfer.lua to the function in Python.
+MACHINE: dict[str, Callable[..., Any]] = {
+    "after_add": machine.after_add,
+    "after_schedule": machine.after_schedule,
+    "after_maintenance": machine.after_maintenance,
+    "after_lapse": machine.after_lapse,
+    "is_live": machine.is_live,
+    "is_held": machine.is_held,
+    "is_empty": machine.is_empty,
+    "refuse_opening": machine.refuse_opening,
+    "is_suspect": machine.is_suspect,
+    "tried_together": machine.tried_together,
+    "after_open": machine.after_open,
+    "without_pending": machine.without_pending,
+    "after_decision": machine.after_decision,
+    "excess": machine.excess,
+    "must_be_weighed": machine.must_be_weighed,
+    "after_weighing": machine.after_weighing,
+    "after_completion": machine.after_completion,
+    "after_failure": machine.after_failure,
+    "after_release": machine.after_release,
+    "after_retirement": machine.after_retirement,
+    "after_flush": machine.after_flush,
+    "after_replay": machine.after_replay,
+    "who_got": machine.who_got,
+    "after_losing": machine.after_losing,
+    "after_expiry": machine.after_expiry,
+}
+TRANSFER: dict[str, Callable[..., Any]] = {
+    "after_begin_export": machine.after_departure,
+    "after_commit_export": machine.after_departed,
+    "after_abort_export": machine.after_staying,
+    "after_import_of_timeline": machine.after_meeting,
+    "after_import_of_pending": machine.after_joining,
+    "after_import_of_digest": machine.after_boarding,
+    "after_import_completed": machine.after_landing,
+}
+RULES = MACHINE | TRANSFER
+MODULES = (machine,)  # that hold these rules
+ONLY_IN_PYTHON: set[Callable[..., Any]] = {
+    machine.flaw,  # scripts check slots as they read them
+    machine.who_never_can,  # told by the engine
+    machine.lost,
+    machine.is_coming,  # scripts compare whole tokens
+    machine.takes_pending,  # the client makes parcels
+}
 
 # Facts of a slot that every store keeps, and of an unfinished digest.
 SLOT = ("state", "at", "since", "last", "iteration", "paused", "pending", "dropped", "first", "deadline", "rule", "was")

@@ -6,14 +6,12 @@
 --        6… per record: key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'; '!' per one that was not
 --        accepted, because its timeline is damaged; then, packed, which records (from 0) made how many be dropped
--- include: now.lua
--- include: measures.lua
+-- Unguarded  it looks for an earlier answer itself, and defines the functions for that only if it needs them
+-- include: partition.lua
 
 local TERMS = 56 -- bytes of a policy's numbers; what is not set is not a number, or for the capacity infinite
-local noted, accepted, pending, layout = unpack(call('HMGET', KEYS[1], ARGV[2], 'accepted', 'pending', 'layout'))
-if layout ~= ARGV[#ARGV] then
-  -- include: layout.lua
-end
+local noted, accepted, pending, layout = unpack(call('HMGET', LEDGER, CALL, 'accepted', 'pending', 'layout'))
+-- include: layout.lua
 local arrival = tonumber(accepted or 0)
 pending = tonumber(pending or 0)
 if not arrival or not pending then
@@ -23,9 +21,7 @@ local loaded = {} -- timelines that need more than a record put in
 
 -- The long way, made only when it is needed: its functions cost more than adding a record.
 local function the_long_way()
-  -- include: slots.lua
-  -- include: batches.lua
-  -- include: placing.lua
+  -- include: timelines.lua
 
   local function is_order(place)
     local kind = call('TYPE', KEYS[place]).ok
@@ -108,7 +104,8 @@ local function the_long_way()
 end
 
 local fully
-if not noted or #noted < 16 or struct.unpack('>d', noted) >= tonumber(ARGV[1]) then -- a new caller, or a call that was made before
+-- A new caller, or a call that was made before.
+if not noted or #noted < 16 or struct.unpack('>d', noted) >= tonumber(ARGV[1]) then
   fully = the_long_way()
   local earlier_reply = fully.answered(noted)
   if earlier_reply then
@@ -181,7 +178,7 @@ end
 reply = reply .. table.concat(drops)
 if not fully and superseded == 0 then
   local noting = struct.pack('>dd', ARGV[1], clock) .. reply
-  call('HSET', KEYS[1], ARGV[2], noting, 'accepted', arrival, 'pending', pending)
+  call('HSET', LEDGER, CALL, noting, 'accepted', arrival, 'pending', pending)
   return reply
 end
 fully = fully or the_long_way()

@@ -1,13 +1,8 @@
 #!lua flags=allow-oom
--- Let a timeline's slot, its orders and its places in the schedule agree with its records.
+-- Let the slot and the orders of a timeline agree with its records.
 -- KEYS   12… the timeline
 -- Reply  '1', or '0' with nothing done if it is damaged
 -- include: timelines.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
 
 local timeline = with_sound_batches(timeline_number(1))
 local slot = timeline.slot
@@ -15,7 +10,7 @@ if timeline.state == 'damaged' then
   return answer('0')
 end
 
--- The order by age is made anew if it does not hold every record; of a batch that has none, nothing.
+-- Make the order by age anew if it lacks records. A batch without that order is left alone.
 local function mend_order(batch, size)
   local ordered = call('ZCARD', batch.ages)
   if ordered ~= 0 and ordered ~= size then

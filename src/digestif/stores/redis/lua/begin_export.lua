@@ -1,15 +1,10 @@
 #!lua flags=allow-oom
--- Hold timelines that go to another store.
+-- Hold timelines for an export to another store.
 -- KEYS   12… the timelines
 -- ARGV   4 {tokens}: one per timeline
--- Reply  per timeline its slot as it is on its way; false if there is none, or somebody has it open
+-- Reply  per timeline its slot; false if there is none, or its lease is alive
 -- include: timelines.lua
 -- include: transfer.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
 
 local request = cmsgpack.unpack(ARGV[4])
 local held = {}
@@ -21,7 +16,7 @@ for number, token in ipairs(request.tokens) do
     held[number] = slot
   elseif timeline.stored and timeline.state ~= 'damaged' and not is_live(slot, now) then
     local pending = timeline.pending
-    if after_departure(slot, now, token, pending) then
+    if after_begin_export(slot, now, token, pending) then
       move_pending(timeline, DIGEST)
       count('pending', -pending)
       count('open', pending)

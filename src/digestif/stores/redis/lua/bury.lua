@@ -3,15 +3,9 @@
 -- KEYS   12… per digest: the timeline, then the letter: records, ages, times
 -- ARGV   4 {ring, burials}: the size of the history; per digest {token, id, reason, cool-down, max_records, traceback}
 -- Reply  '1' per digest, or '0' if the token is stale; an error with nothing done if one is being merged
--- include: ending.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])
-local APART = STRIDE + 3 -- keys of a timeline and its letter
 
 local function held_digest(timeline, burial)
   local digest = timeline.slot.digest
@@ -26,7 +20,8 @@ local function bury(timeline, burial)
   if digest.records > 0 then
     local batch, place = digest_of(timeline), timeline.place + STRIDE
     local letter = letter_of(digest, digest.id, digest.records, digest.dropped, burial[3])
-    letter.served = who_got(digest)
+    local served = who_got(digest)
+    letter.served = #served > 0 and served or nil
     letter.traceback = burial[6] ~= '' and burial[6] or nil
     remember(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial[3])
     rename(batch, place)
@@ -40,13 +35,13 @@ local function bury(timeline, burial)
 end
 
 for number, burial in ipairs(request.burials) do
-  local digest = held_digest(timeline_number(number, APART), burial)
+  local digest = held_digest(timeline_number(number, WITH_LETTER), burial)
   if digest and digest.merging then
     return redis.error_reply('DIGESTIF_MERGING ' .. number)
   end
 end
 local buried = {}
 for number, burial in ipairs(request.burials) do
-  buried[number] = bury(timeline_number(number, APART), burial)
+  buried[number] = bury(timeline_number(number, WITH_LETTER), burial)
 end
 return answer(table.concat(buried))

@@ -1,14 +1,9 @@
 #!lua flags=allow-oom
--- Open timelines that may be claimed; those without any record become idle instead, and damaged ones leave the schedule.
+-- Open timelines that may be claimed; those without any record become idle, and damaged ones leave the schedule.
 -- KEYS   12… the timelines
 -- ARGV   4 {count, token, lease, first}: the lease in milliseconds; the number of the first fresh digest
--- Reply  {retired, leases, damaged}: each lease as `open` tells it; the numbers of timelines that are damaged
--- include: claiming.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- Reply  {retired, leases, damaged}: how many became idle; leases as `open` answers them; numbers of damaged timelines
+-- include: claims.lua
 
 local function is_claimable(slot)
   return not slot.paused and (slot.state == 'ready' or (slot.state == 'waiting' and slot.at <= now))

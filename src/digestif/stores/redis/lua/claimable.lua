@@ -1,14 +1,12 @@
 #!lua flags=no-writes
--- Timelines that may be claimed, earliest first: ready, or waiting and due.
+-- Find timelines that may be claimed, earliest first: ready, or waiting and due.
+-- KEYS   those of the partition
 -- ARGV   4 how many
--- Reply  when the first lease lapsed that nobody took over, nil if there is none; then their names
+-- Reply  when the lease of the first suspect lapsed, nil if there is none; then the names of the timelines
 -- include: partition.lua
--- include: now.lua
 
 local layout = call('HGET', LEDGER, 'layout')
-if layout ~= ARGV[#ARGV] then
-  -- include: layout.lua
-end
+-- include: layout.lua
 local limit = tonumber(ARGV[4])
 local candidates = {}
 

@@ -3,16 +3,11 @@
 -- KEYS   12… the timelines
 -- ARGV   4 {ring, completions}: the size of the history; per timeline {token, cool-down, max_records, receipt}
 -- Reply  '1' per digest, or '0' if the token is stale
--- include: ending.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 
-local function close(timeline, token, cool_down, max_records, receipt)
+local function complete(timeline, token, cool_down, max_records, receipt)
   local slot = timeline.slot
   local digest = slot.digest
   if not digest or not is_held(slot, token, now) then
@@ -30,8 +25,9 @@ local function close(timeline, token, cool_down, max_records, receipt)
   return '1'
 end
 
-local closed = {}
+local completed = {}
 for number, completion in ipairs(request.completions) do
-  closed[number] = close(timeline_number(number), completion[1], completion[2], completion[3] or nil, completion[4] or nil)
+  local token, cool_down, max_records, receipt = unpack(completion, 1, 4)
+  completed[number] = complete(timeline_number(number), token, cool_down, max_records or nil, receipt or nil)
 end
-return answer(table.concat(closed))
+return answer(table.concat(completed))

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- Write something that leaves nothing behind: WAIT speaks of what its own connection wrote.
--- KEYS   1 a key of the partition that nobody else uses
+-- KEYS   1 a key of the partition that nothing else uses
 -- Reply  OK
+-- Unguarded  a repeated call writes the same
 return redis.call('SET', KEYS[1], '', 'PX', 1)

@@ -1,13 +1,9 @@
 #!lua flags=allow-oom
--- Let the counters of the ledger say what was counted, if nothing has moved meanwhile.
+-- Set the counters of the ledger to what a recount found, if nothing has moved meanwhile.
+-- KEYS   those of the partition
 -- ARGV   4 {seen, counts}: what `moved` and `accepted` were while it was counted; the names and values of the counters
 -- Reply  '1', or '0' with nothing done if something has moved
 -- include: calls.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
 
 local request = cmsgpack.unpack(ARGV[4])
 local moved, accepted = unpack(call('HMGET', LEDGER, 'moved', 'accepted'))

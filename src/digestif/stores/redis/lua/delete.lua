@@ -1,14 +1,9 @@
 #!lua flags=allow-oom
--- Remove a timeline with everything that belongs to it, as far as it is declared.
+-- Delete a timeline with everything that belongs to it, as far as its keys are declared.
 -- KEYS   12… the timeline, then per dead letter: records, ages, times
 -- ARGV   4 {letters, entries}: how many letters; places and numbers of its entries in the history
--- Reply  '1' if there was anything, else '0'
--- include: ending.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- Reply  '1', or '0' if there was nothing
+-- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
@@ -30,8 +25,7 @@ local function delete_letters()
     local place = TIMELINES + STRIDE + (number - 1) * 3
     local letter = read_letter(place, timeline.name)
     if letter then
-      unlist_letter(letter, KEYS[timeline.place + DEAD])
-      erase(batch_found_at(place))
+      erase_letter(timeline, letter, place)
       gone, records = gone + 1, records + letter.records
     end
   end

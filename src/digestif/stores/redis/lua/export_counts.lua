@@ -1,15 +1,10 @@
 #!lua flags=allow-oom
--- Take the counts of ended records out of the ledger and note them; or count those of another store, once.
+-- Export the counts of ended records from the ledger, or import those of another store: once for each name.
 -- KEYS   12 notes (hash)
--- ARGV   4 {name, counts, fence}: under what name to note it; without counts they are taken out; the name and the
---        holder of the note that has to be there, or false
+-- ARGV   4 {name, fates, counts, fence}: the note of this name says that it was done; the counters to export, or the
+--        counts to import; the name and the holder of the note that has to be there, or false
 -- Reply  the counts
 -- include: calls.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
 
 local request = cmsgpack.unpack(ARGV[4])
 if request.fence and call('HGET', KEYS[12], request.fence[1]) ~= request.fence[2] then

@@ -1,15 +1,9 @@
 #!lua flags=allow-oom
 -- Let leases end later.
 -- KEYS   12… per timeline: its hash
--- ARGV   4 {lease, tokens, crowded}: whether a note that they are alone is withdrawn
+-- ARGV   4 {lease, tokens, crowded}: whether they are no longer alone
 -- Reply  '1' per lease, or '0' if its token is stale
--- include: slots.lua
--- include: leasing.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: timelines.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local extended = {}

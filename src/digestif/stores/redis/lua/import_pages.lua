@@ -1,25 +1,19 @@
 #!lua
--- Take in pages of parcels that come from another store.
+-- Import pages of parcels from another store.
 -- KEYS   12… per page: its timeline, the letter while it is not whole, and the letter: records, ages, times each;
 --        last: notes (hash)
 -- ARGV   4 {pages, fence}: the name and the holder of the note that has to be there, or false; each page is
---        {id, freight, records of the parcel, done before, cursor, slot, letter, times}; the times are {deadline,
---        expiry} per record, false for none
+--        {id, kind, records of the parcel, done before, cursor, slot, letter, times}; the times are {deadline, expiry}
+--        per record, false for none
 --        5… per record: key; timestamp and payload
 -- Reply  per page {done, whether it is whole}; false if the timeline has an unfinished digest
--- include: ending.lua
--- include: transfer.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: parcels.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 if request.fence and call('HGET', KEYS[#KEYS], request.fence[1]) ~= request.fence[2] then
   return redis.error_reply('DIGESTIF_FENCED')
 end
-local APART = STRIDE + 6 -- keys of a timeline and its letter, coming and whole
+local WITH_LETTERS = STRIDE + 6 -- keys of a timeline and its letter, not yet whole and whole
 local NOTES = KEYS[#KEYS]
 local argument = 5 -- where the next record is
 local arrival = tonumber(call('HGET', LEDGER, 'accepted') or 0)
@@ -46,9 +40,9 @@ local function put_urgent(batch, key, deadline)
   end
 end
 
-local function unload_pending(timeline, page)
+local function import_pending(timeline, page)
   if page.done == 0 then
-    timeline.slot = after_meeting(timeline.slot, page.slot)
+    timeline.slot = after_import_of_timeline(timeline.slot, page.slot)
   end
   local slot, batch, before = timeline.slot, pending_of(timeline), timeline.pending
   for key, record, deadline, expires in records_of(page) do
@@ -66,21 +60,21 @@ local function unload_pending(timeline, page)
   if #page.times > 0 then
     slot.large = batch.large or nil
     local held = page.slot.digest
-    after_joining(slot, now, page.done == 0 and held.dropped or 0, held.opened, earliest_deadline(batch))
+    after_import_of_pending(slot, now, page.done == 0 and held.dropped or 0, held.opened, earliest_deadline(batch))
   end
   count('pending', timeline.pending - before)
   save_timeline(timeline)
   return true
 end
 
-local function unload_digest(timeline, page, whole)
+local function import_digest(timeline, page, whole)
   local token = COMING .. page.id
   if page.done == 0 then
     if timeline.slot.digest then
       return false
     end
-    timeline.slot = after_meeting(timeline.slot, page.slot)
-    after_boarding(timeline.slot, page.slot, token)
+    timeline.slot = after_import_of_timeline(timeline.slot, page.slot)
+    after_import_of_digest(timeline.slot, page.slot, token)
   elseif timeline.slot.token ~= token then
     return nil
   end
@@ -94,14 +88,14 @@ local function unload_digest(timeline, page, whole)
   end
   count('open', #page.times)
   if whole then
-    unparked(slot)
+    after_import_completed(slot)
   end
   save_timeline(timeline)
   return true
 end
 
--- Under a name of its own until it is whole, so that nobody replays a part of it.
-local function unload_letter(timeline, page, whole)
+-- A letter has a name of its own until it is whole, so that no part of it is replayed.
+local function import_letter(timeline, page, whole)
   local coming, place = timeline.place + STRIDE, timeline.place + STRIDE + 3
   local part = read_letter(coming, timeline.name)
   local letter = page.letter
@@ -128,45 +122,45 @@ local function unload_letter(timeline, page, whole)
   return true
 end
 
--- Each answers true, false if it has to wait, or nil if what came before was deleted: then it starts over.
-local UNLOAD = { pending = unload_pending, digest = unload_digest, letter = unload_letter }
+-- Each answers true, false if the parcel has to wait, or nil if earlier pages were deleted: then it starts over.
+local IMPORTS = { pending = import_pending, digest = import_digest, letter = import_letter }
 
-local function arrive(timeline, page)
+local function import_page(timeline, page)
   local noted = call('HGET', NOTES, page.id)
-  local mark = noted and cmsgpack.unpack(noted) or { done = 0, whole = false }
-  if mark.whole or mark.done ~= page.done then
+  local progress = noted and cmsgpack.unpack(noted) or { done = 0, whole = false }
+  if progress.whole or progress.done ~= page.done then
     argument = argument + 2 * #page.times
-    return { mark.done, mark.whole }
+    return { progress.done, progress.whole }
   end
   local done = page.done + #page.times
   local whole = done >= page.records
   local first = argument
-  local taken = UNLOAD[page.freight](timeline, page, whole)
+  local imported = IMPORTS[page.kind](timeline, page, whole)
   argument = first + 2 * #page.times
-  if taken == false then
+  if imported == false then
     return false
-  elseif not taken then
+  elseif not imported then
     call('HDEL', NOTES, page.id)
     return { 0, false }
   end
-  local after = page.after or mark.after
+  local after = page.after or progress.after
   call('HSET', NOTES, page.id, cmsgpack.pack({ done = done, whole = whole, after = after }))
   return { done, whole }
 end
 
-for number, told in ipairs(request.pages) do -- nothing is written before all is known to be sound
-  local noted = call('HGET', NOTES, told[1])
-  local is_read, mark = pcall(cmsgpack.unpack, noted)
-  if damage_of(timeline_number(number, APART)) or (noted and not (is_read and type(mark) == 'table')) then
+for number, fields in ipairs(request.pages) do -- nothing is written before all is known to be sound
+  local noted = call('HGET', NOTES, fields[1])
+  local is_read, progress = pcall(cmsgpack.unpack, noted)
+  if damage_of(timeline_number(number, WITH_LETTERS)) or (noted and not (is_read and type(progress) == 'table')) then
     return redis.error_reply('DIGESTIF_DAMAGED ' .. number)
   end
 end
-local marks_of = {}
-for number, told in ipairs(request.pages) do
-  local id, freight, records, done, after, slot, letter, times = unpack(told)
-  marks_of[number] = arrive(timeline_number(number, APART), {
+local progress = {}
+for number, fields in ipairs(request.pages) do
+  local id, kind, records, done, after, slot, letter, times = unpack(fields, 1, 8)
+  progress[number] = import_page(timeline_number(number, WITH_LETTERS), {
     id = id,
-    freight = freight,
+    kind = kind,
     records = records,
     done = done,
     after = after or nil,
@@ -175,4 +169,4 @@ for number, told in ipairs(request.pages) do
     times = times,
   })
 end
-return answer(cmsgpack.pack(marks_of), 'accepted', arrival)
+return answer(cmsgpack.pack(progress), 'accepted', arrival)

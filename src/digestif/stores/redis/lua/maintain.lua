@@ -5,23 +5,16 @@
 --        the history. Without a deadline, lapsed ones are left alone unless they are paused
 -- Reply  {moved, lapsed, expired, whether more may have expired, the numbers of timelines that are damaged}: the name
 --        and due time of each that waits again, names, the name and how many records
--- include: ending.lua
--- include: expiring.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local moved, lapsed, expired = {}, {}, {}
 local allowed = request.limit -- records that may expire
 
--- Ready for too long: the dispatch got lost, it waits to be scheduled again.
-local function let_wait(timeline)
+local function maintain(timeline)
   local slot = timeline.slot
   if slot.state == 'ready' and slot.since <= request.deadline then
-    slot.state = 'waiting'
+    after_maintenance(slot)
     save_timeline(timeline)
     table.insert(moved, { timeline.name, slot.at })
   elseif slot.state ~= 'ready' then
@@ -42,7 +35,7 @@ local function expire_pending(timeline, limit)
   return gone
 end
 
--- A frozen digest goes as a whole, once its last record has expired.
+-- A frozen digest expires as a whole, once its last record has.
 local function expire_frozen(timeline, batches)
   local digest = timeline.slot.digest
   local last = -NEVER
@@ -69,8 +62,7 @@ local function expire_one_by_one(timeline, batches, limit)
   for _, batch in ipairs(batches) do
     next_expiry = earlier(next_expiry, earliest_expiry(batch))
   end
-  digest.records = digest.records - gone
-  digest.revision = digest.revision + (gone > 0 and 1 or 0)
+  after_losing(digest, gone, true)
   digest.expires = next_expiry
   return gone
 end
@@ -93,18 +85,6 @@ local function expire_digest(timeline, limit)
   return gone
 end
 
--- Records expired, perhaps the last of a digest: then that vanishes. A due timeline without any is idle.
-local function after_expiry(timeline)
-  local slot = timeline.slot
-  if slot.digest and slot.digest.records == 0 and slot.state ~= 'open' then
-    slot.digest = nil
-  end
-  local is_due = slot.state == 'ready' or (slot.state == 'waiting' and slot.at <= now)
-  if is_due and timeline.pending == 0 and not slot.digest then
-    timeline.slot = after_retirement(slot)
-  end
-end
-
 local function expire_timeline(timeline)
   if timeline.state == 'idle' then
     put_in_place(timeline)
@@ -117,11 +97,11 @@ local function expire_timeline(timeline)
     table.insert(expired, { timeline.name, gone })
     allowed = allowed - gone
   end
-  after_expiry(timeline)
+  timeline.slot = after_expiry(timeline.slot, now, timeline.pending)
   save_timeline(timeline)
 end
 
--- What lapses may have expired meanwhile.
+-- Records of a digest that lapses may have expired meanwhile.
 local function lapse(timeline)
   local slot = timeline.slot
   if slot.state ~= 'open' or slot['until'] > now or not (request.deadline or slot.paused) then
@@ -153,7 +133,7 @@ local function with_next(many, act)
   end
 end
 
-with_next(request.stale, let_wait)
+with_next(request.stale, maintain)
 with_next(request.lapsed, lapse)
 local left = false -- to the next call
 with_next(request.expiring, function(timeline)

@@ -1,15 +1,9 @@
 #!lua flags=allow-oom
--- Note who has got an open digest.
+-- Note the recipients who have got an open digest.
 -- KEYS   12 the timeline's hash
 -- ARGV   4 {token, recipients}
 -- Reply  '1', or '0' if the token is stale
--- include: slots.lua
--- include: leasing.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: timelines.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = load_timeline(TIMELINES)

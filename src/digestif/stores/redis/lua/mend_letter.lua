@@ -1,16 +1,11 @@
 #!lua flags=allow-oom
--- Write a damaged dead letter anew; one without any record is removed.
--- KEYS   12… the letter: records, ages, times; the same under the name that it is to have; the order of the dead letters
---        of its timeline
--- ARGV   4 {stored, member, letter}: what was found where it should say what it is, or empty; its place in the orders;
---        what it is to say
--- Reply  '1', or '0' with nothing done if it says something else by now
--- include: ending.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- Write a damaged dead letter anew, or erase it if it has no record.
+-- KEYS   12… the letter: records, ages, times; the same under the name that it is to have; the order of the dead
+--        letters of its timeline
+-- ARGV   4 {stored, member, letter}: the letter as it was found, or empty; its member in the orders; the letter to
+--        write
+-- Reply  '1', or '0' with nothing done if the letter is another one by now
+-- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local BATCH = 3 -- keys
@@ -24,10 +19,10 @@ for place = TIMELINES, TIMELINES + BATCH - 1 do
     call('RENAME', KEYS[place], KEYS[place + BATCH])
   end
 end
-if type(stored) == 'table' then -- no hash: kept as the value of a single record, as it is
-  local content = call('TYPE', key).ok == 'string' and call('GET', key) or call('DUMP', key)
+if type(stored) == 'table' then -- no hash
+  local content = content_of(key)
   call('UNLINK', key)
-  call('HSET', key, 'raw', packed(add_to('accepted', 1), nil, struct.pack('>d', 0) .. content))
+  keep_as_record(content, key)
 end
 call('HDEL', key, '')
 letter.records = call('HLEN', key)

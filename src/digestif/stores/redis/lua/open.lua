@@ -2,13 +2,8 @@
 -- Open one timeline for delivery.
 -- KEYS   12… the timeline
 -- ARGV   4 {token, lease, alone}: whether nothing else runs beside it
--- Reply  {lease} as `open` tells it; or if the timeline may not be opened, {false, now, slot}
--- include: opening.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- Reply  {lease} as `open` answers it; {false, now, slot} if the timeline may not be opened
+-- include: claims.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = with_sound_batches(timeline_number(1))
@@ -16,7 +11,7 @@ if damage_of(timeline) then
   return damage_of(timeline)
 end
 local slot = timeline.slot
-if slot.paused or is_live(slot, now) or (slot.state ~= 'ready' and slot.state ~= 'open') then
+if refuse_opening(slot, now) then
   return answer(cmsgpack.pack({ false, now, slot }))
 end
 return answer(cmsgpack.pack({ open(timeline, request.token, request.lease, request.token, request.alone) }))

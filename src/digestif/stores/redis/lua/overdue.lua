@@ -1,16 +1,13 @@
 #!lua flags=no-writes
--- Timelines for maintenance: ready for too long, with a lapsed lease, with expired records.
+-- Find timelines for maintenance: ready for too long, with a lapsed lease, with expired records.
+-- KEYS   those of the partition
 -- ARGV   4 {deadline, limit}: without a deadline, ready ones are left alone, and lapsed ones unless they are paused
--- Reply  three lists of names, and how the server evicts, if it was looked at and does
+-- Reply  three lists of names, and the server's policy of eviction, if it was looked at and evicts
 -- include: partition.lua
--- include: now.lua
 
 local layout = call('HGET', LEDGER, 'layout')
-local evicts = false
-if layout ~= ARGV[#ARGV] then
-  -- include: layout.lua
-  evicts = eviction ~= 'noeviction' and eviction
-end
+-- include: layout.lua
+local evicts = eviction ~= nil and eviction ~= 'noeviction' and eviction
 local request = cmsgpack.unpack(ARGV[4])
 
 local function until_now(order, last)

@@ -3,12 +3,7 @@
 -- KEYS   12 its hash
 -- ARGV   4 '1' to set, '0' to clear
 -- Reply  '1', or '0' if it was so already
--- include: slots.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: timelines.lua
 
 local timeline = load_timeline(TIMELINES)
 if damage_of(timeline) then

@@ -4,13 +4,7 @@
 -- ARGV   4 {limit, requests}: records to move, over all; per timeline {token, capacity, merge, max_bytes}
 -- Reply  empty
 -- include: timelines.lua
--- include: leasing.lua
--- include: paging.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: pages.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local WEIGHED_RECORDS = 1000 -- whose lengths a call looks at: about a millisecond
@@ -59,15 +53,12 @@ local function merge(timeline, limit)
 end
 
 local function drop(timeline, dropped)
-  local digest = timeline.slot.digest
   drop_oldest(digest_of(timeline), dropped)
-  digest.records = digest.records - dropped
-  digest.dropped = digest.dropped + dropped
   count('open', -dropped)
   count('dropped', dropped)
 end
 
--- The lengths of the payloads of records, newest first: the first of them is the one after so many.
+-- The lengths of the payloads of the newest records, after the first `counted` ones.
 local function lengths_after(batch, counted)
   local found = {}
   if batch.large then
@@ -114,10 +105,12 @@ local function weigh(timeline, max_bytes, limit)
   if not digest.fitting then
     return 1
   end
-  local dropped = math.min(digest.records - digest.fitting, limit)
+  local heavy = digest.records - digest.fitting
+  local dropped = math.min(heavy, limit)
   drop(timeline, dropped)
-  if digest.records <= digest.fitting then
-    digest.weighed, digest.fitting, digest.counted, digest.bytes = true, nil, nil, nil
+  after_weighing(digest, dropped, dropped == heavy)
+  if digest.weighed then
+    digest.fitting, digest.counted, digest.bytes = nil, nil, nil
   end
   return dropped
 end
@@ -130,19 +123,20 @@ local function trim(timeline, capacity, max_bytes, limit)
   end
   local dropped = math.min(excess(digest, capacity), limit)
   drop(timeline, dropped)
+  digest.records, digest.dropped = digest.records - dropped, digest.dropped + dropped
   if excess(digest, capacity) == 0 then
     dropped = dropped + weigh(timeline, max_bytes, limit - dropped)
   end
   if excess(digest, capacity) == 0 and not must_be_weighed(digest, max_bytes) then
     digest.settled = nil
   else
-    digest.settled = false -- whoever comes next goes on
+    digest.settled = false -- the next call goes on
   end
   return dropped
 end
 
--- One page of: finish a merge that was begun, decide what this attempt carries, merge that, trim, weigh.
-local function settle(timeline, capacity, with_newer, max_bytes, limit)
+-- Finish a merge that was begun, decide what this attempt carries, merge that, trim and weigh: one page of all that.
+local function prepare(timeline, capacity, with_newer, max_bytes, limit)
   local slot, work = timeline.slot, merge(timeline, limit)
   local digest = slot.digest
   if digest.deciding and not digest.merging then
@@ -164,8 +158,9 @@ local allowed = request.limit
 for number, wanted in ipairs(request.requests) do
   local timeline = with_sound_batches(timeline_number(number))
   local slot = timeline.slot
-  if allowed > 0 and slot.digest and is_held(slot, wanted[1], now) then
-    allowed = allowed - settle(timeline, wanted[2] or nil, wanted[3], wanted[4] or nil, allowed)
+  local token, capacity, with_newer, max_bytes = unpack(wanted, 1, 4)
+  if allowed > 0 and slot.digest and is_held(slot, token, now) then
+    allowed = allowed - prepare(timeline, capacity or nil, with_newer, max_bytes or nil, allowed)
   end
 end
 return answer('')

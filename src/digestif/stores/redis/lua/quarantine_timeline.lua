@@ -1,16 +1,11 @@
 #!lua flags=allow-oom
--- Turn the records of a damaged timeline into dead letters, one per batch, and remove the rest of it.
+-- Turn the records of a damaged timeline into dead letters, one per batch, and erase the rest of it.
 -- KEYS   12… the timeline; the order of the dead letters of the timeline that gets them; then per batch its letter:
 --        records, ages, times
 -- ARGV   4 {stored, name, letters}: the slot as it was found, or empty; the timeline that gets the letters; per batch
 --        {id, reason, lapses}
 -- Reply  '1', or '0' with nothing done if the slot is another one by now
--- include: ending.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
@@ -22,7 +17,7 @@ end
 local OWNER = KEYS[TIMELINES + STRIDE]
 
 -- Move a batch to the place of its letter; the answer is how many records it has.
-local function move(batch, place)
+local function move_batch(batch, place)
   local size = call('HLEN', batch.records)
   if size == 0 then
     return 0
@@ -39,23 +34,17 @@ local function move(batch, place)
   return size
 end
 
--- Keep what is no batch as the value of a single record, as it is.
-local function keep(key, kind, place)
-  local content = kind == 'string' and call('GET', key) or call('DUMP', key)
-  call('HSET', KEYS[place], 'raw', packed(add_to('accepted', 1), nil, struct.pack('>d', 0) .. content))
-  return 1
-end
-
 for number, fate in ipairs({ 'pending', 'open', 'open' }) do
   local batch = batch_at(timeline.place + (number - 1) * 3)
   local place = TIMELINES + STRIDE + 1 + (number - 1) * 3
   local kind, size = call('TYPE', batch.records).ok, 0
   if kind == 'hash' then
     call('HDEL', batch.records, '')
-    size = move(batch, place)
+    size = move_batch(batch, place)
     count(fate, -size)
   elseif kind ~= 'none' then
-    size = keep(batch.records, kind, place)
+    keep_as_record(content_of(batch.records), KEYS[place])
+    size = 1
   end
   erase(batch)
   if size > 0 then

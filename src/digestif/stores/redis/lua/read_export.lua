@@ -3,12 +3,12 @@
 -- KEYS   1 records  2 ages  3 times
 -- ARGV   1 limit  2 {timestamp, arrival} of the record to go on after, or empty
 -- Reply  a list of key, record and deadline, which may be empty, in turn
--- include: paging.lua
+-- include: pages.lua
 
 local function oldest_of_large(batch, after, limit)
-  local start = after and redis.call('ZCARD', batch.ages) - rank_after(batch, after) + 1 or 0
+  local start = after and call('ZCARD', batch.ages) - rank_after(batch, after) + 1 or 0
   local keys = {}
-  for number, member in ipairs(redis.call('ZRANGE', batch.ages, start, start + limit - 1)) do
+  for number, member in ipairs(call('ZRANGE', batch.ages, start, start + limit - 1)) do
     keys[number] = key_of(member)
   end
   return keys
@@ -28,11 +28,11 @@ end
 local after = ARGV[2] ~= '' and cmsgpack.unpack(ARGV[2]) or nil
 local batch, limit = batch_found_at(1), tonumber(ARGV[1])
 local keys = batch.large and oldest_of_large(batch, after, limit) or oldest_of_small_batch(batch, after, limit)
-local urgent = redis.call('ZCOUNT', batch.times, '-inf', '(0') > 0
+local urgent = call('ZCOUNT', batch.times, '-inf', '(0') > 0
 local flat, bytes = {}, 0
 for _, key in ipairs(keys) do
-  local record = redis.call('HGET', batch.records, key) or ''
-  local score = urgent and redis.call('ZSCORE', batch.times, 'u' .. key)
+  local record = call('HGET', batch.records, key) or ''
+  local score = urgent and call('ZSCORE', batch.times, 'u' .. key)
   table.insert(flat, key)
   table.insert(flat, record)
   table.insert(flat, score and string.format('%.0f', -tonumber(score) - SHIFT) or '')

@@ -2,12 +2,7 @@
 -- Make a dead letter its timeline's unfinished digest.
 -- KEYS   12… the timeline, then the letter: records, ages, times
 -- Reply  '1', or '0' if there is no such letter; an error if the timeline has an unfinished digest
--- include: ending.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- include: endings.lua
 
 local timeline = timeline_number(1)
 if damage_of(timeline) then
@@ -22,21 +17,16 @@ end
 if slot.digest then
   return redis.error_reply('DIGESTIF_UNFINISHED')
 end
-slot.digest = {
+local digest = {
   id = letter.id,
   batch = 0,
   records = letter.records,
   opened = letter.opened,
   dropped = letter.dropped,
   revision = letter.revision,
-  attempt = 0,
-  lapses = 0,
-  frozen = true,
-  replayed = true,
   served = letter.served,
 }
-slot.was = slot.state ~= 'idle' and slot.at or nil
-slot.state, slot.at, slot.since, slot.rule = 'ready', now, now, 'replayed'
+after_replay(slot, digest, now)
 call('HDEL', KEYS[place], '')
 unlist_letter(letter, KEYS[timeline.place + DEAD])
 rename(batch_found_at(place), timeline.place + DIGEST)

@@ -1,14 +1,9 @@
 #!lua flags=allow-oom
--- Remove a pending record.
+-- Retract a pending record.
 -- KEYS   12… the timeline
 -- ARGV   4 the record's key
 -- Reply  '1' if there was one, else '0'
 -- include: timelines.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
 
 local timeline = with_sound_batches(timeline_number(1))
 if damage_of(timeline) then

@@ -1,20 +1,14 @@
 #!lua flags=allow-oom
 -- Make timelines ready that wait and are due.
 -- KEYS   12… per timeline: its hash
--- ARGV   4 {began, times}: the last move that counts, what began to wait later is left to the next call of schedule;
---        when each timeline was seen to be due
--- Reply  '1' per timeline that became ready, '0' per one that somebody else moved meanwhile or that is left, '!' per one
---        that is damaged and leaves the schedule
--- include: slots.lua
-
-local earlier_reply = earlier_answer()
-if earlier_reply then
-  return earlier_reply
-end
+-- ARGV   4 {began, times}: the number of the last move when this schedule began, timelines that began to wait later are
+--        left to the next one; when each timeline was found to be due
+-- Reply  '1' per timeline that became ready, '0' per one that is left or has moved meanwhile, '!' per one that is
+--        damaged and leaves the schedule
+-- include: timelines.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 
--- Waiting and due: somebody is told to deliver it.
 local function schedule(timeline, at)
   local slot = timeline.slot
   if slot.state ~= 'waiting' or slot.at ~= at then
@@ -24,7 +18,7 @@ local function schedule(timeline, at)
   if slot.paused or (slot.placed or 0) > request.began then
     return '0'
   end
-  slot.state, slot.since = 'ready', now
+  after_schedule(slot, now)
   save_timeline(timeline)
   return '1'
 end

@@ -2,7 +2,8 @@
 -- Note the settings of a namespace at its first use, and the layout of its first partition.
 -- KEYS   1 meta (hash)  2 ledger of partition 0 (hash)
 -- ARGV   1 schema  2 partitions; empty: a namespace that has no settings gets none  3 an id, if the partition has none
--- Reply  what is noted: schema, partitions, layout (empty if the schema is another one); nothing if nothing is
+-- Reply  schema, partitions and layout as noted; the layout is empty if the schema is another one; or an empty list
+-- Unguarded  a repeated call finds what the first one noted
 local meta, ledger = KEYS[1], KEYS[2]
 local schema, partitions = unpack(redis.call('HMGET', meta, 'schema', 'partitions'))
 local layout = redis.call('HGET', ledger, 'layout')

@@ -2,11 +2,10 @@
 -- Find records that are too short to be one, a page at a time.
 -- KEYS   1 records
 -- ARGV   1 cursor
--- Reply  the next cursor, '0' at the end; their keys
--- include: measures.lua
+-- Reply  the next cursor, '0' at the end; the keys of the records
 -- include: batches.lua
 
-local cursor, flat = unpack(redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', 500))
+local cursor, flat = unpack(call('HSCAN', KEYS[1], ARGV[1], 'COUNT', 500))
 local keys = {}
 for place = 1, #flat, 2 do
   if flat[place] ~= '' and string.len(flat[place + 1]) < WHOLE then

@@ -1,17 +1,16 @@
 #!lua flags=no-writes
--- Look at everything that timelines hold, for a recount.
+-- Count what timelines hold, for a recount.
 -- KEYS   12… the timelines
--- Reply  per timeline: its slot or nil; 1 if scripts can read it, else 0; 1 if it stands in the schedule where it
---        should, else 0; how many of its keys are of the wrong type; then per batch: records; those too short to be one,
+-- Reply  per timeline: its slot or nil; 1 if scripts can read it, else 0; 1 if the orders agree with its slot, else 0;
+--        how many of its keys are of the wrong type; then per batch: records; those too short to be one,
 --        or -1 if there are too many to look at; records in its order by age, 0 if there is none
 -- include: timelines.lua
 
 local MANY = 1000
-local ORDERS = { waiting = WAITING, ready = READY, since = SINCE, leases = LEASES, paused = PAUSED, expiring = EXPIRING }
 
-local function stands_well(timeline)
+local function is_in_place(timeline)
   local after = marks(timeline.slot)
-  for kind, order in pairs(ORDERS) do
+  for kind, order in pairs(orders()) do
     local score = call('ZSCORE', order, timeline.name)
     if (score and tonumber(score) or nil) ~= after[kind] then
       return false
@@ -40,7 +39,7 @@ local function survey(timeline)
     is_wrong[offset] = kind ~= 'none' and kind ~= (offset % 3 == 0 and offset < DEAD and 'hash' or 'zset')
     wrong = wrong + (is_wrong[offset] and 1 or 0)
   end
-  local reply = { has_slot and stored, timeline.state ~= 'damaged' and 1 or 0, stands_well(timeline) and 1 or 0, wrong }
+  local reply = { has_slot and stored, timeline.state ~= 'damaged' and 1 or 0, is_in_place(timeline) and 1 or 0, wrong }
   for offset = 0, MERGING, DIGEST do
     local batch = batch_at(timeline.place + offset)
     local size = is_wrong[offset] and 0 or call('HLEN', batch.records)
@@ -54,8 +53,8 @@ local function survey(timeline)
   return reply
 end
 
-local told = {}
+local found = {}
 for number = 1, (#KEYS - TIMELINES + 1) / STRIDE do
-  told[number] = survey(timeline_number(number))
+  found[number] = survey(timeline_number(number))
 end
-return told
+return found

@@ -1,18 +1,15 @@
 #!lua flags=no-writes
 -- Read pages of open digests.
 -- KEYS   12… the timelines
--- ARGV   4 {limit, room, requests}: records and bytes to read, over all; per timeline {token, capacity, after, max_bytes}
--- Reply  per timeline: nil if the token is stale or its keys are damaged, else {revision, dropped, 1 if complete, 1 if unsettled, page}, the
---        page being key and record in turn
+-- ARGV   4 {limit, room, requests}: records and bytes to read, over all; per timeline {token, capacity, after,
+--        max_bytes}
+-- Reply  per timeline: nil if the token is stale or its keys are damaged, else {revision, dropped, 1 if complete, 1 if
+--        it is to be prepared first, page}, the page being key and record in turn
 -- include: timelines.lua
--- include: leasing.lua
--- include: paging.lua
+-- include: pages.lua
 
 local layout = call('HGET', LEDGER, 'layout')
-local refused = layout ~= ARGV[#ARGV] and refusal(layout)
-if refused then
-  return refused
-end
+-- include: layout.lua
 local request = cmsgpack.unpack(ARGV[4])
 local allowed = request.limit -- records
 local room = math.min(request.room, HEAVY) -- bytes
@@ -23,8 +20,8 @@ local function take(timeline, token, capacity, after, max_bytes)
   if not digest or not is_held(slot, token, now) then
     return false
   end
-  local unsettled = digest.deciding or digest.settled == false or excess(digest, capacity) > 0
-  if unsettled or must_be_weighed(digest, max_bytes) then
+  local must_be_trimmed = excess(digest, capacity) > 0 or must_be_weighed(digest, max_bytes)
+  if digest.deciding or digest.settled == false or must_be_trimmed then
     return { digest.revision, digest.dropped, 0, 1 }
   end
   if allowed == 0 then
@@ -39,7 +36,9 @@ end
 
 local taken = {}
 for number, wanted in ipairs(request.requests) do
-  local is_read, told = pcall(take, timeline_number(number), wanted[1], wanted[2] or nil, wanted[3] or nil, wanted[4] or nil)
-  taken[number] = is_read and told -- an error is about a key of the wrong type: nothing can be read there
+  local token, capacity, after, max_bytes = unpack(wanted, 1, 4)
+  local is_read, reply =
+    pcall(take, timeline_number(number), token, capacity or nil, after or nil, max_bytes or nil)
+  taken[number] = is_read and reply -- an error is about a key of the wrong type: nothing can be read there
 end
 return taken

@@ -1,18 +1,19 @@
--- include: measures.lua
+-- include: basics.lua
 -- A batch is a hash from record key to record, and if it is large two orders.
 --   ages   (zset) by timestamp: arrival and key, so that ties stand in the order of arrival
 --   times  (zset) 'x' and key by expiry, above zero; 'u' and key by deadline, below zero.
 --          A small batch has deadlines only
 local HEAVY = 1048576 -- bytes: a call that has moved so many leaves the rest to the next one
 local effort = 1000 -- small batches are looked through, sorted and enlarged for so many records in a call, then no more
+local weight = 0 -- bytes of the records that expired in this call
 
 local function batch_at(place, large)
   return { records = KEYS[place], ages = KEYS[place + 1], times = KEYS[place + 2], large = large }
 end
 
--- A batch of which nobody noted whether it is large.
+-- A batch of which it is not noted whether it is large.
 local function batch_found_at(place)
-  return batch_at(place, redis.call('EXISTS', KEYS[place + 1]) == 1)
+  return batch_at(place, call('EXISTS', KEYS[place + 1]) == 1)
 end
 
 -- A record as it is stored: its arrival number, its expiry, the timestamp of its event and the payload.
@@ -46,16 +47,16 @@ local function key_of(member)
 end
 
 local function note(batch, key, record)
-  redis.call('ZADD', batch.ages, timestamp_of(record), age_member(key, record))
+  call('ZADD', batch.ages, timestamp_of(record), age_member(key, record))
   local expires = expiry_of(record)
   if expires then
-    redis.call('ZADD', batch.times, expires + SHIFT, 'x' .. key)
+    call('ZADD', batch.times, expires + SHIFT, 'x' .. key)
   end
 end
 
 -- Each record of a small batch, as key and record; none if the key is no hash.
 local function each(batch)
-  local flat = redis.pcall('HGETALL', batch.records)
+  local flat = try('HGETALL', batch.records)
   local place = -1
   return function()
     place = place + 2
@@ -79,20 +80,20 @@ end
 -- Remove a record from the orders, not from the hash.
 local function unnote(batch, key, record)
   if batch.large then
-    redis.call('ZREM', batch.ages, age_member(key, record))
+    call('ZREM', batch.ages, age_member(key, record))
   end
-  redis.call('ZREM', batch.times, 'x' .. key, 'u' .. key)
+  call('ZREM', batch.times, 'x' .. key, 'u' .. key)
 end
 
 -- Put a record into a batch; true if it replaced an older version.
 local function put(batch, key, record, has_deadlines, size)
   if batch.large or has_deadlines then
-    local old = redis.call('HGET', batch.records, key)
+    local old = call('HGET', batch.records, key)
     if old then
       unnote(batch, key, old)
     end
   end
-  local replaced = redis.call('HSET', batch.records, key, record) == 0
+  local replaced = call('HSET', batch.records, key, record) == 0
   if batch.large then
     note(batch, key, record)
   elseif size >= SMALL or string.len(record) > LIGHT then
@@ -105,10 +106,10 @@ end
 
 -- Take a record out of a batch; the answer is the record.
 local function pull(batch, key)
-  local record = redis.call('HGET', batch.records, key)
+  local record = call('HGET', batch.records, key)
   if record then
     unnote(batch, key, record)
-    redis.call('HDEL', batch.records, key)
+    call('HDEL', batch.records, key)
   end
   return record
 end
@@ -133,28 +134,81 @@ local function drop_oldest(batch, many)
     return
   end
   enlarge(batch)
-  for _, member in ipairs(redis.call('ZRANGE', batch.ages, 0, many - 1)) do
+  for _, member in ipairs(call('ZRANGE', batch.ages, 0, many - 1)) do
     local key = key_of(member)
-    redis.call('HDEL', batch.records, key)
-    redis.call('ZREM', batch.times, 'x' .. key, 'u' .. key)
+    call('HDEL', batch.records, key)
+    call('ZREM', batch.times, 'x' .. key, 'u' .. key)
   end
-  redis.call('ZREMRANGEBYRANK', batch.ages, 0, many - 1)
+  call('ZREMRANGEBYRANK', batch.ages, 0, many - 1)
 end
 
 local function earliest_deadline(batch)
-  local found = redis.call('ZREVRANGEBYSCORE', batch.times, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local found = call('ZREVRANGEBYSCORE', batch.times, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return found[2] and -tonumber(found[2]) - SHIFT or nil
 end
 
 local function erase(batch)
-  redis.call('UNLINK', batch.records, batch.ages, batch.times)
+  call('UNLINK', batch.records, batch.ages, batch.times)
 end
 
 local function rename(batch, place)
-  redis.call('RENAME', batch.records, KEYS[place])
+  call('RENAME', batch.records, KEYS[place])
   for offset, order in ipairs({ batch.ages, batch.times }) do
-    if redis.call('EXISTS', order) == 1 then
-      redis.call('RENAME', order, KEYS[place + offset])
+    if call('EXISTS', order) == 1 then
+      call('RENAME', order, KEYS[place + offset])
     end
   end
+end
+
+-- Take up to `limit` expired records out, unless they are heavy; the answer is how many.
+local function expire(batch, now, limit)
+  local old = {}
+  if batch.large then
+    local members = call('ZRANGEBYSCORE', batch.times, '(0', now + SHIFT, 'LIMIT', 0, limit)
+    for place, member in ipairs(members) do
+      old[place] = string.sub(member, 2)
+    end
+  else
+    for key, record in each(batch) do
+      local expires = expiry_of(record)
+      effort = effort - 1
+      if expires and expires <= now and #old < limit then
+        table.insert(old, key)
+      end
+    end
+  end
+  local gone = 0
+  while gone < #old and weight < HEAVY do
+    gone = gone + 1
+    weight = weight + string.len(pull(batch, old[gone]))
+  end
+  return gone
+end
+
+-- When the first record expires; nil is never.
+local function earliest_expiry(batch)
+  if batch.large then
+    local found = call('ZRANGEBYSCORE', batch.times, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    return found[2] and tonumber(found[2]) - SHIFT or nil
+  end
+  local first
+  for _, record in each(batch) do
+    first = earlier(first, expiry_of(record))
+  end
+  return first
+end
+
+-- When the last record has expired; nil is never.
+local function latest_expiry(batch)
+  if batch.large then
+    if call('ZCOUNT', batch.times, '(0', '+inf') < call('HLEN', batch.records) then
+      return nil
+    end
+    return tonumber(call('ZREVRANGE', batch.times, 0, 0, 'WITHSCORES')[2]) - SHIFT
+  end
+  local last = -NEVER
+  for _, record in each(batch) do
+    last = math.max(last, expiry_of(record) or NEVER)
+  end
+  return last < NEVER and last or nil
 end

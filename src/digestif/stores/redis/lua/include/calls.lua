@@ -1,14 +1,13 @@
 -- include: partition.lua
--- include: now.lua
 -- A caller numbers its calls, and its last answer is kept for a while: a call that is repeated because its reply got
 -- lost answers as it did first, and one that comes after a later call of the same caller is refused. The answers are
 -- kept beside the counters of the ledger, so that one command reads both and one writes both.
-local KEPT = 600000 -- milliseconds of the server's clock, longer than anybody repeats a call
+local KEPT = 600000 -- milliseconds of the server's clock, longer than any client repeats a call
 
 local tally = {} -- changes to the counters
 local woken = false -- a timeline may be taken at once
 
--- Add to a number of the ledger. One that is damaged starts again: a recount tells, and a repair sets it right.
+-- Add to a number of the ledger. A damaged one starts again; a recount finds that, and a repair corrects it.
 local function add_to(field, by)
   local sum = try('HINCRBY', LEDGER, field, by)
   if type(sum) == 'table' then
@@ -26,8 +25,8 @@ local function next_number()
   return add_to('number', 1)
 end
 
--- Let go of answers that nobody will ask for again: a page from somewhere whenever a new caller comes. (Scripts draw
--- the same random numbers every time, the clock does not.)
+-- Delete answers that are too old to be asked for: a page from some place whenever a new caller comes. (Scripts draw
+-- the same random numbers every time, so the clock chooses the place.)
 local function forget_callers()
   local flat = call('HSCAN', LEDGER, clock % 1024, 'MATCH', 'c:*', 'COUNT', 100)[2]
   for place = 1, #flat, 2 do
@@ -54,18 +53,7 @@ local function answered(noted)
   return redis.error_reply('DIGESTIF_OVERTAKEN a later call of the same caller was here before')
 end
 
--- The error of a call whose layout is not the partition's, or for which the server is not fit any more.
-local function refusal(layout)
-  -- include: layout.lua
-end
-
-local function earlier_answer()
-  local noted, layout = unpack(call('HMGET', LEDGER, CALL, 'layout'))
-  local refused = layout ~= ARGV[#ARGV] and refusal(layout)
-  return refused or answered(noted)
-end
-
--- Note the answer and the counters; `...` are names and new values of those that the caller of this has read itself.
+-- Note the answer and the counters; `...` are names and new values of counters that the script has read itself.
 local function answer(reply, ...)
   if woken then
     try('SPUBLISH', WAKE, '') -- a hint: a user who may not publish must not stop a call half-way

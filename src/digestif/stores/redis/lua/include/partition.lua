@@ -1,4 +1,4 @@
--- include: call.lua
+-- include: basics.lua
 -- What every call declares first: the keys of its partition, then the caller, the time and the request.
 -- KEYS   1 ledger (hash)  2 names (zset)  3 waiting  4 ready  5 since  6 leases  7 paused  8 expiring (zsets)
 --        9 history (hash)  10 letters (zset)  11 wake (channel)  12… the keys of timelines and dead letters
@@ -7,3 +7,9 @@
 local LEDGER, NAMES, WAITING, READY, SINCE, LEASES, PAUSED, EXPIRING, HISTORY, LETTERS, WAKE = unpack(KEYS, 1, 11)
 local TIMELINES = 12 -- where the keys of timelines begin
 local CALL = ARGV[2]
+
+-- The time of this call, in milliseconds. (Statements, not a function: each function that a script defines costs the
+-- server about a microsecond at every call.)
+local seconds, micros = unpack(call('TIME'))
+local clock = seconds * 1000 + math.floor(micros / 1000)
+local now = tonumber(ARGV[3]) or clock

@@ -1,15 +1,15 @@
--- How a timeline goes to another store and comes from one: the twin of core/machine.py.
--- include: leasing.lua
-local FOREVER = 253402300800000 -- what is on its way does not lapse
-local LEAVING, COMING = 'leaving:', 'coming:' -- how tokens of timelines on their way begin
+-- include: machine.lua
+-- The twin of core/transfer.py: how a timeline goes to another store and comes from one.
+local FOREVER = 253402300800000 -- a timeline that is exported or imported does not lapse
+local LEAVING, COMING = 'leaving:', 'coming:' -- how the tokens of exported and of imported timelines begin
 
 local function is_leaving(slot)
   return slot.token and string.sub(slot.token, 1, #LEAVING) == LEAVING
 end
 
--- On its way: nobody opens it here. It takes its unfinished digest along, or else what is pending: then it answers
--- true.
-local function after_departure(slot, now, token, pending)
+-- The timeline is held for an export. It takes its unfinished digest along, or else its pending records: then the
+-- answer is true.
+local function after_begin_export(slot, now, token, pending)
   if slot.state == 'open' then
     after_lapse(slot)
   end
@@ -27,7 +27,7 @@ local function unparked(slot)
   slot.parked, slot.token, slot['until'], slot.alone = nil, nil, nil, nil
 end
 
--- Idle, but with records: due at once.
+-- An idle timeline with records is due at once.
 local function awake(slot, now)
   if slot.state == 'idle' then
     slot.state = slot.paused and 'waiting' or 'ready'
@@ -35,10 +35,10 @@ local function awake(slot, now)
   end
 end
 
--- It has arrived elsewhere: nothing is left here but records that came meanwhile.
-local function after_departed(slot, now, pending)
+-- The parcel has arrived in the other store: only records that came meanwhile are left here.
+local function after_commit_export(slot, now, pending)
   if pending == 0 then
-    return { state = 'idle' }
+    return { state = 'idle', at = 0, since = 0, iteration = 0 }
   end
   slot.digest = nil
   unparked(slot)
@@ -46,8 +46,8 @@ local function after_departed(slot, now, pending)
   return slot
 end
 
--- It does not leave after all. What it was to take along is an unfinished digest, and comes again as it is.
-local function after_staying(slot, pending)
+-- The timeline stays. What it was to take along is an unfinished digest, and is delivered as it is.
+local function after_abort_export(slot, pending)
   if slot.digest.records == 0 then
     slot.digest = nil
   end
@@ -57,43 +57,43 @@ local function after_staying(slot, pending)
   end
 end
 
--- A timeline comes from another store. If there is one of its name here, that goes on by its own times.
-local function after_meeting(slot, travelled)
-  local paused = slot.paused or travelled.paused or nil
+-- A timeline comes from another store. One of its name that is here already goes on by its own times.
+local function after_import_of_timeline(slot, exported)
+  local paused = slot.paused or exported.paused or nil
   if slot.state == 'idle' then
     return {
-      state = travelled.parked or 'waiting',
-      at = travelled.at or 0,
-      since = travelled.since or 0,
-      last = travelled.last,
-      iteration = travelled.iteration or 0,
-      rule = travelled.rule,
-      was = travelled.was,
+      state = exported.parked or 'waiting',
+      at = exported.at or 0,
+      since = exported.since or 0,
+      last = exported.last,
+      iteration = exported.iteration or 0,
+      rule = exported.rule,
+      was = exported.was,
       paused = paused,
     }
   end
-  if travelled.last and (not slot.last or slot.last < travelled.last) then
-    slot.last = travelled.last
+  if exported.last and (not slot.last or slot.last < exported.last) then
+    slot.last = exported.last
   end
-  slot.iteration = math.max(slot.iteration, travelled.iteration or 0)
+  slot.iteration = math.max(slot.iteration, exported.iteration or 0)
   slot.paused = paused
   return slot
 end
 
--- Records that were pending elsewhere are pending here; an urgent one pulls the due time forward.
-local function after_joining(slot, now, dropped, first, deadline)
+-- Records that were pending in the other store are pending here; an urgent one pulls the due time forward.
+local function after_import_of_pending(slot, now, dropped, first, deadline)
   slot.first = earlier(slot.first, first)
   slot.dropped = dropped > 0 and (slot.dropped or 0) + dropped or slot.dropped
   slot.deadline = deadline
   awake(slot, now)
-  if slot.state == 'waiting' and not slot.digest and deadline and deadline < slot.at then
-    slot.was, slot.at, slot.rule = slot.at, deadline, 'deadline'
+  if slot.state == 'waiting' and not slot.digest then
+    move(slot, slot.at, 'stays', now)
   end
 end
 
--- An unfinished digest comes from another store, and its retry with it: nobody opens it before it is whole.
-local function after_boarding(slot, travelled, token)
-  local digest = travelled.digest
+-- An unfinished digest comes from another store, and its retry with it. It is not opened before it is whole.
+local function after_import_of_digest(slot, exported, token)
+  local digest = exported.digest
   slot.digest = {
     id = digest.id,
     batch = 0,
@@ -109,10 +109,15 @@ local function after_boarding(slot, travelled, token)
     weighed = digest.weighed or nil,
     served = digest.served,
   }
-  if digest.settled == false and not digest.merging then -- a merge ends on the way
+  if digest.settled == false and not digest.merging then -- an export ends a merge
     slot.digest.settled = false
   end
-  slot.state, slot.parked, slot.token, slot['until'] = 'open', travelled.parked, token, FOREVER
-  slot.at, slot.since = travelled.at or 0, travelled.since or 0
-  slot.rule, slot.was = travelled.rule, travelled.was
+  slot.state, slot.parked, slot.token, slot['until'] = 'open', exported.parked, token, FOREVER
+  slot.at, slot.since = exported.at or 0, exported.since or 0
+  slot.rule, slot.was = exported.rule, exported.was
+end
+
+-- The digest is whole: the timeline has the state that it had in the other store.
+local function after_import_completed(slot)
+  unparked(slot)
 end

@@ -1,9 +1,8 @@
 -- include: timelines.lua
--- include: leasing.lua
--- include: placing.lua
--- include: paging.lua
--- What is told of a digest when it ends: in the history, and of a dead letter.
-local HISTORY_KEYS = 100
+-- include: pages.lua
+-- How digests end: in the history, and as dead letters.
+local HISTORY_KEYS = 100 -- keys of records that an entry of the history has
+local WITH_LETTER = STRIDE + 3 -- keys of a timeline and a dead letter
 
 -- Note a digest that ended in the ring of the last ones.
 local function remember(timeline, digest, outcome, ring, keys, reason, receipt)
@@ -52,17 +51,6 @@ local function letter_of(digest, id, records, dropped, reason)
   }
 end
 
--- The recipients who need not get a digest again, should it be replayed; before the names of others is a zero.
-local function who_got(digest)
-  local names = {}
-  for _, name in ipairs(digest.served or {}) do
-    if name:byte() ~= 0 then
-      table.insert(names, name)
-    end
-  end
-  return #names > 0 and names or nil
-end
-
 local function sound_letter(stored, name)
   local letter = cmsgpack.unpack(stored)
   local sound = letter.timeline == name
@@ -81,8 +69,28 @@ local function read_letter(place, name)
   return is_read and letter or nil
 end
 
--- Take a dead letter out of the orders; its records are the caller's to move or erase.
+-- Take a dead letter out of the orders; its records stay.
 local function unlist_letter(letter, dead)
   call('ZREM', LETTERS, letter_member(letter))
   call('ZREM', dead, letter_member(letter))
+end
+
+local function erase_letter(timeline, letter, place)
+  unlist_letter(letter, KEYS[timeline.place + DEAD])
+  erase(batch_found_at(place))
+end
+
+-- Make a record a dead letter of its own.
+local function bury_record(timeline, place, key, record, letter)
+  call('HSET', KEYS[place], key, record)
+  write_letter(timeline, place, letter)
+end
+
+-- Keep a value that is no hash as the payload of a single record at another key.
+local function keep_as_record(content, key)
+  call('HSET', key, 'raw', packed(add_to('accepted', 1), nil, struct.pack('>d', 0) .. content))
+end
+
+local function content_of(key)
+  return call('TYPE', key).ok == 'string' and call('GET', key) or call('DUMP', key)
 end

@@ -1,14 +1,27 @@
 -- include: batches.lua
--- include: ties.lua
 -- Reading a batch newest first, a page at a time.
+
+-- The first rank, of `ties` equal scores from rank `base` on, whose member does not come before the cut.
+local function cut_ties(base, ties, member_at, is_before)
+  local low, high = base, base + ties
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if is_before(member_at(middle)) then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low
+end
 
 -- How many records are as new as the cursor or newer.
 local function rank_after(batch, after)
   local timestamp, arrival = string.format('%.17g', after[1]), after[2]
-  local newer = redis.call('ZCOUNT', batch.ages, '(' .. timestamp, '+inf')
-  local ties = redis.call('ZCOUNT', batch.ages, timestamp, timestamp)
+  local newer = call('ZCOUNT', batch.ages, '(' .. timestamp, '+inf')
+  local ties = call('ZCOUNT', batch.ages, timestamp, timestamp)
   return cut_ties(newer, ties, function(rank)
-    return redis.call('ZREVRANGE', batch.ages, rank, rank)[1]
+    return call('ZREVRANGE', batch.ages, rank, rank)[1]
   end, function(member)
     return struct.unpack('>I8', member) >= arrival
   end)
@@ -16,11 +29,11 @@ end
 
 local function page_of_large(batch, after, limit, room)
   local start = after and rank_after(batch, after) or 0
-  local members = redis.call('ZREVRANGE', batch.ages, start, start + limit - 1)
+  local members = call('ZREVRANGE', batch.ages, start, start + limit - 1)
   local flat, bytes = {}, 0
   for number, member in ipairs(members) do
     local key = key_of(member)
-    local record = redis.call('HGET', batch.records, key) or ''
+    local record = call('HGET', batch.records, key) or ''
     flat[number * 2 - 1], flat[number * 2] = key, record
     bytes = bytes + string.len(record)
     if bytes >= room then
@@ -64,7 +77,7 @@ end
 
 -- The whole of a small batch, as it lies: the reader sorts it.
 local function whole_of_small(batch)
-  local flat, bytes = redis.call('HGETALL', batch.records), 0
+  local flat, bytes = call('HGETALL', batch.records), 0
   for place = #flat - 1, 1, -2 do
     if flat[place] == '' then -- the slot of a timeline, or a dead letter's own field
       table.remove(flat, place)
@@ -82,7 +95,7 @@ local function page(batch, after, limit, room)
   if batch.large then
     return page_of_large(batch, after, limit, room)
   end
-  if after or redis.call('HLEN', batch.records) > limit then
+  if after or call('HLEN', batch.records) > limit then
     return page_of_small(batch, after, limit, room)
   end
   local flat, bytes = whole_of_small(batch)
@@ -96,13 +109,13 @@ end
 local function newest_keys(batch, limit)
   local keys = {}
   if batch.large then
-    for number, member in ipairs(redis.pcall('ZREVRANGE', batch.ages, 0, limit - 1)) do
+    for number, member in ipairs(try('ZREVRANGE', batch.ages, 0, limit - 1)) do
       keys[number] = key_of(member)
     end
     return keys
   end
   if effort <= 0 then
-    for _, key in ipairs(redis.pcall('HKEYS', batch.records)) do
+    for _, key in ipairs(try('HKEYS', batch.records)) do
       if key ~= '' and #keys < limit then
         table.insert(keys, key)
       end

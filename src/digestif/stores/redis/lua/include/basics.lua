@@ -1,0 +1,10 @@
+-- The commands of the server, and what batches and slots are measured by. `try` answers an error, which is a table,
+-- instead of raising it. (Globals are slow.)
+local call, try, type, pcall = redis.call, redis.pcall, type, pcall
+local NEVER = 2 ^ 54 -- the expiry of a record that does not expire
+local SMALL = 256 -- records: a batch that has no more, and no heavy one, has no orders
+local LIGHT = 8192 -- bytes of a record in such a batch
+local SHIFT = 2e15 -- makes every time positive
+-- The first byte of a slot to which a record can be added without changing it.
+local JOINS = 106 -- 'j': its pending batch is small
+local JOINS_LARGE = 108 -- 'l'

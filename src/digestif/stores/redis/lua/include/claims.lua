@@ -1,0 +1,52 @@
+-- include: timelines.lua
+-- Leases for timelines. A claim looks at each candidate again: it may have changed since it was found.
+local retired, leases, damaged = 0, {}, {} -- the reply: how many became idle, the leases, numbers of damaged timelines
+
+-- Give a lease for a timeline and save it; the answer is the lease, for the caller.
+local function open(timeline, token, lease, fresh_id, alone)
+  local slot, pending = timeline.slot, timeline.pending
+  local iteration, at, lapsed = slot.iteration, slot.at, slot.state == 'open'
+  if after_open(slot, now, token, lease, fresh_id, pending, alone) then
+    move_pending(timeline, DIGEST)
+    count('pending', -pending)
+    count('open', pending)
+  end
+  save_timeline(timeline)
+  local digest = slot.digest
+  return {
+    timeline.name,
+    slot['until'],
+    digest.id,
+    digest.attempt,
+    digest.lapses,
+    iteration,
+    at,
+    lapsed,
+    digest.lapses_alone or 0,
+  }
+end
+
+-- The timeline of this number; nil if it is not what the claim looks for.
+local function candidate(number, is_wanted)
+  local timeline = with_sound_batches(timeline_number(number))
+  if timeline.state == 'damaged' then
+    table.insert(damaged, number)
+  end
+  if is_wanted(timeline.slot) then
+    return timeline
+  end
+  put_in_place(timeline)
+  return nil
+end
+
+-- Open a timeline; one without any record becomes idle instead.
+local function claim(timeline, request, alone)
+  if is_empty(timeline.slot, timeline.pending) then
+    timeline.slot = after_retirement(timeline.slot)
+    save_timeline(timeline)
+    retired = retired + 1
+  else
+    local fresh_id = request.token .. '-' .. (request.first + #leases)
+    table.insert(leases, open(timeline, request.token, request.lease, fresh_id, alone))
+  end
+end

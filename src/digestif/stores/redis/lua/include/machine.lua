@@ -1,0 +1,305 @@
+-- The twin of core/machine.py: the same names, pure functions over a slot. They change the slot that they are given;
+-- where they may answer another one, the caller goes on with that. `pending` is how many records are pending: scripts
+-- count them, the slot does not.
+
+local LARGEST_PAYLOAD = 262208 -- bytes: a value, its codec and its timestamp
+local LIGHT_RECORDS = 127 -- that are no more than the bytes that a digest carries by default, whatever they are
+local LOST = 0 -- the first byte of the name of a recipient who can never be reached
+
+-- The earlier of two times; nil is never.
+local function earlier(one, other)
+  if not one or (other and other < one) then
+    return other
+  end
+  return one
+end
+
+-- Adding
+
+local function capped(at, rule, cap, cap_rule)
+  if at <= cap then
+    return at, rule
+  end
+  return cap, cap_rule
+end
+
+-- Set the due time; an urgent record or a full timeline may pull it earlier.
+local function move(slot, at, rule, now, max_records, pending)
+  if slot.deadline and slot.deadline < at then
+    at, rule = slot.deadline, 'deadline'
+  end
+  if max_records and pending >= max_records and now < at then
+    at, rule = now, 'count'
+  end
+  if rule ~= 'stays' then
+    slot.was, slot.at, slot.rule = slot.at, at, rule
+  end
+end
+
+local function awaken(slot, now, terms, pending)
+  if terms.first_delay == 0 and not slot.paused then
+    slot.state, slot.at, slot.since, slot.rule, slot.was = 'ready', now, now, 'first', nil
+    return
+  end
+  slot.state, slot.at = 'waiting', now
+  local rule = terms.first_delay > 0 and 'first_delay' or 'first'
+  move(slot, now + terms.first_delay, rule, now, terms.max_records, pending)
+end
+
+local function postponed(slot, now, terms)
+  if terms.quiet then
+    return capped(math.max(slot.at, now + terms.quiet), 'quiet', slot.first + terms.maximum, 'quiet_cap')
+  end
+  if not slot.last or not terms.increment then
+    return slot.at, 'stays'
+  end
+  return capped(slot.at + terms.increment, 'increment', slot.last + terms.maximum, 'cap')
+end
+
+-- Place a timeline when a record arrives; `pending` and the slot's deadline and first arrival already count it.
+local function after_add(slot, now, terms, pending)
+  if slot.state == 'idle' then
+    awaken(slot, now, terms, pending)
+  elseif slot.state == 'waiting' and not slot.digest then
+    local at, rule = postponed(slot, now, terms)
+    move(slot, at, rule, now, terms.max_records, pending)
+  end
+end
+
+-- Scheduling and maintenance
+
+-- Keep the digest of an attempt that did not succeed, unless it is empty. Freeze one that some recipients already have:
+-- merged records would never reach them.
+local function kept(digest, freeze, uncounted)
+  if not digest or digest.records == 0 then
+    return nil
+  end
+  if uncounted then
+    digest.attempt = digest.attempt - 1
+  end
+  if freeze or (digest.served and #digest.served > 0) then
+    digest.frozen, digest.deciding = true, nil
+  end
+  return digest
+end
+
+-- A waiting timeline is due: it may be taken.
+local function after_schedule(slot, now)
+  slot.state, slot.since = 'ready', now
+end
+
+-- A timeline is ready for too long: its dispatch got lost, so it waits to be scheduled again.
+local function after_maintenance(slot)
+  slot.state = 'waiting'
+end
+
+-- The lease ran out. The digest may have gone out, so it is frozen.
+local function after_lapse(slot)
+  slot.digest = kept(slot.digest, true)
+  if slot.digest then
+    slot.digest.lapses = slot.digest.lapses + 1
+    if slot.alone then
+      slot.digest.lapses_alone = (slot.digest.lapses_alone or 0) + 1
+    end
+  end
+  slot.state, slot.token, slot['until'], slot.alone = 'waiting', nil, nil, nil
+end
+
+-- Leases
+
+local function is_live(slot, now)
+  return slot.state == 'open' and slot['until'] and now < slot['until']
+end
+
+local function is_held(slot, token, now)
+  return slot.token == token and is_live(slot, now)
+end
+
+local function is_empty(slot, pending)
+  return pending == 0 and (not slot.digest or slot.digest.records == 0)
+end
+
+-- Whether the timeline may not be opened; Python tells why.
+local function refuse_opening(slot, now)
+  return slot.parked or slot.paused or is_live(slot, now) or (slot.state ~= 'ready' and slot.state ~= 'open')
+end
+
+-- Whether the lease has lapsed and no other attempt began since.
+local function is_suspect(slot, now)
+  return slot.state == 'open' and slot['until'] <= now
+end
+
+-- The places of the suspects, given in the order of their lapses, that are tried beside each other: the first one
+-- decides. If it has lapsed before, it is tried alone; otherwise with all others that lapsed for the first time.
+local function tried_together(suspects)
+  local chosen = {}
+  for place, slot in ipairs(suspects) do
+    local lapsed_before = slot.digest.lapses > 0
+    if lapsed_before and place == 1 then
+      return { place }
+    elseif not lapsed_before then
+      table.insert(chosen, place)
+    end
+  end
+  return chosen
+end
+
+-- All pending records have left.
+local function without_pending(slot)
+  slot.dropped, slot.first, slot.deadline, slot.expires, slot.large = nil, nil, nil, nil, nil
+end
+
+local function cut(slot, now, fresh_id, pending)
+  slot.digest = {
+    id = fresh_id,
+    batch = 0,
+    records = pending,
+    opened = now,
+    dropped = slot.dropped or 0,
+    revision = 1,
+    attempt = 1,
+    lapses = 0,
+    expires = slot.expires,
+  }
+  if pending > LIGHT_RECORDS then
+    slot.digest.settled = false
+  end
+  without_pending(slot)
+end
+
+-- Give a lease. The digest is the unfinished one, or else a new one that takes all pending records: then the answer is
+-- true. `alone` is noted for a digest that has lapsed before: if it lapses again, it is known to have been alone.
+local function after_open(slot, now, token, lease, fresh_id, pending, alone)
+  local since = slot.state == 'waiting' and now or slot.since
+  if slot.state == 'open' then
+    after_lapse(slot)
+  end
+  local fresh = not slot.digest
+  if fresh then
+    cut(slot, now, fresh_id, pending)
+  else
+    slot.digest.attempt = slot.digest.attempt + 1
+    slot.digest.deciding = not slot.digest.frozen or nil
+    slot.digest.counted, slot.digest.bytes, slot.digest.fitting = nil, nil, nil -- another limit may hold now
+  end
+  slot.state, slot.since, slot.token, slot['until'] = 'open', since, token, now + lease
+  slot.alone = alone and slot.digest.lapses > 0 or nil
+  return fresh
+end
+
+-- Decide what a digest carries that was opened again: with a merge, also what is pending now.
+local function after_decision(slot, merge, pending)
+  local digest = slot.digest
+  digest.deciding = nil
+  if not merge then
+    return
+  end
+  digest.revision = digest.revision + 1
+  digest.settled = false
+  digest.weighed = nil
+  digest.merging = pending > 0 and 0 or nil
+  digest.records = digest.records + pending
+  digest.dropped = digest.dropped + (slot.dropped or 0)
+  digest.expires = earlier(digest.expires, slot.expires)
+  without_pending(slot)
+end
+
+-- Whether no attempt can have read the whole digest.
+local function is_unread(digest)
+  return digest.settled == false or (digest.attempt == 1 and not digest.frozen)
+end
+
+-- How many records are too many, while the digest may still be trimmed.
+local function excess(digest, capacity)
+  if is_unread(digest) and capacity and digest.records > capacity then
+    return digest.records - capacity
+  end
+  return 0
+end
+
+-- Whether the digest may be too heavy, while it may still be trimmed.
+local function must_be_weighed(digest, max_bytes)
+  local heavy = max_bytes and digest.records * LARGEST_PAYLOAD > max_bytes
+  return heavy and is_unread(digest) and not digest.weighed
+end
+
+-- The oldest records of a heavy digest were dropped; if it fits now, no more are.
+local function after_weighing(digest, dropped, fits)
+  digest.weighed = fits or nil
+  digest.records, digest.dropped = digest.records - dropped, digest.dropped + dropped
+end
+
+-- Only the flag is left of the timeline.
+local function after_retirement(slot)
+  return { state = 'idle', at = 0, since = 0, iteration = 0, paused = slot.paused }
+end
+
+-- The digest ended: cool down, or be idle again after an empty one.
+local function after_completion(slot, now, cool_down, max_records, pending)
+  local delivered = slot.digest.records > 0
+  slot.digest, slot.token, slot['until'], slot.alone = nil, nil, nil, nil
+  if not delivered and pending == 0 then
+    return after_retirement(slot)
+  end
+  slot.state = 'waiting'
+  slot.last = delivered and now or slot.last
+  slot.iteration = delivered and slot.iteration + 1 or 0
+  move(slot, now + cool_down, 'cool_down', now, max_records, pending)
+  return slot
+end
+
+-- The attempt failed: the timeline is ready again, at the same times.
+local function after_failure(slot, freeze, uncounted)
+  slot.digest = kept(slot.digest, freeze, uncounted)
+  slot.state, slot.token, slot['until'], slot.alone = 'ready', nil, nil, nil
+end
+
+-- The attempt failed: the next one comes at a later time.
+local function after_release(slot, later, freeze, uncounted)
+  after_failure(slot, freeze, uncounted)
+  slot.state, slot.was, slot.at, slot.rule = 'waiting', slot.at, later, 'retry'
+end
+
+-- On request
+
+-- Deliver now.
+local function after_flush(slot, now)
+  slot.state, slot.was, slot.at, slot.since, slot.rule = 'ready', slot.at, now, now, 'flushed'
+end
+
+-- A dead letter becomes the unfinished digest again, exactly as it was, with its attempts counted anew.
+local function after_replay(slot, digest, now)
+  digest.attempt, digest.lapses, digest.lapses_alone = 0, 0, nil
+  digest.frozen, digest.weighed, digest.replayed = true, true, true
+  slot.digest = digest
+  slot.was = slot.state ~= 'idle' and slot.at or nil
+  slot.state, slot.at, slot.since, slot.rule = 'ready', now, now, 'replayed'
+end
+
+-- The recipients who need not get the digest again, should it be replayed.
+local function who_got(digest)
+  local names = {}
+  for _, name in ipairs(digest.served or {}) do
+    if name:byte() ~= LOST then
+      table.insert(names, name)
+    end
+  end
+  return names
+end
+
+-- An unfinished digest lost records. If an attempt may have carried them, it gets another idempotency key.
+local function after_losing(digest, lost, raises)
+  digest.records = digest.records - lost
+  if lost > 0 and raises then
+    digest.revision = digest.revision + 1
+  end
+end
+
+-- Records expired. A digest that lost its last one vanishes, and a due timeline without any record is idle.
+local function after_expiry(slot, now, pending)
+  if slot.digest and slot.digest.records == 0 and slot.state ~= 'open' then
+    slot.digest = nil
+  end
+  local is_due = slot.state == 'ready' or (slot.state == 'waiting' and slot.at <= now)
+  return is_due and is_empty(slot, pending) and after_retirement(slot) or slot
+end

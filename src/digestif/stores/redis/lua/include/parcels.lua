@@ -1,0 +1,25 @@
+-- include: endings.lua
+-- include: transfer.lua
+-- What a move takes from one store to another. Records that leave are counted beside `accepted`, which never falls: it
+-- numbers them.
+
+local function erase_exported_digest(timeline)
+  local digest = timeline.slot.digest
+  erase_digest(timeline)
+  count('open', -digest.records)
+  count('left', digest.records)
+  timeline.slot = after_commit_export(timeline.slot, now, timeline.pending)
+  save_timeline(timeline)
+end
+
+-- Erase the dead letter at `place`; false if there is none.
+local function erase_exported_letter(timeline, place)
+  local letter = read_letter(place, timeline.name)
+  if not letter then
+    return false
+  end
+  erase_letter(timeline, letter, place)
+  count('dead', -letter.records)
+  count('left', letter.records)
+  return true
+end
