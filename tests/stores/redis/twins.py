@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from redis import Redis
 
 from digestif import InvalidState
-from digestif.core import machine
+from digestif.core import machine, transfer
 from digestif.core.capacity import Stored, age_order
 from digestif.core.machine import Slot
 from digestif.stores.base import Lease, Store, Take
@@ -55,22 +55,24 @@ MACHINE: dict[str, Callable[..., Any]] = {
     "after_expiry": machine.after_expiry,
 }
 TRANSFER: dict[str, Callable[..., Any]] = {
-    "after_begin_export": machine.after_departure,
-    "after_commit_export": machine.after_departed,
-    "after_abort_export": machine.after_staying,
-    "after_import_of_timeline": machine.after_meeting,
-    "after_import_of_pending": machine.after_joining,
-    "after_import_of_digest": machine.after_boarding,
-    "after_import_completed": machine.after_landing,
+    "after_begin_export": transfer.after_begin_export,
+    "after_commit_export": transfer.after_commit_export,
+    "after_abort_export": transfer.after_abort_export,
+    "after_import_of_timeline": transfer.after_import_of_timeline,
+    "after_import_of_pending": transfer.after_import_of_pending,
+    "after_import_of_digest": transfer.after_import_of_digest,
+    "after_import_completed": transfer.after_import_completed,
 }
 RULES = MACHINE | TRANSFER
-MODULES = (machine,)  # that hold these rules
+MODULES = (machine, transfer)  # that hold these rules
 ONLY_IN_PYTHON: set[Callable[..., Any]] = {
+    machine.cut,  # a part of after_open and after_begin_export
+    machine.move,  # a part of after_add and others
     machine.flaw,  # scripts check slots as they read them
     machine.who_never_can,  # told by the engine
     machine.lost,
-    machine.is_coming,  # scripts compare whole tokens
-    machine.takes_pending,  # the client makes parcels
+    transfer.is_incoming,  # scripts compare whole tokens
+    transfer.exports_pending,  # the client makes parcels
 }
 
 # Facts of a slot that every store keeps, and of an unfinished digest.
