@@ -10,10 +10,10 @@ from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from tests.conformance.test_memory import Undamaged
-from tests.conformance.test_postgres import in_namespaces, warm_database
 from tests.conformance.test_redis import Maker, made
 from tests.conformance.test_sqlite import made as several
 from tests.servers import empty_lone_cluster, empty_server
+from tests.stores.postgres.warm import in_namespaces, warm_database
 
 
 @pytest.fixture(scope="module")

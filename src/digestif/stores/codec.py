@@ -1,4 +1,4 @@
-"""Codecs: from a value to the bytes that are stored, and back. Each stored value begins with the name of its codec."""
+"""Codecs turn values into the bytes that are stored, and back. Each stored value begins with the name of its codec."""
 
 import math
 import sys
@@ -18,7 +18,7 @@ from digestif.threads import on_fresh_stack
 
 @runtime_checkable
 class Codec(Protocol):
-    """Turns values into bytes and back, so that each reads back equal. May have a `name`; it is stored."""
+    """Turns values into bytes and back, so that each reads back equal. May have a `name`, which is stored."""
 
     def encode(self, value: Any, /) -> bytes: ...
     def decode(self, payload: bytes, /) -> Any: ...
@@ -41,9 +41,9 @@ class JsonCodec:
 
 
 def _may_be_deep(text: bytes) -> bool:
-    """Whether the brackets of a text go too deep; also True where brackets in strings leave that open.
+    """True if brackets are nested too deep, or brackets inside strings leave that open.
 
-    Each round takes away the innermost pairs, which costs next to nothing.
+    Each round removes the innermost pairs, which costs next to nothing.
     """
     if len(text) <= 2 * VALUE_DEPTH:
         return False
@@ -82,7 +82,7 @@ class ZstdCodec:
 
 
 def _zstd() -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
-    """Compress, and decompress what does not become larger than a value may be: a few bytes may stand for gigabytes."""
+    """Return functions to compress and decompress. The second has a limit: a few bytes may stand for gigabytes."""
     try:
         if sys.version_info >= (3, 14):
             from compression import zstd
@@ -94,11 +94,11 @@ def _zstd() -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
     return zstandard.compress, partial(_expanded, zstandard)
 
 
-WINDOW_BITS = 23  # 8 MiB, which every decoder is to support: more would only cost memory
+WINDOW_BITS = 23  # 8 MiB, which every decoder has to support: more would only cost memory
 
 
 def _expanded(zstandard: Any, payload: bytes) -> bytes:
-    claimed = zstandard.frame_content_size(payload)  # -1 if it is not told; then what is allowed is also the room
+    claimed = zstandard.frame_content_size(payload)  # -1 if the frame does not say: then max_output_size is the limit
     if claimed > VALUE_SIZE:
         raise ValueError(f"{claimed} bytes decompressed, allowed are {VALUE_SIZE}")
     decompressor = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_BITS)
@@ -115,7 +115,7 @@ def _expanded_by_python(zstd: Any, payload: bytes) -> bytes:
     return text
 
 
-# A timestamp of -0.0 is marked at the head of the payload: not every store keeps the sign of a zero.
+# Marks a timestamp of -0.0 at the head of the payload: not every store keeps the sign of a zero.
 MINUS_ZERO = b"-"
 
 BUILT_IN: dict[str, type[JsonCodec] | type[ZstdCodec]] = {"json": JsonCodec, "zstd": ZstdCodec}
@@ -126,7 +126,7 @@ class Sealer:
 
     def __init__(self, codec: str | Codec) -> None:
         self._codec = load_codec(codec)
-        self._checks = isinstance(self._codec, tuple(BUILT_IN.values()))  # what it is given, by itself
+        self._checks = isinstance(self._codec, tuple(BUILT_IN.values()))  # values by itself
         self._prefix = codec_name(self._codec).encode() + b" "
         self._known: dict[bytes, Codec] = {self._prefix[:-1]: self._codec}
 
@@ -141,7 +141,7 @@ class Sealer:
             raise
         except Exception as error:
             if isinstance(error, RecursionError):
-                check_value(value)  # which says more
+                check_value(value)  # whose error says more
             raise InvalidRecord(f"value: can't be encoded: {reason_of(error)}") from error
         if same is not True:
             raise InvalidRecord(f"value: {shortened(value)} would not read back equal")
@@ -158,9 +158,9 @@ class Sealer:
         try:
             return codec.decode(body)
         except MemoryError:
-            raise  # not the value's fault
+            raise  # the value is not to blame
         except RecursionError:
-            outcome = on_fresh_stack(codec.decode, body)  # the caller's calls may be deep, not the value
+            outcome = on_fresh_stack(codec.decode, body)  # the caller's stack may be deep, not the value
         except Exception as error:
             raise _undecodable(name, error) from error
         if reason := outcome.exception():
@@ -180,17 +180,17 @@ def _undecodable(name: bytes, error: BaseException) -> ValueError:
 
 
 def mark_timestamp(payload: bytes, timestamp: float) -> bytes:
-    """The payload of a record with this timestamp."""
+    """Return the payload of a record with this timestamp."""
     return MINUS_ZERO + payload if timestamp == 0 and math.copysign(1, timestamp) < 0 else payload
 
 
 def read_timestamp(record: Stored) -> float:
-    """The timestamp of a stored record, to the last bit."""
+    """Return the timestamp of a stored record, to the last bit."""
     return -0.0 if record.payload is not None and record.payload.startswith(MINUS_ZERO) else record.timestamp
 
 
 def load_codec(codec: str | Codec) -> Codec:
-    """The codec itself: a built-in name, `module:attribute`, or an object with encode and decode."""
+    """Return the codec for a built-in name, `module:attribute`, or an object with encode and decode."""
     if isinstance(codec, str):
         return _named_codec(codec)
     if not isinstance(codec, Codec):
@@ -209,7 +209,7 @@ def _named_codec(name: str) -> Codec:
 
 
 def codec_name(codec: Codec) -> str:
-    """The name that is stored with each value."""
+    """Return the name that is stored with each value."""
     name = str(getattr(codec, "name", f"{type(codec).__module__}:{type(codec).__qualname__}"))
     if not name or name.startswith("-") or any(character.isspace() for character in name):
         raise ConfigError(f"codec: its name {name!r} is empty, has white space or begins with a hyphen")
@@ -217,7 +217,7 @@ def codec_name(codec: Codec) -> str:
 
 
 class _Renamed:
-    """A codec that was given as `module:attribute` is stored under just that name."""
+    """A codec given as `module:attribute`, stored under that name."""
 
     def __init__(self, codec: Codec, name: str) -> None:
         self.name = name

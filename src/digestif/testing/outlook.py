@@ -1,4 +1,4 @@
-"""What the nodes of a Redis cluster think of it, each for itself."""
+"""The state of a Redis cluster as each of its nodes sees it."""
 
 from typing import Any, NamedTuple
 
@@ -6,20 +6,20 @@ SLOTS = 16384
 
 
 class Outlook(NamedTuple):
-    """What one node thinks of the cluster. Nodes go by their ports."""
+    """The cluster as one node sees it. Nodes are identified by their ports."""
 
     state: str
     known: set[int]
-    doubted: set[int]  # seem to be dead to this node…
-    dead: set[int]  # …and to most others
-    owners: dict[int, int]  # the first slot of a range → its owner
+    doubted: set[int]  # down for this node…
+    dead: set[int]  # …and for most others
+    owners: dict[int, int]  # the first slot of a range → the owner of the range
     slots: int  # that have an owner
     primary_of: dict[int, int]  # replica → primary
-    linked: bool  # for a replica: it has caught up
+    linked: bool  # a primary, or a replica that has caught up
 
     @classmethod
     def of(cls, client: Any) -> "Outlook":
-        """By a client of the node that gives text."""
+        """Ask a node, by a client that decodes responses."""
         info = _facts(client.execute_command("CLUSTER", "INFO"))
         lines = [line.split() for line in client.execute_command("CLUSTER", "NODES").splitlines()]
         role = client.execute_command("ROLE")
@@ -41,7 +41,7 @@ class Outlook(NamedTuple):
 
 
 def trouble_at(port: int, outlooks: dict[int, Outlook], excused: set[int]) -> str | None:
-    """The first thing that is not as it should be, as this node sees it; `excused` are known to be dead."""
+    """Return the first problem that this node sees, if any. Nodes in `excused` are expected to be dead."""
     mine = outlooks[port]
     owners = set(mine.owners.values())
     if mine.state != "ok":

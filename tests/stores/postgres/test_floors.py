@@ -7,19 +7,18 @@ import pytest
 from digestif import Digests, Policy
 from digestif.core.times import Millis
 from digestif.stores.base import Completion
-from digestif.stores.postgres import floors
-from digestif.stores.postgres.floors import MARGIN, START, Floors, Search
+from digestif.stores.postgres.search import MARGIN, START, Floors, SearchFloors
 from digestif.testing.servers import becomes_true
-from tests.stores.postgres.servers import empty_database
+from tests.stores.postgres.searches import slow_searches
 
 NOW: Millis = 10_000_000
 WAITING, READY, UNTIL = range(3)
 
 
-def learned(*found: tuple[int, Millis], full: bool = False, took: float = 1.0) -> Floors:
-    search = Search()
-    search.learn(Floors(), found, full=full, now=NOW, took=took)
-    return search.floors()
+def learned(*found: tuple[int, Millis], full: bool = False, took: float = 1.0, longest_seconds: float = 30.0) -> Floors:
+    floors = SearchFloors(longest_seconds=longest_seconds)
+    floors.learn(Floors(), found, full=full, now=NOW, took=took)
+    return floors.floors()
 
 
 def test_a_quick_search_leaves_nothing_behind() -> None:
@@ -40,16 +39,13 @@ def test_what_became_ready_before_its_time_raises_no_floor_above_now() -> None:
     assert learned((READY, NOW + 5_000)).ready == NOW - MARGIN
 
 
-def test_a_search_from_the_start_is_made_again_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floors, "LONGEST_SECONDS", 0.0)
-
-    assert learned((WAITING, 5_000_000)) == Floors()
+def test_a_search_from_the_start_is_made_again_when_the_time_is_over() -> None:
+    assert learned((WAITING, 5_000_000), longest_seconds=0.0) == Floors()
 
 
 @pytest.fixture
-def digests(monkeypatch: pytest.MonkeyPatch) -> Iterator[Digests]:
-    monkeypatch.setattr(floors, "SLOW_SECONDS", 0.0)  # every search is slow
-    with empty_database() as url, Digests(url, policy=Policy(minimum_delay=0)) as digests:
+def digests(url: str) -> Iterator[Digests]:
+    with slow_searches(url, Policy(minimum_delay=0)) as digests:
         yield digests
 
 
@@ -59,16 +55,14 @@ def claimed(digests: Digests, *, now: Millis | None = None) -> list[str]:
     return [lease.timeline for lease in leases]
 
 
-def test_what_comes_to_lie_below_the_floor_is_found_by_the_next_search_from_the_start(
-    digests: Digests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(floors, "LONGEST_SECONDS", 0.3)
-    digests.add("early", 1, now=1000.0)
-    digests.pause("early")
-    assert claimed(digests) == []
-    digests.resume("early")
+def test_what_comes_to_lie_below_the_floor_is_found_by_the_next_search_from_the_start(url: str) -> None:
+    with slow_searches(url, Policy(minimum_delay=0), longest_seconds=0.3) as digests:
+        digests.add("early", 1, now=1000.0)
+        digests.pause("early")
+        assert claimed(digests) == []
+        digests.resume("early")
 
-    assert becomes_true(lambda: claimed(digests) == ["early"])
+        assert becomes_true(lambda: claimed(digests) == ["early"])
 
 
 def test_a_time_of_the_callers_choice_is_looked_for_from_the_start(digests: Digests) -> None:

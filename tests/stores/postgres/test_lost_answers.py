@@ -63,7 +63,7 @@ def test_what_others_did_meanwhile_does_not_hide_that_it_took_place(url: str) ->
     with Proxy(url) as proxy, Digests(f"{proxy.url}?timeout=5", policy=POLICY) as digests, Digests(url) as others:
         others.ledger()
         digests.ledger()
-        ask = digests.store._has_committed  # type: ignore[attr-defined]
+        ask = digests.store._database._has_committed  # type: ignore[attr-defined]
 
         def ask_late(transaction: Any) -> bool:
             with others.digest("t"):
@@ -71,7 +71,7 @@ def test_what_others_did_meanwhile_does_not_hide_that_it_took_place(url: str) ->
             answer: bool = ask(transaction)
             return answer
 
-        digests.store._has_committed = ask_late  # type: ignore[attr-defined]
+        digests.store._database._has_committed = ask_late  # type: ignore[attr-defined]
         proxy.lose = Loss.ANSWER
 
         assert digests.add("t", 1) is True
@@ -88,7 +88,7 @@ def test_a_server_that_crashed_meanwhile_gives_the_same_id_to_others_who_are_not
         Digests(proxy.url) as digests,
     ):
         digests.add("before", 1)
-        ask = digests.store._has_committed  # type: ignore[attr-defined]
+        ask = digests.store._database._has_committed  # type: ignore[attr-defined]
 
         def ask_after_a_crash(transaction: Any) -> bool:
             server.restart(immediate=True)
@@ -97,7 +97,7 @@ def test_a_server_that_crashed_meanwhile_gives_the_same_id_to_others_who_are_not
             answer: bool = ask(transaction)
             return answer
 
-        digests.store._has_committed = ask_after_a_crash  # type: ignore[attr-defined]
+        digests.store._database._has_committed = ask_after_a_crash  # type: ignore[attr-defined]
         proxy.lose = Loss.REQUEST
 
         with pytest.raises(StoreUnavailable, match="nobody knows"):
@@ -123,14 +123,14 @@ def test_a_server_that_does_not_come_back_leaves_it_unknown() -> None:
         Digests(f"{proxy.url}?timeout=1") as digests,
     ):
         digests.add("before", 1)
-        ask = digests.store._has_committed  # type: ignore[attr-defined]
+        ask = digests.store._database._has_committed  # type: ignore[attr-defined]
 
         def ask_nobody(transaction: Any) -> bool:
             server.kill()
             answer: bool = ask(transaction)
             return answer
 
-        digests.store._has_committed = ask_nobody  # type: ignore[attr-defined]
+        digests.store._database._has_committed = ask_nobody  # type: ignore[attr-defined]
         proxy.lose = Loss.ANSWER
 
         with pytest.raises(StoreUnavailable, match="nobody knows"):

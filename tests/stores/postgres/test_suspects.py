@@ -5,10 +5,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from digestif import Digests
 from digestif.core.policy import Terms
 from digestif.stores.base import Arrival, QuarantinedRecord, Store, Take
-from digestif.stores.postgres import floors
 from digestif.stores.postgres.transaction import SQL
 from digestif.stores.registry import open_store
 from digestif.testing.conformance.port import (
@@ -22,6 +20,7 @@ from digestif.testing.conformance.port import (
     take_all,
 )
 from digestif.testing.servers import becomes_true
+from tests.stores.postgres.searches import slow_searches
 
 LAPSED = NOW + LEASE
 
@@ -101,12 +100,8 @@ def test_a_digest_that_is_read_ahead_behind_such_a_key_is_read_to_its_end(store:
     assert taken.complete is (len(taken.records) == 50)
 
 
-def test_suspects_below_the_floor_are_found_by_the_next_search_from_the_start(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(floors, "SLOW_SECONDS", 0.0)  # every search is slow
-    monkeypatch.setattr(floors, "LONGEST_SECONDS", 0.3)
-    with Digests(url) as digests:
+def test_suspects_below_the_floor_are_found_by_the_next_search_from_the_start(url: str) -> None:
+    with slow_searches(url, longest_seconds=0.3) as digests:
         store = digests.store
         digests.add("early", 1, now=1000.0)
         store.open("early", token="w", lease=1000, now=1_000_000)
@@ -117,11 +112,9 @@ def test_suspects_below_the_floor_are_found_by_the_next_search_from_the_start(
         assert becomes_true(lambda: store.claim(0, 10, token="x", lease=1000, now=None).suspect == 1_001_000)
 
 
-def test_suspects_are_looked_for_where_claims_are(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suspects_are_looked_for_where_claims_are(url: str) -> None:
     """From the floor that a slow search left; at a time of the caller's choice from the start."""
-    monkeypatch.setattr(floors, "SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(floors, "SHARE", 1e-9)  # the floor lasts as long as one may
-    with Digests(url) as digests:
+    with slow_searches(url, share=1e-9) as digests:  # the floor lasts as long as one may
         store = digests.store
         digests.add("early", 1, now=1000.0)
         store.open("early", token="w", lease=1000, now=1_000_000)
@@ -133,10 +126,9 @@ def test_suspects_are_looked_for_where_claims_are(url: str, monkeypatch: pytest.
         assert len(store.claim_suspects(0, alone=False, token="x", lease=1000, now=2_000_000).leases) == 1
 
 
-def test_many_that_lapsed_long_ago_keep_no_floor_above_them(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_that_lapsed_long_ago_keep_no_floor_above_them(url: str) -> None:
     """A slow search learns from the first suspect, and the next still tells of it."""
-    monkeypatch.setattr(floors, "SLOW_SECONDS", 0.0)
-    with Digests(url) as digests:
+    with slow_searches(url) as digests:
         store = digests.store
         digests.add("early", 1, now=1000.0)
         store.open("early", token="w", lease=1000, now=1_000_000)

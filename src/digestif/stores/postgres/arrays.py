@@ -1,7 +1,7 @@
 """Columns of a batch as PostgreSQL's own binary arrays.
 
-The driver writes arrays as text, item by item, which is several times the work for both sides; and of a type that
-varies with the numbers in them, so that the same statement is prepared over and over.
+The driver writes arrays as text, item by item, which is several times the work for both sides. It also chooses their
+type by the numbers in them, so that the same statement is prepared over and over.
 """
 
 import struct
@@ -12,12 +12,12 @@ from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.postgres import adapters
 from psycopg.pq import Format
 
-_HEAD = struct.Struct(">iiIii")  # dimensions, whether there are nulls, the type of an item, how many, the first index
+_HEAD = struct.Struct(">iiIii")  # dimensions, has nulls, type of an item, number of items, first index
 _NULL = b"\xff\xff\xff\xff"
 
 
 class Column:
-    """Items of one type, or None."""
+    """Items of one type; each may be None."""
 
     __slots__ = ("items",)
 
@@ -76,7 +76,7 @@ def _eight_bytes_each(code: str, items: Sequence[float | None]) -> bytes:
 
 
 def register_columns(adapters: AdaptersMap) -> None:
-    """Let these types be sent."""
+    """Let psycopg send these types."""
     adapters.register_dumper(Bigints, _BigintsDumper)
     adapters.register_dumper(Doubles, _DoublesDumper)
     adapters.register_dumper(Byteas, _ByteasDumper)
@@ -84,3 +84,8 @@ def register_columns(adapters: AdaptersMap) -> None:
 
 COLUMNS = AdaptersMap(adapters)  # the driver's own types, and these
 register_columns(COLUMNS)
+
+
+def in_columns(rows: Sequence[tuple[Any, ...]], kinds: Sequence[type[Column]]) -> list[Column]:
+    """Turn rows into columns of these kinds."""
+    return [kind(items) for kind, items in zip(kinds, zip(*rows, strict=True), strict=True)]

@@ -1,32 +1,47 @@
-"""Connections to a server, or the reason why there is none, and whether it is of any use to try again."""
+"""Connections to a PostgreSQL server, and its errors as ours: what is wrong, where, and what to do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from math import ceil
 from typing import Any, Self, TypeVar
 
 import psycopg
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PGconn, Ping
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from digestif.core.secret import Secret
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
 from digestif.stores.postgres.arrays import COLUMNS
-from digestif.stores.postgres.outcome import life_of
+from digestif.stores.postgres.transaction import SQL
 
 C = TypeVar("C")
 
-FULL = ("too many", "connection slots")  # in what a server says that has no more connections to give
+NO_CONNECTION_LEFT = ("too many", "connection slots")  # in the message of a server that is at its limit
 PING_SECONDS = 2  # a server that is frozen takes connections and says nothing
-RECONNECT_SECONDS = 1.0  # the pool would rest for longer and longer, and be late when the server is back
+RECONNECT_SECONDS = 1.0  # by itself the pool would pause longer and longer, and be late when the server is back
+
+# Another transaction was in the way, or inserted the same row first, or this process was frozen: try again.
+PASSING = (
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.UniqueViolation,
+    errors.IdleInTransactionSessionTimeout,
+)
+DROPPED_TABLES = (errors.UndefinedTable, errors.InvalidSchemaName, errors.ForeignKeyViolation)
+FULL = (errors.DiskFull, errors.OutOfMemory, errors.ProgramLimitExceeded)
+READ_ONLY = (errors.ReadOnlySqlTransaction,)
+MAY_ONLY_READ = (errors.InsufficientPrivilege, *READ_ONLY)
+FORBIDDEN = (errors.InsufficientPrivilege, errors.InvalidPassword, errors.InvalidAuthorizationSpecification)
 
 
-class Refused(psycopg.OperationalError):
-    """The server is up and does not let us in: a wrong password, a database that is missing. Waiting mends nothing."""
+class AccessRefused(psycopg.OperationalError):
+    """The server is up and refuses us, for a wrong password or a missing database: waiting does not help."""
 
 
-class Address:
-    """Where a server is and who we are there. It shows no password, and neither do the errors of connecting."""
+class ServerAddress:
+    """Where the server is, and as whom we connect. Neither it nor the errors of connecting show the password."""
 
     def __init__(self, connection: Mapping[str, "str | Secret"] | str) -> None:
         self._conninfo = _conninfo(connection)
@@ -36,7 +51,7 @@ class Address:
         self._has_timeout = "connect_timeout" in parts
 
     def connect(self, connect: Callable[..., C], **options: Any) -> C:
-        """A new connection. The errors are made anew: those of the driver hold the password, and so do their frames."""
+        """Connect. Errors are made anew: those of the driver hold the password, and so do their frames."""
         if self._has_timeout:
             options.pop("connect_timeout", None)
         try:
@@ -46,40 +61,51 @@ class Address:
         raise failure
 
     def connect_patiently(self, *, patience: float, **options: Any) -> "psycopg.Connection[Any]":
-        """The same; OperationalError after so many seconds, Refused if it is of no use to try again."""
+        """Connect within so many seconds, or raise OperationalError; AccessRefused if trying again is useless."""
         was_up = False
         while True:
             try:
                 return self.connect(psycopg.connect, connect_timeout=ceil(patience), **options)
             except psycopg.OperationalError as error:
-                if any(words in str(error) for words in FULL) or not self._is_up():
+                if any(words in str(error) for words in NO_CONNECTION_LEFT) or not self._is_up():
                     raise
                 if was_up:
-                    raise Refused(str(error)) from error
+                    raise AccessRefused(str(error)) from error
             was_up = True  # it may have come up only after the error: once more
 
     def _is_up(self) -> bool:
-        """Whether the server lets anybody in; an error of connecting has no code that would tell."""
+        """Ping the server: an error of connecting has no code that would tell whether it is up."""
         conninfo = Secret(make_conninfo(self._conninfo.reveal(), connect_timeout=PING_SECONDS))
         return PGconn.ping(conninfo.reveal().encode()) == Ping.OK
 
 
-class Pooled(psycopg.Connection[Any]):
-    """A connection of the pool, which is told the address as an object that shows no password."""
+class PooledConnection(psycopg.Connection[Any]):
+    """A connection of the pool. It gets the address as an object that does not show the password."""
 
     life: str | None = None  # of the server, when this was made
 
     @classmethod
-    def connect(cls, conninfo: str = "", *, address: Address, **options: Any) -> Self:  # type: ignore[override]  # noqa: ARG003  # as the pool calls it
+    def connect(cls, conninfo: str = "", *, address: ServerAddress, **options: Any) -> Self:  # type: ignore[override]  # noqa: ARG003  # as the pool calls it
         connection: Self = address.connect(super().connect, **options)
         connection.life = life_of(connection)
         return connection
 
 
-def new_pool(address: Address, *, size: int, timeout: float, **options: Any) -> "ConnectionPool[Pooled]":
-    """Connections for calls, made when they are needed."""
+def life_of(connection: "psycopg.Connection[Any]") -> str | None:
+    """Return a mark that differs between servers, and changes when one crashes; None if we may not see it."""
+    try:
+        row = connection.execute(SQL.life).fetchone()
+    except errors.InsufficientPrivilege:
+        return None
+    return row[0] if row else None
+
+
+def new_pool(
+    address: ServerAddress, *, size: int, timeout: float, **options: Any
+) -> "ConnectionPool[PooledConnection]":
+    """Make a pool whose connections are opened when they are needed."""
     return ConnectionPool(
-        connection_class=Pooled,
+        connection_class=PooledConnection,
         kwargs={"address": address, **options},
         min_size=0,
         max_size=size,
@@ -102,9 +128,31 @@ def _conninfo(connection: Mapping[str, "str | Secret"] | str) -> Secret:
             given = Secret(connection)
         return Secret(make_conninfo(given.reveal(), client_encoding="utf8"))  # with SQL_ASCII texts would be bytes
     except psycopg.Error:
-        pass  # what it says may hold the password
+        pass  # its message may hold the password
     raise ConfigError("store: this is no address of a PostgreSQL server, such as postgresql://user@host:5432/database")
 
 
 def _revealed(value: "str | Secret") -> str:
     return value.reveal() if isinstance(value, Secret) else value
+
+
+@contextmanager
+def translated(name: str) -> Iterator[None]:
+    """Turn errors of the driver into ours."""
+    try:
+        yield
+    except (psycopg.Error, PoolTimeout) as error:
+        raise translation(error, name) from error
+
+
+def translation(error: Exception, name: str) -> DigestifError:
+    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if isinstance(error, FULL):
+        return Overloaded(f"{name}: {said}; nothing was changed, free some space and try again")
+    if isinstance(error, READ_ONLY):
+        return StoreUnavailable(f"{name}: it is a replica or read-only; connect to the primary")
+    if isinstance(error, FORBIDDEN):
+        return StoreUnavailable(f"{name}: {said}; check the user, the password and the rights on the schema")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | PoolTimeout):
+        return StoreUnavailable(f"{name}: {said}")
+    return StoreError(f"{name}: {said}")

@@ -1,4 +1,4 @@
-"""The inbox: records added inside a transaction of the caller's own, which locks nothing that others need."""
+"""The inbox: records added inside the caller's own transaction, without locks that other transactions wait for."""
 
 from collections.abc import Callable, Sequence
 from math import isfinite
@@ -19,9 +19,9 @@ from digestif.errors import ConfigError, InvalidRecord
 from digestif.ids import fresh_id
 from digestif.stores.base import Arrival
 from digestif.stores.damage import Unreadable
-from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, register_columns
+from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, in_columns, register_columns
 from digestif.stores.postgres.rows import PostgresRows
-from digestif.stores.postgres.transaction import SQL, in_columns
+from digestif.stores.postgres.transaction import SQL
 from digestif.stores.rows import NEVER
 from digestif.stores.rows.arrivals import add
 from digestif.stores.rows.endings import letter_of
@@ -36,21 +36,23 @@ LONGEST_WAIT = to_millis(LONGEST)
 
 
 def put(connection: Any, schema: str, namespace: int, channel: str | None, batch: Sequence[Arrival]) -> None:
-    """Append records on the caller's connection; they exist once the caller commits, and the channel is told."""
+    """Append records on the caller's connection. When the caller commits, they exist and the channel is notified."""
     rows = [(a.timeline.encode(), a.key.encode(), a.timestamp, a.payload, a.within, _encode(a.terms)) for a in batch]
     statement = SQL.put_into_inbox.replace("INTO inbox", f'INTO "{schema}".inbox')
-    with psycopg.Cursor(driver_connection(connection)) as cursor:  # its own kind may take other placeholders
-        register_columns(cursor.adapters)  # in text, settings of the connection decide what the server reads
+    with psycopg.Cursor(
+        driver_connection(connection)
+    ) as cursor:  # the connection's own cursors may use other placeholders
+        register_columns(cursor.adapters)  # as text, the server would read values by the settings of the connection
         cursor.execute(statement, (namespace, *in_columns(rows, COLUMNS)))
         if channel is not None:
             cursor.execute(SQL.wake, (channel,))
 
 
 def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool = False) -> bool:
-    """Add a page of what was committed, in the order in which it was appended, up to `end`; True if it was full.
+    """Add a page of the committed rows up to `end`, in the order of their ids; True if the page was full.
 
-    A record's deadline and expiry count from when it was appended, unless `now` is of another clock. What can't be
-    read, or belongs to a damaged timeline, becomes a dead letter: nothing that is in the inbox may stop the others.
+    A record's deadline and expiry count from its append, unless `now` was `given`, by another clock. A row that can't
+    be read, or belongs to a damaged timeline, becomes a dead letter, so that it does not stop the others.
     """
     found = [InboxRow(*row) for row in sorted(rows.empty_inbox(end, limit))]
     arrivals: list[tuple[InboxRow, Arrival]] = []
@@ -58,19 +60,19 @@ def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool =
         try:
             arrivals.append((row, row.arrival(now=None if given else now)))
         except UNREADABLE as error:
-            _set_aside(rows, row, f"the row can't be read: {error}", now=now)
+            _quarantine(rows, row, f"the row can't be read: {error}", now=now)
     if arrivals:
         rows.expect([arrival for _, arrival in arrivals])
     for row, arrival in arrivals:
         try:
             add(rows, arrival, now=now)
         except Unreadable as error:
-            _set_aside(rows, row, f"its timeline is damaged: {error.damage.problem}", now=now)
+            _quarantine(rows, row, f"its timeline is damaged: {error.damage.problem}", now=now)
     return len(found) == limit
 
 
 class InboxRow(NamedTuple):
-    """What the caller's transaction has left."""
+    """A record as the caller's transaction appended it."""
 
     id: int
     timeline: bytes
@@ -82,7 +84,7 @@ class InboxRow(NamedTuple):
     added: Millis
 
     def arrival(self, *, now: Millis | None) -> Arrival:
-        """The record to add. Raises one of UNREADABLE if it was not written by us, or was damaged since."""
+        """Return the record to add. Raises one of UNREADABLE if another program wrote the row, or it is damaged."""
         timeline = check_timeline(bytes(self.timeline).decode())
         key = check_record_key(bytes(self.key).decode())
         timestamp = check_timestamp(self.timestamp)
@@ -95,8 +97,8 @@ class InboxRow(NamedTuple):
         return Arrival(timeline, key, bytes(self.payload), timestamp, urgent, terms)
 
 
-def _set_aside(rows: PostgresRows, row: InboxRow, problem: str, *, now: Millis) -> None:
-    """Accept a row as a dead letter of its own. It keeps its value as it is, and the rest in its reason."""
+def _quarantine(rows: PostgresRows, row: InboxRow, problem: str, *, now: Millis) -> None:
+    """Accept a row as a dead letter of its own, with its value as it is, and its other columns in the reason."""
     timeline = _checked(check_timeline, row.timeline) or LOST_AND_FOUND
     key = _checked(check_record_key, row.key) or f"inbox-{row.id}"
     timestamp = row.timestamp if isfinite(row.timestamp) else 0.0
@@ -119,7 +121,7 @@ def _checked(check: Callable[[object], str], name: bytes) -> str | None:
 
 
 def driver_connection(connection: Any) -> "psycopg.Connection[Any]":
-    """The psycopg connection behind one of psycopg, Django or SQLAlchemy (a Connection or a Session)."""
+    """Return the psycopg connection behind one of psycopg, Django or SQLAlchemy (a Connection or a Session)."""
     if isinstance(connection, psycopg.Connection):
         return connection
     if hasattr(connection, "ensure_connection"):  # Django
@@ -128,7 +130,7 @@ def driver_connection(connection: Any) -> "psycopg.Connection[Any]":
     else:
         inner = connection.connection() if callable(getattr(connection, "connection", None)) else connection
         if hasattr(inner, "in_transaction") and not inner.in_transaction():
-            inner.begin()  # as its own statements do; otherwise its commit would do nothing
+            inner.begin()  # as SQLAlchemy's own statements do; otherwise its commit would do nothing
         found = getattr(getattr(inner, "connection", None), "driver_connection", None)  # SQLAlchemy
     if isinstance(found, psycopg.Connection):
         return found

@@ -1,4 +1,4 @@
-"""Dead letters, digests that ended lately, and notes about what is on its way between stores."""
+"""Dead letters, the history of ended digests, and notes about transfers between stores."""
 
 from typing import Any
 from zlib import crc32
@@ -6,16 +6,15 @@ from zlib import crc32
 from digestif.core.damage import Damage
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.stores.base import HISTORY_LIMIT
-from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Byteas
-from digestif.stores.postgres.slots import Slots
+from digestif.stores.postgres.slots import PostgresSlots
 from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, encoded
 from digestif.stores.rows import NEVER, LetterRow
 from digestif.stores.rows.bodies import damaged_entries, encode_entry, letter_row, read_entry, read_letter
 
 
-class Letters(Slots):
-    """Endings are kept back, and written together."""
+class PostgresLetters(PostgresSlots):
+    """Holds entries of the history back, and writes them together."""
 
     def __init__(self, *given: Any, writes: bool) -> None:
         super().__init__(*given, writes=writes)
@@ -24,8 +23,8 @@ class Letters(Slots):
     def letter(self, letter_id: str) -> DeadLetter | None:
         row = self._execute(SQL.letter, (self._namespace, letter_id.encode())).fetchone()
         if row is not None and self._writes:
-            self.concern([as_text(row[0])])  # before its letters, as all who change both
-            row = self._execute(self._own(SQL.letter), (self._namespace, letter_id.encode())).fetchone()
+            self.concern([as_text(row[0])])  # its timeline first: all transactions lock in this order
+            row = self._execute(self._locking(SQL.letter), (self._namespace, letter_id.encode())).fetchone()
         return None if row is None else read_letter(letter_id, as_text(row[0]), bytes(row[1]))
 
     def letter_batch(self, letter_id: str) -> int:
@@ -44,19 +43,14 @@ class Letters(Slots):
         if timeline is None:
             rows = self._execute(SQL.letters, (self._namespace, number, limit))
         else:
-            rows = self._execute(self._own(SQL.letters_of), (self._namespace, timeline.encode(), number, limit))
-        return [(as_text(letter_id), self._seen_letter(letter_id, of, body)) for letter_id, of, body in rows]
-
-    def _seen_letter(self, letter_id: bytes, timeline: bytes, body: bytes) -> DeadLetter | None:
-        try:
-            return read_letter(as_text(letter_id), as_text(timeline), bytes(body))
-        except Unreadable as error:
-            self.note_damage(error.damage)
-            return None
+            rows = self._execute(self._locking(SQL.letters_of), (self._namespace, timeline.encode(), number, limit))
+        found = [(as_text(letter_id), as_text(of), bytes(body)) for letter_id, of, body in rows]
+        return [(letter[0], self._unless_damaged(read_letter, *letter)) for letter in found]
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
         rows = self._execute(SQL.letter_with, (key.encode(), self._namespace, timeline.encode())).fetchall()
-        found = (self._seen_letter(letter_id, timeline.encode(), body) for letter_id, body in rows)
+        letters = ((as_text(letter_id), timeline, bytes(body)) for letter_id, body in rows)
+        found = (self._unless_damaged(read_letter, *letter) for letter in letters)
         return next((letter for letter in found if letter is not None), None)
 
     def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]:
@@ -79,18 +73,11 @@ class Letters(Slots):
             rows = self._execute(SQL.history, (self._namespace, limit))
         else:
             rows = self._execute(SQL.history_of, (self._namespace, timeline.encode(), limit))
-        bodies = rows.fetchall()
-        found = [entry for row in bodies if (entry := self._seen_entry(*row)) is not None]
-        if len(found) < len(bodies) == limit < HISTORY_LIMIT:
-            return self.history(timeline, limit=HISTORY_LIMIT)[:limit]  # further back, in the place of damaged ones
+        entries = [(as_text(of), bytes(body)) for of, body in rows]
+        found = [entry for one in entries if (entry := self._unless_damaged(read_entry, *one)) is not None]
+        if len(found) < len(entries) == limit < HISTORY_LIMIT:
+            return self.history(timeline, limit=HISTORY_LIMIT)[:limit]  # older entries in place of damaged ones
         return found
-
-    def _seen_entry(self, timeline: bytes, body: bytes) -> HistoryEntry | None:
-        try:
-            return read_entry(as_text(timeline), bytes(body))
-        except Unreadable as error:
-            self.note_damage(error.damage)
-            return None
 
     def damaged_entries(self) -> list[tuple[int, Damage]]:
         self._write_history()
@@ -111,13 +98,13 @@ class Letters(Slots):
             self._execute(SQL.remember, {"namespace": self._namespace, "limit": HISTORY_LIMIT, **columns})
             self._ended = []
 
-    # notes
+    # Notes
 
     def lock_note(self, name: str) -> None:
         self._execute(SQL.note_alone, (crc32(name.encode(), self._namespace) - 2**31,))
 
     def note(self, name: str) -> bytes | None:
-        body = self._value(self._own(SQL.note), self._namespace, name.encode())
+        body = self._value(self._locking(SQL.note), self._namespace, name.encode())
         return None if body is None else bytes(body)
 
     def put_note(self, name: str, body: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""Records in their batches, and batches that nothing owns any more."""
+"""Records in their batches, and the trash: batches that nothing owns any more."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,34 +8,34 @@ from psycopg import Cursor as PgCursor
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES
-from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles
-from digestif.stores.postgres.slots import Slots
-from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, in_columns
+from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, in_columns
+from digestif.stores.postgres.slots import PostgresSlots
+from digestif.stores.postgres.transaction import SQL, as_bytes, as_text
 from digestif.stores.rows import NEVER, UNBOUNDED, Size, within
 from digestif.stores.transfer import ExportedRecord
 
 RECORD = (Bigints, Byteas, Bigints, Doubles, Bigints, Bigints, Byteas)
 
 
-class _Page(NamedTuple):
-    """The first so many records of a batch."""
+class _FirstPage(NamedTuple):
+    """The first records of a batch, as many as `limit` and `room` (in bytes of payloads) allow."""
 
     limit: int
     records: list[Stored]
-    room: int  # bytes after which it ends
+    room: int
 
 
-class Records(Slots):
-    """New records are kept back, and written together; first pages are read ahead."""
+class PostgresRecords(PostgresSlots):
+    """Holds new records back and writes them together; reads first pages ahead."""
 
     def __init__(self, *given: Any, writes: bool) -> None:
         super().__init__(*given, writes=writes)
         self.budget = PAGE_RECORDS
-        self._known: dict[tuple[int, str], bool] = {}  # whether a record is there, as far as it was asked
-        self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records that are still to be written
-        self._erased: list[int] = []  # batches of this transaction, like the following: gone together in the end
+        self._known: dict[tuple[int, str], bool] = {}  # whether a record exists, as far as that was read
+        self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records to be written
+        self._erased: list[int] = []  # batches to be erased, and below to be trashed, together at the end
         self._trashed: list[int] = []
-        self._pages: dict[int, _Page] = {}  # read ahead
+        self._pages: dict[int, _FirstPage] = {}  # read ahead
 
     def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool:
         key, payload, timestamp, arrival = record
@@ -60,7 +60,7 @@ class Records(Slots):
         return self._namespace, *in_columns(rows, RECORD)
 
     def _records(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
-        """Run a statement about records, which have to be there by now; what was known about keys may change by it."""
+        """Write what is held back, run a statement about records, and forget what it may change."""
         self._write_records()
         self._forget_what_was_read()
         return self._execute(statement, arguments)
@@ -90,7 +90,7 @@ class Records(Slots):
         return within(page.records[:limit], room)
 
     def _read_ahead(self, batch: int, limit: int, room: int) -> None:
-        """Read the first page of a batch, and those of the digests that come next, if it is not too much."""
+        """Read the first page of a batch, and those of the digests that are read next, up to one page of records."""
         batches, allowed = [batch], PAGE_RECORDS - min(limit, self._ahead.pop(batch, limit))
         for other, records in list(self._ahead.items()):
             allowed -= min(limit, records)
@@ -101,12 +101,14 @@ class Records(Slots):
         found: dict[int, list[Sequence[Any]]] = {one: [] for one in batches}
         for one, *row in self._execute(SQL.first_pages, (Bigints(batches), limit, room)):
             found[one].append(row)
-        for one, rows in found.items():  # each ends where the room for all of them does
-            self._pages[one] = _Page(limit, [_stored(row) for row in rows], room)
+        for one, rows in found.items():  # the room is shared: each page ends where it is used up
+            self._pages[one] = _FirstPage(limit, [_stored(row) for row in rows], room)
             room -= sum(len(payload or b"") for _, payload, _, _ in rows)
 
     def newest_keys(self, batch: int, *, limit: int) -> list[str]:
-        return [record.key for record in self.page(batch, after=None, limit=limit)]  # read ahead, for several at once
+        return [
+            record.key for record in self.page(batch, after=None, limit=limit)
+        ]  # which reads ahead for several batches
 
     def fitting(self, batch: int, max_bytes: int) -> int:
         row = self._records(SQL.fitting, (batch, max_bytes)).fetchone()
@@ -185,13 +187,13 @@ class Records(Slots):
         count: int = self._value(SQL.trashed_records, self._namespace)
         return count
 
-    # on the way from and to other stores
+    # Transfer
 
     def read_export(self, batch: int, *, after: Cursor | None, limit: int) -> list[ExportedRecord]:
         if after is None:
-            rows = self._execute(SQL.first_cargo, (batch, limit))
+            rows = self._execute(SQL.first_export_page, (batch, limit))
         else:
-            rows = self._execute(SQL.next_cargo, (batch, *after, limit))
+            rows = self._execute(SQL.next_export_page, (batch, *after, limit))
         return [ExportedRecord(_stored(row[:4]), row[4], None if row[5] == NEVER else row[5]) for row in rows]
 
     def import_records(self, batch: int, records: Sequence[ExportedRecord]) -> int:
@@ -208,7 +210,7 @@ class Records(Slots):
 
 
 def _stored(row: Sequence[Any]) -> Stored:
-    """A record; one whose key is not UTF-8 is given without its value, and so set aside when it is delivered."""
+    """Return a record; one whose key is not UTF-8 comes without its value, and so is quarantined at its delivery."""
     key, payload, timestamp, arrival = row
     try:
         return Stored(bytes(key).decode(), None if payload is None else bytes(payload), timestamp, arrival)

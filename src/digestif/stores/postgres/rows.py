@@ -1,4 +1,4 @@
-"""One PostgreSQL transaction's view of the tables. What changes is kept back, and written together."""
+"""One PostgreSQL transaction's view of the tables. It holds changes back, and writes them together."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,8 +8,9 @@ from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival
 from digestif.stores.postgres.arrays import Bigints, Byteas
-from digestif.stores.postgres.letters import Letters
-from digestif.stores.postgres.records import Records
+from digestif.stores.postgres.letters import PostgresLetters
+from digestif.stores.postgres.records import PostgresRecords
+from digestif.stores.postgres.search import PostgresSearch
 from digestif.stores.postgres.slots import InboxFirst
 from digestif.stores.postgres.transaction import SQL
 
@@ -18,15 +19,15 @@ SAVE_KEPT = f"WITH saved AS ({SQL.save_slots}) {SQL.save_counters}"
 SHARES = 32  # of the ledger
 
 
-class PostgresRows(Letters, Records):
-    """The view; `flush` writes what is still kept back, and must be called before the commit."""
+class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
+    """The whole view, with its counters. `flush` writes what is held back, and must be called before the commit."""
 
     def __init__(self, *given: Any, writes: bool) -> None:
         super().__init__(*given, writes=writes)
         self.tally = dict.fromkeys(COUNTERS, 0)
 
     def flush(self) -> None:
-        """Write endings, records, slots and counters."""
+        """Write history, records, slots and counters."""
         self._write_trash()
         self._write_history()
         if self._erased or not any(self.tally.values()) or not self._is_all_kept():
@@ -40,24 +41,26 @@ class PostgresRows(Letters, Records):
             self._save(SAVE_KEPT, (*self._slot_columns(self._changed()), *self._counters()))
 
     def _is_all_kept(self) -> bool:
-        """There is something to save, and neither a new row nor one that goes."""
+        """True if slots changed, and their rows exist and stay: one statement can then write everything."""
         changed = self._changed().values()
         return bool(changed) and all(loaded.is_kept for loaded in changed)
 
     def _counters(self) -> tuple[int, ...]:
         return *self.tally.values(), self._namespace, SHARES
 
-    # Foresight: what a batch needs is read at once, and locked in the order of the keys
+    # Reading ahead: one statement for a batch, locks in the order of keys
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
-        """These are to be added: lock their timelines, and see which of their keys are there already."""
+        """Lock the timelines of records that are to be added, and read which of the keys exist already."""
         timelines = {arrival.timeline for arrival in arrivals}
         self.reserve(timelines)
-        idle = sum(self._loaded[name].slot.batch is None for name in timelines)  # gets a batch, and may begin to wait
+        idle = sum(
+            self._loaded[name].slot.batch is None for name in timelines
+        )  # an idle timeline gets a batch, and may begin to wait
         self._look_for(arrivals, numbers=len(arrivals) + 2 * idle)
 
     def reserve(self, timelines: Iterable[str]) -> None:
-        """Lock these, also those that are not there yet; a name that stays unused goes again."""
+        """Lock these timelines, also those that don't exist yet; `flush` removes names that stay unused."""
         keys = sorted(timeline.encode() for timeline in timelines)
         self._execute(SQL.reserve, (self._namespace, Byteas(keys)))
         self._fetch(SQL.lock, keys)
@@ -78,13 +81,13 @@ class PostgresRows(Letters, Records):
     # The inbox
 
     def refuse_inbox(self) -> None:
-        """InboxFirst if there is something to fold in."""
+        """Raise InboxFirst unless the inbox is empty."""
         end = self.inbox_end()
         if end is not None:
             raise InboxFirst(end)
 
     def inbox_end(self) -> int | None:
-        """The last that is in the inbox."""
+        """Return the id of the last row in the inbox; None if it is empty."""
         row = self._execute(SQL.inbox_end, (self._namespace,)).fetchone()
         assert row is not None
         end: int | None = row[0]
@@ -92,15 +95,15 @@ class PostgresRows(Letters, Records):
         return end
 
     def fold_alone(self) -> None:
-        """Wait until nobody else folds; later versions of a key must not overtake earlier ones."""
+        """Wait until no other transaction folds: a later version of a key must not overtake an earlier one."""
         self._execute(SQL.fold_alone, (self._namespace,))
 
     def may_fold(self) -> bool:
-        """The same without waiting; False if somebody folds just now."""
+        """The same without waiting; False if another transaction is folding."""
         return bool(self._value(SQL.may_fold, self._namespace))
 
     def empty_inbox(self, end: int, limit: int) -> list[tuple[Any, ...]]:
-        """Take a page out of the inbox."""
+        """Delete a page of the inbox, and return its rows."""
         return self._execute(SQL.empty_inbox, (self._namespace, end, limit)).fetchall()
 
     # Counts

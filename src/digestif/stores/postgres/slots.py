@@ -1,45 +1,41 @@
-"""Timelines: their slots, where they stand in each order, and their locks, which are taken in the order of the keys."""
+"""Timelines: their slots, the times by which they are found, and their locks, taken in the order of keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from digestif.clock import monotonic
 from digestif.core.damage import Damage
 from digestif.core.machine import IDLE, Slot
 from digestif.core.times import Millis
 from digestif.stores.damage import Unreadable
-from digestif.stores.postgres.arrays import Bigints, Byteas
-from digestif.stores.postgres.floors import Search
-from digestif.stores.postgres.transaction import SQL, Transaction, as_bytes, as_text, encoded, in_columns
+from digestif.stores.postgres.arrays import Bigints, Byteas, in_columns
+from digestif.stores.postgres.transaction import SQL, Transaction, as_bytes, as_text, encoded
 from digestif.stores.rows import NEVER, Marks, TimelineRow, Waiting, bodies, marks
 
-CHOICE = 4  # times as many candidates as a claim wants, if others are after the first ones
-LAPSED, INBOX = 2, 3  # what a row of a search is about, if not about what is waiting or ready
 MARKS = (*(Bigints,) * len(Marks._fields), Byteas)  # and the slot
 
 
 class InboxFirst(Exception):
-    """What is in the inbox up to `end` has to be folded in before."""
+    """The inbox up to `end` has to be folded in before."""
 
     def __init__(self, end: int) -> None:
         self.end = end
 
 
 class Loaded:
-    """A timeline's row as it was read, and the slot that it is to have."""
+    """A timeline's row as it was read, and the slot to be written."""
 
     __slots__ = ("before", "damage", "is_named", "slot", "version")
 
     def __init__(self, version: int | None, slot: Slot, damage: Damage | None = None) -> None:
         self.damage = damage  # why its slot can't be read
-        self.version = version  # None: there is no row…
-        self.is_named = version is not None  # …but perhaps a name for it already
+        self.version = version  # None if there is no row…
+        self.is_named = version is not None  # …but there may be a name for it already
         self.slot = slot
         self.before = marks(slot)  # as it is stored
 
     @property
     def is_kept(self) -> bool:
-        """Neither a new row nor one that goes."""
+        """True if the row exists and stays."""
         return self.version is not None and self.slot != IDLE
 
     @property
@@ -51,20 +47,18 @@ class Loaded:
         return self.is_named and self.slot == IDLE
 
 
-class Slots(Transaction):
-    """Slots are kept back, and written together."""
+class PostgresSlots(Transaction):
+    """Holds slots back, and writes them together."""
 
     def __init__(self, *given: Any, writes: bool) -> None:
         super().__init__(*given, writes=writes)
         self.woken = False  # a timeline became ready
-        self.search = Search()  # which knows nothing yet
-        self.claims_after_inbox = False  # InboxFirst rather than a claim
         self._loaded: dict[str, Loaded] = {}
         self._dirty: dict[str, None] = {}
-        self._ahead: dict[int, int] = {}  # batches whose first page is likely to be asked for, and their records
+        self._ahead: dict[int, int] = {}  # batches whose first page is probably read next, and their records
 
     def concern(self, timelines: Iterable[str]) -> None:
-        """These are to be changed, or read: get them at once."""
+        """Read these timelines in one statement, and lock them if this transaction writes."""
         names = dict.fromkeys(timeline for timeline in timelines if timeline not in self._loaded)
         if names:
             keys = sorted(as_bytes(name) for name in names)
@@ -74,9 +68,9 @@ class Slots(Transaction):
 
     def _fetch(self, statement: str, keys: Sequence[bytes]) -> None:
         self._loaded.update({as_text(key): Loaded(None, IDLE) for key in keys})
-        self._remember(self._execute(statement, {"namespace": self._namespace, "keys": Byteas(keys)}))
+        self._keep(self._execute(statement, {"namespace": self._namespace, "keys": Byteas(keys)}))
 
-    def _remember(self, rows: Iterable[tuple[int, bytes, bytes]]) -> None:
+    def _keep(self, rows: Iterable[tuple[int, bytes, bytes]]) -> None:
         for version, key, body in rows:
             name = as_text(key)
             try:
@@ -104,7 +98,7 @@ class Slots(Transaction):
         return {name: self._loaded[name] for name in self._dirty}
 
     def _write_slots(self) -> None:
-        """Bring the table up to date; needed before timelines are looked up by their times."""
+        """Bring the table up to date, which lookups by time rely on."""
         changed = self._changed()
         self._delete({name: loaded for name, loaded in changed.items() if loaded.is_gone})
         if kept := {name: loaded for name, loaded in changed.items() if loaded.is_kept}:
@@ -113,15 +107,15 @@ class Slots(Transaction):
         self._dirty = {}
 
     def _slot_columns(self, kept: Mapping[str, Loaded]) -> list[Any]:
-        """What `save_slots` is told; they count as written."""
+        """Return the arguments of `save_slots`; the slots count as written."""
         rows = []
         for name, loaded in kept.items():
-            version, after = loaded.version, self.settle(loaded)
+            version, after = loaded.version, self.index_times(loaded)
             rows.append((as_bytes(name), version, loaded.version, *after, encoded(loaded.slot)))
         return [*in_columns(rows, (Byteas, Bigints, Bigints, *MARKS)), self._namespace]
 
-    def settle(self, loaded: Loaded) -> Marks:
-        """Where it is to stand. Who moves gets another version: it is then found before those that are dead."""
+    def index_times(self, loaded: Loaded) -> Marks:
+        """Return the times to write. A change bumps the version, so that the live row sorts before dead ones."""
         after = marks(loaded.slot)
         if after != loaded.before:
             self.woken |= after.ready is not None and loaded.before.ready is None
@@ -142,7 +136,7 @@ class Slots(Transaction):
         if unnamed := [as_bytes(name) for name, loaded in fresh.items() if not loaded.is_named]:
             self._execute(SQL.insert_names, (self._namespace, Byteas(unnamed)))
         if fresh:
-            rows = [(as_bytes(name), *self.settle(loaded), encoded(loaded.slot)) for name, loaded in fresh.items()]
+            rows = [(as_bytes(name), *self.index_times(loaded), encoded(loaded.slot)) for name, loaded in fresh.items()]
             columns = in_columns(rows, (Byteas, *MARKS))
             for version, key, transaction in self._execute(SQL.insert_slots, (self._namespace, *columns)):
                 self._id = transaction
@@ -167,53 +161,12 @@ class Slots(Transaction):
         return self._names(SQL.expiring, (self._namespace, now, limit))
 
     def _names(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> list[str]:
-        """Not locked: who acts on them says so by `concern`, and looks again."""
+        """Return names without locking them: callers lock by `concern`, and check the slot then."""
         self._write_slots()
         return [as_text(key) for (key,) in self._execute(statement, arguments).fetchall()]
 
     def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
         return self._names(SQL.lapsed_while_paused, (self._namespace, now, limit))
-
-    def suspects(self, now: Millis, *, limit: int) -> list[str]:
-        """Those that nobody else has locked just now."""
-        self._write_slots()
-        floor = self.search.floors().until
-        found = self._execute(SQL.suspects, (self._namespace, floor, now, limit)).fetchall()
-        return [name for name in self._lock_some(found, limit) if _is_suspect(self._loaded[name], now)]
-
-    def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
-        """Those that nobody else has locked just now."""
-        self._write_slots()
-        found, suspect = self._search(now, limit=limit)
-        names = self._lock_some(found, limit)
-        if len(names) < limit == len(found):  # others are after the first ones
-            further = [one for one in self._search(now, limit=limit * CHOICE)[0] if one not in found]
-            names += self._lock_some(further, limit - len(names))
-        return [name for name in names if _is_claimable(self._loaded[name], now)], suspect
-
-    def _lock_some(self, found: Sequence[tuple[int, Millis, int, str]], limit: int) -> list[str]:
-        if not found:
-            return []
-        ids, places = Bigints([row_id for _, _, row_id, _ in found]), ",".join(f'"{place}"' for *_, place in found)
-        rows = self._execute(SQL.lock_some, (f"{{{places}}}", ids, ids, limit)).fetchall()
-        self._remember(rows)
-        return [as_text(key) for _, key, _ in rows]
-
-    def _search(self, now: Millis, *, limit: int) -> tuple[list[tuple[int, Millis, int, str]], Millis | None]:
-        """What is due, and when the first lease lapsed that nobody took over."""
-        floors = self.search.floors()
-        arguments = {"namespace": self._namespace, "now": now, "limit": limit, **floors._asdict()}
-        began = monotonic()
-        rows = self._execute(SQL.claimable, arguments).fetchall()
-        found = [row for row in rows if row[0] < LAPSED]
-        lapsed = [(order, at) for order, at, _, _ in rows if order == LAPSED]
-        ((_, _, end, table),) = (row for row in rows if row[0] == INBOX)
-        times = [*lapsed, *((order, at) for order, at, _, _ in found)]
-        self.search.learn(floors, times, full=len(found) == limit, now=now, took=monotonic() - began)
-        self.refuse_other_tables(int(table))
-        if end is not None and self.claims_after_inbox:
-            raise InboxFirst(end)
-        return found, lapsed[0][1] if lapsed else None
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]:
         self._write_slots()
@@ -222,22 +175,15 @@ class Slots(Transaction):
         else:
             rows = self._execute(SQL.scan_from, (self._namespace, prefix.encode(), limit))
         found = [(as_text(key), slot) for key, slot in rows]
-        return [(key, self._seen(key, slot)) for key, slot in found if key.startswith(prefix)]
+        return [(key, self._unless_damaged(read_slot, key, slot)) for key, slot in found if key.startswith(prefix)]
 
-    def _seen(self, timeline: str, body: bytes) -> Slot | None:
-        try:
-            return read_slot(timeline, body)
-        except Unreadable as error:
-            self.note_damage(error.damage)
-            return None
-
-    # damage
+    # Damage
 
     def unindex(self, timeline: str) -> None:
         self._execute(SQL.shelve, (self._namespace, as_bytes(timeline)))
 
     def reindex(self, timeline: str) -> None:
-        self.put_slot(timeline, self.slot(timeline))  # all of its times are written with it
+        self.put_slot(timeline, self.slot(timeline))  # a slot is written with all of its times
 
     def remove_timeline(self, timeline: str) -> None:
         self._execute(SQL.remove_timeline, {"namespace": self._namespace, "key": as_bytes(timeline)})
@@ -251,19 +197,5 @@ class Slots(Transaction):
 
 def read_slot(timeline: str, body: bytes) -> Slot:
     if not body:
-        return IDLE  # a row that somebody is about to fill
+        return IDLE  # a row that its transaction has not filled yet
     return bodies.read_slot(timeline, bytes(body))
-
-
-def _is_claimable(loaded: Loaded, now: Millis) -> bool:
-    """Or damaged, so that it can be put away."""
-    marks = loaded.before
-    if loaded.damage is not None:
-        return True
-    return marks.ready is not None or (marks.waiting is not None and marks.waiting <= now)
-
-
-def _is_suspect(loaded: Loaded, now: Millis) -> bool:
-    """Or damaged, likewise."""
-    until = loaded.before.until
-    return loaded.damage is not None or (until is not None and until <= now)

@@ -1,12 +1,12 @@
--- The statements of the PostgreSQL store; a namespace is named by its number.
+-- The statements of the PostgreSQL store. A namespace is given by its number.
 
--- Names for timelines that are to be, and a lock on those that are. In the order of their keys, as all locks are: first a name, then its timeline.
+-- Insert the names of new timelines, and lock those that exist. All transactions lock in the order of keys, and a name before its timeline.
 -- name: reserve
 INSERT INTO timeline_name (namespace, key) SELECT %s, key FROM unnest(%s::bytea[]) WITH ORDINALITY AS t (key, place)
 ORDER BY place ON CONFLICT (namespace, key) DO UPDATE SET key = timeline_name.key WHERE false
 
--- One after the other, whatever the planner knows of the tables. Who waited for a name gets the timeline as it is afterwards: a lock follows it
--- from version to version.
+-- LATERAL and LIMIT: one timeline after the other, whatever statistics the planner has. After waiting for a name, the newest version of its
+-- timeline is read: a lock follows a row from version to version.
 -- name: lock
 SELECT newest.* FROM unnest(%(keys)s::bytea[]) AS wanted (key), LATERAL (
     SELECT key FROM timeline_name WHERE namespace = %(namespace)s AND key = wanted.key LIMIT 1 FOR UPDATE
@@ -20,14 +20,14 @@ SELECT newest.* FROM unnest(%(keys)s::bytea[]) AS wanted (key), LATERAL (
     SELECT version, key, slot FROM timeline WHERE namespace = %(namespace)s AND key = wanted.key ORDER BY version DESC LIMIT 1
 ) AS newest
 
--- Of these the first that nobody else has locked. By their places, so that dead versions are not walked; one that was changed is not
--- there any more, and another row may be.
+-- Lock the first of these timelines that no other transaction has locked. They are found by their ctid, without walking dead versions; the id
+-- leaves out a row that has taken the place of one that changed meanwhile.
 -- name: lock_some
 SELECT version, key, slot FROM timeline JOIN timeline_name USING (namespace, key)
 WHERE timeline.ctid = ANY (%s::tid[]) AND id = ANY (%s::bigint[])
 ORDER BY array_position(%s::bigint[], id) LIMIT %s FOR UPDATE SKIP LOCKED
 
--- Each by its own place, whatever the planner knows of the table: nobody else moves it, since it is locked.
+-- Each row by its ctid, whatever statistics the planner has: no other transaction can move it, since it is locked.
 -- name: save_slots
 UPDATE timeline SET version = t.next, waiting = t.waiting, ready = t.ready, since = t.since, until = t.until,
     paused_until = t.paused_until, expires = t.expires, slot = t.slot
@@ -73,15 +73,15 @@ SELECT key FROM (
 -- name: lapsed_while_paused
 SELECT key FROM timeline WHERE namespace = %s AND paused_until <= %s ORDER BY paused_until, id LIMIT %s
 
--- Like a row of `claimable`.
+-- Rows have the form of `claimable`.
 -- name: suspects
 SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until >= %s AND until <= %s ORDER BY until, id LIMIT %s
 
 -- name: expiring
 SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires, id LIMIT %s
 
--- Each branch reads a page from the head of its own order, so the cost does not grow with what is due. The row of place 2 is the first whose lease
--- lapsed, that of place 3 is about the inbox: its end, and the table by which namespaces are numbered.
+-- Each branch reads a page from the head of its own index, so the cost does not grow with the number of due timelines. Place 2 is the timeline
+-- whose lease lapsed first. Place 3 is about the inbox: its last id, and the oid of the table that numbers namespaces.
 -- name: claimable
 (SELECT place, at, id, tid FROM (
     (SELECT 0 AS place, waiting AS at, id, ctid::text AS tid FROM timeline
@@ -108,7 +108,7 @@ SELECT newest.* FROM timeline_name, LATERAL (
 ) AS newest
 WHERE timeline_name.namespace = %s AND timeline_name.key >= %s ORDER BY timeline_name.key LIMIT %s
 
--- A damaged timeline leaves all orders, whatever its slot says; whoever calls this has locked it.
+-- A damaged timeline leaves all indexes of times, whatever its slot says. The caller has locked it.
 -- name: shelve
 UPDATE timeline SET waiting = NULL, ready = NULL, since = NULL, until = NULL, paused_until = NULL, expires = NULL
 WHERE namespace = %s AND key = %s
@@ -155,7 +155,7 @@ SELECT coalesce(array_agg(nextval('number')), '{}') FROM generate_series(1, %s)
 -- name: sequence
 SELECT last_value FROM number
 
--- Which of these records are there, and in one more row numbers for those that come.
+-- Which of these records exist; and, in one more row, numbers for new ones.
 -- name: known
 SELECT batch, key, NULL::bigint[] FROM record WHERE (batch, key) IN (SELECT * FROM unnest(%s::bigint[], %s::bytea[]))
 UNION ALL SELECT NULL, NULL, coalesce(array_agg(nextval('number')), '{}') FROM generate_series(1, %s)
@@ -168,8 +168,9 @@ FROM unnest(%s::bigint[], %s::bytea[], %s::bigint[], %s::double precision[], %s:
 ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = EXCLUDED.timestamp,
     deadline = EXCLUDED.deadline, expires = EXCLUDED.expires, payload = EXCLUDED.payload
 
--- A single add looks before it writes. Locks that it holds then must not outlast a process that was frozen. In which batch the key has to be looked for is said by the slot: its first
--- batch, before that of an unfinished digest. Escaped it is ASCII, whatever the encoding of the database is. LIMIT: it is reckoned once, for the newest.
+-- A single add reads before it writes. The timeout is for the locks of its later statements: they must not outlast a process that was frozen.
+-- The slot says in which batch to look for the key: the first one in its text, before that of an unfinished digest. Escaped, the text is ASCII,
+-- whatever the encoding of the database is. LIMIT: the batch is computed once, for the newest version.
 -- name: look
 SELECT set_config('idle_in_transaction_session_timeout', %(patience)s, true), t.version, t.xmin::text, t.slot, t.batch,
     EXISTS (SELECT FROM {schema}.record WHERE batch = t.batch AND key = %(record)s),
@@ -202,7 +203,7 @@ named AS (
     RETURNING id
 )
 
--- The ledger is joined, not asked whether there is anything: it may have to be read again after waiting for another who counts.
+-- The ledger is joined to `saved`, not filtered by EXISTS: PostgreSQL may have to read its row again after waiting for its lock.
 -- name: single_rest
 , stored AS (
     INSERT INTO {schema}.record (batch, key, arrival, namespace, timestamp, deadline, expires, payload)
@@ -220,7 +221,7 @@ SELECT pg_current_xact_id()::text, CASE WHEN %(channel)s::text IS NOT NULL THEN 
 -- name: record
 SELECT key, payload, timestamp, arrival FROM record WHERE batch = %s AND key = %s
 
--- A page ends with the record that fills its room. Their lengths are known without reading the payloads.
+-- A page ends with the record that fills its room. PostgreSQL knows the length of a payload without reading it.
 -- name: first_pages
 SELECT batch, key, payload, timestamp, arrival FROM (
     SELECT wanted.batch, wanted.place, found.*, coalesce(octet_length(found.payload), 0) AS length,
@@ -262,7 +263,7 @@ UPDATE record SET batch = %s WHERE batch = %s AND key = %s
 -- name: batch_page
 SELECT key FROM record WHERE batch = %s ORDER BY key LIMIT %s
 
--- An older version in the target batch gives way to the one that moves in.
+-- A version that moves in replaces an older one in the target batch.
 -- name: supersede_page
 DELETE FROM record AS older USING record AS newer
 WHERE older.batch = %s AND newer.batch = %s AND newer.key <= %s AND older.key = newer.key
@@ -325,7 +326,7 @@ SELECT id, timeline, body FROM letter WHERE namespace = %s AND timeline = %s AND
 SELECT letter.id, letter.body FROM letter JOIN record ON record.batch = letter.batch AND record.key = %s
 WHERE letter.namespace = %s AND letter.timeline = %s ORDER BY letter.number DESC
 
--- Those who draw numbers at the same time may leave two of one page in the same place: the later one stays.
+-- Transactions that draw numbers at the same time may give two entries of one call the same place: the later one stays.
 -- name: remember
 INSERT INTO history (namespace, place, number, timeline, body)
 SELECT DISTINCT ON (number %% %(limit)s) %(namespace)s, number %% %(limit)s, number, timeline, body
@@ -377,10 +378,7 @@ SELECT count(*) FROM letter WHERE namespace = %s
 -- name: count_trash
 SELECT count(*) FROM trash WHERE namespace = %s
 
--- name: count_inbox
-SELECT count(*) FROM inbox WHERE namespace = %s
-
--- Each count and each minimum is read from an index of its own.
+-- Each count and each minimum reads an index of its own.
 -- name: standing
 SELECT
     (SELECT count(*) FROM timeline_name WHERE namespace = %(namespace)s),
@@ -400,7 +398,7 @@ SELECT
 -- name: inbox_end
 SELECT max(id), 'namespace'::regclass::oid::bigint FROM inbox WHERE namespace = %s
 
--- One folds at a time: a later version of a key must not overtake an earlier one.
+-- One transaction folds at a time: a later version of a key must not overtake an earlier one.
 -- name: fold_alone
 SELECT pg_advisory_xact_lock('inbox'::regclass::oid::integer, %s)
 
@@ -420,18 +418,18 @@ SELECT %s, t.* FROM unnest(%s::bytea[], %s::bytea[], %s::double precision[], %s:
 -- name: wake
 SELECT pg_notify(%s, '')
 
--- What tells a transaction that writes from all others. Statements that save return it along the way, so that it is known before the commit.
+-- The id of this transaction, if it has written. Statements that save return it as well, so that it is usually known before.
 -- name: transaction_id
 SELECT pg_current_xact_id_if_assigned()::text
 
 -- name: fate
 SELECT pg_xact_status(%s::text::xid8)
 
--- After a crash, and on another server, statistics begin anew; anybody may read when that was.
+-- After a crash, and on another server, statistics begin anew; every user may read since when they count.
 -- name: life
 SELECT extract(epoch FROM stats_reset)::text FROM pg_stat_bgwriter
 
--- Whose client is gone without a word, and who holds locks for it.
+-- End the session of a transaction whose client is gone, and which still holds locks.
 -- name: end_abandoned
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE backend_xid = %s::text::xid8::xid AND state IN ('idle in transaction', 'idle in transaction (aborted)')
@@ -445,7 +443,7 @@ SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_
 -- name: count_notes
 SELECT count(*) FROM note WHERE namespace = %s
 
--- A lock on what may not be there yet; the numbers are "NOTE", and one that is made of the name.
+-- A lock on a note that may not exist yet. The numbers are "NOTE" and a hash of the name.
 -- name: note_alone
 SELECT pg_advisory_xact_lock(1313821765, %s)
 
@@ -472,7 +470,7 @@ WHERE batch = %s ORDER BY timestamp, arrival LIMIT %s
 SELECT key, payload, timestamp, arrival, deadline, expires FROM record
 WHERE batch = %s AND (timestamp, arrival) > (%s, %s) ORDER BY timestamp, arrival LIMIT %s
 
--- A row that is inserted has no xmax, one that is replaced has.
+-- An inserted row has no xmax, a replaced one has.
 -- name: load_records
 INSERT INTO record (batch, key, arrival, namespace, timestamp, deadline, expires, payload)
 SELECT t.batch, t.key, t.arrival, %s, t.timestamp, t.deadline, t.expires, t.payload

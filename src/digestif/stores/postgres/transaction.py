@@ -1,36 +1,38 @@
-"""One transaction: its cursor, whose rows it is about, and the numbers that it draws."""
+"""One transaction: its cursor, its namespace, and the numbers that it draws."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from psycopg import Cursor as PgCursor
 
 from digestif.core.damage import Damage
 from digestif.errors import StoreError
-from digestif.stores.postgres.arrays import Column
+from digestif.stores.damage import Unreadable
 from digestif.stores.sqlfile import load_statements
 
+T = TypeVar("T")
+
 SQL = load_statements("digestif.stores.postgres", "statements.sql")
-ENOUGH = 8  # numbers that are fetched with the first
-READING = ("SELECT", "(SELECT")  # how statements begin that write nothing
+NUMBERS = 8  # fetched at once
+READING = ("SELECT", "(SELECT")  # a statement that begins so writes nothing
 
 encoded = msgspec.json.Encoder().encode
 
 
 class Namespace(NamedTuple):
-    """Whose rows they are."""
+    """A namespace as the tables number it."""
 
     number: int
-    table: int  # in which it has that number, by the number of the table
+    table: int  # the oid of the table that gave the number
 
 
 class OtherTables(StoreError):
-    """The schema was made anew: numbers of namespaces are others there. Nothing was changed."""
+    """The tables were dropped and created anew, with other numbers for namespaces. Nothing was changed."""
 
 
 class Transaction:
-    """What all parts of the view share."""
+    """The base of the view: it runs statements and draws numbers."""
 
     def __init__(
         self, cursor: "PgCursor[Any]", namespace: Namespace, note_damage: Callable[[Damage], None], *, writes: bool
@@ -40,22 +42,22 @@ class Transaction:
         self._namespace, self._table = namespace
         self._writes = writes
         self._numbers: list[int] = []
-        self._fresh: set[int] = set()  # numbers of this transaction: batches in which nobody has looked for anything
+        self._fresh: set[int] = set()  # numbers of this transaction: batches that were empty when it drew them
         self._has_written = False
-        self._id: str | None = None  # by which the server knows it, once a statement has told
+        self._id: str | None = None  # which the server gave it, once a statement has returned it
 
     def _execute(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
         self._has_written = self._has_written or not statement.startswith(READING)
         return self._cursor.execute(statement, arguments)
 
     def _save(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> None:
-        """Run a statement that returns the id of the transaction, if it finds what it is to change."""
+        """Run a statement that returns the id of the transaction if it changes a row."""
         row = self._execute(statement, arguments).fetchone()
         if row is not None:
             self._id = row[0]
 
     def id(self) -> str | None:
-        """What the server can be asked about, should the commit get no answer; None if nothing was written."""
+        """Return the id to ask the server about if the commit gets no answer; None if nothing was written."""
         if self._id is None and self._has_written:
             self._id = self._value(SQL.transaction_id)
         return self._id
@@ -70,7 +72,7 @@ class Transaction:
 
     def next_number(self) -> int:
         if not self._numbers:
-            self._fetch_numbers(ENOUGH)
+            self._fetch_numbers(NUMBERS)
         number = self._numbers.pop()
         self._fresh.add(number)
         return number
@@ -82,19 +84,23 @@ class Transaction:
         number: int = self._value(SQL.sequence)
         return number
 
-    def _own(self, statement: str) -> str:
-        """What is about to be replayed, discarded, deleted or noted anew is nobody else's."""
+    def _unless_damaged(self, read: Callable[..., T], *arguments: Any) -> T | None:
+        """Return what `read` makes of the arguments; if they are damaged, note that and return None."""
+        try:
+            return read(*arguments)
+        except Unreadable as error:
+            self.note_damage(error.damage)
+            return None
+
+    def _locking(self, statement: str) -> str:
+        """Lock the rows if this transaction writes: it is about to replay, discard, delete or replace them."""
         return f"{statement} FOR UPDATE" if self._writes else statement
 
 
 def as_text(name: bytes) -> str:
-    """A name; bytes that are not UTF-8 become lone surrogates."""
+    """Return a name; bytes that are not UTF-8 become lone surrogates."""
     return bytes(name).decode("utf-8", "surrogateescape")
 
 
 def as_bytes(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
-
-
-def in_columns(rows: Sequence[tuple[Any, ...]], kinds: Sequence[type[Column]]) -> list[Column]:
-    return [kind(items) for kind, items in zip(kinds, zip(*rows, strict=True), strict=True)]

@@ -1,9 +1,9 @@
--- The statements of the SQLite store; a namespace is named by its number.
+-- The statements of the SQLite store. A namespace is given by its number.
 
 -- name: load_slot
 SELECT id, slot FROM timeline WHERE namespace = ? AND key = ?
 
--- Of a name or a slot that is not UTF-8.
+-- For a name or a slot that is not UTF-8.
 -- name: raw_slot
 SELECT id, CAST(slot AS BLOB) FROM timeline WHERE namespace = ? AND key = CAST(? AS TEXT)
 
@@ -48,7 +48,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: update_slot
 UPDATE timeline SET slot = ? WHERE id = ?
 
--- Most adds move the due time and nothing else: naming only what changes spares the other indexes.
+-- Most adds move the due time and nothing else: an update of that column alone leaves the other indexes untouched.
 -- name: put_off_slot
 UPDATE timeline SET waiting = ?, slot = ? WHERE id = ?
 
@@ -89,7 +89,7 @@ SELECT until FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until LIM
 -- name: expiring
 SELECT key FROM timeline WHERE namespace = ? AND expires <= ? ORDER BY expires, id LIMIT ?
 
--- Each branch reads a page from the head of its own order, so the cost does not grow with what is due.
+-- Each branch reads a page from the head of its own index, so the cost does not grow with the number of due timelines.
 -- name: claimable
 SELECT key FROM (
     SELECT * FROM (
@@ -100,7 +100,7 @@ SELECT key FROM (
         WHERE namespace = :namespace AND ready IS NOT NULL ORDER BY ready, id LIMIT :limit)
 ) ORDER BY at, id LIMIT :limit
 
--- A key that is not UTF-8 can only be given as bytes.
+-- A key that is not UTF-8 can only be passed as bytes.
 -- name: scan
 SELECT key, slot FROM timeline WHERE namespace = ? AND key > CAST(? AS TEXT) ORDER BY key LIMIT ?
 
@@ -129,7 +129,7 @@ SELECT key FROM record WHERE batch = ? ORDER BY timestamp DESC, arrival DESC LIM
 SELECT key, payload, timestamp, arrival FROM record WHERE batch = ? AND (timestamp, arrival) < (?, ?)
 ORDER BY timestamp DESC, arrival DESC LIMIT ?
 
--- The length of a payload is known without reading it.
+-- SQLite knows the length of a payload without reading it.
 -- name: fitting
 SELECT count(*) FROM (
     SELECT sum(coalesce(length(payload), 0)) OVER (ORDER BY timestamp DESC, arrival DESC) AS weight FROM record WHERE batch = ?
@@ -152,11 +152,11 @@ UPDATE record SET batch = ? WHERE batch = ? AND key = CAST(? AS TEXT)
 -- name: batch_page
 SELECT key FROM record WHERE batch = ? ORDER BY key LIMIT ?
 
--- An older version in the target batch gives way to the one that moves in.
+-- A version that moves in replaces an older one in the target batch.
 -- name: merge_page
 UPDATE OR REPLACE record SET batch = ? WHERE batch = ? AND key <= CAST(? AS TEXT)
 
--- CROSS keeps the order of the join: the page first, then its older versions one by one.
+-- CROSS keeps the order of the join: first the page, then the older version of each of its keys.
 -- name: merge_superseded
 SELECT count(*) FROM record AS newer CROSS JOIN record AS older ON older.batch = ? AND older.key = newer.key
 WHERE newer.batch = ? AND newer.key <= CAST(? AS TEXT)
@@ -237,8 +237,8 @@ INSERT INTO namespace (name) VALUES (?) ON CONFLICT (name) DO NOTHING
 -- name: namespace
 SELECT id FROM namespace WHERE name = ?
 
+-- The highest number in counters and tables: a counter that was set back must not give a number twice.
 -- name: sequence
--- Also above what is in the tables: a counter that was set back must not give a number twice.
 SELECT max(
     (SELECT coalesce(max(number), 0) FROM namespace), (SELECT coalesce(max(id), 0) FROM timeline),
     (SELECT coalesce(max(arrival), 0) FROM record), (SELECT coalesce(max(number), 0) FROM letter)
@@ -261,7 +261,7 @@ SELECT count(*) FROM record WHERE namespace = ?
 -- name: count_timelines
 SELECT count(*) FROM timeline WHERE namespace = ?
 
--- Each count and each minimum is read from an index of its own.
+-- Each count and each minimum reads an index of its own.
 -- name: standing
 SELECT
     (SELECT count(*) FROM timeline WHERE namespace = :namespace),

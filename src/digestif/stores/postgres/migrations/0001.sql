@@ -6,7 +6,7 @@ CREATE TABLE namespace (
     name text NOT NULL UNIQUE
 );
 
--- The ledger, in shares: each backend counts in one of them, so that those who write at once do not wait for each other.
+-- The ledger, in shares: each backend counts in one of them, so that concurrent writers do not wait for each other.
 CREATE TABLE ledger (
     namespace  integer NOT NULL REFERENCES namespace,
     share      integer NOT NULL,
@@ -93,7 +93,7 @@ CREATE TABLE trash (
     PRIMARY KEY (namespace, batch)
 );
 
--- Records that were added inside a transaction of the caller's own: they lock nothing, and are folded in by whoever comes by.
+-- Records that were added inside the caller's own transaction: that locks nothing, and later calls fold them in.
 CREATE TABLE inbox (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     namespace integer NOT NULL,

@@ -1,6 +1,7 @@
 """Migrations: numbered files of SQL, each applied once, in order, in one transaction.
 
-An empty schema gets them by itself, one of an older release by `digestif migrate` only: others may be at work there.
+The store applies them to an empty schema by itself. It leaves a schema of an older release to `digestif migrate`, since
+other processes may be using it.
 """
 
 import re
@@ -16,7 +17,7 @@ from psycopg import Connection, errors, sql
 from digestif.errors import ConfigError, StoreUnavailable
 
 FOLDER: Traversable = files(__name__)
-LOCK = "SELECT pg_advisory_xact_lock(1145653061)"  # the number is "DIGE"; whoever migrates holds it
+LOCK = "SELECT pg_advisory_xact_lock(1145653061)"  # the number is "DIGE"; one process migrates at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class Upgrade:
 
     @property
     def statements(self) -> list[str]:
-        """What applies it, inside of one transaction."""
+        """The statements that apply it, inside one transaction."""
         return [
             *([f'CREATE SCHEMA "{self.schema}";'] if self.is_missing else []),
             *([f'CREATE TABLE "{self.schema}".{_TABLE};'] if self.version is None else []),
@@ -41,12 +42,12 @@ class Upgrade:
 
     @property
     def script(self) -> str:
-        """The same for somebody who applies it with a tool of theirs; empty if there is nothing to do."""
+        """The same as a script for an administrator's own tool; empty if there is nothing to do."""
         return "\n\n".join(["BEGIN;", f"{LOCK};", *self.statements, "COMMIT;"]) if self.numbers else ""
 
 
 def prepare(connection: "Connection[Any]", schema: str) -> None:
-    """Make the tables if there are none. ConfigError if they are those of another release, or their sequences lag."""
+    """Create the tables if there are none. ConfigError if they are of another release, or their sequences lag."""
     upgrade = examine(connection, schema)
     if upgrade.version is None:
         migrate(connection, schema)
@@ -63,10 +64,10 @@ def prepare(connection: "Connection[Any]", schema: str) -> None:
 
 
 def migrate(connection: "Connection[Any]", schema: str) -> Upgrade:
-    """Bring the tables up to date, whole or not at all; the answer is what they lacked.
+    """Bring the tables up to date, completely or not at all; the answer is what they lacked.
 
-    ConfigError if they were written by a newer release, or if others have tables of these names in the schema;
-    StoreUnavailable with what to grant, if the user may not make or change them.
+    ConfigError if a newer release wrote them, or another program has tables of these names in the schema;
+    StoreUnavailable, with what to grant, if the user may not create or change them.
     """
     with explained(connection, schema), connection.transaction():
         connection.execute(LOCK)
@@ -80,12 +81,12 @@ def migrate(connection: "Connection[Any]", schema: str) -> Upgrade:
 
 
 def examine(connection: "Connection[Any]", schema: str) -> Upgrade:
-    """What `migrate` would do, and ConfigError if it would refuse."""
+    """Return what `migrate` would do; ConfigError if it would refuse."""
     with explained(connection, schema):
         return _examine(connection, schema)
 
 
-# Reads the ends of two indexes. A role that may not read the sequence draws no numbers from it.
+# Reads the ends of two indexes. A role without the right to read the sequence draws no numbers, and is left out.
 _LAGS = """
 SELECT coalesce(last_value, 0) < greatest((SELECT max(batch) FROM {0}.record), (SELECT max(number) FROM {0}.letter))
 FROM pg_sequences
@@ -110,7 +111,7 @@ WHERE highest > coalesce(last_value, 0)
 
 
 def _lags(connection: "Connection[Any]", schema: str) -> bool:
-    """Whether the sequence would give numbers that the tables already use. Replication copies tables, not sequences."""
+    """True if the sequence would give numbers that the tables already use: replication copies tables, not sequences."""
     with explained(connection, schema):
         row = connection.execute(_in_schema(_LAGS, schema)).fetchone()
     return row is not None and bool(row[0])
@@ -125,7 +126,7 @@ _TABLE = "migration (number integer PRIMARY KEY, applied timestamptz DEFAULT now
 
 
 def _examine(connection: "Connection[Any]", schema: str) -> Upgrade:
-    taken = _taken(connection, schema)  # at one moment: others may be about to make them
+    taken = _taken(connection, schema)  # in one statement: another process may be about to create them
     version = _version(connection, schema) if _are_ours(taken) else None
     numbers = _numbers()
     if (version or 0) > numbers[-1]:
@@ -165,8 +166,8 @@ def _version(connection: "Connection[Any]", schema: str) -> int:
 
 
 def _taken(connection: "Connection[Any]", schema: str) -> dict[str, bool]:
-    """Of the names that we need those that are taken; and whether it is by something that has a number, as ours has."""
-    # Not by to_regclass: who has waited for the lock would hear from its cache what was so before.
+    """Return which of our names exist in the schema, and whether that table has a column `number`, as ours has."""
+    # Not by to_regclass: after waiting for the lock, its cache would still show the state before.
     query = """
         SELECT relname, EXISTS (SELECT FROM pg_attribute
             WHERE attrelid = pg_class.oid AND attname = 'number' AND atttypid = 'integer'::regtype)
@@ -176,12 +177,12 @@ def _taken(connection: "Connection[Any]", schema: str) -> dict[str, bool]:
 
 
 def _are_ours(taken: Mapping[str, bool]) -> bool:
-    """Others have a table `migration`, too."""
+    """True if the tables are digestif's. Other programs have a table `migration`, too."""
     return taken.get("migration", False) and {"namespace", "timeline"} <= taken.keys()
 
 
 def _made(numbers: Iterable[int], *, first: bool) -> set[str]:
-    """What these migrations make; before the `first`, the table that they are noted in."""
+    """Return the names that these migrations create; with the `first`, also the table that records migrations."""
     names = {name for number in numbers for name in _CREATED.findall(_text(number))}
     return names | {"migration"} if first else names
 
@@ -202,7 +203,7 @@ def _not_ours(schema: str, names: str) -> ConfigError:
 
 @contextmanager
 def explained(connection: "Connection[Any]", schema: str) -> Iterator[None]:
-    """Errors that somebody has to act on, with what to do."""
+    """Add to errors what the administrator has to do."""
     try:
         yield
     except errors.InsufficientPrivilege as error:

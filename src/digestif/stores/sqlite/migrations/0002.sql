@@ -1,4 +1,4 @@
--- What goes on between this store and another while one is moved into the other.
+-- Notes about transfers between this store and another.
 CREATE TABLE note (
     namespace INTEGER NOT NULL,
     name      TEXT    NOT NULL,
