@@ -1,1 +1,1 @@
-"""Where digests go: channels, one module each, behind one contract."""
+"""Channels, which deliver digests: one module each, behind the contract in `base`."""

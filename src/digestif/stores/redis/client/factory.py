@@ -20,7 +20,7 @@ from digestif.stores.redis.client.link import Link, RoutedLink
 from digestif.stores.redis.client.node import Node, pool_of
 from digestif.stores.redis.client.options import Options
 from digestif.stores.redis.client.sentinel import WatchedNode
-from digestif.stores.redis.client.target import Kind, Target
+from digestif.stores.redis.client.target import ServerKind, Target
 from digestif.stores.redis.client.topology import SingleServer, Topology
 
 _UNBOUNDED = 2**31  # connections: as many as there are calls at once
@@ -29,16 +29,16 @@ _UNBOUNDED = 2**31  # connections: as many as there are calls at once
 def open_link(dsn: Dsn, *, namespace: str) -> Link:
     """The link that a DSN describes. Nothing is sent yet."""
     place = Target.of(dsn)
-    options = Options.of(dsn.options, tls=place.tls, sentinels=place.kind is Kind.SENTINEL)
+    options = Options.of(dsn.options, tls=place.tls, sentinels=place.kind is ServerKind.SENTINEL)
     settings = _settings(place, options)
     match place.kind:
-        case Kind.CLUSTER:
+        case ServerKind.CLUSTER:
             topology: Topology = Cluster(_members(place, settings), namespace=namespace)
-        case Kind.SENTINEL:
+        case ServerKind.SENTINEL:
             topology = SingleServer(_watched(place, settings, options))
-        case Kind.UNIX:
+        case ServerKind.UNIX:
             topology = SingleServer(_local(place, settings))
-        case Kind.SINGLE:
+        case ServerKind.SINGLE:
             topology = SingleServer(_node(place, settings))
     return _link(topology, options, namespace)
 
