@@ -5,7 +5,7 @@ A store or a channel declares its options as a dataclass, and `Dsn.read` checks 
     @dataclass(frozen=True, kw_only=True)
     class Options:
         timeout: float = option(number("seconds", above=0), 5.0)
-        from_: Address = option(Address.parse, required="an address to send from")  # the option `from`
+        from_: Mailbox = option(Mailbox.parse, required="an address to send from")  # the option `from`
 
 An option's kind is a function from text to value. Its ValueError says what is wrong with the text.
 """

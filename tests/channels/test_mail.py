@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from digestif.channels.base import Message
 from digestif.channels.mail import (
     SUBJECT_LENGTH,
-    Address,
     BadAddress,
     Letterhead,
+    Mailbox,
     build_mail,
     message_id,
     one_line,
@@ -29,10 +29,10 @@ from digestif.channels.mail import (
 from tests.channels.mailserver import message
 
 GOLDEN = Path(__file__).parent / "golden"
-ADA = Address.parse("ada@example.org")
+ADA = Mailbox.parse("ada@example.org")
 LETTERHEAD = Letterhead(
-    sender=Address.parse("The Digests <digests@example.org>"),
-    reply_to=Address.parse("support@example.org"),
+    sender=Mailbox.parse("The Digests <digests@example.org>"),
+    reply_to=Mailbox.parse("support@example.org"),
     unsubscribe="https://example.org/u/{timeline}/{recipient}",
 )
 HEADERS = [
@@ -204,7 +204,7 @@ def test_a_long_subject_is_cut() -> None:
 
 def test_a_name_of_the_sender_is_written_safely() -> None:
     for name in ('Ada "the" \\ Byron, Countess', "Jürgen (Öffentlichkeit)", "x" * 100, "Ada\r\nBcc: eve@example.org"):
-        mail = parsed(sent(message(), replace(LETTERHEAD, sender=Address.parse(f"{name} <digests@example.org>"))))
+        mail = parsed(sent(message(), replace(LETTERHEAD, sender=Mailbox.parse(f"{name} <digests@example.org>"))))
 
         assert mail.keys() == HEADERS
         assert mail["From"].addresses[0].addr_spec == "digests@example.org"
@@ -216,7 +216,7 @@ def test_a_name_of_the_sender_is_written_safely() -> None:
 @pytest.mark.parametrize("text", ["Ada <a@b.c> <d@e.f>", "a@b.c <", "<>", "Ada <>", "a@b.c, Ada <d@e.f>x", "a b@c.d"])
 def test_what_is_not_one_address_is_refused(text: str) -> None:
     with pytest.raises(BadAddress, match="is not an address"):
-        Address.parse(text)
+        Mailbox.parse(text)
 
 
 # Identity

@@ -6,7 +6,7 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from digestif import ConfigError
-from digestif.channels.signatures import Signer
+from digestif.channels.webhook import Signer
 from digestif.clock import wall_clock
 from digestif.core.secret import Secret
 

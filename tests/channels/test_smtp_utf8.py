@@ -5,7 +5,7 @@ import email.policy
 
 import pytest
 
-from digestif.channels.mail import Address, Letterhead, build_mail
+from digestif.channels.mail import Letterhead, Mailbox, build_mail
 from digestif.channels.registry import open_channel
 from tests.channels.mailserver import deliver_once, fail_once, failure, mail_server, message, run
 
@@ -82,7 +82,7 @@ def test_an_address_of_our_own_is_a_matter_of_configuration(options: str) -> Non
 
 
 def test_a_name_beside_such_an_address_stays_an_encoded_word() -> None:
-    head = Letterhead(sender=Address.parse("Ädä <ädä@example.org>"))
+    head = Letterhead(sender=Mailbox.parse("Ädä <ädä@example.org>"))
 
     mail = build_mail(message(), head, to=None).as_bytes()
 

@@ -12,7 +12,7 @@ from digestif import Digest, Record
 from digestif.compose.grouping import summarize
 from digestif.compose.renderer import Rendered, Renderer
 from digestif.compose.summary import Summary
-from digestif.compose.wording import header_line, safe_link, spoken, title_of
+from digestif.compose.wording import header_line, safe_link, text_of, title_of
 from digestif.errors import ConfigError
 from tests.compose.samples import LINKS, MONDAY, group, hostile, many, overflow, single, subject, summary
 
@@ -112,7 +112,7 @@ def test_a_title_is_said_once_whatever_was_taken_out_of_it(text: str, title: str
     for value in values:
         records = (Record("1", value, MONDAY), Record("2", others, MONDAY))
         alone = summarize(Digest("mail:ada", "7", 1, 1, 0, records[:1]), group_by=[lambda record: text])
-        both = summarize(Digest("mail:ada", "7", 1, 1, 0, records), group_by=[spoken_of])
+        both = summarize(Digest("mail:ada", "7", 1, 1, 0, records), group_by=[text_of_record])
 
         for rendered in (render(alone), render(both)):
             assert rendered.text.count(title) == 1
@@ -120,8 +120,8 @@ def test_a_title_is_said_once_whatever_was_taken_out_of_it(text: str, title: str
             assert "\ufffd" not in rendered.text + rendered.html + rendered.subject
 
 
-def spoken_of(record: Record) -> str:
-    return spoken(record.value)
+def text_of_record(record: Record) -> str:
+    return text_of(record.value)
 
 
 def test_a_text_of_several_lines_is_shown_with_its_lines() -> None:

@@ -1,8 +1,8 @@
-"""Which addresses may be connected to: public ones only, unless somebody said otherwise.
+"""Which addresses channels may connect to: by default public ones only.
 
-Whoever may enter the address of a webhook could otherwise make us talk to machines that only we can reach. Names are
-judged by what they resolve to, and every socket once more by the address that it is about to connect to: a name that
-answers differently the second time gains nothing.
+Otherwise users who may enter the address of a webhook could make a worker talk to machines that only it can reach. A
+name is judged by the addresses it resolves to, and each connection again by its address: a name that resolves
+differently the second time gains nothing.
 """
 
 import socket
@@ -14,7 +14,7 @@ from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
-# The registries of special addresses at IANA. Written out, because the tables of `ipaddress` differ between Pythons.
+# IANA's registries of special addresses. Written out, because the tables of `ipaddress` differ between Pythons.
 _NOT_PUBLIC_4 = [
     IPv4Network(network)
     for network in (
@@ -22,8 +22,8 @@ _NOT_PUBLIC_4 = [
         "10.0.0.0/8",
         "100.64.0.0/10",  # behind a carrier's NAT
         "127.0.0.0/8",
-        "168.63.129.16/32",  # where one cloud talks to its machines
-        "169.254.0.0/16",  # link-local; also where clouds keep their metadata
+        "168.63.129.16/32",  # by which Azure talks to its machines
+        "169.254.0.0/16",  # link-local, and the metadata of clouds
         "172.16.0.0/12",
         "192.0.0.0/24",
         "192.0.2.0/24",
@@ -35,13 +35,13 @@ _NOT_PUBLIC_4 = [
         "224.0.0.0/3",  # multicast, reserved, broadcast
     )
 ]
-_UNICAST_6 = IPv6Network("2000::/3")  # all that is handed out; loopback, link-local, unique local lie outside
+_UNICAST_6 = IPv6Network("2000::/3")  # without loopback, link-local and unique local
 _NOT_PUBLIC_6 = [
     IPv6Network(network)
     for network in (
         "2001::/23",  # Teredo and other protocols
         "2001:db8::/32",
-        "2002::/16",  # 6to4: an IPv4 address in disguise
+        "2002::/16",  # 6to4, which leads to any IPv4 address
         "3fff::/20",
     )
 ]
@@ -53,7 +53,7 @@ class AddressRefused(OSError):
 
 
 def is_public(text: str) -> bool:
-    """True for an IP address that everybody reaches alike."""
+    """True for an IP address of the public internet."""
     return _is_public(ip_address(text))
 
 
@@ -67,7 +67,7 @@ def is_address(host: str) -> bool:
 
 
 def public_socket(address_info: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
-    """A socket for an address that is about to be connected to. Raises AddressRefused if it is not public."""
+    """A socket for a connection to this address. Raises AddressRefused if it is not public."""
     family, kind, protocol, _, address = address_info
     refuse_unless_public(str(address[0]))
     return socket.socket(family=family, type=kind, proto=protocol)
@@ -80,10 +80,10 @@ def refuse_unless_public(address: str) -> None:
 
 @contextmanager
 def public_only() -> Iterator[list[str]]:
-    """Let whatever runs in the block, in this thread, connect to public addresses only. Gives those that were refused.
+    """Refuse connections of the block, in this thread, to addresses that are not public. Yields the refused ones.
 
-    For libraries that make their own connections and can't be given sockets. Python tells of each that it is about to
-    make, through whichever library; connections that are made without Python are not seen.
+    For libraries that open their own sockets. Python announces each connection to audit hooks, whichever library makes
+    it; connections made without Python's sockets are not seen.
     """
     _listen_for_connections()
     refused: list[str] = []
@@ -94,13 +94,13 @@ def public_only() -> Iterator[list[str]]:
         _refused.reset(token)
 
 
-_refused: ContextVar[list[str] | None] = ContextVar("refused", default=None)  # None: anything may be connected to
+_refused: ContextVar[list[str] | None] = ContextVar("refused", default=None)  # None: all are allowed
 _CONNECTIONS = frozenset({"socket.connect", "socket.sendmsg", "socket.sendto"})
 
 
 @cache
 def _listen_for_connections() -> None:
-    sys.addaudithook(_judge_connection)  # for good: Python has no way to take one back
+    sys.addaudithook(_judge_connection)  # once: Python can't remove it
 
 
 def _judge_connection(event: str, arguments: tuple[Any, ...]) -> None:
@@ -108,7 +108,7 @@ def _judge_connection(event: str, arguments: tuple[Any, ...]) -> None:
         return
     address = arguments[1]
     host = str(address[0]) if isinstance(address, tuple) else "a local socket"
-    if not is_address(host) or not is_public(host):  # a name is not judged, since nobody knows where it will lead
+    if not is_address(host) or not is_public(host):  # a name may resolve to anything: refused
         refused.append(host)
         raise AddressRefused(f"{host} is not a public address")
 
@@ -118,7 +118,7 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
         return not any(address in network for network in _NOT_PUBLIC_4)
     if address.ipv4_mapped is not None:
         return _is_public(address.ipv4_mapped)
-    plain = IPv6Address(int(address))  # without a zone, with which it would be in no network
+    plain = IPv6Address(int(address))  # without its zone: an address with a zone is in no network
     if plain in _NAT64:
         return _is_public(IPv4Address(int(plain) & 0xFFFFFFFF))
     return plain in _UNICAST_6 and not any(plain in network for network in _NOT_PUBLIC_6)

@@ -1,7 +1,7 @@
-"""Apprise: everything that has no channel of its own, some 170 services by the library of that name.
+"""Apprise: some 170 services, by the library of that name.
 
-It says of a delivery whether it went well, and no more. So every failure is worth another attempt, and the policy ends
-them. Its notifications block: each runs in a thread.
+Apprise says only whether a delivery succeeded. So every failure is worth another attempt, until the policy ends them.
+Its notifications block, so each runs in a thread.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from digestif.errors import ConfigError
 from digestif.threads import DaemonThreads
 
 TITLE_CHARACTERS = 250
-BODY_CHARACTERS = 100_000  # each service cuts to its own limits, but some look at every character first
+BODY_CHARACTERS = 100_000  # services cut to their own limits, but some process the whole text first
 PREFIX = "apprise+"
-TALKATIVE = ("apprise", "urllib3.connectionpool")  # loggers that show whole addresses, and with them tokens
+LEAKY_LOGGERS = ("apprise", "urllib3.connectionpool")  # they log whole URLs, with their tokens
 
-_silenced: ContextVar[int] = ContextVar("silenced", default=logging.NOTSET)  # the level; inherited by threads
+_silenced: ContextVar[int] = ContextVar("silenced", default=logging.NOTSET)  # up to this level; threads inherit it
 
 
 class AppriseChannel(Channel):
@@ -53,12 +53,12 @@ class AppriseChannel(Channel):
     async def deliver(self, message: Message) -> Receipt:
         try:
             async with asyncio.timeout(self._timeout):
-                went_well, refused = await self._threads.run(lambda: self._notify_guarded(message))
+                succeeded, refused = await self._threads.run(lambda: self._notify_guarded(message))
         except TimeoutError:
             raise DeliveryFailed(f"{self._service} did not end within {self._timeout:g} s") from None
         if refused:
             raise DeliveryFailed(f"{self._service}: {refused[0]} is not a public address; allow_private=true allows it")
-        if not went_well:
+        if not succeeded:
             raise DeliveryFailed(f"{self._service} did not take it; the log of apprise may tell why")
         return Receipt(channel=self.scheme, detail=str(self._service))
 
@@ -70,7 +70,7 @@ class AppriseChannel(Channel):
         return f"AppriseChannel({self._service})"
 
     def _notify_guarded(self, message: Message) -> tuple[bool, list[str]]:
-        """Whether it went well, and which addresses were refused."""
+        """Whether it succeeded, and the addresses that were refused."""
         if self._allow_private:
             return self._notify(message), []
         with public_only() as refused:
@@ -80,16 +80,16 @@ class AppriseChannel(Channel):
         notifier = self._notifier()
         body = message.markdown or message.text or message.subject
         with _silence(logging.DEBUG):
-            went_well = notifier.notify(
+            succeeded = notifier.notify(
                 title=" ".join(message.subject.split())[:TITLE_CHARACTERS],
                 body=body[:BODY_CHARACTERS],
                 body_format=apprise.NotifyFormat.MARKDOWN if message.markdown else apprise.NotifyFormat.TEXT,
             )
-        return bool(went_well)
+        return bool(succeeded)
 
     def _notifier(self) -> apprise.Apprise:
-        """A fresh one each time: many deliveries run at once, and its services are not made for that."""
-        with _silence(logging.ERROR):  # with which it shows a URL that it can't read
+        """A new one for each delivery: Apprise's services are not made for several at once."""
+        with _silence(logging.ERROR):  # its errors show a URL that it can't read
             notifier = apprise.Apprise(asset=self._asset())
             is_known = notifier.add(self._url.reveal())
         if not is_known or len(notifier) != 1:
@@ -97,7 +97,7 @@ class AppriseChannel(Channel):
         return notifier
 
     def _asset(self) -> apprise.AppriseAsset:
-        """Apprise's settings. Older releases follow redirects always; then only the guard stops them."""
+        """Apprise's settings. Older releases always follow redirects; there only `public_only` guards."""
         if self._allow_private or not hasattr(apprise.AppriseAsset, "http_redirects"):
             return apprise.AppriseAsset()
         return apprise.AppriseAsset(http_redirects=False)
@@ -112,7 +112,7 @@ class AppriseOptions:
 
 
 def from_dsn(dsn: Dsn) -> AppriseChannel:
-    """`apprise+tgram://…`, where all after the + is Apprise's, or `apprise://?url=…` with it percent-encoded."""
+    """`apprise+URL`, such as `apprise+tgram://…`, or `apprise://?url=URL` with a percent-encoded URL."""
     if dsn.scheme.startswith(PREFIX):
         return AppriseChannel(Secret(f"{dsn.scheme.removeprefix(PREFIX)}://{dsn.rest}"))
     dsn.refuse_location()
@@ -122,7 +122,7 @@ def from_dsn(dsn: Dsn) -> AppriseChannel:
 
 @contextmanager
 def _silence(level: int) -> Iterator[None]:
-    """Keeps lines up to this level out of the log, if what runs inside of the block wrote them."""
+    """Keep lines up to this level, written inside the block, out of the log."""
     token = _silenced.set(level)
     try:
         yield
@@ -134,5 +134,5 @@ def _is_discreet(record: logging.LogRecord) -> bool:
     return record.levelno > _silenced.get()
 
 
-for _name in TALKATIVE:
+for _name in LEAKY_LOGGERS:
     logging.getLogger(_name).addFilter(_is_discreet)

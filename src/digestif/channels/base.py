@@ -1,25 +1,28 @@
-"""The contract: what a channel is given, what it answers, and how it fails.
+"""The contract of channels: the message that one gets, the receipt that it returns, and the error that it raises.
 
-A channel is one small module with a class and a function `from_dsn`. It renders nothing: it says which formats it
-wants, and gets them ready. It decides nothing about retries: it says what happened, and the policy decides.
+A channel is one small module with a class and a function `from_dsn`. It gets messages already rendered, in the formats
+that it names. It reports what happened; the policy decides whether to try again.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from digestif.core.verdicts import DeliveryFailed
 
-__all__ = ["Channel", "DeliveryFailed", "Format", "Message", "Receipt"]
+__all__ = ["Channel", "DeliveryFailed", "Format", "Message", "Receipt", "date_of"]
+
+_LATEST = 253402300799.0  # seconds: the end of the year 9999
 
 
 class Format(StrEnum):
-    """What a message can be rendered to."""
+    """The formats of a message."""
 
     TEXT = "text"
-    HTML = "html"  # a mail: styles inlined
+    HTML = "html"  # for mail: styles inlined
     MARKDOWN = "markdown"
     SLACK = "slack"  # blocks
     DATA = "data"  # values for programs
@@ -27,11 +30,11 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A digest that is ready to go to one recipient. Formats that the channel did not ask for are empty."""
+    """A digest, rendered for one recipient. Formats that the channel does not name are empty."""
 
-    key: str  # two messages with the same key are the same: the idempotency key, with the recipient's name if split
+    key: str  # the idempotency key, followed by the recipient if the digest is split
     timeline: str
-    recipient: str  # an address, or whatever the channel knows people by
+    recipient: str  # an address, or another name that the channel understands
     subject: str  # one line
     text: str = ""
     html: str = ""
@@ -45,34 +48,37 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """A message that was taken over by somebody else."""
+    """The proof that a receiver took a message over."""
 
     channel: str  # the scheme
-    id: str = ""  # what they call it, if they said so
-    detail: str = ""  # such as their answer, without secrets
+    id: str = ""  # the receiver's name for it, if known
+    detail: str = ""  # such as the receiver's answer, without secrets
 
     @property
     def line(self) -> str:
-        """For the history."""
+        """The receipt as the history shows it."""
         return " ".join(filter(None, (self.channel, self.id, self.detail)))
 
 
 class Channel(ABC):
-    """Somewhere to deliver to. Used on one event loop, by many deliveries at once."""
+    """A place to deliver to. Many deliveries use it at once, on one event loop."""
 
     scheme: ClassVar[str]
-    formats: ClassVar[frozenset[Format]]  # that it wants
-    redelivery: ClassVar[str] = (
-        "merge"  # what its routes do unless their policy says otherwise; "same" for receivers that deduplicate
-    )
+    formats: ClassVar[frozenset[Format]]  # that messages need
+    redelivery: ClassVar[str] = "merge"  # the default of its routes; "same" if receivers deduplicate by key
 
     @abstractmethod
     async def deliver(self, message: Message) -> Receipt:
         """Hand a message over.
 
-        Returns once somebody else is responsible for it. Raises DeliveryFailed with the reason, whether it is worth
-        trying again, and when. May be called again with the same key after a failure nobody knows the outcome of.
+        Returns once the receiver is responsible for it. Raises DeliveryFailed, which says why, whether to try again,
+        and when. If the outcome is unknown, the message comes again with the same key.
         """
 
-    async def close(self) -> None:  # noqa: B027  # most have nothing to let go of
-        """Let go of connections. It may be used again afterwards."""
+    async def close(self) -> None:  # noqa: B027  # most have nothing to close
+        """Close connections. A later delivery opens new ones."""
+
+
+def date_of(message: Message) -> datetime:
+    """When a message was made, as far as years have four digits."""
+    return datetime.fromtimestamp(min(max(message.timestamp, 0.0), _LATEST), UTC)

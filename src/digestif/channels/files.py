@@ -8,18 +8,17 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
-from digestif.channels.mail import LATEST, Address, BadAddress, Letterhead, address_option, build_mail
+from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt, date_of
+from digestif.channels.mail import BadAddress, Letterhead, Mailbox, build_mail, mailbox_option
 from digestif.core.texts import did_you_mean
 from digestif.dsn import Dsn, option
 from digestif.errors import ConfigError
 from digestif.ids import fresh_id
 
-SENDER = Address.parse("digestif@localhost")
+SENDER = Mailbox.parse("digestif@localhost")
 NAME_LENGTH = 60  # of a timeline, in the name of a file
 PRIVATE = 0o600
 
@@ -27,12 +26,12 @@ Writer = Callable[[Message, Letterhead], bytes]
 
 
 class FolderChannel(Channel):
-    """A folder on this computer. It is made when it is needed, and what is in it is nobody else's to read."""
+    """Writes to a folder on this computer. The folder is made when needed; by default only its owner can read it."""
 
     scheme: ClassVar[str] = "file"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT, Format.HTML, Format.DATA})
 
-    def __init__(self, folder: Path, *, kind: str = "eml", sender: Address = SENDER, mode: int = PRIVATE) -> None:
+    def __init__(self, folder: Path, *, kind: str = "eml", sender: Mailbox = SENDER, mode: int = PRIVATE) -> None:
         self.folder = folder
         self.kind = kind
         self._mode = mode
@@ -47,14 +46,14 @@ class FolderChannel(Channel):
         return Receipt(channel=self.scheme, id=path.name)
 
     def _write(self, path: Path, message: Message) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=_of_folder(self._mode))
-        earlier = self._earlier(path)  # also at the first attempt: one that was interrupted does not count
+        self.folder.mkdir(parents=True, exist_ok=True, mode=_folder_mode(self._mode))
+        earlier = self._earlier(path)  # also at attempt 1: an interrupted one is not counted
         replace_file(path, WRITERS[self.kind](message, self._letterhead), mode=self._mode)
         for other in earlier:
             other.unlink(missing_ok=True)
 
     def _earlier(self, path: Path) -> list[Path]:
-        """What an attempt at another time wrote."""
+        """Files of the same message that attempts at another time wrote."""
         identity = path.name.rpartition("-")[2]
         return [other for other in self.folder.iterdir() if other.name.endswith(f"-{identity}") and other != path]
 
@@ -76,7 +75,7 @@ class FileOptions:
     """Options of the DSN."""
 
     as_: str = option(_kind, "eml")
-    from_: Address = option(address_option, SENDER)
+    from_: Mailbox = option(mailbox_option, SENDER)
     mode: int = option(_mode, PRIVATE)
 
 
@@ -89,20 +88,19 @@ def from_dsn(dsn: Dsn) -> FolderChannel:
 
 
 def file_name(message: Message) -> str:
-    """Time, timeline and identity: sorted by time, readable, and different for different messages."""
-    at = datetime.fromtimestamp(min(max(message.timestamp, 0.0), LATEST), UTC)
+    """Time, timeline and a hash of the message's identity: files sort by time, and no two messages share one."""
     timeline = re.sub(r"[^A-Za-z0-9@_-]+", "_", message.timeline)[:NAME_LENGTH]
     identity = f"{len(message.timeline)} {message.timeline}{message.key}".encode("utf-8", "surrogatepass")
-    return f"{at:%Y%m%dT%H%M%SZ}-{timeline}-{hashlib.sha256(identity).hexdigest()[:32]}"
+    return f"{date_of(message):%Y%m%dT%H%M%SZ}-{timeline}-{hashlib.sha256(identity).hexdigest()[:32]}"
 
 
-def _of_folder(mode: int) -> int:
-    """The mode of a folder whose files have this one: whoever may read them may enter it."""
+def _folder_mode(mode: int) -> int:
+    """The mode of a folder for files of this mode: those who may read the files may enter it."""
     return mode | (mode & 0o444) >> 2
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
-    """Write a file that is there as a whole or not at all, also after a power loss."""
+    """Write a file whole or not at all, also if the power fails."""
     draft = path.with_name(f".{fresh_id()}.tmp")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
@@ -126,13 +124,13 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# What stands in the files
+# Contents
 
 
 def _mail(message: Message, letterhead: Letterhead) -> bytes:
     try:
-        to = Address.parse(message.recipient)
-    except BadAddress:  # here people may be known by anything
+        to = Mailbox.parse(message.recipient)
+    except BadAddress:  # here a recipient may have any name
         to = None
     return build_mail(message, letterhead, to=to).as_bytes()
 

@@ -1,7 +1,7 @@
-"""What channels over HTTP share: posting within limits, and the ladder from an answer to a verdict.
+"""What channels over HTTP share: posting within limits, and the meaning of answers.
 
-Nothing here follows redirects, believes proxies in the environment, or shows more of an address than its host: paths
-are often as good as passwords.
+Nothing here follows redirects, uses proxies of the environment, or shows more of an address than its host: a path may
+be as secret as a password.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from digestif.core.verdicts import DeliveryFailed
 from digestif.dsn import Dsn, existing_file, number, option, yes_or_no
 from digestif.errors import ConfigError
 
-ANSWER_BYTES = 64 * 1024  # read of an answer…
-ANSWER_CHARACTERS = 200  # …and shown of it
+ANSWER_BYTES = 64 * 1024  # that are read…
+ANSWER_CHARACTERS = 200  # …and shown
 LONGEST_WAIT = 24 * 3600.0  # seconds that a receiver may ask for
-SHORTEST_WAIT = 1.0  # being throttled counts as no attempt, so "at once" would be a loop
-IDLE_SECONDS = 4.0  # for which a connection is kept: many servers close theirs after 5
+SHORTEST_WAIT = 1.0  # throttling counts as no attempt, so that no wait would mean an endless loop
+IDLE_SECONDS = 4.0  # that a connection is kept: many servers close theirs after 5
 LONGEST_TIMEOUT = 600.0
-TOKEN_CHARACTERS = 12  # a shorter part of an address is not taken for a token
+TOKEN_CHARACTERS = 12  # a part of an address of this length may be a token
 
-BAD_MESSAGE = frozenset({400, 413, 415, 422})  # it would be as bad later
+BAD_MESSAGE = frozenset({400, 413, 415, 422})  # another attempt would get the same answer
 GONE = 410
 TOO_MANY = 429
 UNAVAILABLE = 503
@@ -52,7 +52,7 @@ class HttpOptions:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a receiver said."""
+    """The answer of a receiver."""
 
     host: str
     status: int
@@ -65,7 +65,7 @@ class Answer:
 
 
 def failure_of(answer: Answer, *, now: float) -> DeliveryFailed | None:
-    """The ladder: what an answer means for the message. None: it was taken."""
+    """The failure that an answer means; None if the receiver took the message."""
     if answer.is_success:
         return None
     reason = f"{answer.host} answered {answer.status}{f': {answer.text}' if answer.text else ''}"
@@ -82,7 +82,7 @@ def failure_of(answer: Answer, *, now: float) -> DeliveryFailed | None:
 
 
 def wait_of(header: str | None, *, now: float) -> float | None:
-    """The seconds that a Retry-After asks for, within reason; None without one that can be read."""
+    """The seconds to wait by a Retry-After header, within bounds; None if it is missing or unreadable."""
     if header is None:
         return None
     if re.fullmatch(r"\d{1,15}", header.strip(), re.ASCII):
@@ -96,7 +96,7 @@ def wait_of(header: str | None, *, now: float) -> float | None:
 
 
 class Poster:
-    """Posts JSON to one address. Connections are kept for a moment, and made anew after `close`."""
+    """Posts JSON to one address. Connections are kept for a few seconds; after `close` new ones are made."""
 
     def __init__(
         self, url: str, *, secrets: Sequence[Secret] = (), timeout: float, allow_private: bool, ca: str | None = None
@@ -111,10 +111,10 @@ class Poster:
         self._allow_private = allow_private
         self._hidden = _hidden(self._url, secrets)
         self._session: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # to which the session belongs
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the session
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Post it. Raises DeliveryFailed unless there is an answer."""
+        """Post a body. Raises DeliveryFailed if no answer comes."""
         session = self._open_session()
         try:
             async with asyncio.timeout(self._timeout):
@@ -123,7 +123,7 @@ class Poster:
             problem = f"did not answer within {self._timeout:g} s"
         except (aiohttp.ClientError, OSError) as error:
             problem = _problem(error)
-        # Raised outside of the handlers: the errors of aiohttp show the address, and would be kept as context.
+        # Raised outside of the handlers: aiohttp's errors show the address, and would stay as context.
         raise DeliveryFailed(f"{self.host} {self._without_secrets(problem)}")
 
     async def close(self) -> None:
@@ -143,9 +143,9 @@ class Poster:
             self._loop = loop
             self._session = aiohttp.ClientSession(
                 connector=self._connector(),
-                timeout=aiohttp.ClientTimeout(total=None),  # there is one around everything
+                timeout=aiohttp.ClientTimeout(total=None),  # `post` has one around everything
                 headers={"User-Agent": "digestif", "Accept-Encoding": "identity"},
-                auto_decompress=False,  # of 64 KB nobody makes gigabytes
+                auto_decompress=False,  # 64 KB could become gigabytes
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
             )
@@ -157,7 +157,7 @@ class Poster:
             checks = {"resolver": PublicResolver(), "socket_factory": public_socket}
         if self._tls is not None:
             checks["ssl"] = self._tls
-        # Without a limit of its own: waiting for a connection would count as the receiver's slowness.
+        # No limit of connections: waiting for a free one would count against the receiver's time.
         return aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS, **checks)
 
     def _without_secrets(self, text: str) -> str:
@@ -167,7 +167,7 @@ class Poster:
 
 
 class PublicResolver(ThreadedResolver):
-    """Resolves names to public addresses; refuses a name that has any other."""
+    """Resolves names. Raises AddressRefused for a name with any address that is not public."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -179,7 +179,7 @@ class PublicResolver(ThreadedResolver):
 
 
 def encoded(value: object) -> bytes:
-    """A value as JSON. Raises DeliveryFailed for good if it can't be."""
+    """A value as JSON. Raises DeliveryFailed without retry if JSON can't express it."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -188,9 +188,9 @@ def encoded(value: object) -> bytes:
 
 
 def harmless(text: str) -> str:
-    """The beginning of a foreign text, on one line, without characters that act on a terminal or turn text around."""
+    """The beginning of a receiver's text, on one line, without characters that steer terminals or turn text around."""
     beginning = text[: 4 * ANSWER_CHARACTERS]
-    visible = "".join("\N{REPLACEMENT CHARACTER}" if _acts(character) else character for character in beginning)
+    visible = "".join("\N{REPLACEMENT CHARACTER}" if _is_harmful(character) else character for character in beginning)
     line = " ".join(visible.split())
     return line if len(line) <= ANSWER_CHARACTERS else line[: ANSWER_CHARACTERS - 1] + "…"
 
@@ -200,12 +200,12 @@ def url_of(scheme: str, dsn: Dsn, query: str = "") -> str:
     return f"{scheme}://{dsn.rest.partition('?')[0]}{f'?{query}' if query else ''}"
 
 
-def _acts(character: str) -> bool:
+def _is_harmful(character: str) -> bool:
     return unicodedata.category(character).startswith("C") and not character.isspace()
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The beginning of an answer; a connection that brings more is closed, not listened to."""
+    """The beginning of an answer. If more follows, the connection is closed."""
     parts: list[bytes] = []
     missing = ANSWER_BYTES
     while missing and (part := await response.content.read(missing)):
@@ -217,7 +217,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _problem(error: Exception) -> str:
-    """What went wrong between us and a receiver, in words that hold nothing of the address but the host."""
+    """Why there is no answer, in words that follow the host's name and show no more of the address."""
     cause = getattr(error, "os_error", error)
     match error:
         case _ if isinstance(cause, AddressRefused):
@@ -239,7 +239,7 @@ def _problem(error: Exception) -> str:
 
 
 def _checked(url: str, allow_private: bool) -> URL:
-    """The address, or a ConfigError that does not show it."""
+    """The parsed address. ConfigError does not show it."""
     try:
         parsed = URL(url)
         port = parsed.port
@@ -261,7 +261,7 @@ def _checked_timeout(timeout: float) -> float:
 
 
 def _hidden(url: URL, secrets: Sequence[Secret]) -> list[str]:
-    """What a receiver could send back and nobody should read: the secrets, and what may be a token in the address."""
+    """Texts to hide if a receiver sends them back: the secrets, and possible tokens in the address."""
     parts = [url.raw_path, *url.raw_parts, *url.parts, *url.query.values(), url.raw_query_string]
     texts = {secret.reveal() for secret in secrets} | {part for part in parts if len(part) >= TOKEN_CHARACTERS}
     return sorted((text for text in texts if text), key=len, reverse=True)

@@ -1,8 +1,8 @@
 """Mails: from a message to an `email.message.EmailMessage`. The same message gives the same bytes, on every Python.
 
-Headers are written here in their final form: folded, and in ASCII, apart from addresses that are not. The library would
-decode what looks like an encoded word in a subject; releases before 3.11.15 then write the line breaks in it as they
-are: a header of the attacker's.
+Headers are written here in their final form: folded, and in ASCII except for addresses in other scripts. The library
+would decode what looks like an encoded word in a subject, and releases before 3.11.15 then write the line breaks in it
+unchanged, by which an attacker could add headers.
 """
 
 import base64
@@ -12,51 +12,49 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import SMTP, EmailPolicy
 from email.utils import format_datetime
 from typing import Any
 from urllib.parse import quote
 
-from digestif.channels.base import Message
+from digestif.channels.base import Message, date_of
 from digestif.core.texts import shortened
 
 SUBJECT_LENGTH = 200
 KEY_LENGTH = 600
-LINE_LENGTH = 76  # what a line may have, without its end
-WORD_BYTES = 36  # of UTF-8 that an encoded word holds: 48 in base64, 12 around them, and room for the header's name
+LINE_LENGTH = 76  # without the end of line
+WORD_BYTES = 36  # UTF-8 in an encoded word: 48 bytes of base64, 12 around them, and the header's name before them
 URL_LENGTH = 900  # a URL is not folded, and a line has 998 bytes at most
 ADDRESS_LENGTH = 254  # bytes
 LOCAL_LENGTH = 64
-LATEST = 253402300799.0  # the last second that a date can tell
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
 _LOCAL = re.compile(rf"{_ATOM}(\.{_ATOM})*")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _URL = re.compile(r"(https?://|mailto:)[!-~]+", re.IGNORECASE)
 _URL_SAFE = ":/?#[]@!$&'()*+,;=%~"
-# They turn the direction of what stands around them; the two marks that do not (U+200E, U+200F) stay.
+# Marks that turn the direction of the text around them; the two that do not (U+200E, U+200F) stay.
 _TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 _BEYOND_ASCII = bytes(range(128, 256))
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # that have no place in a text
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BLANKS = {"Cc", "Zl", "Zp"}
 
 
 class BadAddress(ValueError):
-    """What should be an address is none, or more than one."""
+    """The text is not exactly one address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """One mailbox, checked: `local@domain`."""
+class Mailbox:
+    """A checked address, `local@domain`, with or without a name."""
 
-    local: str  # in any script; beyond ASCII, servers have to know SMTPUTF8 (RFC 6531)
+    local: str  # in any script; beyond ASCII, servers need SMTPUTF8 (RFC 6531)
     domain: str
     name: str = ""  # for people, in any script
 
     @classmethod
-    def parse(cls, text: str) -> "Address":
+    def parse(cls, text: str) -> "Mailbox":
         """Read `ada@example.org` or `Ada <ada@example.org>`, or raise BadAddress."""
         named = re.fullmatch(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>", text)
         address = named["address"] if named else text
@@ -74,13 +72,13 @@ class Address:
 
     @property
     def header(self) -> str:
-        """As a header has it."""
+        """The mailbox as a header writes it."""
         return f"{_name(self.name)}\n <{self}>" if self.name else str(self)
 
 
-def address_option(text: str) -> Address:
-    """An address in a DSN, where a + reads as a space: no address has one inside."""
-    return Address.parse(re.sub(r"(?<=[^\s<>]) (?=[^\s<>]+@)", "+", text))
+def mailbox_option(text: str) -> Mailbox:
+    """A mailbox in a DSN, where a + reads as a space; no address has a space inside."""
+    return Mailbox.parse(re.sub(r"(?<=[^\s<>]) (?=[^\s<>]+@)", "+", text))
 
 
 def _name(text: str) -> str:
@@ -89,7 +87,7 @@ def _name(text: str) -> str:
 
 
 def _is_local(text: str) -> bool:
-    # Somebody on the way may write letters in their plainest form: it may not be another address by that.
+    # A server on the way may normalize letters: the address must be valid in that form, too.
     forms = (text, unicodedata.normalize("NFKC", text))
     return (
         text.isprintable()
@@ -98,7 +96,7 @@ def _is_local(text: str) -> bool:
     )
 
 
-# The standard library knows the older rules, by which these become other letters: another domain, with another owner.
+# The standard library follows the older rules (IDNA 2003), which turn these into other letters: another owner's domain.
 _AMBIGUOUS = re.compile("[ßς\u200c\u200d]")
 
 
@@ -116,15 +114,15 @@ def _ascii_domain(domain: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letterhead:
-    """What all mails of a channel have in common."""
+    """The sender and links that all mails of a channel share."""
 
-    sender: Address
-    reply_to: Address | None = None
-    unsubscribe: str = ""  # a URL for messages without a link of their own; {recipient} and {timeline} are filled in
+    sender: Mailbox
+    reply_to: Mailbox | None = None
+    unsubscribe: str = ""  # a URL with {recipient} and {timeline}, for messages without a link of their own
 
 
-def build_mail(message: Message, letterhead: Letterhead, *, to: Address | None) -> EmailMessage:
-    """The mail that a message becomes, with a text first, and the HTML after it if there is one."""
+def build_mail(message: Message, letterhead: Letterhead, *, to: Mailbox | None) -> EmailMessage:
+    """The mail of a message: its text, followed by its HTML if there is any."""
     mail = EmailMessage(policy=_POLICY)
     for name, value in _headers(message, letterhead, to=to):
         mail[name] = value
@@ -137,23 +135,23 @@ def build_mail(message: Message, letterhead: Letterhead, *, to: Address | None) 
 
 
 def message_id(message: Message, letterhead: Letterhead) -> str:
-    """The same for every attempt, so that receivers can tell that they have it already."""
+    """The same id for every attempt, by which receivers can tell that they have the mail already."""
     return f"<{_hashed('message', message.key)}@{letterhead.sender.domain}>"
 
 
 def thread_id(message: Message, letterhead: Letterhead) -> str:
-    """What all mails of a timeline answer to. Nobody has ever seen that mail; programs put its answers together."""
+    """The id of a mail that was never sent. All mails of a timeline answer it, so mail programs show them together."""
     return f"<{_hashed('timeline', message.timeline)}@{letterhead.sender.domain}>"
 
 
-def _headers(message: Message, letterhead: Letterhead, *, to: Address | None) -> Iterator[tuple[str, str]]:
+def _headers(message: Message, letterhead: Letterhead, *, to: Mailbox | None) -> Iterator[tuple[str, str]]:
     yield "From", letterhead.sender.header
     if to:
         yield "To", to.header
     if letterhead.reply_to:
         yield "Reply-To", letterhead.reply_to.header
     yield "Subject", _unstructured(one_line(message.subject, SUBJECT_LENGTH) or "(no subject)", after="Subject: ")
-    yield "Date", format_datetime(datetime.fromtimestamp(min(max(message.timestamp, 0.0), LATEST), UTC))
+    yield "Date", format_datetime(date_of(message))
     yield "Message-ID", message_id(message, letterhead)
     yield "In-Reply-To", thread_id(message, letterhead)
     yield "References", thread_id(message, letterhead)
@@ -166,7 +164,7 @@ def _headers(message: Message, letterhead: Letterhead, *, to: Address | None) ->
 
 
 def unsubscribe_url(message: Message, letterhead: Letterhead) -> str:
-    """The message's own link, else the channel's; nothing if that can't stand in a header."""
+    """The message's own link, else the channel's; empty if it does not fit into a header."""
     template = letterhead.unsubscribe
     filled = template.replace("{recipient}", _quoted(message.recipient)).replace(
         "{timeline}", _quoted(message.timeline)
@@ -187,7 +185,7 @@ def _hashed(kind: str, text: str) -> str:
 
 
 def one_line(text: str, length: int | None = None) -> str:
-    """Text without line breaks, control characters, what begins an encoded word, and marks that turn the direction."""
+    """Text on one line, without control characters, the start of an encoded word, and marks that turn the direction."""
     if length is not None and len(text) > length:
         text = text[: length - 1] + "…"
     blanked = "".join(" " if unicodedata.category(letter) in _BLANKS else letter for letter in text)
@@ -195,7 +193,7 @@ def one_line(text: str, length: int | None = None) -> str:
 
 
 def _unstructured(text: str, *, after: str) -> str:
-    """A line as a header may carry it: itself, or encoded words if it is long or in another script."""
+    """A line for a header: unchanged, or as encoded words if it is long or not ASCII."""
     return text if _is_plain(text, room=LINE_LENGTH - len(after)) else encoded_words(text)
 
 
@@ -204,13 +202,13 @@ def _is_plain(text: str, *, room: int) -> bool:
 
 
 def encoded_words(text: str) -> str:
-    """Any text in ASCII, one word to a line."""
+    """Any text in ASCII, one encoded word per line."""
     return "\n ".join(f"=?utf-8?b?{base64.b64encode(part).decode()}?=" for part in _portions(text))
 
 
 def _portions(text: str) -> Iterator[bytes]:
     portion = b""
-    for letter in text:  # none may be torn apart
+    for letter in text:  # a letter must not be split between words
         encoded = letter.encode()
         if len(portion) + len(encoded) > WORD_BYTES:
             yield portion
@@ -227,7 +225,7 @@ def _valid(text: str) -> str:
 
 
 class _Verbatim(EmailPolicy):
-    """Takes headers as they are written here, and looks once more that they are what they seem."""
+    """Keeps headers as they are written here, after a last check that each is one well-formed header."""
 
     _FOLDED = re.compile(r"[!-~][ -~]*(\n [ -~]+)*")
     _ADDRESSES = ("From", "To", "Reply-To")
@@ -240,7 +238,7 @@ class _Verbatim(EmailPolicy):
 
 
 def _plain_letters(text: str) -> str:
-    """The same with an x for each letter of another script; what is none, such as other ends of lines, stays."""
+    """The text with an x for each printable letter beyond ASCII; other characters, such as line ends, stay."""
     return "".join("x" if letter.isprintable() and not letter.isascii() else letter for letter in text)
 
 
@@ -254,7 +252,7 @@ _POLICY = _Verbatim(
 
 
 def _fill_alternatives(mail: EmailMessage, message: Message) -> None:
-    # Neither quoted-printable nor base64 can have "=_" in it, so no content can end its part.
+    # Neither quoted-printable nor base64 can contain "=_", so no content can end its part.
     mail["Content-Type"] = f'multipart/alternative;\n boundary="=_{_hashed("boundary", message.key)}"'
     for subtype, text in ("plain", message.text), ("html", message.html):
         part = EmailMessage(policy=_POLICY)

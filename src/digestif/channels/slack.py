@@ -1,7 +1,7 @@
-"""Slack: blocks to an incoming webhook, within the limits that Slack has for them.
+"""Slack: blocks, cut to Slack's limits, posted to an incoming webhook.
 
-The address of such a webhook is all that one needs to post, so it is kept as a secret. Slack does not know messages
-again: one whose answer got lost may appear twice.
+Anyone who knows the address can post to it, so it is a secret. Slack does not deduplicate: a message whose answer got
+lost may appear twice.
 """
 
 import re
@@ -28,7 +28,7 @@ ACTION_ELEMENTS = 25
 FALLBACK_CHARACTERS = 300  # beside blocks: for notifications and screen readers
 MESSAGE_CHARACTERS = 40_000  # without blocks
 
-# Words of Slack after which posting again to this address is of no use.
+# Slack's answers after which posting again to this address is of no use.
 FINAL_WORDS = frozenset(
     {
         "action_prohibited",
@@ -45,7 +45,7 @@ FINAL_STATUSES = frozenset({404, 410})
 
 
 class SlackChannel(Channel):
-    """Posts to an incoming webhook of Slack, or of a program that speaks like it."""
+    """Posts to an incoming webhook of Slack, or of a compatible program."""
 
     scheme: ClassVar[str] = "slack"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.SLACK, Format.TEXT})
@@ -83,14 +83,14 @@ def from_dsn(dsn: Dsn) -> SlackChannel:
 
 
 def payload_of(message: Message) -> dict[str, Any]:
-    """What is posted: blocks and a short text beside them, or the text alone."""
+    """The JSON to post: blocks with a short text beside them, or the text alone."""
     if not message.blocks:
         return {"text": escaped(f"{message.subject}\n{message.text}", MESSAGE_CHARACTERS)}
     return {"text": escaped(message.subject, FALLBACK_CHARACTERS), "blocks": within_limits(list(message.blocks))}
 
 
 def within_limits(blocks: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Blocks that Slack takes: not too many, none too long."""
+    """Blocks within Slack's limits: not too many, none too long."""
     if len(blocks) <= BLOCKS:
         return [_fitted(block) for block in blocks]
     more = len(blocks) - (BLOCKS - 1)
@@ -99,7 +99,7 @@ def within_limits(blocks: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def escaped(text: str, length: int) -> str:
-    """A plain text as Slack's markup: nothing in it links, or calls everybody in the channel."""
+    """A plain text as Slack's markup, without links and mentions."""
     markup = text[:length].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return markup if len(text) <= length and len(markup) <= length else _cut(markup, length)
 
@@ -148,12 +148,12 @@ def _fitted_button(element: Mapping[str, Any]) -> Mapping[str, Any]:
 def _fitted_text(element: Any, length: int) -> Any:
     text = element.get("text") if isinstance(element, Mapping) else None
     if not isinstance(text, str) or len(text) <= length:
-        return element  # what is no text, Slack judges
+        return element  # not a text, or short enough
     if element.get("type") == "plain_text":
         return {**element, "text": text[: length - 1] + "…"}
     return {**element, "text": _cut(text, length)}
 
 
 def _cut(markup: str, length: int) -> str:
-    """The beginning of a markup, without half an entity or half a link at its end."""
+    """The beginning of a markup, without a broken entity or link at its end."""
     return re.sub(r"(&[a-z]*|<[^<>]*)\Z", "", markup[: length - 1]) + "…"

@@ -1,7 +1,7 @@
 """Mail over SMTP: `smtp://user:password@host:587?from=digests@example.org`, or `smtps://` for TLS from the start.
 
-A few connections are kept and used in turn. What the server answers becomes a verdict in `failure_of`; nothing that is
-said there shows the password or the mail.
+A few connections are kept and used again. `failure_of` turns a server's answers into failures, whose texts show neither
+the password nor the mail.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from aiosmtplib import (
 )
 
 from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
-from digestif.channels.mail import Address, BadAddress, Letterhead, build_mail, one_line
+from digestif.channels.mail import BadAddress, Letterhead, Mailbox, build_mail, one_line
 from digestif.channels.smtp_options import Server, SmtpOptions, Tls, server_of
 from digestif.channels.tls import tls_context
 from digestif.core.texts import shortened
@@ -35,22 +35,22 @@ from digestif.dsn import Dsn
 
 REPLY_LENGTH = 300
 LARGEST = 10_000_000  # characters of text and HTML
-GOODBYE = 2.0  # seconds that a server has to take leave
+QUIT_SECONDS = 2.0  # for the answer to QUIT
 CLOSING = 421  # the server ends the connection
 TOO_LARGE = 552
-UNAUTHENTICATED = {530, 534, 535, 538}  # whoever is written to: we have not proved who we are
+UNAUTHENTICATED = {530, 534, 535, 538}  # about our log-in, at whichever command they come
 
 _THROTTLING = {421, 450, 451, 452}
-_PATIENCE = re.compile(r"\brate|too many|throttl|\b4\.7\.\d|\b4\.5\.3\b|\b4\.2\.1\b|\b4\.4\.5\b", re.IGNORECASE)
+_RATE = re.compile(r"\brate|too many|throttl|\b4\.7\.\d|\b4\.5\.3\b|\b4\.2\.1\b|\b4\.4\.5\b", re.IGNORECASE)
 _QUEUED = re.compile(r"queued as[ :]+<?([\w.@+/=-]+)", re.IGNORECASE)
 
 
 class Gone(Exception):
-    """The connection ended before anything was handed over. Its cause says why."""
+    """The connection ended before the mail was sent. Its cause says why."""
 
 
 class Client(SMTP):
-    """A connection that is let go of at once: over TLS it would wait for the server, longer than the loop may last."""
+    """A connection that closes at once. Over TLS it would wait for the server, maybe longer than the loop lasts."""
 
     def close(self) -> None:
         transport = self.transport
@@ -60,7 +60,7 @@ class Client(SMTP):
 
 
 class SmtpChannel(Channel):
-    """A mail server that takes our mails."""
+    """Sends mails through one server."""
 
     scheme: ClassVar[str] = "smtp"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT, Format.HTML})
@@ -82,52 +82,52 @@ class SmtpChannel(Channel):
                 reply = await self._hand_over(to, mail)
         except (Gone, SMTPException, OSError) as error:
             failed = failure_of(error, self.server)
-            await asyncio.sleep(0)  # a connection that was ended is let go of, even if the loop ends now
+            await asyncio.sleep(0)  # lets a closed connection free its socket, even if the loop ends now
         else:
             return self._receipt(reply)
-        raise failed  # out here, so that it does not carry the original, which may quote what was sent
+        raise failed  # outside of the handler, whose error may quote what was sent
 
     async def close(self) -> None:
         kept, self._kept = self._kept, []
-        self._turns = asyncio.Semaphore(self._connections)  # it would stay with this event loop
+        self._turns = asyncio.Semaphore(self._connections)  # the old one belongs to this event loop
         for client in kept:
             try:
                 with suppress(SMTPException, OSError):
-                    await client.quit(timeout=GOODBYE)
+                    await client.quit(timeout=QUIT_SECONDS)
             finally:
                 client.close()
-        await asyncio.sleep(0)  # and its socket, even if the loop ends now
+        await asyncio.sleep(0)  # lets the sockets close, even if the loop ends now
 
     def _receipt(self, reply: SMTPResponse) -> Receipt:
         detail = _said(reply.code, reply.message, self.server)
         queued = _QUEUED.search(detail)
         return Receipt(channel=self.scheme, id=queued[1] if queued else "", detail=detail)
 
-    async def _hand_over(self, to: Address, mail: bytes) -> SMTPResponse:
+    async def _hand_over(self, to: Mailbox, mail: bytes) -> SMTPResponse:
         if self._kept:
-            with suppress(Gone):  # it died while nobody used it
+            with suppress(Gone):  # it ended while it was idle
                 return await self._send(self._kept.pop(), to, mail)
         return await self._send(await self._connect(), to, mail)
 
-    async def _send(self, client: SMTP, to: Address, mail: bytes) -> SMTPResponse:
+    async def _send(self, client: SMTP, to: Mailbox, mail: bytes) -> SMTPResponse:
         async with self._borrowed(client):
             await _address(client, self.letterhead, to)
             return await client.data(mail)
 
     @asynccontextmanager
     async def _borrowed(self, client: SMTP) -> AsyncIterator[None]:
-        """Keep a connection that is in order afterwards, and end any other."""
-        is_in_order = False
+        """Keep the connection if it is usable afterwards, else close it."""
+        is_usable = False
         try:
             yield
-            is_in_order = True
+            is_usable = True
         except SMTPResponseException:
             with suppress(SMTPException, OSError):
                 await client.rset()
-                is_in_order = client.is_connected
+                is_usable = client.is_connected
             raise
         finally:
-            if is_in_order:
+            if is_usable:
                 self._kept.append(client)
             else:
                 client.close()
@@ -156,18 +156,18 @@ def from_dsn(dsn: Dsn) -> SmtpChannel:
     return SmtpChannel(server_of(dsn, options), options.letterhead(), connections=options.connections)
 
 
-def fitting(message: Message, letterhead: Letterhead, *, to: Address) -> bytes:
-    """The mail, unless it is so large that hardly a server would take it."""
+def fitting(message: Message, letterhead: Letterhead, *, to: Mailbox) -> bytes:
+    """The bytes of the mail. Raises DeliveryFailed if hardly any server would take such a size."""
     size = len(message.text) + len(message.html)
     if size > LARGEST:
         raise DeliveryFailed(f"the mail has {size / 1e6:.0f} MB; at most {LARGEST / 1e6:.0f} are sent", retry=False)
     return build_mail(message, letterhead, to=to).as_bytes()
 
 
-def recipient_of(message: Message) -> Address:
-    """Whom a message goes to: one address, without a name."""
+def recipient_of(message: Message) -> Mailbox:
+    """The recipient of a message: one address, without a name."""
     try:
-        address = Address.parse(message.recipient)
+        address = Mailbox.parse(message.recipient)
     except BadAddress as error:
         raise DeliveryFailed(f"recipient: {error}", retry=False) from None
     if "<" in message.recipient:
@@ -175,7 +175,7 @@ def recipient_of(message: Message) -> Address:
     return address
 
 
-async def _address(client: SMTP, letterhead: Letterhead, to: Address) -> None:
+async def _address(client: SMTP, letterhead: Letterhead, to: Mailbox) -> None:
     try:
         options = await _options(client, letterhead, to)
         await client.mail(str(letterhead.sender), options=options, encoding="utf-8")
@@ -188,8 +188,8 @@ async def _address(client: SMTP, letterhead: Letterhead, to: Address) -> None:
         raise
 
 
-async def _options(client: SMTP, letterhead: Letterhead, to: Address) -> list[str]:
-    """What the server has to be told about a mail with addresses beyond ASCII, if it takes such mails."""
+async def _options(client: SMTP, letterhead: Letterhead, to: Mailbox) -> list[str]:
+    """The options of MAIL for addresses beyond ASCII. Raises DeliveryFailed if the server can't take them."""
     own = [address for address in (letterhead.sender, letterhead.reply_to) if address and not address.is_ascii]
     if to.is_ascii and not own:
         return []
@@ -203,11 +203,11 @@ async def _options(client: SMTP, letterhead: Letterhead, to: Address) -> list[st
     raise DeliveryFailed(f"recipient: {server}, and {to} is not", retry=False)
 
 
-# Verdicts
+# Failures
 
 
 def failure_of(error: BaseException | None, server: Server) -> DeliveryFailed:
-    """What an error means: whether it is worth trying again, and who can mend it."""
+    """The failure that an error means: whether to try again, and whether a person has to mend the configuration."""
     match error:
         case Gone():
             return failure_of(error.__cause__, server)
@@ -226,7 +226,7 @@ def failure_of(error: BaseException | None, server: Server) -> DeliveryFailed:
 def _refusal(error: SMTPResponseException, server: Server) -> DeliveryFailed:
     said = _said(error.code, str(error.message), server)
     if 400 <= error.code < 500:
-        throttled = error.code in _THROTTLING and _PATIENCE.search(said) is not None
+        throttled = error.code in _THROTTLING and _RATE.search(said) is not None
         return DeliveryFailed(f"{server} can't take it now: {said}", throttled=throttled)
     match error:
         case SMTPSenderRefused() | SMTPDataError() if error.code == TOO_LARGE:
@@ -258,12 +258,12 @@ def _trouble(error: SMTPException | OSError, server: Server) -> str:
 
 def _why(cause: BaseException) -> str:
     if isinstance(cause, OSError) and cause.errno and cause.errno > 0:
-        return os.strerror(cause.errno)  # its own text only says that the call failed
+        return os.strerror(cause.errno)  # the text of the error only says that the call failed
     return str(cause) or type(cause).__name__
 
 
 def _said(code: int | None, text: str, server: Server) -> str:
-    """An answer for people, in one short line. A server may repeat what it was sent, so what is secret is hidden."""
+    """A server's answer in one short line. The password is hidden, because a server may repeat what it was sent."""
     line = one_line(text)
     for secret in _spellings(server):
         line = line.replace(secret, "…")
@@ -272,7 +272,7 @@ def _said(code: int | None, text: str, server: Server) -> str:
 
 
 def _spellings(server: Server) -> list[str]:
-    """The password, and how it goes over the line."""
+    """The password, plain and as it is sent."""
     password = server.password.reveal()
     if not password:
         return []

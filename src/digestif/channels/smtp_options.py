@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from digestif.channels.mail import Address, Letterhead, address_option
+from digestif.channels.mail import Letterhead, Mailbox, mailbox_option
 from digestif.core.secret import Secret
 from digestif.core.texts import shortened
 from digestif.dsn import Dsn, existing_file, number, option, whole_number, yes_or_no
@@ -43,10 +43,10 @@ def _unsubscribe(text: str) -> str:
 class SmtpOptions:
     """Options of the DSN."""
 
-    from_: Address = option(address_option, required="an address to send from, such as ?from=digests@example.org")
-    reply_to: Address | None = option(address_option, None)
+    from_: Mailbox = option(mailbox_option, required="an address to send from, such as ?from=digests@example.org")
+    reply_to: Mailbox | None = option(mailbox_option, None)
     unsubscribe: str = option(_unsubscribe, "")
-    tls: Tls | None = option(_tls, None)  # None: as the host asks for
+    tls: Tls | None = option(_tls, None)  # None: starttls, but none on this computer
     verify: bool = option(yes_or_no, True)  # the server's certificate and name
     ca: str | None = option(existing_file, None)  # certificates to trust
     timeout: float = option(number("seconds", above=0), 30.0)  # for each answer

@@ -11,22 +11,22 @@ from digestif.dsn import Dsn
 
 BOLD = "\x1b[1m"
 PLAIN = "\x1b[0m"
-# What moves the cursor, changes colours or turns the direction of writing, and lone surrogates.
+# Characters that move the cursor, change colours or turn the direction of text, and lone surrogates.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class TerminalChannel(Channel):
-    """Standard output, or another stream of text."""
+    """Prints to standard output, or to another stream of text."""
 
     scheme: ClassVar[str] = "terminal"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT})
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._given = stream  # standard output may be another one each time
+        self._given = stream  # None: what standard output is at each delivery
         self._turn = threading.Lock()
 
     async def deliver(self, message: Message) -> Receipt:
-        await asyncio.to_thread(self._show, message)  # a pipe that nobody reads would stop everybody
+        await asyncio.to_thread(self._show, message)  # a full pipe would block the event loop
         return Receipt(channel=self.scheme)
 
     def _show(self, message: Message) -> None:
@@ -40,14 +40,14 @@ class TerminalChannel(Channel):
 
 
 def from_dsn(dsn: Dsn) -> TerminalChannel:
-    """The channel that a DSN names, or ConfigError."""
+    """`terminal://`, without options."""
     dsn.refuse_location()
     dsn.refuse_options()
     return TerminalChannel()
 
 
 def page(message: Message, *, colour: bool) -> str:
-    """A message as it is printed."""
+    """The text that is printed for a message."""
     to = f" → {harmless(message.recipient)}" if message.recipient else ""
     subject = " ".join(harmless(message.subject).split()) + " ".join(to.splitlines())
     text = harmless(message.text.replace("\r\n", "\n")).rstrip("\n")
@@ -55,7 +55,7 @@ def page(message: Message, *, colour: bool) -> str:
 
 
 def harmless(text: str) -> str:
-    """Text that a terminal shows and does not obey."""
+    """Text without characters that would steer a terminal."""
     return _HARMFUL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -1,35 +1,38 @@
-"""Webhooks: a digest as signed JSON, posted to a program. The form is that of Standard Webhooks.
+"""Webhooks: a digest as signed JSON, posted to a program, as in Standard Webhooks (https://www.standardwebhooks.com).
 
-The id of a message stays the same over all attempts, so that a receiver can ignore what it has seen. A digest for a
-webhook is therefore delivered again as it was (`redelivery="same"`).
+All attempts to send a message have the same id, by which a receiver can ignore what it has. A digest for a webhook is
+therefore delivered again unchanged (`redelivery="same"`).
 """
 
+import binascii
 import hashlib
+import hmac
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from digestif.channels.base import Channel, Format, Message, Receipt
+from digestif.channels.base import Channel, Format, Message, Receipt, date_of
 from digestif.channels.http import HttpOptions, Poster, encoded, failure_of, url_of
-from digestif.channels.signatures import Signer
 from digestif.clock import wall_clock
 from digestif.core.secret import Secret
 from digestif.dsn import Dsn, option
 from digestif.errors import ConfigError
 
+SECRET_PREFIX = "whsec_"
+KEY_BYTES = range(24, 65)  # as the standard asks
 BODY_BYTES = 1024 * 1024
 ID_CHARACTERS = 256
-# What is left of a message that is too large, until it fits: entries of each list or mapping, characters of each text.
-ALLOWANCES = ((1000, 65_536), (200, 8192), (50, 1024), (10, 256), (3, 64))
-LEAST = 256  # characters of each of the message's own texts, if nothing else fits
-LATEST = 253402300799.0  # the last second that ISO 8601 has four digits for
+# A message that is too large is cut ever shorter until it fits: to so many entries of each list or mapping, and so many
+# characters of each text.
+CUTS = ((1000, 65_536), (200, 8192), (50, 1024), (10, 256), (3, 64))
+LEAST = 256  # characters of each of the message's own texts, if everything else had to go
 
 
 class WebhookChannel(Channel):
-    """Posts signed JSON to one address. Several secrets sign side by side, for as long as one replaces another."""
+    """Posts signed JSON to one address. All secrets sign, so that receivers may know the old one or the new one."""
 
     scheme: ClassVar[str] = "webhook"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.DATA, Format.TEXT})
@@ -96,8 +99,49 @@ def from_dsn(dsn: Dsn) -> WebhookChannel:
     )
 
 
+class Signer:
+    """Signs the id, the time of sending and the body of a message with each of the secrets."""
+
+    def __init__(self, secrets: Sequence[str | Secret] | str | Secret) -> None:
+        given = [secrets] if isinstance(secrets, str | Secret) else secrets
+        self._keys = [_key(Secret(secret), number) for number, secret in enumerate(given, 1)]
+        if not self._keys:
+            raise ConfigError(
+                f"secret: a webhook needs at least one; write {SECRET_PREFIX} and 32 random bytes in base64"
+            )
+
+    def headers(self, message_id: str, *, at: float, body: bytes) -> dict[str, str]:
+        """The headers of a message that is sent `at` this time."""
+        seconds = str(int(at))
+        # Unambiguous although an id may hold dots: the body begins with a brace, so it can't be a part of the time.
+        content = f"{message_id}.{seconds}.".encode() + body
+        return {
+            "webhook-id": message_id,
+            "webhook-timestamp": seconds,
+            "webhook-signature": " ".join(f"v1,{_signature(key, content)}" for key in self._keys),
+        }
+
+
+def _signature(key: bytes, content: bytes) -> str:
+    return b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
+
+
+def _key(secret: Secret, number: int) -> bytes:
+    text = secret.reveal().removeprefix(SECRET_PREFIX)
+    try:
+        key = b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        problem = "is not base64"
+    else:
+        if len(key) in KEY_BYTES:
+            return key
+        problem = f"has {len(key)} bytes"
+    # Raised outside of the handler, whose exception could show the secret.
+    raise ConfigError(f"secret: number {number} {problem}; a webhook's is {SECRET_PREFIX} and 24 to 64 bytes in base64")
+
+
 def id_of(key: str) -> str:
-    """A message's key as a header can carry it: different keys give different ids."""
+    """A message's key in a form that fits into a header. Different keys give different ids."""
     text = quote(key, safe="!#$&'()*+,/:;=?@[]~", errors="surrogatepass")
     if len(text) <= ID_CHARACTERS:
         return text
@@ -105,22 +149,21 @@ def id_of(key: str) -> str:
 
 
 def body_of(message: Message) -> bytes:
-    """The JSON of a message: in full, or as much as fits, and then it says how much is missing."""
+    """The JSON of a message. If it is too large it is cut, and `left_out` says by how much."""
     data = _data_of(message)
     body = _encoded(message, data)
-    for allowance in ALLOWANCES:
+    for entries, characters in CUTS:
         if len(body) <= BODY_BYTES:
             return body
-        body = _encoded(message, _Scissors(*allowance).shortened(data))
+        body = _encoded(message, _Cutter(entries, characters).shortened(data))
     if len(body) <= BODY_BYTES:
         return body
-    least = _Scissors(0, LEAST, entries_left_out=len(message.data))
+    least = _Cutter(0, LEAST, entries_left_out=len(message.data))
     return _encoded(message, least.shortened(_own_texts(message)))
 
 
 def _encoded(message: Message, data: Mapping[str, Any]) -> bytes:
-    made = datetime.fromtimestamp(min(max(message.timestamp, 0.0), LATEST), UTC)
-    timestamp = made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    timestamp = date_of(message).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return encoded({"type": "digest", "timestamp": timestamp, "data": data})
 
 
@@ -139,8 +182,8 @@ def _own_texts(message: Message) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Scissors:
-    """Shortens values, and counts what falls off."""
+class _Cutter:
+    """Shortens values, and counts what it leaves out."""
 
     entries: int
     characters: int

@@ -1,1 +1,1 @@
-"""From records to something that people want to read: grouping, ordering, summaries, templates."""
+"""From the records of a digest to texts for people: grouping, summaries, templates."""

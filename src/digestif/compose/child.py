@@ -1,7 +1,7 @@
-"""The program that renders templates which are not ours: `python -m digestif.compose.child`, with a socket as stdin.
+"""The child process that renders users' templates: `python -m digestif.compose.child`, with a socket as stdin.
 
-It limits itself before it reads a template: memory by the kernel, time by an alarm that ends the process even in the
-middle of one long operation.
+It limits itself before it reads a template: the kernel limits its memory, and an alarm ends it after a time, even in
+the middle of one long operation.
 """
 
 import resource
@@ -24,11 +24,11 @@ LONGEST_OUTPUT = 2 * 1024 * 1024  # characters, of one template
 try:
     import css_inline
 except ImportError:
-    css_inline = None  # type: ignore[assignment]  # styles then stay where the template has them
+    css_inline = None  # type: ignore[assignment]  # then styles are not inlined
 
 
 def main() -> None:
-    """Answer requests until the other end is gone."""
+    """Read the settings, then answer requests until the parent closes the socket."""
     with socket.socket(fileno=sys.stdin.fileno()) as parent:
         settings = receive(parent)
         if settings is not None:
@@ -37,12 +37,12 @@ def main() -> None:
             serve(parent, environment(Path(settings["folder"]), preview=settings["preview"]), settings["timeout"])
 
 
-def serve(parent: socket.socket, kitchen: ImmutableSandboxedEnvironment, timeout: float) -> None:
-    """Answer requests until one leaves this process in a state that is not worth keeping."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which is to end
+def serve(parent: socket.socket, env: ImmutableSandboxedEnvironment, timeout: float) -> None:
+    """Answer requests until the socket closes, or one has used up the memory."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # by default it ends the process
     while (request := receive(parent)) is not None:
         signal.setitimer(signal.ITIMER_REAL, timeout)
-        answer = render(kitchen, request["templates"], request["context"])
+        answer = render(env, request["templates"], request["context"])
         signal.setitimer(signal.ITIMER_REAL, 0)
         send(parent, answer)
         if "spent" in answer:
@@ -50,7 +50,7 @@ def serve(parent: socket.socket, kitchen: ImmutableSandboxedEnvironment, timeout
 
 
 def limit(memory: int) -> None:
-    """Take away what a template does not need: memory, files to write, processes, core dumps."""
+    """Limit what a template does not need: memory, writing files, processes, core dumps."""
     for what, most in (
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CORE, 0),
@@ -59,30 +59,28 @@ def limit(memory: int) -> None:
     ):
         _, hard = resource.getrlimit(what)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        with suppress(ValueError):  # macOS has no limit of memory; there, time has to do
+        with suppress(ValueError):  # macOS can't limit memory; there only the time is limited
             resource.setrlimit(what, (most, most))
 
 
-def render(
-    kitchen: ImmutableSandboxedEnvironment, templates: dict[str, str], context: dict[str, Any]
-) -> dict[str, Any]:
-    """What each template makes of the context, or why one failed."""
+def render(env: ImmutableSandboxedEnvironment, templates: dict[str, str], context: dict[str, Any]) -> dict[str, Any]:
+    """Render each template with the context; the answer holds all texts, or the error of one."""
     rendered: dict[str, str] = {}
     name = ""
     try:
         for part, name in templates.items():
-            rendered[part] = _render(kitchen, name, context)
+            rendered[part] = _render(env, name, context)
     except MemoryError:
         return {"error": f"{name} needs more memory than it may have", "spent": True}
-    except Exception as error:  # noqa: BLE001  # whatever somebody's template raises is their template's fault
+    except Exception as error:  # noqa: BLE001  # templates may raise anything
         return {"error": _reason(error, name)}
     return {"rendered": rendered}
 
 
-def _render(kitchen: ImmutableSandboxedEnvironment, name: str, context: dict[str, Any]) -> str:
+def _render(env: ImmutableSandboxedEnvironment, name: str, context: dict[str, Any]) -> str:
     pieces: list[str] = []
     length = 0
-    for piece in kitchen.get_template(name).generate(context):
+    for piece in env.get_template(name).generate(context):
         length += len(piece)
         if length > LONGEST_OUTPUT:
             raise TemplateError(f"makes more than {LONGEST_OUTPUT:,} characters")
@@ -107,7 +105,7 @@ def _reason(error: Exception, name: str) -> str:
 
 
 def _line_of(error: Exception, name: str) -> str:
-    """Jinja2 rewrites tracebacks so that they show the template's own lines."""
+    """The line of the template in a traceback, which Jinja2 rewrites to show the template's own lines."""
     trace, line = error.__traceback__, 0
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.endswith(name):

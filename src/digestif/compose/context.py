@@ -1,4 +1,4 @@
-"""What templates are given: a summary as plain data, in the reader's words and times, and small enough for a mail."""
+"""The context of templates: a summary as plain data, with texts and times for the reader, small enough for a mail."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from digestif.compose.fields import label_of
 from digestif.compose.summary import Group, Subject, Summary
 from digestif.compose.times import Times
-from digestif.compose.wording import body_of, link_of, one_line, plural, safe_link, spoken, title_of, trimmed
+from digestif.compose.wording import body_of, link_of, one_line, plural, safe_link, text_of, title_of, trimmed
 from digestif.core.records import Record
 
 LINKS = {"open": "Open", "settings": "Settings", "unsubscribe": "Unsubscribe"}  # in this order, others after them
@@ -18,16 +18,16 @@ MOST_DISTINCT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How much fits: bytes of escaped text, of which every subject and every group also takes a fixed share."""
+class SizeLimit:
+    """The most bytes of escaped text. Each subject and each group costs a fixed number besides its own text."""
 
     bytes: int
     subject: int
     group: int
 
 
-# Gmail hides what comes after 102 KB of HTML. The shares are what the built-in template writes around the texts.
-MAIL = Room(bytes=76_000, subject=780, group=450)
+# Gmail hides HTML after 102 KB. `subject` and `group` are what the built-in template writes around their texts.
+MAIL = SizeLimit(bytes=76_000, subject=780, group=450)
 
 
 def context(
@@ -37,14 +37,14 @@ def context(
     next_delivery: float | None = None,
     links: Mapping[str, str] | None = None,
     title: str | None = None,
-    room: Room = MAIL,
+    limit: SizeLimit = MAIL,
     values: bool = False,
 ) -> dict[str, Any]:
-    """Everything a template may say. What does not fit is counted into `more` and `more_records`, exactly.
+    """The variables of a template. Groups and subjects beyond the limit are counted in `more` and `more_records`.
 
-    With `values` each subject also carries the value of its newest record.
+    With `values` each subject also has the value of its newest record.
     """
-    groups, hidden, hidden_records = _fitting(summary, times, room, values)
+    groups, hidden, hidden_records = _fitting(summary, times, limit, values)
     more, more_records = summary.more + hidden, summary.more_records + hidden_records
     upcoming = "" if next_delivery is None else times.moment(next_delivery)
     return {
@@ -59,7 +59,7 @@ def context(
         "lead": groups[0]["subjects"][0]["label"] if groups else "",
         "timeline": one_line(summary.timeline),
         "count": summary.count,
-        "counted": summary.subjects != summary.count,  # or each subject is one event, and numbers say nothing
+        "counted": summary.subjects != summary.count,  # if each subject is one record, counts say nothing
         "subjects": summary.subjects,
         "distinct": dict(summary.distinct),
         "first": summary.first,
@@ -84,7 +84,7 @@ def _headline(summary: Summary) -> str:
 
 
 def _facts(summary: Summary, times: Times) -> str:
-    """What is said below the headline."""
+    """The line below the headline."""
     counted = [plural(summary.count, "event")] if summary.single and summary.count > 1 else []
     return _enumerated(
         *counted, *_distinct(summary.distinct), f"{times.window(summary.first, summary.last)} ({times.zone})"
@@ -92,7 +92,7 @@ def _facts(summary: Summary, times: Times) -> str:
 
 
 def _omissions(more: int, more_records: int, dropped: int) -> list[str]:
-    """What is not shown at all; what groups leave out they say themselves."""
+    """Lines about groups and records that are missing; each group has its own note."""
     omissions = []
     if more:
         omissions.append(f"and {plural(more, 'more group')} with {plural(more_records, 'event')}")
@@ -101,17 +101,17 @@ def _omissions(more: int, more_records: int, dropped: int) -> list[str]:
     return omissions
 
 
-def _fitting(summary: Summary, times: Times, room: Room, values: bool) -> tuple[list[dict[str, Any]], int, int]:
-    """The groups that fit, then how many do not, and how many records those have."""
+def _fitting(summary: Summary, times: Times, limit: SizeLimit, values: bool) -> tuple[list[dict[str, Any]], int, int]:
+    """The groups within the limit, the number of the others, and the number of their records."""
     dated = not times.same_day(summary.first, summary.last)
-    left = room.bytes
+    left = limit.bytes
     shown: list[dict[str, Any]] = []
     for group in summary.groups[:MOST_GROUPS]:
         label = one_line(group.label)
-        left -= room.group + _weight(label)
+        left -= limit.group + _weight(label)
         lines: list[dict[str, Any]] = []
         for subject, line in _lines(group, times, dated):
-            left -= room.subject + _weight(line["label"], line["title"], line["url"], line["facts"])
+            left -= limit.subject + _weight(line["label"], line["title"], line["url"], line["facts"])
             if left < 0:
                 break
             lines.append(line | {"value": trimmed(subject.newest.value)} if values else line)
@@ -163,9 +163,9 @@ def _lines(group: Group, times: Times, dated: bool) -> Iterator[tuple[Subject, d
 
 
 def _label(subject: Subject) -> str:
-    """What a subject is called; nothing if that is its title, of which a label shows less."""
-    text = spoken(subject.newest.value)
-    # Without grouping, the label is the key of the one record, which says nothing to people.
+    """The label of a subject; empty if it only repeats the title."""
+    text = text_of(subject.newest.value)
+    # Without grouping, the label is the key of the only record, which means nothing to people.
     is_title = subject.label == subject.newest.key or (text and subject.label == label_of(text))
     return "" if is_title else one_line(subject.label)
 
@@ -182,7 +182,7 @@ def _single(record: Record, times: Times, values: bool) -> dict[str, Any]:
 
 
 def _distinct(counts: Mapping[str, int]) -> list[str]:
-    """Distinct counts as words; one of something is said so that it needs no singular."""
+    """Distinct counts as words; a count of 1 is written so that the name needs no singular."""
     return [
         f"{one_line(name, 40)}: 1" if count == 1 else f"{count:,} {one_line(name, 40)}"
         for name, count in islice(counts.items(), MOST_DISTINCT)
@@ -204,7 +204,7 @@ def _enumerated(*facts: str) -> str:
 
 
 def _weight(*texts: str) -> int:
-    """Bytes of these texts once they are escaped: `&amp;`, `&#34;` and `&#39;`; `&lt;` and `&gt;`."""
+    """Bytes of the escaped texts: `&amp;`, `&#34;` and `&#39;` add 4 each, `&lt;` and `&gt;` add 3."""
     body = "".join(texts).encode()
     size = len(body)
     return size + 4 * (size - len(body.translate(None, b"&\"'"))) + 3 * (size - len(body.translate(None, b"<>")))

@@ -1,6 +1,6 @@
-"""Fields of records: how a value is found, told apart from others, written as one line, and kept small.
+"""Fields of records: reading a value, comparing it with others, writing it as one line, and cutting it.
 
-Values come from strangers. Whatever they are, the work here is bounded by their size, and what is given back is short.
+Values may come from attackers. The work is bounded by a value's size, and results are short.
 """
 
 import math
@@ -24,25 +24,25 @@ LABEL_LENGTH = 100
 VALUE_LENGTH = 2_000  # characters of a bounded value, roughly
 VALUE_DEPTH = 8
 
-UNREADABLE: Any = object()  # stands for a value; it has no identity
+UNREADABLE: Any = object()  # the value of a field whose callable raised
 OTHER = "other"  # the label of None
 EMPTY = "(empty)"
 
 _LONGEST_INDEX = 9  # digits
-_LARGEST_INTEGER = 128  # bits; Python refuses to write out really large ones
-_EACH = 8  # characters that any value costs
-_JOINERS = "\u200c\u200d"  # emoji and several scripts are written with them, and they reorder nothing
+_LARGEST_INTEGER = 128  # bits; Python refuses to write very large ones
+_EACH = 8  # characters that each value costs besides its text
+_JOINERS = "\u200c\u200d"  # emoji and several scripts need them, and they reorder nothing
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
-# Finding
+# Reading
 
 
 def reader(field: Field, option: str) -> Reader:
-    """What reads this field of records: None where a path leads nowhere, UNREADABLE where a callable raises.
+    """A function that reads a field of records: None if a path leads nowhere, UNREADABLE if a callable raises.
 
-    Raises ConfigError, which names the option, for what is neither a path nor a callable.
+    Raises ConfigError, with the option's name, for a field that is neither a path nor a callable.
     """
     if callable(field):
         return partial(_call, field)
@@ -59,13 +59,13 @@ def _call(field: Callable[[Record], Any], records: Sequence[Record]) -> list[Any
     for record in records:
         try:
             values.append(field(record))
-        except Exception:  # noqa: BLE001  # it is users' code, and one bad record must not stop a digest
+        except Exception:  # noqa: BLE001  # users' code may raise anything; one record must not stop a digest
             values.append(UNREADABLE)
     return values
 
 
 def _follow(steps: tuple[str, ...], records: Sequence[Record]) -> list[Any]:
-    """All records step by step, which takes half the time of all steps record by record."""
+    """Take each step for all records, in half the time of taking all steps for each record."""
     values = [record.value for record in records]
     for step in steps:
         values = [value.get(step) if type(value) is dict else _inside(value, step) for value in values]
@@ -81,16 +81,16 @@ def _inside(value: Any, step: str) -> Any:
     return value[index] if index < len(value) else None
 
 
-# Telling apart
+# Comparing
 
 
 def identity(value: Any) -> Identity:
-    """The same for values that JSON writes alike, whatever the order of their keys; 1, 1.0, true and "1" are four.
+    """A hashable key, equal for values with the same JSON in any order of keys; 1, 1.0, true and "1" all differ.
 
-    It can be hashed and is small, or is the value itself. Raises for what JSON can't say.
+    Raises an exception for a value that JSON can't express.
     """
     if value is None or type(value) is str:
-        return value  # a text is its own key, however long: Python keeps its hash
+        return value  # texts of any length: Python caches their hashes
     if type(value) is int:
         return "int", value
     if isinstance(value, str):
@@ -107,17 +107,17 @@ def identity(value: Any) -> Identity:
     return "hash", blake2b(body, digest_size=20).hexdigest()
 
 
-# Showing
+# Labels
 
 
 def label_of(value: Any) -> str:
-    """A value as a short line of text, without anything that could break the line or reorder its neighbours."""
+    """A value as a short line, without characters that break the line or reorder the text around it."""
     if value is None:
         return OTHER
     text = value if isinstance(value, str) else _text_of(value)
     if len(text) <= LABEL_LENGTH and text.isascii() and text.isprintable():
         return text.strip() or EMPTY
-    start = text[: 4 * LABEL_LENGTH]  # enough, unless somebody hides their text behind blanks
+    start = text[: 4 * LABEL_LENGTH]  # enough, unless the text begins with many blanks
     line = " ".join("".join(map(_harmless, start)).split())
     if len(line) > LABEL_LENGTH or len(text) > len(start):
         return line[: LABEL_LENGTH - 1].rstrip(" " + _JOINERS) + "…"
@@ -140,27 +140,27 @@ def _text_of(value: Any) -> str:
         return float.__repr__(value)
     try:
         body = _canonical(value)
-    except Exception:  # noqa: BLE001  # a label is no reason to fail
+    except Exception:  # noqa: BLE001  # a label must not make a digest fail
         return shortened(value, LABEL_LENGTH)
     text = body[: 16 * LABEL_LENGTH].decode("utf-8", "ignore")
     return text.strip('"') if text.startswith('"') else text  # a date, say
 
 
-# Keeping small
+# Cutting
 
 
 def bounded(value: Any) -> Any:
-    """A value that JSON can say: as it is if small, otherwise its beginning, with a … where something is missing."""
-    return _Allowance(VALUE_LENGTH).spend_on(value, VALUE_DEPTH)
+    """A value that JSON can express: unchanged if small, else its beginning, with a … where something is missing."""
+    return _Cutter(VALUE_LENGTH).cut(value, VALUE_DEPTH)
 
 
-class _Allowance:
-    """Characters that may still be given out."""
+class _Cutter:
+    """Cuts values to a number of characters in all."""
 
     def __init__(self, left: int) -> None:
         self._left = left
 
-    def spend_on(self, value: Any, depth: int) -> Any:
+    def cut(self, value: Any, depth: int) -> Any:
         self._left -= _EACH
         if isinstance(value, str):
             return self._text(value)
@@ -186,7 +186,7 @@ class _Allowance:
                 kept["…"] = len(values) - len(kept)
                 break
             name = self._text(key if isinstance(key, str) else label_of(key))
-            kept[name] = self.spend_on(value, depth)
+            kept[name] = self.cut(value, depth)
         return kept
 
     def _list(self, values: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
@@ -195,7 +195,7 @@ class _Allowance:
             if self._left <= 0:
                 kept.append("…")
                 break
-            kept.append(self.spend_on(value, depth))
+            kept.append(self.cut(value, depth))
         return kept
 
 

@@ -1,4 +1,4 @@
-"""Messages between a process and its children: JSON, each after its length."""
+"""Messages between a process and its children: each is its length, then JSON."""
 
 import json
 import socket
@@ -18,13 +18,13 @@ def send(end: socket.socket, message: dict[str, Any]) -> None:
 
 
 def receive(end: socket.socket, *, deadline: float | None = None) -> dict[str, Any] | None:
-    """Read a message; None when the other end is gone. Raises TimeoutError at the deadline, a monotonic time."""
+    """Read a message; None if the other end is closed. Raises TimeoutError at the deadline, a monotonic time."""
     header = _read(end, HEADER.size, deadline)
     if len(header) < HEADER.size:
         return None
     length = HEADER.unpack(header)[0]
     if length > LONGEST:
-        return None  # that is not one of ours any more
+        return None  # no message is that long: the child is broken
     body = _read(end, length, deadline)
     return dict(json.loads(body)) if len(body) == length else None
 

@@ -1,4 +1,4 @@
-"""Grouping: from the records of a digest to groups of subjects, counted and put in order."""
+"""Grouping: from the records of a digest to a summary of groups and subjects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ def summarize(
     top: int = 10,
     top_groups: int = 20,
 ) -> Summary:
-    """Put the records of a digest in groups and subjects, as `Grouping` says. ValueError if it is empty."""
+    """Summarize a digest as `Grouping` describes. Raises ValueError if it is empty."""
     return Grouping(group_by=group_by, distinct=distinct, top=top, top_groups=top_groups).summarize(digest)
 
 
 class Grouping:
     """How records are grouped: checked once, used for many digests.
 
-    Two levels of `group_by` give groups of subjects, one level gives subjects in one group without a label, and none
-    makes every record a subject of its own. `distinct` counts different values, apart from None. A path that leads
-    nowhere, a callable that raises and a value that JSON can't say are None: one bad record stops no digest.
+    Two fields in `group_by` give groups of subjects, one gives subjects in one group without a label, and none makes
+    each record a subject. `distinct` counts different values except None. A path that leads nowhere, a callable that
+    raises and a value that JSON can't express read as None, so that one bad record stops no digest.
 
-    Subjects come by count, then by distinct counts in the order of `distinct`; groups by number of subjects, then by
-    count; all falling. Ties go to the later one, then by label: the order of the records has no part in it.
+    Subjects are sorted by count, then by distinct counts in the order of `distinct`; groups by number of subjects, then
+    by count; largest first. Ties go to the newer one, then by label. The order of the records does not matter.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Grouping:
         self._top_groups = _check_top(top_groups, "top_groups")
 
     def summarize(self, digest: Digest) -> Summary:
-        """Raises ValueError if the digest is empty: there is nothing to say."""
+        """Raises ValueError if the digest is empty."""
         if not digest:
             raise ValueError(f"the digest {digest.id} of {shortened(digest.timeline)} is empty: nothing to summarize")
         sheet = _Sheet(digest, self._levels, self._distinct)
@@ -101,7 +101,7 @@ class Grouping:
         )
 
 
-# What is asked for
+# Options
 
 
 def _readers(group_by: Sequence[Field]) -> list[Reader]:
@@ -128,14 +128,14 @@ def _check_top(number: object, option: str) -> int:
     return number
 
 
-# Counting. Records are known by their row in a sheet, newest first, so that a field is read once for each of them.
+# Counting. A sheet numbers the records, newest first, so that each field is read once per record.
 
 
 class _Sheet:
-    """The records of a digest with the fields that matter, read and told apart."""
+    """The records of a digest as rows, and the fields in use as columns."""
 
     def __init__(self, digest: Digest, levels: Sequence[Reader], distinct: Mapping[str, Reader]) -> None:
-        # Nearly always they come like that. Of the same moment, the first stays first: it arrived last.
+        # Usually they are in this order already. Of the same timestamp, the first stays first: it arrived last.
         self.records = sorted(digest.records, key=attrgetter("timestamp"), reverse=True)
         self.faults: set[int] = set()
         self.groups = self._column(levels[0]) if len(levels) == LEVELS else None
@@ -147,7 +147,7 @@ class _Sheet:
         return range(len(self.records))
 
     def tally(self, rows: Sequence[int], column: "_Column | None" = None) -> Subject:
-        """Rows that belong together, because of a value that they share in a column; counted."""
+        """Count rows that share a value in a column."""
         newest = self.records[rows[0]]
         value = column.values[rows[0]] if column else None
         return Subject(
@@ -168,7 +168,7 @@ class _Sheet:
         values = read(self.records)
         try:
             return _Column(values, list(map(identity, values)))
-        except Exception:  # noqa: BLE001  # of all that strangers' values may do to an encoder
+        except Exception:  # noqa: BLE001  # an encoder may fail in many ways
             return self._column_with_faults(values)
 
     def _column_with_faults(self, values: list[Any]) -> "_Column":
@@ -191,7 +191,7 @@ class _Column:
     identities: Sequence[Identity]
 
     def split(self, rows: Sequence[int]) -> Mapping[Identity, Sequence[int]]:
-        """Rows that agree, together."""
+        """The rows by their value."""
         found: dict[Identity, list[int]] = {}
         for row in rows:
             found.setdefault(self.identities[row], []).append(row)
@@ -228,7 +228,7 @@ def _group_rank(part: _Part) -> tuple[Any, ...]:
 
 
 def _tie(key: Identity) -> tuple[str, str | int]:
-    """An order for different values with the same label."""
+    """A sort key for different values with the same label."""
     if key is None:
         return "", ""
     return key if isinstance(key, tuple) else ("text", key)

@@ -1,4 +1,4 @@
-"""Child processes that render templates which are not ours: started when needed, reused, ended when they misbehave."""
+"""Child processes that render users' templates: started when needed, reused, and killed when they exceed a limit."""
 
 import os
 import signal
@@ -14,30 +14,30 @@ from typing import Any
 from digestif.clock import monotonic
 from digestif.compose import frames
 
-MOST_CHILDREN = 2  # at a time; further renderings wait for their turn
+MOST_CHILDREN = 2  # at a time; further renderings wait
 START_SECONDS = 20.0  # for a child to start on a busy machine
 
 
 class TemplateFailed(Exception):
-    """A template could not be rendered: it is wrong, or takes too long, too much memory or too much room."""
+    """A template is wrong, takes too long, needs too much memory, or makes too long a text."""
 
     @property
     def reason(self) -> str:
-        """What is wrong, for the person who mends the template."""
+        """What is wrong with the template."""
         return str(self)
 
 
 class Children:
-    """Renders in other processes. Safe to use from several threads, and after a fork."""
+    """Renders templates in child processes. Safe to use from several threads, and after a fork."""
 
     def __init__(self, folder: Path, *, timeout: float, memory: int, preview: bool) -> None:
         self._settings = {"folder": str(folder), "memory": memory, "timeout": timeout, "preview": preview}
         self._reset()
 
     def render(self, templates: dict[str, str], context: dict[str, Any]) -> dict[str, str]:
-        """Each part from its template. Raises TemplateFailed."""
+        """Render each part by its template. Raises TemplateFailed."""
         if self._pid != os.getpid():
-            self._reset()  # those children belong to the process that this one was forked from
+            self._reset()  # after a fork, the children belong to the parent
         with self._turns:
             answer = self._ask({"templates": templates, "context": context})
         if "error" in answer:
@@ -45,7 +45,7 @@ class Children:
         return dict(answer["rendered"])
 
     def close(self) -> None:
-        """End the children that are not at work."""
+        """End the idle children."""
         _end_all(self._idle, self._pid)
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Children:
         return answer
 
     def _take(self) -> "_Child":
-        with suppress(IndexError):  # none is left, or another thread was quicker
+        with suppress(IndexError):  # no idle child is left
             while True:
                 child = self._idle.pop()
                 if child.alive:
@@ -78,7 +78,7 @@ class Children:
 
 
 class _Child:
-    """One process, and the socket to it."""
+    """A child process and the socket to it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._timeout: float = settings["timeout"]
@@ -89,9 +89,9 @@ class _Child:
                 stdin=other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                # Not ours: an environment holds passwords, which a template that breaks out should not find.
+                # Without our environment: a template that breaks out of the sandbox should find no passwords.
                 env={"PYTHONPATH": os.pathsep.join(sys.path)},
-                start_new_session=True,  # Ctrl-C is for the worker, which then finishes what it has begun
+                start_new_session=True,  # Ctrl-C ends the worker, which first finishes its renderings
             )
         try:
             self._exchange(settings, START_SECONDS, late="the process that renders templates does not start")
@@ -101,15 +101,15 @@ class _Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs, as far as can be told."""
+        """Whether it still runs."""
         return self._process.poll() is None
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One rendering. After an error the child is of no more use."""
+        """Render once. After an exception the child must not be used again."""
         return self._exchange(request, self._timeout, late=f"it takes longer than {self._timeout:g} s")
 
     def end(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process and close its socket."""
         self._process.kill()
         self._process.wait()
         self._socket.close()
@@ -130,7 +130,7 @@ class _Child:
         return answer
 
     def _exit_code(self) -> int:
-        self._process.kill()  # it closed its end, so it is going anyway
+        self._process.kill()  # it closed its socket, so it is ending anyway
         return self._process.wait()
 
 

@@ -1,4 +1,4 @@
-"""From a summary to what people read: a subject, plain text, HTML, Markdown, blocks for Slack."""
+"""From a summary to texts for people: a subject, plain text, HTML, Markdown, blocks for Slack."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,12 @@ from digestif.errors import ConfigError
 __all__ = ["Rendered", "Renderer", "TemplateFailed"]
 
 DEFAULT = "default"
-TEXTS = {"subject": ".subject.txt", "text": ".txt", "html": ".html", "markdown": ".md"}  # by what a file makes
+TEXTS = {
+    "subject": ".subject.txt",
+    "text": ".txt",
+    "html": ".html",
+    "markdown": ".md",
+}  # suffixes of the files, by part
 ENDINGS = TEXTS | {"slack": ".slack.json"}
 ENVIRONMENT = environment()
 NO_LINKS: Mapping[str, str] = MappingProxyType({})
@@ -29,7 +34,7 @@ NO_LINKS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """A digest, ready to read. Formats that were not asked for are empty; the subject, one line, is always there."""
+    """A rendered digest. The subject is one line and always there; formats that were not asked for are empty."""
 
     subject: str = ""
     text: str = ""
@@ -41,11 +46,10 @@ class Rendered:
 class Renderer:
     """Renders summaries with one set of templates. Safe to use from several threads.
 
-    `template` is the name of a built-in set, or of files in `folder`: NAME.html, NAME.txt, NAME.md, NAME.subject.txt,
-    NAME.slack.json. Built-in ones stand in for those that are missing. Files of a folder are rendered in a child
-    process, which is ended when it takes longer than `timeout` seconds or more than `memory` bytes. With `preview`,
-    names that a template misspells stay visible. `zone` and `hours` (12 or 24) are those of readers of whom nothing
-    else is known.
+    `template` names a built-in set, or files in `folder`: NAME.html, NAME.txt, NAME.md, NAME.subject.txt,
+    NAME.slack.json. Built-in files replace those that are missing. Files of a folder are rendered in a child process,
+    which is killed after `timeout` seconds or when it needs more than `memory` bytes. With `preview`, unknown names in
+    a template stay visible. `zone` and `hours` (12 or 24) are the defaults for readers.
     """
 
     def __init__(
@@ -77,10 +81,10 @@ class Renderer:
         hours: Hours | None = None,
         title: str | None = None,
     ) -> Rendered:
-        """A summary in the formats that are asked for: of "text", "html", "markdown" and "slack".
+        """Render a summary in some of the formats "text", "html", "markdown" and "slack".
 
-        `next_delivery` in seconds. `links` by name, such as "open", "settings" and "unsubscribe"; those that lead
-        elsewhere than to the web or a mailbox are left out. Raises TemplateFailed, for templates from a folder only.
+        `next_delivery` is a time in seconds. `links` have names such as "open", "settings" and "unsubscribe"; links to
+        anything but the web or a mailbox are left out. Raises TemplateFailed, but not for built-in templates.
         """
         about: dict[str, Any] = {
             "times": self._times_for(zone, hours),
@@ -94,11 +98,11 @@ class Renderer:
 
     @property
     def in_process(self) -> bool:
-        """Whether it renders here, within a few milliseconds; otherwise it waits for a child process."""
+        """True if it renders within milliseconds in this process; False if it waits for a child process."""
         return self._children is None
 
     def close(self) -> None:
-        """End the child processes. It may be used again afterwards."""
+        """End the child processes. A later call starts new ones."""
         if self._children is not None:
             self._children.close()
 
@@ -112,7 +116,7 @@ class Renderer:
 
     def _blocks(self, summary: Summary, about: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         file = self._own.get("slack")
-        known = context(summary, **about, room=SLACK, values=file is not None)
+        known = context(summary, **about, limit=SLACK, values=file is not None)
         if file is None or self._children is None:
             return blocks(known)
         try:
@@ -127,7 +131,7 @@ class Renderer:
 
 
 def _own_templates(name: str, folder: Path | None) -> dict[str, str]:
-    """The files of a folder that belong to a name, by what they make."""
+    """The files of a folder for a template's name, by part."""
     if folder is None:
         if name != DEFAULT:
             raise ConfigError(

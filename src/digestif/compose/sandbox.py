@@ -1,7 +1,7 @@
-"""Jinja2 with a fence: templates reach nothing but what they are given, and cannot multiply it into a bomb.
+"""Jinja2 in a sandbox: templates can use only their context, and no single operation can make a huge result.
 
-The fence stops the cheap bombs with a clear reason. The dear ones, such as loops within loops, it cannot see: templates
-that are not ours are rendered in a child process, which has limits of its own.
+The sandbox can't see every expensive template, such as loops within loops. So users' templates are rendered in a child
+process, which limits time and memory.
 """
 
 import re
@@ -28,19 +28,19 @@ from digestif.compose.times import Times
 from digestif.compose.wording import one_line, plural, safe_link
 
 BUILT_IN = Path(__file__).parent / "templates"
-LONGEST = 1_000_000  # characters or items that one operation may make
+LONGEST = 1_000_000  # characters or items in the result of one operation
 MOST_BITS = 10_000  # of a power
 
-_WIDE = re.compile(r"\d{5,}|\*")  # in a format: a width, or one that is given as an argument
+_WIDE = re.compile(r"\d{5,}|\*")  # in a format: a large width, or one from an argument
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 _MENTION = re.compile(r"@(?=(?:everyone|here|channel|all)\b)", re.IGNORECASE)
 
 
 def environment(folder: Path | None = None, *, preview: bool = False) -> ImmutableSandboxedEnvironment:
-    """Jinja2 for the built-in templates, or for those of a folder, which may extend `builtin/default.html`."""
+    """Jinja2 for the built-in templates, or for a folder's, which may extend `builtin/default.html`."""
     built_in = FileSystemLoader(BUILT_IN)
     loader = ChoiceLoader([_Folder(folder), PrefixLoader({"builtin": built_in})]) if folder else built_in
-    fenced = _Fenced(
+    sandbox = _Sandbox(
         loader=loader,
         autoescape=_is_html,
         undefined=_Visible if preview else ChainableUndefined,
@@ -48,18 +48,18 @@ def environment(folder: Path | None = None, *, preview: bool = False) -> Immutab
         lstrip_blocks=True,
         auto_reload=folder is not None,
     )
-    fenced.globals.pop("lipsum")
-    fenced.filters.update(FILTERS)
-    return fenced
+    sandbox.globals.pop("lipsum")
+    sandbox.filters.update(FILTERS)
+    return sandbox
 
 
 def leads_out(path: Path, folder: Path) -> bool:
-    """True for a file that only seems to be in a folder: it, or a folder on the way to it, is a link to elsewhere."""
+    """True if a symbolic link on the path leads to a file outside of the folder."""
     return not path.resolve().is_relative_to(folder.resolve())
 
 
 class _Folder(FileSystemLoader):
-    """Loads files of one folder. Links are followed within it, as Kubernetes mounts have them, and never out of it."""
+    """Loads files of one folder. It follows links inside the folder (Kubernetes mounts have them), never out of it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -71,11 +71,11 @@ class _Folder(FileSystemLoader):
         return super().get_source(environment, template)
 
 
-class _Fenced(ImmutableSandboxedEnvironment):
+class _Sandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**", "%"})
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """What we give is made of dicts: to look there first saves an error for each access, half of the time."""
+        """Look into dicts first: contexts consist of dicts, and the default way raises an error for each access."""
         if type(obj) is dict and attribute in obj:
             return obj[attribute]
         return super().getattr(obj, attribute)
@@ -91,7 +91,7 @@ class _Fenced(ImmutableSandboxedEnvironment):
 
 
 class _Visible(ChainableUndefined):
-    """A name that a template misspelt, shown as it was written."""
+    """An unknown name in a template, shown as it is written there."""
 
     __slots__ = ()
 
@@ -104,7 +104,7 @@ def _is_html(name: str | None) -> bool:
 
 
 def _product(left: Any, right: Any) -> int:
-    """How long the result is; numbers have no length, but their digits have."""
+    """The length of a product: of a sequence its items, of a number its bits."""
     if isinstance(left, int) and isinstance(right, int):
         return left.bit_length() + right.bit_length()
     for sequence, times in ((left, right), (right, left)):
@@ -144,12 +144,12 @@ def _line(text: Any) -> str:
 
 
 def markdown(text: Any) -> str:
-    """A text that Markdown shows as it is, and that calls nobody."""
+    """A text that Markdown shows unchanged, without mentions."""
     return _MENTION.sub("@\u200b", _MARKDOWN.sub(r"\\\1", str(text))).replace("&", "&amp;")
 
 
 def slack(text: Any) -> str:
-    """A text that Slack's markup shows as it is, and that calls nobody."""
+    """A text that Slack's markup shows unchanged, without mentions."""
     return escaped(str(text))
 
 

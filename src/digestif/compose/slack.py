@@ -1,36 +1,35 @@
-"""Blocks for Slack, within its limits."""
+"""Blocks for Slack, made from a context or read from a user's template."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from digestif.compose.context import Room
+from digestif.compose.context import SizeLimit
 from digestif.compose.wording import cut
 
-MOST_BLOCKS = 50
 LONGEST_TEXT = 3000
 LONGEST_HEADER = 150
 
-LONGEST_PART = 600  # of a line, which has four: link, label, facts, title
+LONGEST_PART = 600  # of the four parts of a line: link, label, facts, title
 LONGEST_BODY = 2400
 
-# Two sections of a group are together longer than one may be, and each of at most 20 groups begins one. So these are at
-# most 20 + 36,000 / 1,500 sections, and four other blocks.
-SLACK = Room(bytes=36_000, subject=120, group=60)
+# Keeps a message below Slack's 50 blocks: each of at most 20 groups begins a section, and two sections of a group are
+# together longer than 3,000 characters, so there are at most 20 + 36,000 / 1,500 sections, and four other blocks.
+SLACK = SizeLimit(bytes=36_000, subject=120, group=60)
 
 Block = dict[str, Any]
 
 
 def blocks(context: dict[str, Any]) -> tuple[Block, ...]:
-    """A message for Slack, from a context that was made for its room."""
+    """A message for Slack, from a context within the limit SLACK."""
     return (_header(context["title"] or context["headline"]), *_body(context), *_foot(context))
 
 
 def read_blocks(text: str) -> tuple[Block, ...]:
-    """The blocks that somebody's template wrote: a list, or what Slack's Block Kit Builder copies.
+    """The blocks in a user's template: a JSON list, or the object that Slack's Block Kit Builder copies.
 
-    Raises ValueError for what Slack would refuse without saying why. What is too long is cut where blocks are sent.
+    Raises ValueError for blocks that Slack would refuse without a reason. The channel cuts those that are too long.
     """
     try:
         found = msgspec.json.decode(text)
@@ -57,14 +56,14 @@ def _fault(block: Any) -> str:
 
 
 def _parts(block: Block) -> Iterator[Any]:
-    """What a block that we know shows; in others a text may be anything."""
+    """The texts of a block of a known type."""
     if block["type"] in ("header", "section", "context"):
         for part in (block.get(name) for name in ("text", "fields", "elements")):
             yield from part if isinstance(part, list) else [] if part is None else [part]
 
 
 def escaped(text: str) -> str:
-    """A text without the characters by which Slack knows links and mentions."""
+    """A text with the characters escaped that begin links and mentions in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -114,7 +113,7 @@ def _foot(context: dict[str, Any]) -> Iterator[Block]:
 
 
 def _packed(lines: Iterator[str]) -> Iterator[str]:
-    """Lines put together to texts that are not too long."""
+    """Join lines to texts of at most LONGEST_TEXT characters."""
     text = ""
     for line in lines:
         if text and len(text) + 1 + len(line) > LONGEST_TEXT:
@@ -126,7 +125,7 @@ def _packed(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _part(text: str, length: int = LONGEST_PART) -> str:
-    """Escaped, and cut where the escaped text would be too long; an escape is never cut in two."""
+    """A text, cut so that it is not too long once escaped, then escaped; so no escape is cut in two."""
     while len(escaped(text)) > length:
         text = cut(text, len(text) * 9 // 10)
     return escaped(text)
@@ -150,4 +149,4 @@ def _remark(text: str) -> Block:
 
 
 def _text(text: str) -> Block:
-    return {"type": "mrkdwn", "text": text, "verbatim": True}  # or Slack looks for names and addresses in it
+    return {"type": "mrkdwn", "text": text, "verbatim": True}  # else Slack turns names and addresses into links

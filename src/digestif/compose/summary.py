@@ -1,4 +1,4 @@
-"""Summaries: the records of a digest in groups and subjects, counted and put in order. Pure functions."""
+"""Summaries: the records of a digest as groups of subjects, counted and sorted."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,22 +10,22 @@ from digestif.core.records import Record
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """What several records are about: those that agree in the last level of `group_by`."""
+    """Records with the same value of the last `group_by` field."""
 
-    key: Any  # the value that they agree in
-    label: str  # the same as text
+    key: Any  # the value that the records share
+    label: str  # that value as text
     count: int
     first: float  # timestamps, in seconds
     last: float
     newest: Record
-    distinct: Mapping[str, int] = {}  # by name: how many different values
+    distinct: Mapping[str, int] = {}  # number of different values, by name
 
     def to_dict(self) -> dict[str, Any]:
         return _tallied(self)
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Subjects that agree in the first level of `group_by`; with one level there is one group, without a label."""
+    """Subjects with the same value of the first of two `group_by` fields; else one group without a label."""
 
     key: Any
     label: str
@@ -33,14 +33,14 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     first: float
     last: float
     newest: Record
-    subjects: tuple[Subject, ...]  # by count, then by distinct counts, falling; the first ones
-    more: int  # subjects that are not shown
-    more_records: int  # …and how many records they have
+    subjects: tuple[Subject, ...]  # those with the most records
+    more: int  # number of further subjects…
+    more_records: int  # …and of their records
     distinct: Mapping[str, int] = {}
 
     @property
     def size(self) -> int:
-        """How many subjects there are."""
+        """The number of all subjects."""
         return len(self.subjects) + self.more
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,28 +49,28 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A digest as people read it."""
+    """A digest for people: its records in groups, with counts."""
 
     timeline: str
     count: int  # records
-    subjects: int  # how many, over all groups
+    subjects: int  # number of them, in all groups
     first: float
     last: float
     newest: Record
-    groups: tuple[Group, ...]  # by number of subjects, then by count, falling; the first ones
-    more: int  # groups that are not shown
-    more_records: int
-    dropped: int  # records that capacity pushed out
+    groups: tuple[Group, ...]  # those with the most subjects
+    more: int  # number of further groups…
+    more_records: int  # …and of their records
+    dropped: int  # records that capacity dropped
     distinct: Mapping[str, int] = {}
-    faults: int = 0  # records of which a field could not be read; it counts as None
+    faults: int = 0  # records with an unreadable field, which counts as None
 
     @property
     def single(self) -> Record | None:
-        """The newest record if there is one subject only: then this reads as an ordinary notification."""
+        """The newest record if there is only one subject: then the digest reads like a notification."""
         return self.newest if self.subjects == 1 else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for JSON. Large values are cut, so that the whole is as bounded as what it shows."""
+        """The summary as values for JSON. Large values of records are cut."""
         return {
             "timeline": self.timeline,
             "count": self.count,
@@ -88,7 +88,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _tallied(part: Subject | Group) -> dict[str, Any]:
-    """What groups and subjects have in common."""
+    """The fields that groups and subjects share."""
     return {
         "key": bounded(part.key),
         "label": part.label,

@@ -1,4 +1,4 @@
-"""Times as a reader sees them: in their zone, on their clock."""
+"""Times as text, in the reader's time zone and on a clock of 12 or 24 hours."""
 
 from datetime import datetime
 from typing import Literal
@@ -8,13 +8,13 @@ from digestif.errors import ConfigError
 
 Hours = Literal[12, 24]
 
-# Not strftime's: those follow the locale of the machine, which is not the reader's.
+# Not from strftime, which follows the locale of this machine.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class Times:
-    """Writes times for one reader. Times are in seconds since 1970."""
+    """Formats times, given in seconds since 1970, for one reader."""
 
     def __init__(self, zone: str, hours: Hours) -> None:
         self.zone = zone
@@ -37,14 +37,14 @@ class Times:
         return f"{_day(local)}, {self._clock(local)}" if local else _far(at)
 
     def window(self, first: float, last: float) -> str:
-        """From and to, the day said once if it is the same."""
+        """Two times as a span, with the day written once if it is the same."""
         start, end = self._local(first), self._local(last)
         if start is None or end is None or start.date() != end.date():
             return _span(self.moment(first), self.moment(last))
         return f"{_day(start)}, {_span(self._clock(start), self._clock(end))}"
 
     def span(self, first: float, last: float, *, dated: bool) -> str:
-        """From and to, short, where the days are known from the window or have to be said."""
+        """Two times as a short span, with dates only if `dated`."""
         start = self._local(first)
         end = start if last == first else self._local(last)
         if start is None or end is None:
@@ -58,14 +58,14 @@ class Times:
         return f"{_date(start)} {begins} – {_date(end)} {ends}"
 
     def same_day(self, first: float, last: float) -> bool:
-        """Whether both are on one day of the reader's calendar."""
+        """Whether both times are on the same day in the reader's zone."""
         start, end = self._local(first), self._local(last)
         return start is not None and end is not None and start.date() == end.date()
 
     def _local(self, at: float) -> datetime | None:
         try:
             return datetime.fromtimestamp(at, self._zone)
-        except (OverflowError, ValueError, OSError):  # events may be dated in any year
+        except (OverflowError, ValueError, OSError):  # records may have any timestamp
             return None
 
     def _clock(self, local: datetime) -> str:

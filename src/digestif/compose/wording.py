@@ -1,4 +1,4 @@
-"""What is said about a value, made harmless: no control characters, no marks that turn text around, never too long."""
+"""Texts of records' values, made safe to show: no control characters, no marks that turn text around, not too long."""
 
 import json
 import math
@@ -11,16 +11,16 @@ from markupsafe import escape
 
 from digestif.core.texts import shortened
 
-TITLE_FIELDS = ("title", "subject", "message", "summary", "name", "text")  # of a value, the first one that has text
+TITLE_FIELDS = ("title", "subject", "message", "summary", "name", "text")  # the first one with text is a value's title
 BODY_FIELDS = ("message", "summary", "text", "body", "description")
 LABEL_LENGTH = 160
 BODY_LENGTH = 4000
 HEADER_LENGTH = 150
-VALUE_SIZE = 20_000  # of which a template of 100 subjects is given as many
-LINK_LENGTH = 2000  # as it stands in a page
+VALUE_SIZE = 20_000  # characters; a context may hold 100 such values
+LINK_LENGTH = 2000  # once escaped for HTML
 LINK_SCHEMES = ("http", "https", "mailto")
-# Nearly all links look like this: nothing in them can be wrong, or has to be quoted. An escaped character has at most
-# five, so a short one is short enough in a page.
+# Nearly all links match this and need neither checks nor quoting. An escaped character takes at most five, so a short
+# link is short enough once escaped.
 SHORT_LINK = LINK_LENGTH // 5
 _PLAIN_LINK = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?#][A-Za-z0-9!#$%&'()*+,./:;=?@\[\]_~-]*)?")
 
@@ -29,7 +29,7 @@ _HARMFUL = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ODD_BLANKS = re.compile("[\x0b\x0c\x1c-\x1f]")  # that Python takes for ends of lines
+_ODD_BLANKS = re.compile("[\x0b\x0c\x1c-\x1f]")  # Python takes them for ends of lines
 _BLANK_LINES = re.compile("\n(?:[ \t]*\n)+")
 
 
@@ -41,19 +41,19 @@ def one_line(text: str, length: int = LABEL_LENGTH) -> str:
 
 
 def paragraphs(text: str, length: int = BODY_LENGTH) -> str:
-    """A text of several harmless lines, of which at most one at a time is empty."""
+    """A text of several harmless lines, without two empty lines in a row."""
     blanked = _ODD_BLANKS.sub(" ", _harmless(text[: 2 * length]))
     lines = (line.rstrip() for line in blanked.splitlines())
     return cut(_BLANK_LINES.sub("\n\n", "\n".join(lines)).strip(), length)
 
 
 def header_line(text: str) -> str:
-    """A text for a mail's header. What looks like an encoded word is broken up: mail libraries would decode it."""
+    """A line for a mail's header, with encoded words broken up: mail libraries would decode them."""
     return cut(one_line(text, 2 * HEADER_LENGTH).replace("=?", "= ?"), HEADER_LENGTH)
 
 
 def cut(text: str, length: int) -> str:
-    """At most this many characters, and a visible end where something is missing."""
+    """A text of at most `length` characters, with a … where something is missing."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
@@ -63,12 +63,12 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def title_of(value: Any) -> str:
-    """The line that stands for a value."""
-    return one_line(spoken(value) or _short_json(value)) or "(no text)"
+    """A value's title: its first field with text, or its JSON."""
+    return one_line(text_of(value) or _short_json(value)) or "(no text)"
 
 
-def spoken(value: Any, names: tuple[str, ...] = TITLE_FIELDS) -> str:
-    """The first of these fields that has text, as it came; a text is its own."""
+def text_of(value: Any, names: tuple[str, ...] = TITLE_FIELDS) -> str:
+    """The first of these fields with text, unchanged; a value that is a text itself."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
@@ -80,25 +80,25 @@ def spoken(value: Any, names: tuple[str, ...] = TITLE_FIELDS) -> str:
 
 
 def body_of(value: Any) -> str:
-    """What a value says besides its title, or nothing."""
+    """The text of a value besides its title, or nothing."""
     title = title_of(value)
-    texts = [value] if isinstance(value, str) else [spoken(value, (name,)) for name in BODY_FIELDS]
+    texts = [value] if isinstance(value, str) else [text_of(value, (name,)) for name in BODY_FIELDS]
     bodies = map(paragraphs, texts)
-    return next((body for body in bodies if body and not _is_said(body, title)), "")
+    return next((body for body in bodies if body and not _repeats(body, title)), "")
 
 
-def _is_said(body: str, title: str) -> bool:
-    """True for a line that a title has told already, apart from blanks and what was made harmless."""
+def _repeats(body: str, title: str) -> bool:
+    """True if a body of one line only repeats the title."""
     return "\n" not in body and one_line(body, BODY_LENGTH) == title
 
 
 def link_of(value: Any) -> str:
-    """The `url` of a value, if it is one that may be followed."""
+    """The `url` of a value if it is a safe link, else nothing."""
     return safe_link(value.get("url")) if isinstance(value, dict) else ""
 
 
 def safe_link(link: object) -> str:
-    """A link to the web or to a mailbox; anything else is dropped."""
+    """The link if it leads to the web or to a mailbox, else nothing."""
     if not isinstance(link, str):
         return ""
     is_plain = len(link) <= SHORT_LINK and _PLAIN_LINK.fullmatch(link)
@@ -120,12 +120,12 @@ def _quoted_link(link: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """A text that has a form in UTF-8."""
+    """A text without lone surrogates, which UTF-8 can't encode."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def trimmed(value: Any, *, size: int = VALUE_SIZE) -> Any:
-    """A value as plain data, of about this many characters at most."""
+    """A value as plain data, cut to about `size` characters."""
     return _Trimmer(size).trim(value, depth=6)
 
 
@@ -134,7 +134,7 @@ class _Trimmer:
         self._left = size
 
     def trim(self, value: Any, *, depth: int) -> Any:
-        self._left -= 8  # also what has no length takes room
+        self._left -= 8  # each value costs something besides its text
         if isinstance(value, dict | list | tuple):
             return self._trim_all(value, depth) if depth and self._left > 0 else "…"
         if isinstance(value, str):

@@ -1,1 +1,1 @@
-"""Routes: timelines of a pattern are grouped, rendered and sent through a channel, without a handler of one's own."""
+"""Routes: Digestif groups, renders and sends the digests of a pattern's timelines; the user writes no handler."""

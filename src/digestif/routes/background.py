@@ -1,4 +1,4 @@
-"""An event loop for callers who have none: the routes of one engine share it, and keep their connections."""
+"""An event loop for callers without one. An engine's routes share it, and keep their connections between calls."""
 
 import asyncio
 import atexit
@@ -14,11 +14,8 @@ T = TypeVar("T")
 CLOSING_SECONDS = 2.0  # for connections, when the engine is closed or the process ends
 
 
-class Background:
-    """One loop in a daemon thread, made when it is first needed; after a fork another one.
-
-    `release` lets go of what was opened on the loop.
-    """
+class BackgroundLoop:
+    """A loop in a daemon thread, started at the first call and again after a fork. `release` runs when it is closed."""
 
     def __init__(self, release: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._release = release
@@ -28,7 +25,7 @@ class Background:
         self._process = 0
 
     def run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Wait for a coroutine."""
+        """Run a coroutine and wait for its result."""
         future = asyncio.run_coroutine_threadsafe(call(), self._running())
         try:
             return future.result()
@@ -37,7 +34,7 @@ class Background:
             raise
 
     def close(self) -> None:
-        """Let go of what is open, and end the loop. It may be used again."""
+        """Close what was opened on the loop, and end it. A later call starts another."""
         with self._lock:
             loop, thread, self._loop = self._loop, self._thread, None
         if loop is None or thread is None or self._process != os.getpid():
@@ -60,7 +57,7 @@ class Background:
             return self._loop
 
 
-_in_use: WeakSet[Background] = WeakSet()
+_in_use: WeakSet[BackgroundLoop] = WeakSet()
 
 
 @atexit.register

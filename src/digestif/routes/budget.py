@@ -1,4 +1,4 @@
-"""Budgets: how many messages a recipient may get in a time. What does not fit waits, and gathers more."""
+"""Budgets: how many messages a recipient may get in a time. A digest beyond that waits, and more records join it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.errors import ConfigError
 
 BOOKS = 256
-MOST_MESSAGES = 1000  # each is noted, and read again with the next
-Entries = dict[str, Millis]  # by digest: when it stops to count
+MOST_MESSAGES = 1000  # each is noted, and read with every later one
+Entries = dict[str, Millis]  # by digest: until when it counts
 Book = dict[str, Entries]  # by account
 
 _encode = msgspec.json.Encoder().encode
@@ -23,7 +23,7 @@ _decode = msgspec.json.Decoder(Book).decode
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """At most so many messages in any so many seconds, for each recipient."""
+    """Each recipient gets at most `messages` in any `per` seconds."""
 
     messages: int
     per: float  # seconds
@@ -39,11 +39,10 @@ class Budget:
 
 
 class Account:
-    """What the recipients of a route have spent. Kept in the store, so that all who deliver go by one account.
+    """The messages that recipients of a route got lately. They are noted in the store, so that all workers share them.
 
-    A few notes, the books, hold the accounts of all recipients. An account tells of each message that was sent when it
-    stops to count. A message that comes again, after a kill, is not paid for twice. Whoever writes in a book leaves out
-    what has ended.
+    A fixed number of notes, the books, hold the accounts of all recipients. An account has an entry for each digest
+    that was sent; sending that digest again, after a kill, adds none. Every write to a book removes entries that ended.
     """
 
     def __init__(self, budget: Budget, pattern: str) -> None:
@@ -52,31 +51,31 @@ class Account:
         self._pattern = pattern
 
     def spend(self, attempt: Attempt, recipient: str) -> float:
-        """Take one message out of the budget: 0, or the seconds after which there is room, with nothing taken."""
+        """Enter a message and return 0; or, if the budget is spent, enter nothing and return the seconds to wait."""
         wait: Millis = 0
         digest = attempt.digest.id
 
         def spent(entries: Entries, now: Millis) -> Entries:
             nonlocal wait
             latest = now + self._per
-            entries = {name: min(end, latest) for name, end in entries.items()}  # a clock may have been ahead
+            entries = {name: min(end, latest) for name, end in entries.items()}  # another clock may have been ahead
             ends = sorted(end for name, end in entries.items() if name != digest)
             over = len(ends) - self._budget.messages
             wait = 0 if over < 0 else ends[over] - now
             return entries if wait else {**entries, digest: latest}
 
-        self._turn(attempt, recipient, spent)
+        self._change(attempt, recipient, spent)
         return to_seconds(wait)
 
     def give_back(self, attempt: Attempt, recipient: str) -> None:
-        """It was not sent after all."""
+        """Remove the entry of a message that was not sent."""
         digest = attempt.digest.id
-        self._turn(
+        self._change(
             attempt, recipient, lambda entries, _: {name: end for name, end in entries.items() if name != digest}
         )
 
-    def _turn(self, attempt: Attempt, recipient: str, change: Callable[[Entries, Millis], Entries]) -> None:
-        """Write a change of one account into its book, again if somebody else has written there meanwhile."""
+    def _change(self, attempt: Attempt, recipient: str, change: Callable[[Entries, Millis], Entries]) -> None:
+        """Change one account in its book; start over if another worker wrote the book meanwhile."""
         store = attempt.store
         account = f"{self._pattern}\0{recipient}"
         number = crc32(account.encode()) % BOOKS

@@ -1,10 +1,11 @@
-"""A route: everything that is said about the timelines of a pattern."""
+"""A route: policy, grouping, template and channel of the timelines of a pattern, checked when it is made."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Literal, TypedDict
+from urllib.parse import quote
 
 from digestif.channels.base import Channel
 from digestif.channels.registry import open_channel
@@ -23,7 +24,7 @@ Links = Mapping[str, str] | Callable[[str, str], Mapping[str, str]]
 
 
 class RouteOptions(TypedDict, total=False):
-    """What may be said of a route, apart from its pattern and its channel."""
+    """The options of a route, without its pattern and channel."""
 
     policy: Policy | None
     redelivery: Literal["merge", "same"] | None
@@ -46,18 +47,18 @@ class RouteOptions(TypedDict, total=False):
 @refuse_unknown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How timelines of a pattern are delivered. The channel is a DSN, or one of your own."""
+    """How the timelines of a pattern are delivered. `channel` is a DSN or a Channel object."""
 
     pattern: str
     channel: str | Channel = field(repr=False)  # may hold a password
     policy: Policy | None = None
-    redelivery: Literal["merge", "same"] | None = None  # by default what the policy says; "same" for webhooks and split
+    redelivery: Literal["merge", "same"] | None = None  # by default the policy's; "same" for webhooks and split
     group_by: Sequence[FieldOf] = ()
     distinct: Mapping[str, FieldOf] = field(default_factory=dict)
     top: int = 10
     template: str | None = None
-    templates: str | Path | None = None  # the folder of your own
-    to: str | Callable[[str], str] | None = None  # from timeline to recipient; by default what `*` stands for
+    templates: str | Path | None = None  # a folder of the user's own
+    to: str | Callable[[str], str] | None = None  # from timeline to recipient; by default the text that `*` matches
     keep: Keep | None = None
     split: Split | None = None
     budget: Budget | None = None
@@ -65,7 +66,7 @@ class Route:
     hours: Literal[12, 24] = 24
     links: Links = field(default_factory=dict)
     title: str | None = None
-    digest: bool = True  # False: `notify` sends each record at once, and nothing is gathered
+    digest: bool = True  # False: `notify` sends each record at once
 
     def __post_init__(self) -> None:
         check_pattern(self.pattern)
@@ -92,7 +93,7 @@ class Route:
             raise ConfigError(f"templates: there is no folder {str(self.templates)!r}")
 
     def open_channel(self) -> Channel:
-        """A channel for one event loop."""
+        """The channel, to be used on one event loop."""
         return open_channel(self.channel) if isinstance(self.channel, str) else self.channel
 
     def renderer(self) -> Renderer:
@@ -101,7 +102,9 @@ class Route:
         return Renderer(self.template, folder=folder, zone=zone, hours=self.hours)
 
     def policy_over(self, default: Policy) -> Policy:
-        """The policy that holds. Who deduplicates by key, or is served apart from others, gets the same again."""
+        """The policy of the route's timelines. By default a digest comes again unchanged if the channel deduplicates by
+        key, or if it is split: recipients that have their part would miss records that join it.
+        """
         policy = default if self.policy is None else self.policy
         if self.redelivery is not None:
             return replace(policy, redelivery=self.redelivery)
@@ -109,7 +112,7 @@ class Route:
         return replace(policy, redelivery="same") if is_same else policy
 
     def recipient(self, timeline: str) -> str:
-        """Who gets the digests of a timeline."""
+        """The recipient of a timeline's digests."""
         if callable(self.to):
             return self.to(timeline)
         if self.to is not None:
@@ -121,14 +124,14 @@ class Route:
         return self.zone if isinstance(self.zone, str) else self.zone(recipient)
 
     def links_for(self, timeline: str, recipient: str) -> Mapping[str, str]:
-        """Addresses with the names filled in."""
+        """The links of a message, with timeline and recipient filled in."""
         if callable(self.links):
             return self.links(timeline, recipient)
         return {name: _filled(link, timeline, recipient) for name, link in self.links.items()}
 
 
 _NONE = type(None)
-# What each option may be, and how to say so.
+# By option: its types, and their description in an error.
 _KINDS: dict[str, tuple[tuple[Any, ...], str]] = {
     "channel": ((str, Channel), "a DSN or a Channel"),
     "policy": ((Policy, _NONE), "a Policy"),
@@ -157,13 +160,11 @@ def _check_link(name: object, link: object) -> None:
 
 
 def _filled(link: str, timeline: str, recipient: str) -> str:
-    from urllib.parse import quote
-
     return link.replace("{timeline}", quote(timeline, safe="")).replace("{recipient}", quote(recipient, safe=""))
 
 
 def kept_keys(records: Sequence[Record], kept: object) -> set[str]:
-    """The keys that a `keep` hook wants; ConfigError if it gave anything but records of the digest, as they are."""
+    """The keys of the records that a `keep` hook returned. ConfigError unless each is a record of the digest."""
     try:
         wanted = list(kept)  # type: ignore[call-overload]  # if it is a list of records
         keys = {record.key for record in wanted}
@@ -179,7 +180,7 @@ def kept_keys(records: Sequence[Record], kept: object) -> set[str]:
 
 
 def check_recipients(shares: object) -> dict[str, list[Record]]:
-    """What a `split` hook gave, without those who get nothing; ConfigError if that is no mapping to records."""
+    """The mapping that a `split` hook returned, without recipients of no record. ConfigError if it is none."""
     if not isinstance(shares, Mapping):
         raise ConfigError(f"split: gave {shortened(shares)}, not a mapping from recipients to records")
     for name in shares:

@@ -1,36 +1,36 @@
-"""The routes of an engine, and how they become handlers."""
+"""The routes of an engine. Each becomes a handler and a policy for the timelines of its pattern."""
 
 from digestif.attempts import Handler, Handlers, Kind
 from digestif.intake.patterns import Patterns
 from digestif.intake.policies import Policies
-from digestif.routes.background import Background
-from digestif.routes.pipeline import Pipeline
+from digestif.routes.background import BackgroundLoop
+from digestif.routes.handler import RouteHandler
 from digestif.routes.route import Route
 
 
 class Routes:
-    """Every route that an engine was given."""
+    """The routes that were given to an engine."""
 
     def __init__(self, handlers: Handlers, policies: Policies) -> None:
         self._handlers = handlers
         self._policies = policies
-        self._pipelines: Patterns[Pipeline] = Patterns()
-        self._background = Background(self._close_all)
+        self._by_pattern: Patterns[RouteHandler] = Patterns()
+        self._background = BackgroundLoop(self._close_all)
 
     def add(self, route: Route) -> None:
-        """Take in a route; ConfigError if its pattern has a handler, or its channel or template is wrong."""
-        pipeline = Pipeline(route)
+        """Raises ConfigError if the pattern has a handler already, or the channel or the template is wrong."""
+        added = RouteHandler(route)
         policy = route.policy_over(self._policies.default)
         self._handlers.add(
             Handler(
                 pattern=route.pattern,
-                call=lambda attempts: pipeline(attempts[0]),
-                call_here=lambda attempts: self._background.run(lambda: pipeline(attempts[0])),
+                call=lambda attempts: added(attempts[0]),
+                call_here=lambda attempts: self._background.run(lambda: added(attempts[0])),
                 kind=Kind.COROUTINE,
-                close=pipeline.close,
+                close=added.close,
             )
         )
-        self._pipelines.add(route.pattern, pipeline)
+        self._by_pattern.add(route.pattern, added)
         self._policies.add(route.pattern, policy)
 
     def gathers(self, timeline: str) -> bool:
@@ -39,17 +39,17 @@ class Routes:
         return route is None or route.digest
 
     def find(self, timeline: str) -> Route | None:
-        """The route of a timeline, unless a handler delivers it."""
+        """The route of a timeline; None if a handler of the user's own delivers it."""
         handler = self._handlers.find(timeline)
-        pipeline = self._pipelines.find(timeline)
-        if handler is None or pipeline is None or pipeline.route.pattern != handler.pattern:
+        found = self._by_pattern.find(timeline)
+        if handler is None or found is None or found.route.pattern != handler.pattern:
             return None
-        return pipeline.route
+        return found.route
 
     def close_background(self) -> None:
-        """Let go of the connections of callers who have no event loop."""
+        """Close the connections that callers without an event loop opened."""
         self._background.close()
 
     async def _close_all(self) -> None:
-        for pipeline in self._pipelines:
-            await pipeline.close()
+        for handler in self._by_pattern:
+            await handler.close()

@@ -8,7 +8,7 @@ from digestif.dsn import Dsn, option_names
 from digestif.errors import ConfigError
 from digestif.stores.redis.client.factory import open_link
 from digestif.stores.redis.client.options import Options
-from digestif.stores.redis.client.target import Kind, Target
+from digestif.stores.redis.client.target import ServerKind, Target
 
 
 def place(text: str) -> Target:
@@ -18,21 +18,21 @@ def place(text: str) -> Target:
 @pytest.mark.parametrize(
     ("text", "kind", "tls", "addresses"),
     [
-        ("redis://", Kind.SINGLE, False, [("localhost", 6379)]),
-        ("redis://cache.example:6380/3", Kind.SINGLE, False, [("cache.example", 6380)]),
-        ("redis://[::1]:6380", Kind.SINGLE, False, [("::1", 6380)]),
-        ("redis://[fe80::2]", Kind.SINGLE, False, [("fe80::2", 6379)]),
-        ("rediss://h", Kind.SINGLE, True, [("h", 6379)]),
-        ("valkey://h", Kind.SINGLE, False, [("h", 6379)]),
-        ("valkeys://h", Kind.SINGLE, True, [("h", 6379)]),
-        ("redis+cluster://h1:7000,h2:7001", Kind.CLUSTER, False, [("h1", 7000), ("h2", 7001)]),
-        ("valkeys+cluster://h1,h2", Kind.CLUSTER, True, [("h1", 6379), ("h2", 6379)]),
-        ("redis+sentinel://h1:26380,h2/main/0", Kind.SENTINEL, False, [("h1", 26380), ("h2", 26379)]),
-        ("rediss+sentinel://h1/main", Kind.SENTINEL, True, [("h1", 26379)]),
+        ("redis://", ServerKind.SINGLE, False, [("localhost", 6379)]),
+        ("redis://cache.example:6380/3", ServerKind.SINGLE, False, [("cache.example", 6380)]),
+        ("redis://[::1]:6380", ServerKind.SINGLE, False, [("::1", 6380)]),
+        ("redis://[fe80::2]", ServerKind.SINGLE, False, [("fe80::2", 6379)]),
+        ("rediss://h", ServerKind.SINGLE, True, [("h", 6379)]),
+        ("valkey://h", ServerKind.SINGLE, False, [("h", 6379)]),
+        ("valkeys://h", ServerKind.SINGLE, True, [("h", 6379)]),
+        ("redis+cluster://h1:7000,h2:7001", ServerKind.CLUSTER, False, [("h1", 7000), ("h2", 7001)]),
+        ("valkeys+cluster://h1,h2", ServerKind.CLUSTER, True, [("h1", 6379), ("h2", 6379)]),
+        ("redis+sentinel://h1:26380,h2/main/0", ServerKind.SENTINEL, False, [("h1", 26380), ("h2", 26379)]),
+        ("rediss+sentinel://h1/main", ServerKind.SENTINEL, True, [("h1", 26379)]),
     ],
 )
 def test_a_scheme_says_what_is_found_at_which_addresses(
-    text: str, kind: Kind, tls: bool, addresses: list[tuple[str, int]]
+    text: str, kind: ServerKind, tls: bool, addresses: list[tuple[str, int]]
 ) -> None:
     found = place(text)
 

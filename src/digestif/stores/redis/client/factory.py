@@ -18,7 +18,7 @@ from digestif.stores.redis.client.link import Link
 from digestif.stores.redis.client.node import Node, SentinelNode, pool_of
 from digestif.stores.redis.client.options import Options
 from digestif.stores.redis.client.pipeline import Confirmation
-from digestif.stores.redis.client.target import Kind, Target
+from digestif.stores.redis.client.target import ServerKind, Target
 from digestif.stores.redis.client.topology import Cluster, Members, SingleServer, Topology
 
 _UNBOUNDED = 2**31  # connections: as many as there are calls at once
@@ -27,16 +27,16 @@ _UNBOUNDED = 2**31  # connections: as many as there are calls at once
 def open_link(dsn: Dsn, *, namespace: str) -> Link:
     """The link that a DSN describes. Nothing is sent yet."""
     target = Target.of(dsn)
-    options = Options.of(dsn.options, tls=target.tls, sentinels=target.kind is Kind.SENTINEL)
+    options = Options.of(dsn.options, tls=target.tls, sentinels=target.kind is ServerKind.SENTINEL)
     settings = _settings(target, options)
     match target.kind:
-        case Kind.CLUSTER:
+        case ServerKind.CLUSTER:
             topology: Topology = Cluster(_members(target, settings), namespace=namespace)
-        case Kind.SENTINEL:
+        case ServerKind.SENTINEL:
             topology = SingleServer(_sentinel_node(target, settings, options))
-        case Kind.UNIX:
+        case ServerKind.UNIX:
             topology = SingleServer(_unix_node(target, settings))
-        case Kind.SINGLE:
+        case ServerKind.SINGLE:
             topology = SingleServer(_node(target, settings))
     return _link(topology, options, namespace)
 

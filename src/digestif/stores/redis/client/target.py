@@ -12,7 +12,7 @@ PORT = 6379
 SENTINEL_PORT = 26379
 
 
-class Kind(Enum):
+class ServerKind(Enum):
     """What is found at the addresses."""
 
     SINGLE = None
@@ -32,7 +32,7 @@ class Login(NamedTuple):
 class Target(NamedTuple):
     """What a DSN says, apart from its options."""
 
-    kind: Kind
+    kind: ServerKind
     tls: bool
     login: Login
     addresses: list[tuple[str, int]]  # of the server, of nodes, or of sentinels
@@ -44,11 +44,11 @@ class Target(NamedTuple):
         scheme = SCHEME.fullmatch(dsn.scheme)
         if scheme is None:
             raise ConfigError(f"store: {dsn.scheme}:// is not a scheme of Redis or Valkey")
-        kind = Kind(scheme["kind"])
+        kind = ServerKind(scheme["kind"])
         login, _, rest = dsn.location.rpartition("@")  # the last one: a password may contain others
         user, _, password = login.partition(":")
         hosts, *path = rest.split("/")
-        port = SENTINEL_PORT if kind is Kind.SENTINEL else PORT
+        port = SENTINEL_PORT if kind is ServerKind.SENTINEL else PORT
         addresses = [_address(text, port=port) for text in hosts.split(",")]
         return cls(kind, bool(scheme["tls"]), Login(user or None, password or None), addresses, path)
 

@@ -1,4 +1,4 @@
-"""The pipeline: a digest is weeded, split among recipients, composed, rendered, and handed to the channel."""
+"""The handler of a route: it removes unwanted records, splits the digest by recipient, renders it and sends it."""
 
 import asyncio
 import inspect
@@ -24,7 +24,7 @@ from digestif.threads import DaemonThreads
 
 
 class Resources:
-    """What a route needs on one event loop. Threads of its own: no slow hook or template holds up another route."""
+    """A route's channel and threads on one event loop. Routes share no threads: a slow hook delays only its route."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -38,8 +38,8 @@ class Resources:
             threads.shutdown()
 
 
-class Pipeline:
-    """Delivers the digests of one route, many at once, on any event loop."""
+class RouteHandler:
+    """Delivers the digests of one route. Many deliveries may run at once, on any event loop."""
 
     def __init__(self, route: Route) -> None:
         self.route = route
@@ -49,15 +49,15 @@ class Pipeline:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Resources] = WeakKeyDictionary()
 
     async def __call__(self, attempt: Attempt) -> None:
-        """Deliver a digest. Raises what the policy's rules understand: DeliveryFailed, Discard, or any other error."""
-        await self._weed(attempt)
+        """Deliver a digest. Raises DeliveryFailed, Discard, or what a hook raised."""
+        await self._remove_unwanted(attempt)
         if self.route.split is None:
             await self._send(attempt, self.route.recipient(attempt.timeline), attempt.digest.records)
         else:
             await self._send_shares(attempt, await self._shares(attempt))
 
     async def _send_shares(self, attempt: Attempt, shares: Mapping[str, Sequence[Record]]) -> None:
-        """Serve those who were not served yet. Who can't be reached does not keep the others waiting."""
+        """Send to the recipients that were not served yet. The failure of one does not stop the others."""
         served = await self._resources.store.run(attempt.served)
         failures = {name: _GIVEN_UP for name in shares if name in served.unreachable}
         for recipient, records in shares.items():
@@ -67,27 +67,27 @@ class Pipeline:
                 await self._send(attempt, recipient, records)
             except (StaleLease, StoreError):
                 raise
-            except Exception as error:  # noqa: BLE001  # of one recipient, whatever it is
+            except Exception as error:  # noqa: BLE001  # whatever it is, it concerns one recipient
                 failures[recipient] = _failure_of(error)
             await self._mark(attempt, recipient, failures.get(recipient))
         if failures:
             raise _summed_up(failures, len(shares)) from _first_unexpected(failures)
 
     async def _mark(self, attempt: Attempt, recipient: str, failure: DeliveryFailed | None) -> None:
-        """Who has got it, or never can, is not tried again."""
+        """Note a recipient that has the message or can never get it: the next attempt leaves that one out."""
         if failure is None or not failure.retry:
             await self._resources.store.run(partial(attempt.mark_served, recipient, reached=failure is None))
 
     async def close(self) -> None:
-        """Let go of the connections of this event loop, and of the processes that render."""
-        room = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if room is not None:
-            await room.close()
+        """Close the connections of this event loop, and end the processes that render."""
+        resources = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if resources is not None:
+            await resources.close()
         self._renderer.close()
 
-    # What is still wanted, and by whom
+    # Hooks
 
-    async def _weed(self, attempt: Attempt) -> None:
+    async def _remove_unwanted(self, attempt: Attempt) -> None:
         """Remove the records that the `keep` hook does not want; they count as deleted."""
         if self.route.keep is None:
             return
@@ -107,7 +107,7 @@ class Pipeline:
         return wanted
 
     async def _called(self, hook: Any, argument: object) -> Any:
-        """Hooks that are functions run in a thread: they may ask a database."""
+        """The answer of a hook. Plain functions run in a thread: they may ask a database."""
         if inspect.iscoroutinefunction(hook):
             return await hook(argument)
         answer = await self._resources.hooks.run(lambda: hook(argument))
@@ -120,19 +120,19 @@ class Pipeline:
         message = await self._message(attempt, recipient, records, channel)
         async with self._paid(attempt, recipient):
             receipt = await channel.deliver(message)
-        if isinstance(receipt, Receipt):  # it was delivered, whatever somebody else's channel answers
+        if isinstance(receipt, Receipt):  # a channel of another package may answer anything
             attempt.receipts.append(receipt.line)
 
     @asynccontextmanager
     async def _paid(self, attempt: Attempt, recipient: str) -> AsyncIterator[None]:
-        """Pay for a message out of the budget, unless it is not sent."""
+        """Enter a message in the budget before it is sent; remove it again if sending fails."""
         account = self._account
         if account is None:
             yield
             return
         try:
             wait = await self._resources.store.run(lambda: account.spend(attempt, recipient))
-        except StoreError as error:  # of another partition, maybe: no reason to bury anything
+        except StoreError as error:  # maybe of another partition only: throttled, so that nothing is buried
             raise DeliveryFailed(f"the budget of {recipient!r} can't be read: {error}", throttled=True) from error
         if wait:
             raise DeliveryFailed(f"the budget of {recipient!r} is spent", after=wait, throttled=True)
@@ -209,7 +209,7 @@ def _first_unexpected(failures: Mapping[str, DeliveryFailed]) -> BaseException |
 
 
 def _summed_up(failures: Mapping[str, DeliveryFailed], recipients: int) -> DeliveryFailed:
-    """What failures of recipients mean for the digest: it comes again as long as that may help one of them."""
+    """One failure for the whole digest. It is worth a retry if that may help at least one recipient."""
     again = [failure for failure in failures.values() if failure.retry]
     counted = [failure for failure in again if not failure.throttled]
     name, first = next(iter(failures.items()))
@@ -221,7 +221,7 @@ def _summed_up(failures: Mapping[str, DeliveryFailed], recipients: int) -> Deliv
 
 
 def _data(digest: Digest, summary: Summary) -> dict[str, Any]:
-    """What programs are told."""
+    """The digest as values for programs."""
     return {
         "digest": digest.id,
         "revision": digest.revision,
