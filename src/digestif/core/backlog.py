@@ -1,4 +1,4 @@
-"""The backlog: how many timelines there are, and how late the latest of them is."""
+"""The backlog: how many timelines there are in each state, and how late the most overdue one is."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from digestif.core.times import Millis, to_seconds
 
 
 class Standing(NamedTuple):
-    """Timelines of a store, counted. Those that are paused are counted among all, and nowhere else."""
+    """Timelines of a store, counted by state. Paused ones count only in `timelines`."""
 
     timelines: int
     waiting: int
@@ -30,13 +30,11 @@ class Backlog:
     due: int  # may be delivered now
     next_due: float | None  # when the first of them is or was due
     late: float  # how long the most overdue one has been due
-    oldest: (
-        float | None
-    )  # how long ago the oldest undelivered record arrived; None if there is none or it never expires
+    oldest: float | None  # age of the oldest undelivered record; None if there is none, or it never expires
 
 
 def add_up(standings: Iterable[Standing]) -> Standing:
-    """Of several partitions, all."""
+    """The sum of several partitions."""
     every = list(standings)
     return Standing(
         timelines=sum(each.timelines for each in every),
@@ -50,7 +48,7 @@ def add_up(standings: Iterable[Standing]) -> Standing:
 
 
 def backlog(standing: Standing, *, now: Millis, ttl: Millis | None) -> Backlog:
-    """A standing as it is told; the ttl says when what expires first arrived."""
+    """The backlog for people. The first expiry minus the ttl is the arrival of the oldest record."""
     earliest, expires = standing.earliest, standing.expires
     return Backlog(
         timelines=standing.timelines,

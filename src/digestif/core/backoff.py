@@ -1,4 +1,4 @@
-"""How long to wait: backoff strategies for cool-downs, and the ladder of retries."""
+"""How long to wait: backoff strategies for cool-downs, and the delays between attempts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,13 +57,13 @@ class Intervals:
 class Retry:
     """The wait after a failed attempt: exponential up to a maximum, spread by jitter.
 
-    The chance (0 ≤ chance < 1) comes from the caller, so that the rule stays pure.
+    The caller gives the random number (0 ≤ chance < 1), so that the rule stays pure.
     """
 
     initial: float = 5
     factor: float = 2
     maximum: float = 3600
-    jitter: float = 0.2  # the share of the delay that chance may take away
+    jitter: float = 0.2  # the delay is shortened by up to this share, at random
 
     def __post_init__(self) -> None:
         for name in ("initial", "factor", "maximum"):
@@ -76,6 +76,6 @@ class Retry:
         """Seconds to wait after the given attempt (1 is the first) failed."""
         try:
             delay = min(self.initial * self.factor ** min(attempt - 1, 64), self.maximum)
-        except OverflowError:  # of a large factor
+        except OverflowError:  # the factor is large
             delay = self.maximum
         return delay * (1 - self.jitter * chance)

@@ -1,4 +1,4 @@
-"""Explanations: why a timeline is due when it is, from the facts that are stored."""
+"""Explanations: why a timeline is due when it is, from what is stored about it."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,14 +11,14 @@ from digestif.core.times import Millis, to_seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What is known about a timeline's next delivery. `str()` tells it; `to_dict()` is ready for JSON."""
+    """When a timeline is delivered next, and why: `str()` for people, `to_dict()` for JSON."""
 
     timeline: str
     state: State
     facts: dict[str, Any]  # times in seconds
     rule: Rule | None  # what decided the due time last
     arithmetic: str
-    next: float | None  # the next instant at which something can happen by itself, in seconds
+    next: float | None  # the next time, in seconds, at which something happens without a call
     summary: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class Explanation:
 
 
 def explain(timeline: str, slot: Slot, *, now: Millis) -> Explanation:
-    """Tell the facts, the rule that was applied, its arithmetic, and the next instant."""
+    """The facts, the rule that set the due time, its arithmetic, and the next time something happens."""
     moment = _next(slot, now=now)
     return Explanation(
         timeline=timeline,
@@ -156,7 +156,7 @@ def _instant(seconds: float | None) -> str:
         return "never by itself"
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):  # a clock of a test, years away from ours
+    except (ValueError, OverflowError, OSError):  # outside of the calendar, as the clock of a test may be
         return f"{seconds:.3f}"
 
 

@@ -1,4 +1,4 @@
-"""The ledger: the count of every record's fate."""
+"""The ledger: how many records have each fate."""
 
 from dataclasses import dataclass, fields
 
@@ -43,7 +43,7 @@ FATES = COUNTERS[1:]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """A recount from the data beside the ledger; true if they agree."""
+    """The ledger beside a recount of the data; true if they agree."""
 
     ledger: Ledger
     recounted: dict[str, int]  # pending, open and dead, counted record by record

@@ -16,7 +16,7 @@ from digestif.core.records import State
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import Busy, InvalidState
 
-# What can't be is refused where slots are read.
+# Stored values outside of these bounds are damage.
 Count = Annotated[int, Meta(ge=0, le=2**62)]
 Time = Annotated[Millis, Meta(ge=-(2**62), le=2**62)]
 
@@ -40,31 +40,31 @@ class Rule(StrEnum):
 
 
 class Unfinished(Struct, frozen=True, omit_defaults=True):
-    """A digest that was opened and has not ended: it owns its records, wherever the timeline is."""
+    """A digest that was opened and has not ended. It owns its records in every state of the timeline."""
 
     id: str
     batch: Count  # where its records are kept
-    records: Count  # how many
+    records: Count
     opened: Time  # when it was opened first
     dropped: Count = 0
     revision: Count = 1
     attempt: Count = 1
     lapses: Count = 0  # leases that ran out
-    lapses_alone: Count = 0  # of these, while nothing else ran beside it: only such a lapse speaks against it
-    frozen: bool = False  # it may have gone out: it comes again exactly as it was
-    deciding: bool = False  # opened again after a failure: newer records may join when it is read
-    settled: bool = True  # merged and trimmed: it can be read
-    weighed: bool = False  # since it was cut or merged, it was seen to fit into the bytes that a digest may carry
+    lapses_alone: Count = 0  # of these, while nothing else ran beside it: only these count against the digest
+    frozen: bool = False  # it may have gone out: every further attempt carries exactly the same records
+    deciding: bool = False  # opened again after a failure: newer records may be merged when it is read
+    settled: bool = True  # prepared: merged and trimmed, so that it can be read
+    weighed: bool = False  # it fits into max_bytes, checked since it was cut or merged
     merging: Count | None = None  # a batch whose records are being moved in, page by page
-    replayed: bool = False  # somebody asked for it again: it does not expire
-    served: tuple[str, ...] = ()  # recipients who have got it, where each gets a part; or LOST, and who never will
+    replayed: bool = False  # a dead letter that was replayed: it does not expire
+    served: tuple[str, ...] = ()  # recipients who have their part, and those who can't be reached, marked LOST
 
 
 class Slot(Struct, frozen=True, omit_defaults=True):
-    """Where a timeline is. Times in milliseconds."""
+    """All that a store keeps about a timeline apart from its records. Times in milliseconds."""
 
     state: State = State.IDLE
-    at: Time = 0  # due; carried along while ready and open
+    at: Time = 0  # due; kept while ready and open
     since: Time = 0  # when it became ready
     last: Time | None = None  # end of the last delivery
     iteration: Count = 0
@@ -80,19 +80,19 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     placed: Count = 0  # when it began to wait, in the order of the store's sequence
     token: str | None = None  # of the lease
     until: Time | None = None  # its expiry
-    alone: bool = False  # whoever has it runs nothing else beside it
+    alone: bool = False  # the holder of the lease runs nothing else beside it
     digest: Unfinished | None = None
-    parked: State | None = None  # on its way from or to another store: the state that it has when it is there
+    parked: State | None = None  # exported or imported just now: the state that it returns to
 
 
 IDLE = Slot()
 LARGEST_PAYLOAD = 256 * 1024 + 64  # bytes: a value, its codec and its timestamp
-LIGHT_RECORDS = 127  # that are no more than the bytes that a digest carries by default, whatever they are
+LIGHT_RECORDS = 127  # of any size, they fit into the default max_bytes
 LOST = "\0"  # before the name of a recipient who can never be reached
 
 
 def flaw(slot: Slot) -> str | None:
-    """What can't be so in a slot that was stored; None if all of it can."""
+    """The contradiction in a stored slot, in words; None if there is none."""
     if slot.state is State.OPEN:
         if slot.digest is None or slot.token is None or slot.until is None:
             return "it is open, without a digest or without a lease"
@@ -153,17 +153,17 @@ def move(slot: Slot, at: Millis, rule: Rule, *, now: Millis, max_records: int | 
 
 
 def after_schedule(slot: Slot, *, now: Millis) -> Slot:
-    """Waiting and due: somebody is told to deliver it."""
+    """A due timeline becomes ready."""
     return replace(slot, state=State.READY, since=now)
 
 
 def after_maintenance(slot: Slot) -> Slot:
-    """Ready for too long: the dispatch got lost, it waits to be scheduled again."""
+    """Ready for too long: its dispatch got lost, so it waits to be scheduled again."""
     return replace(slot, state=State.WAITING)
 
 
 def after_lapse(slot: Slot) -> Slot:
-    """The lease ran out: nobody knows whether the digest went out, so it is frozen."""
+    """The lease ran out. The digest may have gone out, so it is frozen."""
     digest = _kept(slot.digest, freeze=True)
     if digest is not None:
         digest = replace(digest, lapses=digest.lapses + 1, lapses_alone=digest.lapses_alone + slot.alone)
@@ -174,7 +174,7 @@ def after_lapse(slot: Slot) -> Slot:
 
 
 def is_live(slot: Slot, *, now: Millis) -> bool:
-    """True while somebody's right to finish the open digest has not lapsed."""
+    """True while the timeline is open under a lease that has not lapsed."""
     return slot.state is State.OPEN and slot.until is not None and now < slot.until
 
 
@@ -202,15 +202,15 @@ def refuse_opening(slot: Slot, timeline: str, *, now: Millis) -> None:
 
 
 def is_suspect(slot: Slot, *, now: Millis) -> bool:
-    """True if the lease has lapsed and nobody took over: delivering its digest may be what ended the worker."""
+    """True if the lease has lapsed and the timeline is still open: its digest may have ended the worker."""
     return slot.state is State.OPEN and slot.digest is not None and not is_live(slot, now=now)
 
 
 def tried_together(suspects: Sequence[Slot]) -> list[int]:
-    """Which of these suspects, the first to lapse first, are tried beside each other: the first one decides.
+    """Choose which suspects are tried beside each other. They are in the order of their lapses; the first one decides.
 
-    Many may have lapsed with one worker. Those of which this is the first lapse share an attempt, so that the healthy
-    ones are soon delivered; one that has lapsed before is tried alone, and then it is known whether it was the cause.
+    A worker that dies leaves many suspects. Those that lapsed for the first time are tried together, so that the
+    healthy ones are soon delivered. One that lapsed before is tried alone, which shows whether it was the cause.
     """
     lapsed_before = [slot.digest is not None and slot.digest.lapses > 0 for slot in suspects]
     if lapsed_before[:1] == [True]:
@@ -221,9 +221,9 @@ def tried_together(suspects: Sequence[Slot]) -> list[int]:
 def after_open(
     slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: str, fresh_batch: int, alone: bool = False
 ) -> Slot:
-    """Give a lease. The digest is the unfinished one, or else a new one that takes all pending records.
+    """Give a lease on the unfinished digest; if there is none, on a new one that takes all pending records.
 
-    `alone` is noted for a digest that has lapsed before: if it lapses again, it is known to have been alone.
+    `alone` is noted only for a digest that has lapsed before: should it lapse again, that counts in `lapses_alone`.
     """
     since = now if slot.state is State.WAITING else slot.since
     if slot.state is State.OPEN:
@@ -239,6 +239,7 @@ def after_open(
 
 
 def cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
+    """Make a new digest of all pending records."""
     batch = fresh_batch if slot.batch is None else slot.batch
     digest = Unfinished(
         id=fresh_id,
@@ -252,12 +253,12 @@ def cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
 
 
 def without_pending(slot: Slot) -> Slot:
-    """All pending records have left."""
+    """The slot without any pending record."""
     return replace(slot, pending=0, dropped=0, batch=None, first=None, deadline=None)
 
 
 def after_decision(slot: Slot, *, merge: bool) -> Slot:
-    """Decide what a digest carries that was opened again: with a merge, also what is pending now."""
+    """Decide what a digest that was opened again carries: with `merge`, the pending records as well."""
     digest = slot.digest
     assert digest is not None
     if not merge:
@@ -276,30 +277,30 @@ def after_decision(slot: Slot, *, merge: bool) -> Slot:
 
 
 def excess(digest: Unfinished, capacity: int | None) -> int:
-    """How many records are too many, while the digest may still be trimmed."""
+    """How many records exceed the capacity; 0 if the digest must not be trimmed any more."""
     if capacity is None or digest.records <= capacity or not _is_unread(digest):
         return 0
     return digest.records - capacity
 
 
 def _is_unread(digest: Unfinished) -> bool:
-    """True if nobody can have read the whole of it."""
+    """True if no attempt can have read all of it."""
     return not digest.settled or (digest.attempt == 1 and not digest.frozen)
 
 
 def must_be_weighed(digest: Unfinished, max_bytes: int | None) -> bool:
-    """True if it may be too heavy, while it may still be trimmed."""
+    """True if the digest may exceed `max_bytes`, and may still be trimmed."""
     heavy = max_bytes is not None and digest.records * LARGEST_PAYLOAD > max_bytes
     return heavy and _is_unread(digest) and not digest.weighed
 
 
 def after_weighing(digest: Unfinished, dropped: int, *, fits: bool) -> Unfinished:
-    """Its oldest records were dropped; if it fits now, nothing more is."""
+    """The oldest records were dropped; `fits` says that the rest fits into max_bytes."""
     return replace(digest, weighed=fits, records=digest.records - dropped, dropped=digest.dropped + dropped)
 
 
 def after_completion(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int | None) -> Slot:
-    """The digest ended: cool down, or be idle again after an empty one."""
+    """The digest ended: the timeline cools down, or is idle after an empty one with nothing pending."""
     assert slot.digest is not None
     delivered = slot.digest.records > 0
     slot = replace(slot, digest=None, token=None, until=None, alone=False)
@@ -315,22 +316,22 @@ def after_completion(slot: Slot, *, now: Millis, cool_down: Millis, max_records:
 
 
 def after_failure(slot: Slot, *, freeze: bool, counted: bool = True) -> Slot:
-    """The block raised: ready again, at the same times."""
+    """The block raised: the timeline is ready again, at the same times."""
     digest = _kept(slot.digest, freeze=freeze, counted=counted)
     return replace(slot, state=State.READY, token=None, until=None, alone=False, digest=digest)
 
 
 def after_release(slot: Slot, *, until: Millis, freeze: bool, counted: bool = True) -> Slot:
-    """The attempt failed: try again at a later time."""
+    """The attempt failed: the timeline waits until the next one."""
     digest = _kept(slot.digest, freeze=freeze, counted=counted)
     slot = replace(slot, token=None, until=None, alone=False, digest=digest)
     return replace(slot, state=State.WAITING, at=until, was=slot.at, rule=Rule.RETRY)
 
 
 def _kept(digest: Unfinished | None, *, freeze: bool, counted: bool = True) -> Unfinished | None:
-    """What stays of a digest whose attempt did not succeed: an empty one, which sends nothing, is forgotten.
+    """The digest after an attempt that did not succeed; an empty one is dropped.
 
-    Of which some recipients have got their part, it comes again exactly as it was: they would miss what joined it.
+    Freeze a digest that some recipients already have: merged records would never reach them.
     """
     if digest is None or digest.records == 0:
         return None
@@ -343,24 +344,24 @@ def _kept(digest: Unfinished | None, *, freeze: bool, counted: bool = True) -> U
 
 
 def after_retirement(slot: Slot) -> Slot:
-    """Nothing is left of the timeline but its flag."""
+    """The timeline is idle; only its flag `paused` remains."""
     return Slot(paused=slot.paused)
 
 
 def after_flush(slot: Slot, *, now: Millis) -> Slot:
-    """Deliver now."""
+    """A waiting timeline is ready at once, on request."""
     return replace(slot, state=State.READY, at=now, since=now, was=slot.at, rule=Rule.FLUSHED)
 
 
 def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
-    """A dead letter becomes the unfinished digest again, exactly as it was, with its attempts counted anew."""
+    """A dead letter becomes the unfinished digest: the same records, attempts counted from 1."""
     revived = replace(digest, attempt=0, lapses=0, lapses_alone=0, frozen=True, weighed=True, replayed=True)
     was = slot.at if slot.state is not State.IDLE else None
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
 
 
 def who_got(digest: Unfinished) -> tuple[str, ...]:
-    """The recipients who need not get it again, should it be replayed."""
+    """The recipients who have their part of the digest; a replay leaves them out."""
     return tuple(name for name in digest.served if not name.startswith(LOST))
 
 
@@ -370,17 +371,17 @@ def who_never_can(digest: Unfinished) -> tuple[str, ...]:
 
 
 def lost(recipient: str) -> str:
-    """How a recipient who can't be reached is noted among those who were served."""
+    """The name by which `served` lists a recipient who can't be reached."""
     return LOST + recipient
 
 
 def after_losing(digest: Unfinished, lost: int, *, raises: bool = True) -> Unfinished:
-    """An unfinished digest lost records: if anybody has seen it, it is not what its idempotency key stood for."""
+    """An unfinished digest lost records. With `raises` its revision goes up: an attempt may have carried them."""
     return replace(digest, records=digest.records - lost, revision=digest.revision + (1 if lost and raises else 0))
 
 
 def after_expiry(slot: Slot, *, now: Millis) -> Slot:
-    """Records expired, perhaps the last of a digest: then that vanishes. A due timeline without any is idle."""
+    """Records expired. A digest that lost its last record ends, and a due timeline without any becomes idle."""
     if slot.digest is not None and slot.digest.records == 0 and slot.state is not State.OPEN:
         slot = replace(slot, digest=None)
     due = slot.state is State.READY or (slot.state is State.WAITING and slot.at <= now)

@@ -19,12 +19,12 @@ T = TypeVar("T")
 DAY = 86_400.0
 
 
-Duration = Annotated[Millis, msgspec.Meta(ge=0, le=round(LONGEST * 1000))]  # refused where terms are read
+Duration = Annotated[Millis, msgspec.Meta(ge=0, le=round(LONGEST * 1000))]  # checked where stored terms are decoded
 Limit = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What a policy means for one add, in milliseconds: the numbers that a store needs."""
+    """The numbers of a policy that a store needs for one add. Durations in milliseconds."""
 
     first_delay: Duration = 0
     increment: Duration | None = None  # None: an add moves nothing, not even by the cap
@@ -38,7 +38,7 @@ class Terms(msgspec.Struct, frozen=True):
 def refuse_unknown(cls: type[T]) -> type[T]:
     """Let a dataclass answer an unknown option with a ConfigError that suggests the right one."""
     init = cls.__init__
-    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]  # a dataclass it is
+    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]  # it is a dataclass
 
     @wraps(init)
     def checked(self: Any, **options: Any) -> None:
@@ -68,7 +68,7 @@ class Policy:
     ttl: float | None = 7 * DAY  # pending records older than this expire and are counted
     attempts: int = 8  # then the digest is buried
     retry: Retry = field(default_factory=Retry)  # the wait after a failed attempt
-    lapses: int = 3  # so many workers that died while they tried it alone bury the digest
+    lapses: int = 3  # leases that lapse while the digest is tried alone; then it is buried
     redelivery: Literal["merge", "same"] = "merge"  # after a failure: with newer records, or exactly as it was
     window: None = None  # calendar windows; not available in this release
 
@@ -112,7 +112,7 @@ class Policy:
 
     @property
     def longest_wait(self) -> float:
-        """The longest that the policy itself lets a record wait, in seconds."""
+        """The longest time that this policy lets a record wait, in seconds."""
         cool_down = self.minimum_delay if self.backoff is None else _longest(self.backoff)
         return max(self.first_delay, cool_down, self.maximum_delay)
 
@@ -146,7 +146,7 @@ class Policy:
         return None if maximum_delay is None else 0
 
     def cool_down(self, iteration: int) -> Millis:
-        """The wait after the digest of this iteration; never so long that records could expire in it."""
+        """The wait after the digest of this iteration; at most half the ttl, so that records do not expire in it."""
         if self.backoff is None:
             return to_millis(self.minimum_delay)
         delay = _checked_backoff(self.backoff, iteration)
@@ -154,7 +154,7 @@ class Policy:
 
     @classmethod
     def immediate(cls, **options: Any) -> "Policy":
-        """Deliver as soon as somebody can: no cool-down, no increments."""
+        """Deliver at once, always: no cool-down, no increments."""
         return cls(**{"minimum_delay": 0, "increment_delay": 0, "maximum_delay": 0, **options})
 
     @classmethod
@@ -180,7 +180,7 @@ class Policy:
 
 
 def check_delay(name: str, value: object) -> None:
-    """Refuse a delay that is not a finite number of seconds ≥ 0, by its name."""
+    """Raise ConfigError, with the option's name, unless the delay is a finite number of seconds ≥ 0."""
     if not is_duration(value):
         raise ConfigError(f"{name}: {shortened(value)} is not a number of seconds from 0 to {LONGEST:g}")
 
@@ -191,7 +191,7 @@ def _check_count(name: str, value: object) -> None:
 
 
 def _longest(backoff: Backoff) -> float:
-    """The longest delay, if the strategy says it; otherwise cool-downs are cut when they are asked for."""
+    """The longest delay of a strategy that declares it; the delays of others are cut in `cool_down`."""
     longest = getattr(backoff, "longest", 0.0)
     check_delay("backoff.longest", longest)
     return float(longest)

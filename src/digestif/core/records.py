@@ -1,4 +1,4 @@
-"""Records and the values that callers are given: what they carry, and what is refused at the border."""
+"""Records and the other values of the public interface, and the checks of what callers give."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from digestif.errors import InvalidRecord
 KEY_BYTES = 512  # of UTF-8, for timelines and records
 VALUE_BYTES = 256 * 1024  # encoded
 VALUE_SIZE = 4 * 1024 * 1024  # before it is compressed
-VALUE_DEPTH = 64  # containers within each other
+VALUE_DEPTH = 64  # levels of containers
 
 
 class Record(NamedTuple):
@@ -96,13 +96,13 @@ class DeadLetter:
     timeline: str
     revision: int
     attempts: int
-    lapses: int  # attempts whose worker vanished
+    lapses: int  # attempts whose lease ran out
     reason: str
     records: int
     dropped: int
     opened: float  # first
     buried: float
-    served: tuple[str, ...] = ()  # recipients who have got their part; replayed, it goes to the others
+    served: tuple[str, ...] = ()  # recipients who have their part; a replay serves the others
     traceback: str = ""  # of the handler's last error
 
 
@@ -121,7 +121,7 @@ class HistoryEntry:
     ended: float
     reason: str | None = None
     keys: tuple[str, ...] = ()  # of its newest records, at most 100
-    receipt: str | None = None  # what the receivers of its messages said, such as the name under which a mail is queued
+    receipt: str | None = None  # what receivers answered, such as the queue id of a mail
 
 
 class Fate(StrEnum):
@@ -136,7 +136,7 @@ class Fate(StrEnum):
 
 
 class Sighting(NamedTuple):
-    """One version of a record that was traced: its fate, its digest, and when that digest ended."""
+    """What `trace` found of one version of a record: its fate, its digest, and when that digest ended."""
 
     fate: Fate
     digest_id: str | None = None
@@ -144,17 +144,17 @@ class Sighting(NamedTuple):
 
 
 def check_timeline(key: object) -> str:
-    """Give back a timeline's key, or refuse it."""
+    """The key of a timeline, if it is valid; otherwise InvalidRecord."""
     return _check_key(key, "timeline key")
 
 
 def check_record_key(key: object) -> str:
-    """Give back a record's key, or refuse it."""
+    """The key of a record, if it is valid; otherwise InvalidRecord."""
     return _check_key(key, "record key")
 
 
 def check_timestamp(timestamp: object) -> float:
-    """Give back the time of an event as a float of the same value, or refuse it."""
+    """The time of an event as a float of the same value; InvalidRecord if there is none."""
     if not is_number(timestamp):
         raise InvalidRecord(f"timestamp: {shortened(timestamp)} is not a finite number of seconds")
     seconds = float(timestamp)  # type: ignore[arg-type]  # is_number says so
@@ -164,21 +164,21 @@ def check_timestamp(timestamp: object) -> float:
 
 
 def check_within(within: object) -> float:
-    """Give back a record's own deadline in seconds, or refuse it."""
+    """A record's own deadline in seconds, if it is valid; otherwise InvalidRecord."""
     if not is_duration(within):
         raise InvalidRecord(f"within: {shortened(within)} is not a number of seconds from 0 to {LONGEST:g}")
     return float(within)  # type: ignore[arg-type]  # is_duration says so
 
 
 def check_value(value: object) -> None:
-    """Refuse a value that is nested too deep or too large, whatever a codec makes of it.
+    """Raise InvalidRecord if a value is nested too deep or too large, before a codec sees it.
 
-    Its size is its characters and bytes, and one for each item. Of dicts, lists, tuples and sets the items are looked
-    at; any other object counts as one. Without recursion, and done soon also with a value that contains itself.
+    The size counts characters, bytes and items. Dicts, lists, tuples and sets are searched; any other object counts as
+    one. There is no recursion, and a value that contains itself is soon too deep.
     """
     size = 0
     path: list[object] = []
-    levels: list[Iterator[tuple[Any, object]]] = [iter([(None, value)])]  # what is still to be looked at
+    levels: list[Iterator[tuple[Any, object]]] = [iter([(None, value)])]  # the items still to be checked, per level
     while levels:
         found = next(levels[-1], None)
         if found is None:
@@ -198,7 +198,7 @@ def check_value(value: object) -> None:
 
 
 def is_deep(value: object) -> bool:
-    """True if a value is nested too deep. Quick; only for values that are known to have an end."""
+    """True if a value is nested too deep. Faster than `check_value`; the value must not contain itself."""
     level = [value]
     for _ in range(VALUE_DEPTH):
         level = [inner for item in level for inner in _inside(item) if type(inner) not in _SCALARS]
@@ -213,7 +213,7 @@ _SCALARS = _TEXTS | {int, float, bool, type(None)}
 
 
 def _size(item: object) -> int:
-    """One, or its characters or bytes; of a container with the keys and scalars in it."""
+    """The size of an item: its characters or bytes, else one. A container includes its keys and scalars."""
     if isinstance(item, str | bytes | bytearray):
         return len(item)
     parts = [*item, *item.values()] if isinstance(item, dict) else _inside(item)
@@ -232,7 +232,7 @@ def _inside(item: object) -> Iterable[object]:
 
 
 class _Path(tuple[object, ...]):
-    """The way to a part of a value."""
+    """The keys and indexes that lead to a part of a value."""
 
     def __repr__(self) -> str:
         return "".join(f"[{shortened(name)}]" for name in self)

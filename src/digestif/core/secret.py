@@ -4,7 +4,7 @@ from typing import Any
 
 
 class Secret:
-    """A password, a token or a key. `reveal()` gives it to whoever really needs it; nothing else does."""
+    """A password, a token or a key. Only `reveal()` gives its text."""
 
     __slots__ = ("_text",)
 

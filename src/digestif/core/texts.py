@@ -1,4 +1,4 @@
-"""Values, errors and hints as text for people: always short, always valid, never an error of its own."""
+"""Values, errors and hints as text for people: short, valid UTF-8, and without raising."""
 
 import difflib
 import traceback
@@ -17,7 +17,7 @@ def shortened(value: object, length: int = 80) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """An error as it is stored and shown."""
+    """The text of an error, as it is stored and shown."""
     try:
         text = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  # an error whose text fails
@@ -26,7 +26,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException | None) -> str:
-    """The traceback of an error as it is stored; of a long one the end, where it happened."""
+    """The traceback of an error, as it is stored. Of a long one only the end, which says where."""
     if error is None:
         return ""
     try:
@@ -38,17 +38,17 @@ def traceback_of(error: BaseException | None) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """A text for a line of a log: whatever else is in it, no second line."""
+    """A text for one line of a log: line breaks and control characters become blanks."""
     return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
-    """An ending for an error message: the nearest known name, or all of them."""
+    """The end of an error message: the most similar known name, or all names."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
 def shortened_text(text: str, length: int) -> str:
-    """A text of at most so many characters, all of them valid."""
+    """A text of at most `length` characters; invalid ones are replaced."""
     valid = text[: length + 1].encode("utf-8", "replace").decode()
     return valid if len(valid) <= length else valid[: length - 1] + "…"

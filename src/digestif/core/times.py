@@ -24,7 +24,7 @@ def is_duration(value: object) -> bool:
 
 
 def is_time(value: object) -> bool:
-    """True for a number of seconds since the epoch that is not FARTHEST away."""
+    """True for a number of seconds since the epoch, at most FARTHEST from it."""
     return is_number(value) and abs(value) <= FARTHEST  # type: ignore[arg-type]  # is_number says it is a number
 
 

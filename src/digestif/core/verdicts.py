@@ -1,4 +1,4 @@
-"""What becomes of a digest after an attempt: a decision as a value, made without a clock and without I/O."""
+"""Verdicts: what happens to a digest after an attempt, decided without a clock and without I/O."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,11 +8,11 @@ from digestif.core.texts import reason_of, shortened
 from digestif.core.times import Millis, is_duration, to_millis
 from digestif.errors import ConfigError
 
-PATIENCE = 60.0  # seconds, for a receiver that asks for it and does not say how much
+PATIENCE = 60.0  # seconds to wait for a receiver that throttles without naming a time
 
 
 class RetryLater(Exception):
-    """Raise it in a handler: the attempt failed, try again after so many seconds.
+    """Raise it in a handler: the attempt failed, try again after `after` seconds.
 
     Without `after` the policy's retry says when. It counts as an attempt; after the last one the digest is buried.
     """
@@ -27,7 +27,7 @@ class RetryLater(Exception):
 
 
 class Discard(Exception):
-    """Raise it in a handler: this digest is not wanted. It is not delivered, and its records count as deleted."""
+    """Raise it in a handler to discard the digest. It is not delivered, and its records count as deleted."""
 
     def __init__(self, reason: str = "the handler discarded it") -> None:
         super().__init__(reason)
@@ -37,7 +37,7 @@ class DeliveryFailed(Exception):
     """A channel could not deliver. `retry` says whether it is worth trying again, `after` how many seconds from now.
 
     Raise it in a channel or a handler. Without `retry` the digest is buried at once. `throttled` says that the receiver
-    asked for patience: it comes again later, together with what is added until then, and that counts as no attempt.
+    asked to wait: the digest is tried again later, merged with newer records, and the attempt does not count.
     """
 
     def __init__(self, reason: str, *, retry: bool = True, after: float | None = None, throttled: bool = False) -> None:
@@ -50,11 +50,11 @@ class DeliveryFailed(Exception):
 
 
 class UnexpectedFailure(DeliveryFailed):
-    """Something raised an error that is none of ours, for one of several recipients. The error is its cause."""
+    """An unexpected exception in the delivery to one of several recipients; that exception is its `__cause__`."""
 
 
 def is_deliberate(error: BaseException | None) -> bool:
-    """True for what a channel or a handler says on purpose: its text tells all, and a traceback nothing."""
+    """True for errors that a channel or a handler raises on purpose: their traceback would say nothing new."""
     if isinstance(error, UnexpectedFailure):
         return False
     return error is None or isinstance(error, DeliveryFailed | RetryLater | Discard)
@@ -64,11 +64,11 @@ class Ending(StrEnum):
     """How an attempt ends."""
 
     DELIVERED = "delivered"
-    FAILED = "failed"  # it counts, and the digest comes again
-    PUT_OFF = "put off"  # it does not count, and the digest comes again
-    RETURNED = "returned"  # likewise, at once: its worker stops
+    FAILED = "failed"  # it counts, and the digest is tried again
+    PUT_OFF = "put off"  # it does not count, and the digest is tried again
+    RETURNED = "returned"  # as put off, but at once: the worker stops
     BURIED = "buried"  # the digest becomes a dead letter
-    DISCARDED = "discarded"  # it is not wanted
+    DISCARDED = "discarded"  # its records count as deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +77,9 @@ class Verdict:
 
     ending: Ending
     reason: str = ""
-    delay: Millis | None = None  # until it comes again; None: at once
-    unknown: bool = False  # it may have gone out, so it comes again exactly as it was
-    error: BaseException | None = None  # of the handler, or of what was to prepare its call
+    delay: Millis | None = None  # until the next attempt; None: at once
+    unknown: bool = False  # it may have gone out, so it is frozen
+    error: BaseException | None = None  # raised by the handler, or while its call was prepared
 
 
 DELIVERED = Verdict(ending=Ending.DELIVERED)
@@ -107,9 +107,9 @@ def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: 
 
 
 def judge_block(error: BaseException, *, attempt: int, policy: Policy, records: int) -> Verdict:
-    """The verdict on a block that raised: its timeline is ready again at once; the last attempt buries.
+    """The verdict on a block that raised: try again at once, or bury after the last attempt.
 
-    An empty digest is never buried. After an interrupt it is not known whether the digest went out.
+    An empty digest is never buried. After an interrupt the digest may have gone out.
     """
     if not isinstance(error, Exception):
         return give_back(begun=True)
@@ -122,17 +122,17 @@ def bury(error: BaseException) -> Verdict:
 
 
 def put_off(reason: str, *, delay: Millis | None = None) -> Verdict:
-    """Nothing was tried, or the receiver asked for patience."""
+    """Try again later; the attempt does not count: nothing was tried, or the receiver asked to wait."""
     return Verdict(ending=Ending.PUT_OFF, reason=reason, delay=delay)
 
 
 def give_back(*, begun: bool) -> Verdict:
-    """The worker that had it stops. If the handler was running, the digest may have gone out."""
+    """The worker stops. If the handler had begun, the digest may have gone out."""
     return Verdict(ending=Ending.RETURNED, unknown=begun)
 
 
 def poison(lapses_alone: int, policy: Policy) -> Verdict | None:
-    """The verdict on a digest that has ended its worker often enough, with nothing else beside it; else None."""
+    """Bury a digest whose lease lapsed too often while it was tried alone; None for any other."""
     if lapses_alone < policy.lapses:
         return None
     times = "once" if lapses_alone == 1 else f"{lapses_alone} times"

@@ -1,11 +1,11 @@
-"""The port: what the engine asks of a store. Its questions that change nothing are in `reader`.
+"""The port: what the engine asks of a store. The queries, which change nothing, are in `reader`.
 
 A store is bound to one namespace. Its verbs are synchronous, safe to call from many threads, and take batches; each is
 one transaction: it happens whole or not at all, and the ledger changes with the data. No verb handles more than a page
 (`PAGE_TIMELINES`, `PAGE_RECORDS`); the caller loops. `now` is in milliseconds; None means the store's own clock.
 
-Leases are proved with a token that the caller chose, fresh for each call; the ids of new digests derive from it. A verb
-that takes leases answers for each: False (or None) says that the token is stale and nothing was changed.
+The caller chooses a fresh token for each call that gives leases; the ids of new digests derive from it. A verb that is
+called with leases answers for each of them: False (or None) means that the token is stale and nothing was changed.
 """
 
 from abc import ABC, abstractmethod
@@ -24,10 +24,10 @@ from digestif.stores.reader import StoreReader
 
 PAGE_TIMELINES = 200
 PAGE_RECORDS = 1000
-PAGE_BYTES = 8 << 20  # of payloads, that a page of records holds at most, or a single record
-SUSPECTS_TOGETHER = 8  # digests that lapsed once, which are tried beside each other and nothing else
-HISTORY_KEYS = 100  # record keys that an entry of the history names
-HISTORY_LIMIT = 1000  # entries that a namespace keeps
+PAGE_BYTES = 8 << 20  # of payloads in a page of records; a single record may be larger
+SUSPECTS_TOGETHER = 8  # suspects that lapsed once and are tried beside each other
+HISTORY_KEYS = 100  # record keys in an entry of the history
+HISTORY_LIMIT = 1000  # entries of a namespace
 
 
 class Durability(StrEnum):
@@ -50,14 +50,14 @@ class Arrival(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """What became of a record that was added."""
+    """The answer to a record that was added."""
 
-    ready: bool = False  # it made its timeline ready for immediate delivery
-    dropped: int = 0  # pending records that it pushed out of a full timeline; an old record pushes itself out
+    ready: bool = False  # the record made its timeline ready
+    dropped: int = 0  # pending records that capacity pushed out, maybe the added one itself
 
 
 class Due(NamedTuple):
-    """A timeline that schedule made ready, and when it was due."""
+    """A timeline that changed its state, and the time it was due."""
 
     timeline: str
     at: Millis
@@ -65,7 +65,7 @@ class Due(NamedTuple):
 
 class SchedulePage(NamedTuple):
     entries: list[Due]
-    after: tuple[int | str, ...] | None  # where the next page begins; None: that was all
+    after: tuple[int | str, ...] | None  # where the next page begins; None: this was the last page
 
 
 class Maintained(NamedTuple):
@@ -88,14 +88,14 @@ class Lease(NamedTuple):
     lapses: int
     iteration: int  # of the timeline, before this digest
     at: Millis  # when the timeline was due
-    lapsed: bool = False  # taken over from somebody whose lease ran out
-    lapses_alone: int = 0  # of `lapses`, those while nothing else ran beside it
+    lapsed: bool = False  # taken over after another lease ran out
+    lapses_alone: int = 0  # of `lapses`, those while nothing else ran beside the digest
 
 
 class ClaimPage(NamedTuple):
     leases: list[Lease]
-    retired: int  # timelines that left the schedule on the way: empty ones, now idle, and damaged ones
-    suspect: Millis | None = None  # when the first lease lapsed that nobody took over; None: there is none
+    retired: int  # timelines that left the schedule: empty ones, now idle, and damaged ones
+    suspect: Millis | None = None  # when the first suspect lapsed; None: there is no suspect
 
 
 class Take(NamedTuple):
@@ -103,13 +103,13 @@ class Take(NamedTuple):
 
     lease: Lease
     capacity: int | None
-    merge: bool  # after a reported failure, newer records join
+    merge: bool  # after a reported failure, merge newer records
     after: Cursor | None = None
-    max_bytes: int | None = None  # of payloads, that a digest may carry: the newest are kept, at least one
+    max_bytes: int | None = None  # of payloads in a digest: the newest records are kept, at least one
 
 
 class Taken(NamedTuple):
-    """A page of an open digest. Its header is final once `complete`."""
+    """A page of an open digest. `revision` and `dropped` are final once it is complete."""
 
     revision: int
     dropped: int
@@ -132,12 +132,12 @@ class Release(NamedTuple):
 
     lease: Lease
     until: Millis | None
-    freeze: bool = False  # it comes again exactly as it is
+    freeze: bool = False  # the next attempt carries exactly the same records
     counted: bool = True  # False: nothing was tried, so the attempt does not count
 
 
 class Burial(NamedTuple):
-    """A digest that is given up and becomes a dead letter; the timeline goes on as after a delivery."""
+    """A digest that becomes a dead letter; the timeline goes on as after a delivery."""
 
     lease: Lease
     reason: str
@@ -155,25 +155,25 @@ class QuarantinedRecord(NamedTuple):
 
 
 class Wakeups:
-    """Hints that a timeline may be taken, for one caller at a time who has nothing else to do.
+    """Hints that a timeline may be claimed, for one idle worker at a time.
 
-    Hints may get lost and may be wrong, so whoever waits looks for himself once in a while. These here never come.
+    A hint may get lost or be wrong, so the worker polls as well. This class gives no hints.
     """
 
     def __init__(self) -> None:
         self._closed = Event()
 
     def wait(self, timeout: float) -> bool:
-        """True as soon as a timeline may have become ready since the last wait; False when `timeout` seconds are over.
+        """True as soon as a timeline may have become ready since the last wait; False after `timeout` seconds.
 
-        Many hints are one. A store that can't be reached gives no hints and raises nothing; once it is heard again
-        that counts as a hint, since others may have been missed. False at once when closed.
+        Several hints count as one. A store that can't be reached gives no hints and raises nothing; the connection's
+        return is a hint, since others may have been missed. False at once when closed.
         """
         self._closed.wait(timeout)
         return False
 
     def close(self) -> None:
-        """Let go of connections. Comes from any thread, and ends a wait that is under way."""
+        """Close connections, and end a wait that is under way. Any thread may call it."""
         self._closed.set()
 
 
@@ -194,16 +194,15 @@ class Notes(ABC):
 class Store(StoreReader, Notes):
     """Where the timelines of one namespace are kept.
 
-    Verbs that find timelines themselves leave out those whose slot is damaged; `claim` also takes them out of the
-    schedule, so that they do not fill its pages. Leases of a damaged timeline count as lost, and verbs that name the
-    timeline raise StoreError.
+    Verbs that search for timelines skip those whose slot is damaged; `claim` also removes them from the schedule, so
+    that they do not fill its pages. Leases of a damaged timeline are stale, and verbs that name it raise StoreError.
     """
 
     durability: Durability
     enabled: bool = True  # False: accepts nothing
 
     def report_to(self, events: Events) -> None:
-        """Tell these of what befalls the store itself, from now on. The default is a store that has nothing to tell."""
+        """Emit events about the store itself to these listeners from now on. By default there are none."""
 
     # Producing
 
@@ -216,9 +215,9 @@ class Store(StoreReader, Notes):
         """
 
     def add_inside(self, connection: Any, batch: Sequence[Arrival]) -> None:
-        """Accept records inside a transaction of the caller's own: they exist if and only if the caller commits.
+        """Accept records inside the caller's own transaction: they exist if and only if the caller commits.
 
-        Locks nothing that others need. ConfigError if the store can't, or the connection is not one of its kind.
+        Locks nothing that others need. ConfigError if the store can't do it, or the connection is of another kind.
         """
         raise ConfigError("connection: only a PostgreSQL store can add inside a transaction of the caller's own")
 
@@ -232,20 +231,19 @@ class Store(StoreReader, Notes):
     def schedule(
         self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
     ) -> SchedulePage:
-        """Make timelines ready that wait, are due at or before the deadline and not paused, earliest first.
+        """Make waiting timelines ready that are due at or before the deadline and not paused, earliest first.
 
-        `after` is None for the first page of a call and then what the last page said: within one call a timeline is
-        given once, even if it waits and is due again meanwhile. Looks at no more than `limit` timelines, so a page
-        may be empty with more to come.
+        `after` is None for the first page and then the `after` of the last page. Over all pages a timeline is given
+        once, even if it waits and is due again meanwhile. A call reads at most `limit` timelines, so a page may be
+        empty although more follow.
         """
 
     @abstractmethod
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
-        """Let timelines wait again that are ready since the deadline or longer, or whose lease lapsed.
+        """Let timelines wait again that became ready at or before the deadline, or whose lease lapsed.
 
-        Without a deadline, which is how workers call it, ready ones are left alone, and lapsed ones to `claim_suspects`
-        unless they are paused. Also expires records that arrived longer than their ttl ago, and erases what ended
-        digests left behind.
+        Workers call it without a deadline: then ready ones stay ready, and lapsed ones are left to `claim_suspects`
+        unless they are paused. Also expires records older than their ttl, and sweeps a page.
         """
 
     # Delivering
@@ -254,19 +252,19 @@ class Store(StoreReader, Notes):
     def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
         """Open up to `limit` timelines that are ready, or waiting and due; not paused.
 
-        Earliest first. Those without any record become idle instead. Those whose lease lapsed are left to
-        `claim_suspects`: they may be what ended their worker, and would end this one with all that it holds.
+        Earliest first. Timelines without any record become idle instead. Suspects are left to `claim_suspects`: their
+        digests may have killed a worker, and could kill this one with all that it holds.
         """
 
     @abstractmethod
     def claim_suspects(
         self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
     ) -> ClaimPage:
-        """Open timelines whose lease lapsed, not paused, for a worker that tries nothing else beside them.
+        """Open suspects (timelines whose lease lapsed) that are not paused, for a worker that tries nothing else.
 
-        The one that lapsed first decides. If its digest lapsed once: it and others that did, SUSPECTS_TOGETHER at most.
-        If it lapsed before: it alone. `alone` says that the worker runs nothing else; of a single digest that is noted
-        in its lease, and if that lapses too, it counts in `lapses_alone`.
+        The one that lapsed first decides. If its digest lapsed once, it is opened with others that lapsed once, at most
+        SUSPECTS_TOGETHER; if more often, it is opened alone. `alone` says that the worker runs nothing else. For a
+        single digest that is noted with the lease: if it lapses too, that counts in `lapses_alone`.
         """
 
     @abstractmethod
@@ -280,51 +278,51 @@ class Store(StoreReader, Notes):
 
     @abstractmethod
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
-        """Read pages of open digests, merging and trimming them first where that is due.
+        """Read pages of open digests; a digest that is not prepared yet is merged and trimmed first.
 
-        At most PAGE_RECORDS are moved and read in one call, over all requests, and about PAGE_BYTES; repeat with each
-        answer's `after` until it is complete. Pages of a complete digest never change while the lease is held.
+        One call moves and reads at most PAGE_RECORDS and about PAGE_BYTES over all requests; repeat with each answer's
+        `after` until it is complete. Pages of a complete digest do not change while the lease is held.
         """
 
     @abstractmethod
     def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
         """Turn records of an open digest into dead letters of their own; at most PAGE_RECORDS.
 
-        After an earlier attempt, which may have carried them, this raises the digest's revision.
+        Raises the digest's revision if an earlier attempt may have carried them.
         """
 
     @abstractmethod
     def remove(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
-        """Take records out of an open digest and count them deleted; at most PAGE_RECORDS.
+        """Remove records from an open digest and count them deleted; at most PAGE_RECORDS.
 
-        The answer is the digest's revision, which this raises if an earlier attempt may have carried them; None if the
-        token is stale.
+        The answer is the digest's revision, which rises if an earlier attempt may have carried them; None if the token
+        is stale.
         """
 
     @abstractmethod
     def mark_served(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
-        """Note who has got an open digest, so that another attempt serves only the others."""
+        """Note which recipients have an open digest, so that the next attempt serves only the others."""
 
     @abstractmethod
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
-        """Let leases end `lease` milliseconds from now. Without `alone` a note that they are alone is withdrawn."""
+        """Let leases end `lease` milliseconds from now. Without `alone`, clear the note that they run alone."""
 
     @abstractmethod
     def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
-        """End digests as delivered: the timeline cools down, or is idle after an empty one with nothing pending."""
+        """End digests as delivered. The timeline cools down; after an empty digest with nothing pending it is idle."""
 
     @abstractmethod
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
-        """Give digests back after a failed attempt; they keep their records."""
+        """End attempts that failed; the digests keep their records and are tried again."""
 
     @abstractmethod
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
         """End digests as dead letters. InvalidState, with nothing done, if one is being merged: take it whole first."""
 
     def listen(self) -> Wakeups:
-        """Hear of timelines that become ready from now on, whoever makes them so; to be closed by the caller.
+        """Hints of timelines that become ready from now on, in any process. The caller closes them.
 
-        Raises nothing if the store can't be reached. The default is a store without hints.
+        Raises nothing if the store can't be reached. By default there are no hints.
         """
         return Wakeups()
 
@@ -332,15 +330,15 @@ class Store(StoreReader, Notes):
 
     @abstractmethod
     def delete(self, timeline: str, *, now: Millis | None) -> bool:
-        """Remove a timeline with everything that belongs to it, and count its records deleted.
+        """Delete a timeline with everything that belongs to it, and count its records deleted.
 
-        One call removes the timeline and at most PAGE_TIMELINES of its dead letters: repeat while True. What it owned
-        is no longer counted or found, and is erased by `sweep`.
+        One call deletes the timeline and at most PAGE_TIMELINES of its dead letters: repeat while True. Its records are
+        no longer counted or found; `sweep` deletes them.
         """
 
     @abstractmethod
     def sweep(self) -> bool:
-        """Erase a page of records that nothing owns any more. True if there may be more."""
+        """Delete a page of records that nothing owns any more. True if there may be more."""
 
     @abstractmethod
     def flush(self, timeline: str, *, now: Millis | None) -> bool:
@@ -348,7 +346,7 @@ class Store(StoreReader, Notes):
 
     @abstractmethod
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
-        """Set or clear the flag. False if it was so already."""
+        """Set or clear the flag. False if that changes nothing."""
 
     @abstractmethod
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
@@ -356,16 +354,16 @@ class Store(StoreReader, Notes):
 
     @abstractmethod
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
-        """Give up a dead letter and count its records deleted. False if there is none."""
+        """Delete a dead letter and count its records deleted. False if there is none."""
 
     def repair(self, partition: int, *, dry_run: bool, now: Millis | None) -> list[Damage]:
-        """Set aside what is damaged, so that `verify` agrees afterwards; the answer is what was found.
+        """Repair damage, so that `verify` agrees afterwards; the answer is the damage that was found.
 
         The records of a damaged timeline become dead letters: one for those that were pending, one for those in its
-        digest, which may have gone out. The timeline goes on as idle. What has no readable timeline any more goes to
-        LOST_AND_FOUND. Damaged entries of the history and notes are removed. Counters follow from the data, in the same
-        transaction. A dry run only looks. Reads everything, in pages, while others go on.
+        digest, which may have gone out. The timeline becomes idle. Records of an unknown timeline go to LOST_AND_FOUND.
+        Damaged notes and entries of the history are removed. Counters are corrected in the same transaction. A dry run
+        changes nothing. Reads everything, in pages, while other calls go on.
 
-        The default is a store in which nothing can be damaged.
+        By default nothing in a store can be damaged.
         """
         return []

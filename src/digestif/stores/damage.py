@@ -1,4 +1,4 @@
-"""Damage that a store meets: raised where it is in the way, told once where the rest goes on without it."""
+"""Damage that a store meets: an error where the caller named what is damaged, else a report to listeners, once."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from contextlib import suppress
 from digestif.core.damage import Damage
 from digestif.errors import StoreError
 
-REMEMBERED = 10_000  # damages, so that each is told once
+REMEMBERED = 10_000  # damages that are not reported again
 
 
 class Unreadable(StoreError):
-    """What was asked for is damaged, or was written by a release that knows more than this one."""
+    """The data that a call needs is damaged, or was written by a newer release."""
 
     def __init__(self, damage: Damage) -> None:
         super().__init__(damage)
@@ -22,45 +22,45 @@ class Unreadable(StoreError):
 
 
 def unreadable_note(name: str, error: Exception) -> Unreadable:
-    """What is to be raised about a note of a move."""
+    """The error about a note of a move that can't be decoded."""
     return Unreadable(Damage(timeline=None, part="note", problem=f"the note {name!r} can't be read ({error})"))
 
 
 class Damages:
-    """What a store has met, and who wants to hear of it. Safe to use from many threads."""
+    """The damage that a store has met, and its listeners. Safe to use from many threads."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[Callable[[Damage], object], ...] = ()  # replaced, never changed
+        self._listeners: tuple[Callable[[Damage], object], ...] = ()  # replaced as a whole: other threads may read it
         self._noted: deque[Damage] = deque()
         self._told: set[Damage] = set()
 
     def subscribe(self, listener: Callable[[Damage], object]) -> Callable[[], None]:
-        """Call the listener with every damage from now on; the answer ends that."""
+        """Call the listener with every new damage; the answer is a function that ends that."""
         self._listeners = (*self._listeners, listener)
 
         def unsubscribe() -> None:
             known = list(self._listeners)
-            with suppress(ValueError):  # it was ended already
+            with suppress(ValueError):  # called twice
                 known.remove(listener)
             self._listeners = tuple(known)
 
         return unsubscribe
 
     def note(self, damage: Damage) -> None:
-        """Keep it to be told: in a transaction nobody may be called."""
+        """Keep a damage for `tell`: listeners must not be called inside of a transaction."""
         self._noted.append(damage)
 
     def report(self, damage: Damage) -> None:
-        """Tell it, and what was noted before."""
+        """Call the listeners with this damage, and with those that were noted."""
         self.note(damage)
         self.tell()
 
     def tell(self) -> None:
-        """Tell what was noted, each damage once."""
+        """Call the listeners with the damages that were noted, each once."""
         while self._noted:
             try:
                 damage = self._noted.popleft()
-            except IndexError:  # another thread tells it
+            except IndexError:  # another thread was faster
                 return
             if damage in self._told:
                 continue

@@ -1,4 +1,4 @@
-"""Forks: stores that a process has open are brought to rest before it forks, and go on in both parent and child."""
+"""Forks: open stores come to rest before their process forks, and go on in both parent and child."""
 
 import os
 import threading
@@ -7,21 +7,20 @@ from typing import Protocol
 
 
 class Forkable(Protocol):
-    """A store that wants to know of forks."""
+    """A store that prepares for forks."""
 
     def before_fork(self) -> None: ...
     def after_fork(self, *, in_child: bool) -> None: ...
 
 
 _watched: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
-_forks: list[
-    list[Forkable]
-] = []  # under way in this thread: a signal handler may fork while a fork brings stores to rest
+# The stores at rest, per fork under way in this thread: a signal handler may fork while `_before` runs.
+_forks: list[list[Forkable]] = []
 _one_thread = threading.RLock()  # forks at a time
 
 
 def watch(store: Forkable) -> None:
-    """Tell the store of every fork, as long as it lives."""
+    """Call the store before and after every fork, as long as it lives."""
     _watched.add(store)
 
 
@@ -29,7 +28,7 @@ def _before() -> None:
     _one_thread.acquire()
     resting = [store for fork in _forks for store in fork]
     _forks.append([])
-    for store in list(_watched):  # others may come and go meanwhile
+    for store in list(_watched):  # a copy: other threads may open and close stores
         if store not in resting:
             _forks[-1].append(store)
             store.before_fork()
@@ -40,7 +39,7 @@ def _after(*, in_child: bool) -> None:
         for store in _forks.pop():
             store.after_fork(in_child=in_child)
     finally:
-        _one_thread.release()  # the child's only thread is the one that took it
+        _one_thread.release()  # also in the child: its only thread is the one that acquired it
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either

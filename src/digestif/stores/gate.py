@@ -1,10 +1,9 @@
-"""Entrances to what many threads share. None of them is left shut by an exception out of a signal handler.
+"""Locks for many threads that no exception out of a signal handler leaves locked.
 
-Such an exception may come after any call of a C function, at the start of any Python function and at the end of a
-loop's round; CPython looks for signals nowhere else. So a function that is written in Python, and with it every
-generator and `__exit__`, may end before it has done anything. What must be undone for sure is undone by one call of a C
-function, or by one assignment, which is the first thing in a `finally` or `except`. That is why calls are passed in
-here and there are no context managers.
+CPython runs signal handlers after a call of a C function, at the start of a Python function, and at the end of a loop's
+round. So a Python function, and with it every generator and `__exit__`, may end before it has done anything. What must
+be undone in any case is undone by one call of a C function or one assignment, which comes first in a `finally` or
+`except`. That is why these take the protected code as a callable, and are no context managers.
 """
 
 import sys
@@ -21,7 +20,7 @@ _LOOK_AGAIN_SECONDS = 0.001
 
 
 class OwnedLock(Protocol):
-    """A `threading.RLock`: it knows its owner, and refuses to be released by another thread."""
+    """A `threading.RLock`: a thread that does not own it can't release it."""
 
     def acquire(self) -> bool: ...
     def release(self) -> None: ...
@@ -30,8 +29,8 @@ class OwnedLock(Protocol):
 def holding(lock: OwnedLock, call: Callable[[], T]) -> T:
     """Run the call with the lock held.
 
-    `with lock:` would do the same, but for Python 3.14.0 to 3.14.3, where a signal may come between entering and
-    holding it.
+    `with lock:` would be the same, except in Python 3.14.0 to 3.14.3, where a signal may come between the start of the
+    `with` statement and the lock.
     """
     try:
         lock.acquire()
@@ -39,22 +38,22 @@ def holding(lock: OwnedLock, call: Callable[[], T]) -> T:
     finally:
         try:  # noqa: SIM105  # contextlib.suppress is written in Python
             lock.release()
-        except RuntimeError:  # interrupted before it was had
+        except RuntimeError:  # interrupted before it was acquired
             pass
 
 
 class Turnstile:
-    """Lets each thread in once.
+    """Refuses a thread that is inside already.
 
-    A finalizer or a signal handler may call the store while the same thread is inside a call. To wait for that
-    call would be to wait for itself, and to go on would be to see half of it.
+    A finalizer or a signal handler may call the store while its thread is inside a call. It can't wait for that call,
+    which is its own, and must not see it half done.
     """
 
     def __init__(self) -> None:
         self._inside: set[int] = set()  # threads
 
     def has_me(self) -> bool:
-        """True if this thread is inside. Ask before taking any lock."""
+        """True if this thread is inside. Call it before acquiring any lock."""
         return threading.get_ident() in self._inside
 
     def through(self, call: Callable[[], T]) -> T:
@@ -70,14 +69,14 @@ class Turnstile:
 
 
 class Gate:
-    """Many threads may be inside at once; a thread that shuts the gate waits until the others have left."""
+    """Many threads may be inside at once; a thread that shuts the gate waits until all others have left."""
 
     def __init__(self) -> None:
         self._door = threading.RLock()  # held for a moment by each thread that enters, and by the one that shuts it
         self._inside: set[int] = set()  # threads
 
     def through(self, call: Callable[[], T]) -> T:
-        """Run the call inside; waits while the gate is shut. A thread can be inside once."""
+        """Run the call inside, after waiting while the gate is shut. A thread must not be inside twice."""
         me = threading.get_ident()
         try:
             holding(self._door, lambda: self._inside.add(me))
@@ -98,10 +97,10 @@ class Gate:
         try:
             self._door.acquire()
             self._wait_for_others()
-        except BaseException:  # a thread that gives up waiting leaves the gate as it was
+        except BaseException:  # interrupted: leave the gate as it was
             try:  # noqa: SIM105  # as above
                 self._door.release()
-            except RuntimeError:  # interrupted before it was had
+            except RuntimeError:  # interrupted before it was acquired
                 pass
             raise
 
@@ -114,7 +113,7 @@ class Gate:
             pass
 
     def _wait_for_others(self) -> None:
-        """Look again and again: this is rare and short, and a thread that leaves has nothing to do for it."""
+        """Poll: waits are rare and short, and so threads that leave need not signal anything."""
         while self._others():
             sleep(_LOOK_AGAIN_SECONDS)
 

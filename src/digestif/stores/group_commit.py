@@ -1,8 +1,8 @@
-"""Group commit: jobs that wait while another page is committed are committed together. One caller alone pays nothing.
+"""Group commit: jobs that wait while a page is committed form the next page. A single caller pays nothing for it.
 
-The first thread of a page leads it: it runs the jobs of all. Should a signal handler's exception end that, the others
-go on all the same, because their leader wakes them by one call of C (see gate.py): they find their answers if the page
-was committed, and otherwise one of them leads it again.
+The first thread of a page is its leader and runs all of its jobs. If an exception out of a signal handler ends the
+leader, it still wakes the others, by one call of a C function (see gate.py). They find their answers if the page was
+committed; otherwise one of them leads it again.
 """
 
 import threading
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Job(Generic[C]):
-    """A unit of work, its weight, and in the end its result or error."""
+    """A unit of work, its weight, and after the commit its result or error."""
 
     __slots__ = ("error", "is_withdrawn", "page", "result", "share", "unit", "wake", "weight")
 
@@ -28,12 +28,12 @@ class Job(Generic[C]):
         self.share = share
         self.result: Any = None
         self.error: BaseException | None = None
-        self.is_withdrawn = False  # its thread was interrupted and does not wait for it any more
+        self.is_withdrawn = False  # its thread was interrupted and does not wait for it
         self.page: JobPage[C] | None = None
-        self.wake: LockType | None = None  # released when its leader has run the page, or was interrupted
+        self.wake: LockType | None = None  # released when the leader has run the page, or was interrupted
 
     def fail(self, error: BaseException) -> None:
-        """Note the error; one of ours anew, since several threads may be given the same."""
+        """Set the error. One of ours is copied, since several threads may raise it."""
         if isinstance(error, DigestifError):
             again = type(error)(*error.args)
             again.__cause__ = error.__cause__
@@ -47,13 +47,13 @@ class JobPage(Generic[C]):
     __slots__ = ("is_awake", "is_over", "is_sealed", "jobs", "leader", "lock", "wakes", "waking", "weight")
 
     def __init__(self, leader: Job[C]) -> None:
-        self.leader = leader  # unless it is interrupted
-        self.lock = threading.RLock()  # held by the thread that leads
+        self.leader = leader  # if it is interrupted, another job's thread runs the page
+        self.lock = threading.RLock()  # held by the thread that runs the page
         self.jobs: list[Job[C]] = []
         self.weight = 0
         self.wakes: list[LockType] = []
-        self.waking = map(LockType.release, self.wakes)  # wakes all that have joined, as it is read to its end
-        self.is_awake = False  # no thread waits to be woken any more
+        self.waking = map(LockType.release, self.wakes)  # reading it to its end wakes all that have joined
+        self.is_awake = False  # the leader has woken the others: a thread that joins must not wait
         self.is_sealed = False  # no further job may join
         self.is_over = False  # committed, or each job has its error
 
@@ -61,9 +61,9 @@ class JobPage(Generic[C]):
 class GroupCommit(Generic[C]):
     """Gathers jobs of many threads in pages and runs one page at a time.
 
-    `run` sets result or error on each job of a page that was not withdrawn. It sets `is_over` in the moment of the
-    commit or when all have failed: an interrupted page is run again unless it says so. The sum of the weights is at
-    most `limit`, unless one job alone weighs more.
+    `run` sets the result or error of each job that was not withdrawn, and `is_over` at the commit, or when all jobs
+    have failed: an interrupted page that is not over is run again. The weights of a page sum up to at most `limit`,
+    unless one job alone weighs more.
     """
 
     def __init__(self, run: Callable[[JobPage[C]], None], *, limit: int) -> None:
@@ -71,7 +71,7 @@ class GroupCommit(Generic[C]):
         self._limit = limit
         self._joining = threading.RLock()
         self._running = threading.RLock()
-        self._page: JobPage[C] | None = None  # which jobs may join
+        self._page: JobPage[C] | None = None  # the one that jobs may join
 
     @property
     def waiting(self) -> int:
@@ -79,7 +79,7 @@ class GroupCommit(Generic[C]):
         return 0 if self._page is None or self._page.is_sealed else len(self._page.jobs)
 
     def submit(self, unit: Callable[[C], T], *, weight: int = 1, share: float = 0.0) -> T:
-        """Run a unit of work in the next commit, which has to leave a share of the reserve; returns after it."""
+        """Run a unit of work in the next commit, and return after it; `share` of the reserve must be left."""
         job: Job[C] = Job(unit, weight, share)
         try:
             page = holding(self._joining, lambda: self._join(job))
@@ -92,7 +92,7 @@ class GroupCommit(Generic[C]):
             raise
         finally:
             if job.page is not None and job.page.leader is job:
-                job.page.is_awake = True  # first: a thread that joins too late to be woken must not wait
+                job.page.is_awake = True  # before waking: a thread that joins later is not woken
                 any(job.page.waking)
         if job.error is not None:
             raise job.error

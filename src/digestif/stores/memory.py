@@ -1,4 +1,4 @@
-"""`memory://`: timelines in Python objects, for tests, simulations and trying out. Survives nothing."""
+"""`memory://`: timelines in Python objects, for tests and simulations. Survives nothing."""
 
 import heapq
 import threading
@@ -77,25 +77,25 @@ class MemoryStore(RowStore):
     def _open_tables(self) -> "MemoryRows":
         if self._closed:
             raise StoreUnavailable("memory: this store is closed")
-        self._tables.roll_back()  # what an interrupted call has left half done
+        self._tables.roll_back()  # an interrupted call may have left a unit half done
         self._tables.budget = PAGE_RECORDS
         return self._tables
 
     def close(self) -> None:
-        """Forget everything."""
-        self._turnstile.through(lambda: holding(self._lock, self._forget))
+        """Discard everything."""
+        self._turnstile.through(lambda: holding(self._lock, self._discard))
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         self._closed = True
         self._tables = MemoryRows()
 
     def before_fork(self) -> None:
-        """Let nobody change anything while the memory is copied."""
+        """Hold the lock, so that nothing changes while the memory is copied."""
         if not self._turnstile.has_me():
             self._lock.acquire()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Go on; the child with a copy of its own, and a lock that no vanished thread can hold."""
+        """Release the lock; the child gets a new one, since a thread that it does not have may hold the old one."""
         if in_child:
             self._turnstile = Turnstile()
             self._lock = threading.RLock()
@@ -104,7 +104,7 @@ class MemoryStore(RowStore):
 
 
 class MemoryRecord:
-    """A record and the times that go with it."""
+    """A record and its times."""
 
     __slots__ = ("deadline", "expires", "stored")
 
@@ -115,12 +115,12 @@ class MemoryRecord:
 
 
 class MemoryBatch:
-    """Records by key. Their order by age is made when first asked for, and kept as a heap while only adds follow."""
+    """Records by key. Their order by age is computed on demand, and kept as a heap while only adds follow."""
 
     def __init__(self) -> None:
         self.entries: dict[str, MemoryRecord] = {}
         self.urgent: dict[str, Millis] = {}
-        self._heap: list[tuple[Cursor, str]] | None = None  # oldest first; may name versions that are gone
+        self._heap: list[tuple[Cursor, str]] | None = None  # oldest first; may contain replaced or removed versions
         self._oldest_first: list[Stored] | None = None
 
     def put(self, entry: MemoryRecord) -> bool:
@@ -133,7 +133,7 @@ class MemoryBatch:
         if self._heap is not None:
             heapq.heappush(self._heap, (age_order(stored), stored.key))
             if len(self._heap) > 2 * len(self.entries) + 64:
-                self._heap = None  # too many versions that are gone: made anew when needed
+                self._heap = None  # too many of these versions: build it again on demand
         self._oldest_first = None
         return replaced
 
@@ -156,7 +156,7 @@ class MemoryBatch:
             heapq.heappop(self._heap)
 
     def restore(self) -> None:
-        """Bring into line with its entries whatever follows from them."""
+        """Rebuild everything that derives from `entries`."""
         self.urgent = {key: entry.deadline for key, entry in self.entries.items() if entry.deadline is not None}
         self._heap = self._oldest_first = None
 
@@ -169,7 +169,7 @@ class MemoryBatch:
 
 
 class _Journal(NamedTuple):
-    """What it takes to undo a unit of work."""
+    """What undoes a unit of work."""
 
     tally: dict[str, int]
     items: list[tuple[dict[Any, Any], Any, Any]]  # a dictionary, a key, and its value before
@@ -179,7 +179,7 @@ _MISSING = object()
 
 
 class NeverDamaged:
-    """What a view must be able to do about damage, of which there is none in memory."""
+    """The methods of `Rows` about damage, of which there is none in memory."""
 
     def note_damage(self, damage: Damage) -> None:
         raise NotImplementedError(f"memory can't be damaged: {damage}")
@@ -203,10 +203,10 @@ class NeverDamaged:
 
 
 class MemoryRows(NeverDamaged):
-    """All rows of a namespace; also the view that a unit of work gets, since the lock makes it alone.
+    """All rows of a namespace, and the `Rows` of every unit of work: the lock lets one run at a time.
 
-    A signal may interrupt a unit anywhere. What it has changed is then undone by the next one from the journal, in
-    which every change of a dictionary is noted first; whatever follows from these dictionaries is then made anew.
+    A signal may interrupt a unit anywhere. The journal gets every change of a dictionary before it is made; from it the
+    next unit undoes the changes, and rebuilds what derives from these dictionaries.
     """
 
     def __init__(self) -> None:
@@ -221,7 +221,7 @@ class MemoryRows(NeverDamaged):
         self._letters: OrderedDict[str, tuple[DeadLetter, int, int]] = OrderedDict()  # with batch and number
         self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
         self._notes: dict[str, bytes] = {}
-        self._journal: _Journal | None = None  # of the unit under way, or of one that was interrupted
+        self._journal: _Journal | None = None  # of a unit under way or interrupted
 
     def begin(self) -> None:
         self._journal = _Journal(dict(self.tally), [])
@@ -230,7 +230,7 @@ class MemoryRows(NeverDamaged):
         self._journal = None
 
     def roll_back(self) -> None:
-        """Undo a unit that has not been committed. May be interrupted and done again."""
+        """Undo a unit that was not committed. If this is interrupted, it can be repeated."""
         if self._journal is None:
             return
         for table, key, value in reversed(self._journal.items):
@@ -254,7 +254,7 @@ class MemoryRows(NeverDamaged):
             self._reorder(timeline, marks(IDLE), marks(slot))
 
     def _note(self, table: dict[Any, Any], key: Any) -> None:
-        """Note what a dictionary holds before it is changed."""
+        """Write the value of a key into the journal, before it is changed."""
         if self._journal is not None:
             self._journal.items.append((table, key, table.get(key, _MISSING)))
 
@@ -271,10 +271,10 @@ class MemoryRows(NeverDamaged):
         return into.put(entry)
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
-        """Nothing has to be asked for ahead."""
+        """There is nothing to fetch or lock ahead."""
 
     def concern(self, timelines: Iterable[str]) -> None:
-        """Nothing has to be asked for ahead."""
+        """There is nothing to fetch or lock ahead."""
 
     def next_number(self) -> int:
         self._number += 1
@@ -440,17 +440,17 @@ class MemoryRows(NeverDamaged):
         self._note(self._batches, batch)
         self._batches.pop(batch, None)
 
-    trash = delete_batch  # letting go of a batch costs nothing here
+    trash = delete_batch  # which costs nothing here
 
     def sweep(self, limit: int) -> bool:
         return False
 
-    # on the way from and to other stores
+    # exports and imports
 
     def read_export(self, batch: int, *, after: Cursor | None, limit: int) -> list[ExportedRecord]:
         entries = sorted(self._entries(batch).values(), key=lambda entry: age_order(entry.stored))
         rest = (entry for entry in entries if after is None or age_order(entry.stored) > after)
-        return [_cargo(entry) for entry in islice(rest, limit)]
+        return [_exported(entry) for entry in islice(rest, limit)]
 
     def import_records(self, batch: int, records: Sequence[ExportedRecord]) -> int:
         into = self._batch(batch)
@@ -463,7 +463,7 @@ class MemoryRows(NeverDamaged):
         return len(into.entries) - before
 
     def lock_note(self, name: str) -> None:
-        """One at a time writes."""
+        """Units run one at a time."""
 
     def note(self, name: str) -> bytes | None:
         return self._notes.get(name)
@@ -521,9 +521,9 @@ class MemoryRows(NeverDamaged):
         self._note(self._history, number)
         self._history[number] = ended
         if len(self._history) > HISTORY_LIMIT:
-            self._forget(next(iter(self._history)))
+            self._delete_entry(next(iter(self._history)))
 
-    def _forget(self, number: int) -> None:
+    def _delete_entry(self, number: int) -> None:
         self._note(self._history, number)
         del self._history[number]
 
@@ -533,7 +533,7 @@ class MemoryRows(NeverDamaged):
 
     def delete_history(self, timeline: str) -> None:
         for number in [number for number, ended in self._history.items() if ended.timeline == timeline]:
-            self._forget(number)
+            self._delete_entry(number)
 
     # counts
 
@@ -567,7 +567,7 @@ class MemoryRows(NeverDamaged):
         return 0
 
 
-def _cargo(entry: MemoryRecord) -> ExportedRecord:
+def _exported(entry: MemoryRecord) -> ExportedRecord:
     return ExportedRecord(entry.stored, entry.deadline, None if entry.expires == NEVER else entry.expires)
 
 

@@ -1,4 +1,4 @@
-"""`off://`: a store that accepts nothing, for switching digests off in one place."""
+"""`off://`: a store that accepts nothing. It switches digests off in one place."""
 
 from collections.abc import Mapping, Sequence
 
@@ -161,4 +161,4 @@ class OffStore(Store):
         return {"timelines": 0, "records": 0, "letters": 0}
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """There is nothing to close."""

@@ -1,4 +1,4 @@
-"""A sorted collection for the memory store: quick to change anywhere, and read from any place on."""
+"""A sorted collection for the memory store: fast to change, and to read from any item on."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Ordered(Generic[K]):
             del self._chunks[place], self._maxima[place]
 
     def after(self, item: K | None, *, inclusive: bool = False) -> Iterator[K]:
-        """The items from the given one on, all of them for None. Don't change it while reading."""
+        """The items after the given one, all for None. The collection must not be changed meanwhile."""
         bisect = bisect_left if inclusive else bisect_right
         place = 0 if item is None else bisect(self._maxima, item)
         for chunk in self._chunks[place : place + 1]:

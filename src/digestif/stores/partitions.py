@@ -1,4 +1,4 @@
-"""Visiting the partitions of a store: one that fails is reported and does not stop the others."""
+"""Visits to all partitions of a store: one that fails is reported and does not stop the others."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def visit(store: Store, operation: str, pages: Callable[[int], Iterator[T]], events: Events) -> Iterator[T]:
-    """Everything that `pages` gives, partition after partition in random order. Raises only if all of them fail."""
+    """What `pages` gives for each partition, in random order. Raises only if all partitions fail."""
     failures: list[StoreError] = []
     for partition in shuffled(store.partitions):
         try:

@@ -1,7 +1,7 @@
-"""The reader's part of the port: the questions that a store answers, none of which changes a record or a timeline.
+"""The reader's part of the port: queries, which change no record and no timeline.
 
-Commands, dashboards and metrics need no more than this. Pages are bounded by their `limit`; the caller passes the last
-entry of a page as the `after` of the next.
+Commands, dashboards and metrics need no more than this. `limit` bounds a page; the caller passes the last entry of a
+page as the `after` of the next.
 """
 
 from abc import ABC, abstractmethod
@@ -26,10 +26,10 @@ class Part(StrEnum):
 
 
 class StoreReader(ABC):
-    """The timelines of one namespace, to be read.
+    """The timelines of one namespace, read only.
 
-    Stored data that can't be read is noted in `damages`, and the rest goes on without it: queries leave out a timeline
-    whose slot is damaged, and queries that name it raise StoreError.
+    Damage that a query meets is noted in `damages`. A query over many timelines skips those whose slot is damaged; a
+    query that names one raises StoreError.
     """
 
     namespace: str
@@ -81,11 +81,11 @@ class StoreReader(ABC):
 
     @abstractmethod
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
-        """The latest dead letter of the timeline that holds this record."""
+        """The latest dead letter of the timeline that contains this record."""
 
     @abstractmethod
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        """Digests that ended lately, the latest first."""
+        """Digests that ended, at most the last HISTORY_LIMIT, the latest first."""
 
     @abstractmethod
     def standing(self, *, now: Millis) -> Standing:
@@ -97,10 +97,7 @@ class StoreReader(ABC):
 
     @abstractmethod
     def verify(self) -> Verification:
-        """Recount pending, open and dead from the data, compare, and name what is damaged.
-
-        Reads everything, in pages.
-        """
+        """Recount pending, open and dead records, compare, and list damage. Reads everything, in pages."""
 
     @abstractmethod
     def footprint(self) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ def load_statements(package: str, file: str) -> SimpleNamespace:
 
 
 def parse_statements(text: str, file: str) -> SimpleNamespace:
-    """The statements of a text, by name, without the remarks."""
+    """The statements of a text, by name, without comments."""
     statements: dict[str, list[str]] = {}
     name = None
     for line in text.splitlines():

@@ -1,9 +1,8 @@
-"""From one store to another: what is taken along, and the verbs by which stores let go of it and take it in.
+"""The part of the port that moves need: a store exports parcels, and another imports them page by page.
 
-A parcel is what a timeline has at one time: its pending records, or its unfinished digest, or one dead letter. It
-stays in the store that it leaves, where nobody can open it, until the other has it whole; then it is let go. The store
-that it comes to notes with each page how far it is. So whoever is interrupted at any point finds out what was done, and
-goes on.
+A parcel holds a timeline's pending records, its unfinished digest, or one dead letter. It stays in the source, where it
+can't be opened, until the target has it whole; then the export is committed. The target notes its progress with each
+page, so that a move can be interrupted at any point and goes on from there.
 """
 
 from abc import abstractmethod
@@ -20,7 +19,7 @@ from digestif.core.times import Millis
 from digestif.core.transfer import exports_pending
 from digestif.stores.base import Notes
 
-PAST = ("delivered", "superseded", "dropped", "expired", "deleted")  # fates of records that are no longer there
+PAST = ("delivered", "superseded", "dropped", "expired", "deleted")  # fates of records that are not stored any more
 
 
 class ParcelKind(StrEnum):
@@ -32,18 +31,18 @@ class ParcelKind(StrEnum):
 
 
 class Parcel(NamedTuple):
-    """What goes to another store as one."""
+    """What one export carries."""
 
     id: str
     timeline: str
     kind: ParcelKind
     records: int
-    slot: Slot  # as it is on its way; of a dead letter it does not matter
+    slot: Slot  # as exported; IDLE for a dead letter
     letter: DeadLetter | None = None
 
     @classmethod
     def of(cls, timeline: str, slot: Slot) -> "Parcel":
-        """What a timeline on its way takes along."""
+        """The parcel of a timeline whose export has begun."""
         assert slot.digest is not None
         assert slot.token is not None
         kind = ParcelKind.PENDING if exports_pending(slot) else ParcelKind.DIGEST
@@ -51,7 +50,7 @@ class Parcel(NamedTuple):
 
 
 class ExportedRecord(NamedTuple):
-    """A record on its way, with its times."""
+    """A record of a parcel, with its times."""
 
     record: Stored
     deadline: Millis | None
@@ -59,40 +58,40 @@ class ExportedRecord(NamedTuple):
 
 
 class ImportPage(NamedTuple):
-    """Some records of a parcel."""
+    """Some records of a parcel, to be imported."""
 
     parcel: Parcel
-    done: int  # records of it that came before
+    done: int  # records of the parcel that were imported before
     records: Sequence[ExportedRecord]
 
 
 class Fence(NamedTuple):
-    """A note that says who moves: whoever was away for too long finds another name there, and does nothing more."""
+    """A note in the target that names the process that moves. A process whose name is not there imports nothing."""
 
     name: str
     holder: bytes
 
 
 class ImportProgress(Struct, frozen=True, omit_defaults=True):
-    """How much of a parcel has arrived."""
+    """How much of a parcel was imported."""
 
     done: int = 0
-    after: Cursor | None = None  # of the last record, in the store that it left
+    after: Cursor | None = None  # of the last record, in the source
     whole: bool = False
 
 
 class ExportSource(Notes):
-    """What can be moved into a store."""
+    """A store, or something like one, that can be moved into a store."""
 
-    page_records: int  # that a page holds
+    page_records: int  # the most that one call exports or imports
 
     @abstractmethod
     def time(self, partition: int) -> Millis:
-        """The clock that all who move it go by."""
+        """The clock by which every process that moves this store measures."""
 
     @abstractmethod
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
-        """What is there, in the order of keys; fewer than `limit` were the last."""
+        """Stored timelines in the order of their keys; a page shorter than `limit` is the last."""
 
     @abstractmethod
     def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
@@ -100,65 +99,65 @@ class ExportSource(Notes):
 
     @abstractmethod
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
-        """Hold timelines for the road; at most PAGE_TIMELINES.
+        """Hold timelines, so that they can't be opened, and give their parcels; at most PAGE_TIMELINES.
 
-        None for one that does not exist, or is open under somebody's lease. One that is held already answers as it did
-        first. Records can still be added; they stay behind.
+        None for one that is idle, or open under a lease. A timeline that is held already gives the same parcel again.
+        Records can still be added; they are not part of the parcel.
         """
 
     @abstractmethod
     def read_export(
         self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int
     ) -> list[list[ExportedRecord]]:
-        """Read parcels, each from its cursor on, oldest first; at most `limit` records together."""
+        """Records of parcels, each after its cursor, oldest first; at most `limit` in all."""
 
     @abstractmethod
     def commit_export(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
-        """Forget parcels that have arrived elsewhere: no longer accepted here. False if it is not here any more."""
+        """Delete parcels that the target has whole; they no longer count as accepted here. False for one not held."""
 
     @abstractmethod
     def abort_export(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:
-        """Let timelines stay that are held for the road. False for those that are not."""
+        """End exports without a move: the parcels stay, as unfinished digests. False for timelines not held."""
 
     def left_behind(self) -> Iterable[str]:
-        """What can't be moved, and why, in sentences. By default everything can."""
+        """Sentences about what can't be moved, and why. By default everything can."""
         return ()
 
     @abstractmethod
     def export_counts(self, partition: int, name: str) -> Mapping[str, int]:
-        """Take the counts of ended records out of a partition's ledger and note them; again, the same."""
+        """Move the counts of PAST fates from a partition's ledger into a note; repeated, give the same counts."""
 
 
 class TransferStore(ExportSource):
-    """A store that can be moved into another, and another into it."""
+    """A store that exports and imports."""
 
     @abstractmethod
     def import_pages(
         self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None
     ) -> list[ImportProgress | None]:
-        """Take pages in, each of another parcel; at most `page_records` together. Each counts as accepted here.
+        """Import pages, each of another parcel; at most `page_records` in all. The records count as accepted here.
 
-        A page that is not the next one of its parcel changes nothing. None for a digest that has to wait until the
-        timeline's own has ended. Of two versions of a pending record the one with the later timestamp stays. Busy, with
-        nothing done, if somebody else is behind the fence.
+        A page that is not the next one of its parcel changes nothing. None for a digest whose timeline has another
+        unfinished digest here: it has to wait. Of two versions of a pending record the one with the later timestamp
+        stays. Busy, with nothing done, if the fence names another holder.
         """
 
     @abstractmethod
     def abort_import(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
-        """Remove what has arrived of digests and dead letters whose rest will never come; no longer accepted here."""
+        """Delete the imported part of digests and dead letters whose rest will not come; it no longer counts here."""
 
     @abstractmethod
     def progress(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
-        """How far each is."""
+        """How much of each parcel was imported."""
 
     @abstractmethod
     def delete_progress(self, parcels: Sequence[Parcel]) -> None:
-        """Forget how far they were."""
+        """Delete the progress of these parcels."""
 
     @abstractmethod
     def delete_notes(self, prefix: str) -> None:
-        """Forget all notes whose names begin like this."""
+        """Delete all notes whose names begin with the prefix."""
 
     @abstractmethod
-    def import_counts(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
-        """Count records that ended elsewhere; once for each name. Busy if somebody else is behind the fence."""
+    def import_counts(self, name: str, counts: Mapping[str, int], *, fence: Fence | None) -> None:
+        """Add counts of PAST fates to the ledger, once for each name. Busy if the fence names another holder."""

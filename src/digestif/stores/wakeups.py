@@ -1,4 +1,4 @@
-"""Hints within a process: whoever makes a timeline ready wakes those who wait here."""
+"""Wake-ups within a process: a call that makes a timeline ready wakes the idle workers of the same process."""
 
 import threading
 from weakref import ref
@@ -8,17 +8,17 @@ from digestif.stores.base import Wakeups
 
 
 class Hints:
-    """Those who listen to a store in this process."""
+    """The wake-ups of a store in this process."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[ref[LocalWakeups], ...] = ()  # replaced, never changed: many threads read it
+        self._listeners: tuple[ref[LocalWakeups], ...] = ()  # replaced as a whole: many threads read it
 
     def listen(self, wakeups: "LocalWakeups") -> "LocalWakeups":
         self._listeners = (*(known for known in self._listeners if known() is not None), ref(wakeups))
         return wakeups
 
     def tell(self, *, worth: bool = True) -> None:
-        """A timeline may be taken, if that is so."""
+        """Wake the listeners if a timeline may have become ready."""
         if worth:
             for known in self._listeners:
                 listener = known()
@@ -27,25 +27,24 @@ class Hints:
 
 
 class LocalWakeups(Wakeups):
-    """Hints of this process, and of whatever `has_changed` can see of others, looked at every `glance` seconds."""
+    """Hints from this process; every `glance` seconds `has_changed` looks for changes by others."""
 
     glance = 3600.0
 
     def __init__(self) -> None:
         super().__init__()
-        self._hint = (
-            threading.Lock()
-        )  # free while there is a hint. An Event may stay locked if a signal interrupts `set`
+        # Unlocked while there is a hint. An Event would stay locked if a signal interrupted `set`.
+        self._hint = threading.Lock()
         self._hint.acquire()
 
     def has_changed(self) -> bool:
-        """True if somebody else may have changed something since this was asked last."""
+        """True if another process may have changed something since the last call."""
         return False
 
     def hint(self) -> None:
         try:  # noqa: SIM105  # a signal may come in the middle of contextlib.suppress
             self._hint.release()
-        except RuntimeError:  # there is one already
+        except RuntimeError:  # there is a hint already
             pass
 
     def wait(self, timeout: float) -> bool:

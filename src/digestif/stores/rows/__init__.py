@@ -1,4 +1,4 @@
-"""Stores of rows: the verbs that they share, told once, over the view that each of them provides."""
+"""Stores of rows (memory, SQLite, PostgreSQL): the verbs that they share, over the `Rows` that each provides."""
 
 from digestif.stores.rows.store import RowStore
 from digestif.stores.rows.view import (

@@ -1,4 +1,4 @@
-"""Records come and go: add and retract."""
+"""Arrivals: add records to a timeline, and retract pending ones."""
 
 from collections.abc import Sequence
 

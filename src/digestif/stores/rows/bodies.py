@@ -1,4 +1,4 @@
-"""From the bodies of rows to values; Unreadable says which row is damaged, and how."""
+"""The stored bodies of slots, dead letters and history entries; Unreadable says which row is damaged, and how."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -22,7 +22,7 @@ WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 def read_slot(timeline: str, body: str | bytes) -> Slot:
-    """A timeline's slot. Unreadable also if its name is not UTF-8, or if it says what can't be."""
+    """A timeline's slot. Unreadable also if its name is not UTF-8, or if the slot contradicts itself."""
     try:
         slot = _slot(body)
     except WRONG as error:
@@ -78,7 +78,7 @@ def read_entry(timeline: str, body: str | bytes) -> HistoryEntry:
 
 
 def damaged_entries(rows: Iterable[tuple[int, str, bytes]]) -> list[tuple[int, Damage]]:
-    """Of places, timelines and bodies of the history those that can't be read."""
+    """The entries of the history that can't be read, of these (place, timeline, body)."""
     found = []
     for place, timeline, body in rows:
         try:
@@ -89,7 +89,7 @@ def damaged_entries(rows: Iterable[tuple[int, str, bytes]]) -> list[tuple[int, D
 
 
 def encode_entry(ended: HistoryEntry) -> bytes:
-    """The body of an entry. Record keys that are not UTF-8 are written out."""
+    """The body of a history entry. Record keys that are not UTF-8 are written as escapes."""
     try:
         return _encode(ended)
     except UnicodeEncodeError:
@@ -97,7 +97,7 @@ def encode_entry(ended: HistoryEntry) -> bytes:
 
 
 def _told(decode: Callable[[bytes], object], body: str | bytes) -> str:
-    """Why a body can't be decoded: the same words, whether it was read as text or as bytes."""
+    """Why a body can't be decoded, in the same words for text and bytes."""
     raw = body if isinstance(body, bytes) else body.encode("utf-8", "surrogateescape")
     try:
         decode(raw)

@@ -1,4 +1,4 @@
-"""Digests end: delivered, or as dead letters; what they held is erased at once or left to `sweep`."""
+"""What happens to open digests and their records: delivered, buried, quarantined, removed, or noted as served."""
 
 from collections.abc import Sequence
 
@@ -106,7 +106,7 @@ def mark_served(rows: Rows, lease: Lease, recipients: Sequence[str], *, now: Mil
 
 
 def newest_keys(rows: Rows, batch: int) -> tuple[str, ...]:
-    """The record keys that the history names."""
+    """The record keys for the history."""
     return tuple(rows.newest_keys(batch, limit=HISTORY_KEYS))
 
 
@@ -117,7 +117,7 @@ def delete_digest(rows: Rows, digest: Unfinished) -> None:
 
 
 def delete_batch(rows: Rows, batch: int, records: int) -> None:
-    """Erase a batch at once if this transaction may still do so much, otherwise leave it to `sweep`."""
+    """Delete a batch at once if it fits into the budget of this transaction, otherwise leave it to `sweep`."""
     if records <= rows.budget:
         rows.budget -= records
         rows.delete_batch(batch)

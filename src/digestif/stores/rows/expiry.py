@@ -1,4 +1,4 @@
-"""Records that waited longer than their ttl: found by the timeline's earliest expiry, removed and counted."""
+"""Expiry: records older than their ttl are found by their timeline's earliest expiry, deleted and counted."""
 
 from msgspec.structs import replace
 
@@ -30,7 +30,7 @@ def expire(rows: Rows, timeline: str, *, now: Millis, limit: int) -> int:
 
 
 def _expire_digest(rows: Rows, timeline: str, digest: Unfinished, *, now: Millis, limit: int) -> tuple[Unfinished, int]:
-    """Expire records of an unfinished digest one by one; a frozen one only as a whole, once its last has expired."""
+    """Expire records of an unfinished digest one by one; a frozen digest as a whole, when its last record expires."""
     if digest.frozen:
         if _digest_expiry(rows, digest) > now or limit == 0:
             return digest, 0
@@ -44,7 +44,7 @@ def _expire_digest(rows: Rows, timeline: str, digest: Unfinished, *, now: Millis
 
 
 def expirable(rows: Rows, slot: Slot) -> Slot:
-    """Note when the next record of the timeline expires."""
+    """The slot with the time when its next record expires."""
     return replace(slot, expires=next_expiry(rows, slot, pending=True))
 
 

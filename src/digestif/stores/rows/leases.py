@@ -1,4 +1,4 @@
-"""Leases: claimed, opened, extended, and given back after a failed attempt."""
+"""Leases: claim, open, extend, and release after a failed attempt."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -38,7 +38,7 @@ def claim_suspects(rows: Rows, grant: Grant) -> ClaimPage:
 
 
 def _open_all(rows: Rows, timelines: Sequence[tuple[str, Slot]], grant: Grant) -> list[Lease]:
-    """Leases for those that have records; the others become idle."""
+    """Leases for the timelines that have records; the others become idle."""
     leases: list[Lease] = []
     for timeline, slot in timelines:
         if machine.is_empty(slot):

@@ -15,7 +15,7 @@ from digestif.stores.rows.view import Rows, held_slot
 
 
 def take_prepared(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None] | None:
-    """The pages, if that takes no more than reading."""
+    """The pages; None if a digest has to be prepared first, which writes."""
     rows.concern(request.lease.timeline for request in requests)
     if any(_needs_preparation(rows, request, now=now) for request in requests):
         return None
@@ -44,7 +44,7 @@ def prepare_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
 
 
 def _prepare(rows: Rows, request: Take, *, limit: int) -> int:
-    """One page of: finish a merge that was begun, decide what this attempt carries, merge that, trim, weigh."""
+    """Prepare a digest by one page: end the last merge, decide what this attempt carries, merge, trim, weigh."""
     timeline = request.lease.timeline
     slot, work = _merge_page(rows, rows.slot(timeline), limit=limit)
     if slot.digest is not None and slot.digest.deciding and slot.digest.merging is None:
@@ -70,7 +70,7 @@ def _merge_page(rows: Rows, slot: Slot, *, limit: int) -> tuple[Slot, int]:
 
 
 def _trim(rows: Rows, slot: Slot, request: Take, *, limit: int) -> tuple[Slot, int]:
-    """Once it is merged: drop the oldest records above capacity, then those that make it too heavy."""
+    """Once the digest is merged, drop the oldest records above capacity, then those above max_bytes."""
     digest = slot.digest
     if digest is None or digest.merging is not None:
         return slot, 0
@@ -82,7 +82,6 @@ def _trim(rows: Rows, slot: Slot, request: Take, *, limit: int) -> tuple[Slot, i
         heavy = _drop(rows, digest, min(excess, limit - dropped))
         digest = machine.after_weighing(digest, heavy, fits=heavy == excess)
         dropped += heavy
-    # otherwise whoever comes next goes on
     settled = machine.excess(digest, request.capacity) == 0 and not machine.must_be_weighed(digest, request.max_bytes)
     return replace(slot, digest=replace(digest, settled=settled)), dropped
 
@@ -120,7 +119,7 @@ def _take(rows: Rows, request: Take, *, limit: int, room: int, now: Millis) -> T
 
 
 def _may_fill(records: Sequence[Stored], room: int) -> bool:
-    """True if the page may have ended by its bytes; those of a record that lost its value on the way are not known."""
+    """True if the page may have ended because of its bytes; those of a record without a value are unknown."""
     return weight_of(records) >= room or any(record.payload is None for record in records)
 
 

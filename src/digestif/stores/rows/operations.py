@@ -1,4 +1,4 @@
-"""What people ask for: delete, flush, pause, replay, discard."""
+"""The verbs of operators: delete, flush, pause, replay, discard."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Reading without changing anything."""
+"""Queries over timelines, records and dead letters."""
 
 from digestif.core.capacity import Cursor, Stored, by_age
 from digestif.core.machine import Slot
@@ -25,7 +25,7 @@ def find(rows: Rows, timeline: str, key: str) -> dict[Part, Stored]:
 
 
 def _batches(slot: Slot) -> dict[Part, list[int]]:
-    """Where the records of a timeline are; a digest that is being merged has two, the later one last."""
+    """The batches of a timeline's records; a digest that is being merged has two, the newer one last."""
     digest = slot.digest
     parts = [] if digest is None else [digest.batch, digest.merging]
     return {
@@ -35,7 +35,7 @@ def _batches(slot: Slot) -> dict[Part, list[int]]:
 
 
 def scan(rows: Rows, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
-    """Those that can be read."""
+    """Timelines whose slot can be read."""
     found: list[tuple[str, Slot]] = []
     while len(found) < limit:
         page = rows.scan(prefix=prefix, after=after, limit=limit)
@@ -47,7 +47,7 @@ def scan(rows: Rows, *, prefix: str, after: str | None, limit: int) -> list[tupl
 
 
 def letters(rows: Rows, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-    """Those that are whole and can be read; others are still coming from another store, or are damaged."""
+    """Dead letters that can be read, without those that are imported and not whole yet."""
     found: list[DeadLetter] = []
     while len(found) < limit:
         page = rows.letters(timeline, after=after, limit=limit)

@@ -1,6 +1,6 @@
-"""How what is damaged is mended: records are kept as dead letters, and counts follow from the data.
+"""Repairs: records of damaged timelines become dead letters, and counts follow from the data.
 
-All of these are called alike, with the transaction and the time first.
+Every repair takes the transaction and the time first, so that a survey can list them as partial functions.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from digestif.stores.rows.view import LetterRow, Rows, Size, TimelineRow
 def quarantine(rows: Rows, now: Millis, *, row: TimelineRow, pending: Sequence[int], in_digest: Sequence[int]) -> None:
     """Turn the records of a damaged timeline into dead letters, and remove its row.
 
-    What was in a digest may have gone out; what was pending has not.
+    Records of its digest may have gone out, which a lapse notes; pending ones have not.
     """
     reason = "its row was damaged" if row.damage is None else row.damage.problem
     timeline = row.name if legible(row.name) == row.name else LOST_AND_FOUND
@@ -35,7 +35,7 @@ def quarantine(rows: Rows, now: Millis, *, row: TimelineRow, pending: Sequence[i
 
 
 def adopt(rows: Rows, now: Millis, *, batch: int, reason: str) -> None:
-    """Records that nothing owns go to a timeline of their own."""
+    """Bury records that nothing owns, in a timeline of their own."""
     _bury_batch(rows, now, LOST_AND_FOUND, batch, reason, lapses=1)
 
 
@@ -47,7 +47,7 @@ def _bury_batch(rows: Rows, now: Millis, timeline: str, batch: int, reason: str,
 
 
 def write_letter_anew(rows: Rows, now: Millis, *, row: LetterRow, records: int, reason: str) -> None:
-    """A dead letter that says how many records it has; one that could be read says the rest as before."""
+    """Write a dead letter again with the right number of records; if it could be read, with the rest as before."""
     letter = row.letter
     names = {name: value for name, value in (("id", row.id), ("timeline", row.timeline)) if legible(value) == value}
     at = to_seconds(now)
@@ -56,7 +56,7 @@ def write_letter_anew(rows: Rows, now: Millis, *, row: LetterRow, records: int, 
         timeline=names.get("timeline", LOST_AND_FOUND),
         revision=1 if letter is None else letter.revision,
         attempts=1 if letter is None else letter.attempts,
-        lapses=1 if letter is None else letter.lapses,  # nobody knows whether it went out
+        lapses=1 if letter is None else letter.lapses,  # it may have gone out
         reason=reason[:LONGEST_TEXT] if letter is None else letter.reason,
         records=records,
         dropped=0 if letter is None else letter.dropped,
@@ -76,7 +76,7 @@ def remove_note(rows: Rows, now: Millis, *, name: str) -> None:  # noqa: ARG001
 
 
 def leave(rows: Rows, now: Millis) -> None:
-    """Nothing: the ledger is corrected in the end, as a whole."""
+    """Do nothing: `mend` corrects the ledger after the last page."""
 
 
 def reindex(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001
@@ -84,7 +84,7 @@ def reindex(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001
 
 
 def count_anew(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001
-    """Let a slot say how many records there are."""
+    """Correct the numbers of records in a slot."""
     slot = rows.slot(timeline)
     if slot.batch is not None:
         slot = _with_pending(slot, _records(rows, [slot.batch]))
@@ -109,8 +109,8 @@ def _with_digest(slot: Slot, digest: Unfinished) -> Slot:
     return replace(slot, digest=None if gone else digest)
 
 
-def set_lost_aside(rows: Rows, now: Millis, *, timeline: str) -> None:
-    """Turn records without a value into dead letters of their own. Of a digest that is held, its holder does so."""
+def quarantine_lost(rows: Rows, now: Millis, *, timeline: str) -> None:
+    """Quarantine records without a value. Those of a digest under a live lease are left to its holder."""
     slot = rows.slot(timeline)
     if slot.batch is not None:
         gone = _set_aside(rows, now, timeline, slot.batch)

@@ -1,4 +1,4 @@
-"""Timelines become ready, and wait again if nobody took them."""
+"""Schedule and maintenance: due timelines become ready; forgotten and lapsed ones wait again; records expire."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def schedule(
     entries = []
     for timeline, slot in readable(rows, due):
         at = due[timeline]
-        if slot.placed <= began and marks(slot).waiting == at:  # where others may have changed it meanwhile
+        if slot.placed <= began and marks(slot).waiting == at:  # another transaction may have changed it
             rows.put_slot(timeline, machine.after_schedule(slot, now=now))
             entries.append(Due(timeline, at))
     last = found[-1] if len(found) == limit else None
@@ -31,17 +31,19 @@ def maintain(rows: Rows, deadline: Millis | None, *, limit: int, now: Millis) ->
     stale = [] if deadline is None else rows.stale_ready(deadline, limit=limit)
     lapsed = (rows.lapsed_while_paused if deadline is None else rows.lapsed)(now, limit=limit)
     expiring = rows.expiring(now, limit=limit)
-    rows.concern([*stale, *lapsed, *expiring])  # together: two who lock group after group may wait for each other
+    rows.concern(
+        [*stale, *lapsed, *expiring]
+    )  # in one call: locked group by group, two transactions could wait for each other
     full = limit in (len(stale), len(lapsed), len(expiring))
     moved = [] if deadline is None else _move_back(rows, stale, deadline)
     ended = _end_leases(rows, lapsed, now=now)
-    expired = _expire(rows, [*expiring, *lapsed], now=now)  # nothing of an open digest expires, until it lapses
+    expired = _expire(rows, [*expiring, *lapsed], now=now)  # records of an open digest expire only after it lapsed
     dirty = rows.sweep(PAGE_RECORDS)
     more = full or dirty or sum(count for _, count in expired) >= PAGE_RECORDS
     return Maintained(moved, ended, expired, more)
 
 
-# What was found may have been changed by others until it was locked.
+# Each checks again what was found: another transaction may have changed it before it was locked.
 
 
 def _move_back(rows: Rows, timelines: Sequence[str], deadline: Millis) -> list[Due]:

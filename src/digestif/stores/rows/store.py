@@ -1,4 +1,4 @@
-"""A store of rows: its verbs run units of work that load slots, ask the machine, move records and count their fates."""
+"""A store of rows: a verb runs a unit of work that loads slots, calls the machine, moves records and counts fates."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -52,22 +52,22 @@ class RowStore(Store, TransferStore):
 
     @abstractmethod
     def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
-        """Run a unit of work in one transaction and return when it is safe; `weight` is about how much it does.
+        """Run a unit of work in one transaction and return after the commit; `weight` is about how many rows it writes.
 
-        A unit raises an error of ours only before it has changed anything.
+        A unit that raises a DigestifError has changed nothing.
         """
 
     def _write_arrivals(self, unit: Callable[[Rows], T], *, weight: int) -> T:
-        """As `_write`, for records that come in: the first to be refused when space runs short."""
+        """As `_write`, for new records: refused first when space runs short."""
         return self._write(unit, weight=weight)
 
     def _write_leases(self, unit: Callable[[Rows], T]) -> T:
-        """As `_write`, for leases that are given: refused while there may be no space to end what they begin."""
+        """As `_write`, for new leases: refused while there may be no space to end their digests."""
         return self._write(unit)
 
     @abstractmethod
     def _read(self, unit: Callable[[Rows], T]) -> T:
-        """Run a unit of work that only reads, on one state of the data."""
+        """Run a unit of work that only reads, on one snapshot of the data."""
 
     def _now(self, now: Millis | None) -> Millis:
         return self.time(0) if now is None else now
@@ -192,7 +192,7 @@ class RowStore(Store, TransferStore):
         at = self._now(now)
         return not is_incoming(letter_id) and self._write(lambda rows: operations.discard(rows, letter_id, now=at))
 
-    # Looking
+    # Queries
 
     def inspect(self, timeline: str) -> Slot:
         return self._read(lambda rows: rows.slot(timeline))
@@ -242,7 +242,7 @@ class RowStore(Store, TransferStore):
     def footprint(self) -> Mapping[str, int]:
         return self._read(lambda rows: rows.footprint())
 
-    # Moving
+    # Transfer
 
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         at = self._now(now)
@@ -257,7 +257,7 @@ class RowStore(Store, TransferStore):
         at = self._now(now)
         return self._write(lambda rows: transfer.commit_export(rows, parcels, now=at), weight=PAGE_RECORDS)
 
-    def abort_export(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:  # as it was
+    def abort_export(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:
         return self._write(lambda rows: transfer.abort_export(rows, timelines))
 
     def export_counts(self, partition: int, name: str) -> Mapping[str, int]:
@@ -290,8 +290,8 @@ class RowStore(Store, TransferStore):
     def delete_notes(self, prefix: str) -> None:
         self._write(lambda rows: rows.remove_notes(prefix))
 
-    def import_counts(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
-        self._write(lambda rows: transfer.import_counts(rows, name, past, fence=fence))
+    def import_counts(self, name: str, counts: Mapping[str, int], *, fence: Fence | None) -> None:
+        self._write(lambda rows: transfer.import_counts(rows, name, counts, fence=fence))
 
     def note(self, partition: int, name: str) -> bytes | None:
         return self._read(lambda rows: rows.note(name))

@@ -1,4 +1,4 @@
-"""The survey behind `verify` and `repair`: every row looked at, every record counted, and what is wrong noted."""
+"""The survey behind `verify` and `repair`: reads every row, counts every record, and lists what is wrong."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ from digestif.stores.rows import repair
 from digestif.stores.rows.view import LetterRow, Rows, Size, TimelineRow, marks
 from digestif.stores.transfer import ImportProgress
 
-REPAIRED = "repaired"  # the note that counts repairs: two at a time would correct the ledger twice
+REPAIRED = "repaired"  # a note that counts repairs, so that two at a time do not correct the ledger twice
 
 _BATCH = re.compile(rb'"(?:batch|merging)" ?: ?(\d{1,18})')
 _COUNTS = ("pending", "open", "dead")
@@ -29,25 +29,25 @@ Mend = Callable[[Rows, Millis], None]
 
 
 class RowFlaw(NamedTuple):
-    """Something that is wrong, and what is done about it."""
+    """Damage, and the repair for it."""
 
     damage: Damage
     mend: Mend
-    timeline: str = ""  # which has to be locked
+    timeline: str = ""  # to be locked for the repair
 
 
 @dataclass
 class RowSurvey:
-    """What was found in one state of the data."""
+    """What was found in one snapshot of the data."""
 
     ledger: Ledger
-    repairs: bytes | None  # how often it was repaired before
+    repairs: bytes | None  # the note REPAIRED
     counted: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_COUNTS, 0)))
     flaws: list[RowFlaw] = field(default_factory=list)
     orphaned: int = 0  # records that nothing owns
 
     def corrections(self) -> dict[str, int]:
-        """How the counters have to change: what nothing owned is dead then, and none is negative."""
+        """How the counters have to change. Records that nothing owns become dead, and no counter is negative."""
         counts = {fate: max(0, getattr(self.ledger, fate)) for fate in FATES}
         found = {**counts, **self.counted, "dead": self.counted["dead"] + self.orphaned}
         changes = {fate: found[fate] - getattr(self.ledger, fate) for fate in FATES}
@@ -85,7 +85,7 @@ def survey(rows: Rows) -> RowSurvey:
 
 
 def _look_at_timelines(rows: Rows, found: RowSurvey, owned: set[int]) -> Iterator[TimelineRow]:
-    """Gives those whose slots can't be read: what they own is looked for later."""
+    """Check timelines, and give those whose slot can't be read: `_look_for_orphans` finds their records."""
     after = None
     while page := rows.timeline_rows(after=after, limit=PAGE_TIMELINES):
         after = page[-1].name
@@ -99,7 +99,7 @@ def _look_at_timelines(rows: Rows, found: RowSurvey, owned: set[int]) -> Iterato
 
 
 def _batches(slot: Slot) -> tuple[list[int], list[int]]:
-    """Those of pending records, and of the digest."""
+    """The batches of pending records, and of the digest."""
     digest = slot.digest
     in_digest = [] if digest is None else [batch for batch in (digest.batch, digest.merging) if batch is not None]
     return [] if slot.batch is None else [slot.batch], in_digest
@@ -120,7 +120,7 @@ def _look_at_timeline(row: TimelineRow, slot: Slot, sizes: dict[int, Size], foun
     if marks(slot) != row.marks:
         _note(found, row.name, "place", "it does not stand in the schedule where it should", repair.reindex)
     if lost := pending.lost + in_digest.lost:
-        _note(found, row.name, "record", f"{lost} records have no value", repair.set_lost_aside, lost)
+        _note(found, row.name, "record", f"{lost} records have no value", repair.quarantine_lost, lost)
 
 
 def _note(found: RowSurvey, name: str, part: str, problem: str, mend: Callable[..., None], records: int = 0) -> None:
@@ -156,9 +156,9 @@ def _look_at_letter(row: LetterRow, records: int, found: RowSurvey) -> None:
 
 
 def _look_for_orphans(rows: Rows, found: RowSurvey, owned: set[int], damaged: Sequence[TimelineRow]) -> None:
-    """Find what damaged timelines own by the numbers that are left in their rows, if nobody else owns that."""
+    """Find the records of damaged timelines by the batch numbers in their rows, if nothing else owns these batches."""
     stored = rows.footprint()["records"] - rows.trashed_records()
-    found.orphaned = max(0, stored - sum(found.counted.values()))  # below 0: some are noted as another namespace's
+    found.orphaned = max(0, stored - sum(found.counted.values()))  # below 0: another namespace lists some of them
     orphans = {} if found.orphaned == 0 else {b: n for b, n in rows.batches().items() if b not in owned}
     parts = [_salvaged(row.raw, orphans) for row in damaged]
     if len(damaged) == 1 and not any(parts[0]):
@@ -177,7 +177,7 @@ def _look_for_orphans(rows: Rows, found: RowSurvey, owned: set[int], damaged: Se
 
 
 def _salvaged(slot: bytes, orphans: dict[int, int]) -> tuple[list[int], list[int]]:
-    """The batches that an unreadable slot still names, in so far as nothing else owns them."""
+    """The batches, pending and of the digest, that an unreadable slot still names and nothing else owns."""
     head, _, digest = slot.partition(b'"digest"')
     pending, in_digest = ([int(number) for number in _BATCH.findall(text)] for text in (head, digest))
     own = [batch for batch in dict.fromkeys(pending) if batch in orphans]
@@ -199,7 +199,7 @@ def _look_at_notes(rows: Rows, found: RowSurvey) -> None:
 
 
 def _look_at_note(name: str, body: bytes) -> str | None:
-    """What is wrong with a note of a move, whose form is known; None if nothing is."""
+    """Why a note of a move can't be read; None if it can, or is another note."""
     is_mark = name.startswith(OUTGOING) and not name.endswith("-target") and "-past-" not in name
     if name != "move" and not is_mark:
         return None
@@ -211,7 +211,7 @@ def _look_at_note(name: str, body: bytes) -> str | None:
 
 
 def _look_at_ledger(found: RowSurvey) -> None:
-    """Counters that damaged timelines do not explain."""
+    """Note counters that are wrong for no damaged timeline."""
     changes = found.corrections()
     unexplained = changes["accepted"] or (not found.orphaned and any(changes.values()))
     if unexplained or min(getattr(found.ledger, fate) for fate in FATES) < 0:
@@ -233,7 +233,7 @@ def mending_pages(found: RowSurvey) -> Iterator[list[RowFlaw]]:
 
 
 def mend(rows: Rows, *, survey: RowSurvey, flaws: list[RowFlaw], now: Millis) -> bool:
-    """Mend a page; with the last one the ledger is corrected. False, with nothing done, if somebody else has."""
+    """Repair a page of flaws, with the last one the ledger. False, with nothing done, if another repair was faster."""
     rows.lock_note(REPAIRED)
     rows.concern(sorted({flaw.timeline for flaw in flaws if flaw.timeline}))
     if rows.note(REPAIRED) != survey.repairs or not all(_is_still_so(rows, flaw) for flaw in flaws):
@@ -248,7 +248,7 @@ def mend(rows: Rows, *, survey: RowSurvey, flaws: list[RowFlaw], now: Millis) ->
 
 
 def _is_still_so(rows: Rows, flaw: RowFlaw) -> bool:
-    """False if somebody mended or removed the row by hand."""
+    """False if the row was corrected or removed since the survey."""
     if flaw.damage.part != "slot":
         return True
     try:

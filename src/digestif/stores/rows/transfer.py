@@ -1,4 +1,4 @@
-"""Timelines and dead letters leave for another store, and come from one."""
+"""Exports and imports of timelines, dead letters and counts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 _progress = msgspec.json.Decoder(ImportProgress).decode
 _counts = msgspec.json.Decoder(dict[str, int]).decode
 
-# ExportSource
+# Exports
 
 
 def begin_export(rows: Rows, timelines: Sequence[str], *, token: str, now: Millis) -> list[Parcel | None]:
@@ -135,11 +135,11 @@ def export_counts(rows: Rows, name: str) -> Mapping[str, int]:
     return counts
 
 
-# Arriving
+# Imports
 
 
 def _check_fence(rows: Rows, fence: Fence | None) -> None:
-    """Busy unless the fence's own note is there."""
+    """Raise Busy unless the note of the fence names its holder."""
     if fence is not None and rows.note(fence.name) != fence.holder:
         raise Busy("move: this process was away for too long, and another one went on with the move")
 
@@ -180,11 +180,11 @@ def _import_page(rows: Rows, page: ImportPage, *, now: Millis) -> ImportProgress
 
 
 class _Deleted(Exception):
-    """Somebody has deleted what came before: it starts over."""
+    """The imported part was deleted meanwhile: the import starts over."""
 
 
 def _import_records(rows: Rows, page: ImportPage, *, whole: bool, now: Millis) -> bool:
-    """False if it has to wait."""
+    """Import the records of a page; False if its digest has to wait."""
     match page.parcel.kind:
         case ParcelKind.PENDING:
             _import_pending(rows, page, now=now)
@@ -247,7 +247,7 @@ def _import_digest(rows: Rows, page: ImportPage, *, whole: bool) -> bool:
 
 
 def _import_letter(rows: Rows, page: ImportPage, *, whole: bool) -> None:
-    """Under a name of its own until it is whole, so that nobody replays a part of it."""
+    """A dead letter has another id until it is whole, so that a part of it can't be replayed."""
     letter = page.parcel.letter
     assert letter is not None
     incoming = INCOMING + page.parcel.id
@@ -280,7 +280,7 @@ def abort_import(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> None:
 
 
 def _delete_part(rows: Rows, incoming: str) -> None:
-    """What an earlier beginning left."""
+    """Delete the part of a dead letter that an earlier import left."""
     part = rows.letter(incoming)
     if part is not None:
         delete_batch(rows, rows.letter_batch(incoming), part.records)

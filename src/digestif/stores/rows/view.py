@@ -1,4 +1,4 @@
-"""One transaction's view of the tables: what a store of rows provides, and how timelines are looked up."""
+"""`Rows`, one transaction's view of the tables, which a store of rows provides; and the times that index timelines."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -17,12 +17,12 @@ from digestif.stores.base import Arrival, Lease
 from digestif.stores.damage import Unreadable
 from digestif.stores.transfer import ExportedRecord
 
-UNBOUNDED = 2**62  # bytes of payloads; a page ends with the record that fills its room
+UNBOUNDED = 2**62  # bytes: room for any page
 NEVER: Millis = 2**62  # the expiry of a record without a ttl
 
 
 class Waiting(NamedTuple):
-    """A waiting timeline in the order of the schedule."""
+    """A waiting timeline, in the order of the schedule."""
 
     at: Millis
     number: int  # of its row, to break ties
@@ -30,7 +30,7 @@ class Waiting(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """The times of a slot by which timelines are looked up; None keeps it out of that order."""
+    """The times that index a timeline; None keeps it out of that index."""
 
     waiting: Millis | None = None  # due, not paused
     ready: Millis | None = None  # was due, not paused
@@ -41,7 +41,7 @@ class Marks(NamedTuple):
 
 
 def marks(slot: Slot) -> Marks:
-    """Where a timeline stands in each order."""
+    """The index times of a slot."""
     expires = None if slot.expires == NEVER else slot.expires
     if slot.state is State.WAITING:
         return Marks(None if slot.paused else slot.at, None, None, None, None, expires)
@@ -54,17 +54,17 @@ def marks(slot: Slot) -> Marks:
 
 
 class TimelineRow(NamedTuple):
-    """A timeline's row, readable or not. Bytes of its name that are not UTF-8 are lone surrogates."""
+    """A timeline's row, damaged or not. Bytes of its name that are not UTF-8 are lone surrogates."""
 
     name: str
     marks: Marks
     slot: Slot | None
-    damage: Damage | None = None  # why there is no slot
-    raw: bytes = b""  # what there is instead
+    damage: Damage | None = None  # why the slot can't be read
+    raw: bytes = b""  # the body that can't be read
 
 
 class LetterRow(NamedTuple):
-    """A dead letter's row, likewise."""
+    """A dead letter's row, damaged or not."""
 
     number: int
     id: str
@@ -78,19 +78,19 @@ class Size(NamedTuple):
     """What a batch holds."""
 
     records: int = 0
-    lost: int = 0  # of these, records without a payload
+    lost: int = 0  # of these, records without a value
 
 
 class Rows(Protocol):
-    """One transaction's view of the tables. Batches are named by number and come to be with their first record.
+    """One transaction's view of the tables. A batch of records has a number, and exists from its first record on.
 
-    `expect` and `concern` say ahead what a unit of work is about, so that a server can be asked for it at once, and
-    rows can be locked in one order by all. `slot`, `letter` and `letter_with` raise Unreadable; `scan`, `letters` and
-    `history` note what is damaged and give None for it, or leave it out.
+    `expect` and `concern` announce what a unit of work needs, so that a server is asked once, and all transactions lock
+    rows in the same order. `slot`, `letter` and `letter_with` raise Unreadable; `scan` and `letters` note damage and
+    give None for it, `history` leaves it out.
     """
 
     tally: dict[str, int]  # changes to the ledger's counters
-    budget: int  # records that this transaction may still erase
+    budget: int  # records that this transaction may still delete
 
     def expect(self, arrivals: Sequence[Arrival]) -> None: ...
     def concern(self, timelines: Iterable[str]) -> None: ...
@@ -111,8 +111,8 @@ class Rows(Protocol):
 
     # damage
     def note_damage(self, damage: Damage) -> None: ...
-    def unindex(self, timeline: str) -> None: ...  # out of all orders, whatever its slot says
-    def reindex(self, timeline: str) -> None: ...  # in all orders, as its slot says
+    def unindex(self, timeline: str) -> None: ...  # out of all indexes
+    def reindex(self, timeline: str) -> None: ...  # into all indexes, as its slot says
     def remove_timeline(self, timeline: str) -> None: ...  # its row alone
     def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]: ...
     def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]: ...
@@ -120,8 +120,8 @@ class Rows(Protocol):
     def damaged_entries(self) -> list[tuple[int, Damage]]: ...  # of the history, by their places
     def remove_entry(self, place: int) -> None: ...
     def notes(self) -> dict[str, bytes]: ...
-    def batches(self) -> dict[int, int]: ...  # all that are not in the trash, and their records
-    def lost_keys(self, batch: int, *, limit: int) -> list[str]: ...  # of records without a payload
+    def batches(self) -> dict[int, int]: ...  # number → records, without those in the trash
+    def lost_keys(self, batch: int, *, limit: int) -> list[str]: ...  # of records without a value
 
     # records
     def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool: ...
@@ -142,10 +142,10 @@ class Rows(Protocol):
     def trash(self, batch: int) -> None: ...
     def sweep(self, limit: int) -> bool: ...
 
-    # on the way from and to other stores
+    # exports and imports
     def read_export(self, batch: int, *, after: Cursor | None, limit: int) -> list[ExportedRecord]: ...
     def import_records(self, batch: int, records: Sequence[ExportedRecord]) -> int: ...
-    def lock_note(self, name: str) -> None: ...  # nobody else notes this until the transaction has ended
+    def lock_note(self, name: str) -> None: ...  # other transactions that lock it wait until this one has ended
     def note(self, name: str) -> bytes | None: ...
     def put_note(self, name: str, body: bytes | None) -> None: ...
     def remove_notes(self, prefix: str) -> None: ...
@@ -171,16 +171,16 @@ class Rows(Protocol):
 
 
 def put(rows: Rows, timeline: str, before: Slot, after: Slot) -> None:
-    """Save a slot, noting when it began to wait: a call of `schedule` gives only what waited when the call began."""
+    """Save a slot. One that begins to wait gets a number: `schedule` gives only what waited when its call began."""
     if after.state is State.WAITING and before.state is not State.WAITING:
         after = replace(after, placed=rows.next_number())
     rows.put_slot(timeline, after)
 
 
 def readable(rows: Rows, timelines: Iterable[str]) -> Iterator[tuple[str, Slot]]:
-    """Timelines that were found by their times, with their slots.
+    """Timelines that an index found, with their slots.
 
-    One whose slot is damaged leaves the schedule: it would be found again and again, in the place of others.
+    One whose slot is damaged leaves all indexes: it would be found again and again, in the place of others.
     """
     for timeline in timelines:
         try:
@@ -193,7 +193,7 @@ def readable(rows: Rows, timelines: Iterable[str]) -> Iterator[tuple[str, Slot]]
 
 
 def within(records: Iterable[Stored], room: int) -> list[Stored]:
-    """Records up to the one that fills the room, which is in bytes of payloads."""
+    """Records up to the one that fills the room (bytes of payloads)."""
     page: list[Stored] = []
     for record in records:
         page.append(record)
@@ -204,7 +204,7 @@ def within(records: Iterable[Stored], room: int) -> list[Stored]:
 
 
 def held_slot(rows: Rows, lease: Lease, *, now: Millis) -> Slot | None:
-    """The slot of a timeline that is open under this lease; None if the token is stale, or the slot is damaged."""
+    """The slot of a timeline that is open under this lease; None if the token is stale or the slot damaged."""
     try:
         slot = rows.slot(lease.timeline)
     except Unreadable as error:
