@@ -1,1 +1,1 @@
-"""The programs behind every figure that we print: `./dev bench` lists them."""
+"""The programs that measure every published figure: `./dev bench` lists them."""

@@ -1,4 +1,4 @@
-"""Subject: a worker in a process of its own that has nothing to do, until the first record of a timeline arrives."""
+"""Subject: an idle worker in a process of its own, until the first record of a timeline arrives."""
 
 import statistics
 import threading
@@ -10,11 +10,11 @@ from digestif import Digest, Digests, Policy, Worker
 
 POLICY = Policy(minimum_delay=3600, maximum_delay=3600)
 WAITING = 1_000  # timelines that are not due
-LONGEST = 30.0  # seconds until something must have been delivered
+LONGEST = 30.0  # seconds for the deliveries
 
 
 class Idle:
-    """Notes how long records took from add to handler, and what the process costs meanwhile.
+    """Measures the time of records from add to handler, and the processor time of the idle process.
 
     A record carries the time at which its add began, by the clock that all processes of a computer share.
     """
@@ -28,7 +28,7 @@ class Idle:
         self._worker = Worker(self._digests)
         self._thread = threading.Thread(target=self._worker.run, daemon=True)
         self._thread.start()
-        sleep(1)  # until it has looked around
+        sleep(1)  # until it is idle
 
     def _note(self, digest: Digest) -> None:
         self._waits.append(monotonic() - digest[0].value)
@@ -39,7 +39,7 @@ class Idle:
         return self.noted()
 
     def noted(self) -> Figures:
-        """How long it took, in milliseconds, once all have come; and then forget it."""
+        """Wait until all records were delivered; return their times in milliseconds, and forget them."""
         end = monotonic() + LONGEST
         while len(self._waits) < self._adds and monotonic() < end:
             sleep(0.01)
@@ -49,7 +49,7 @@ class Idle:
         return {"p50": statistics.median(waits), "p99": statistics.quantiles(waits, n=100)[98], "most": max(waits)}
 
     def idle(self) -> Figures:
-        """The share of a core, in per cent, that it takes to wait."""
+        """Return the share of a core, in per cent, that waiting takes."""
         began, used = monotonic(), process_time()
         sleep(self._seconds)
         return {"share": 100 * (process_time() - used) / (monotonic() - began)}
@@ -61,7 +61,7 @@ class Idle:
 
 
 def add_now_and_then(digests: Digests, count: int) -> None:
-    """A new timeline each time, and a pause in which the worker falls asleep again."""
+    """Add to a new timeline each time, with pauses in which the worker becomes idle again."""
     random = Random(1)
     for number in range(count):
         digests.add(f"edge:{random.random()}:{number}", monotonic())

@@ -1,4 +1,4 @@
-"""What the programs here share: command lines, timing, memory, child processes and tables."""
+"""Shared by the benchmarks: command lines, timing, memory, child processes and the console."""
 
 import statistics
 import sys
@@ -24,9 +24,9 @@ Figures = dict[str, float]
 
 
 def start(command: click.Command, *, name: str) -> None:
-    """Run a program under the name that people typed: an error is one line, and Ctrl-C is no error."""
+    """Run a program under the name that the user typed: an error is one line, and Ctrl-C is no error."""
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # an old terminal may lack some of our signs
+        sys.stdout.reconfigure(errors="replace")  # an old terminal may lack some characters
     try:
         status = command.main(prog_name=name, standalone_mode=False)
     except click.ClickException as error:
@@ -67,9 +67,9 @@ class Stopwatch:
 
 
 def peak_memory() -> float:
-    """The most memory that this process has had, in MiB.
+    """Return the peak of this process's memory, in MiB.
 
-    Not `ru_maxrss` where it can be helped: on Linux a new process inherits that peak from the one that started it.
+    Not by `ru_maxrss` if possible: on Linux a new process inherits that peak from its parent.
     """
     with suppress(OSError, StopIteration), Path("/proc/self/status").open() as status:
         line = next(line for line in status if line.startswith("VmHWM:"))
@@ -81,7 +81,7 @@ def peak_memory() -> float:
 
 
 def input_output() -> tuple[int, int]:
-    """How many reads this process has asked the system for, and how many bytes it has written; zeros if unknown."""
+    """Return the number of reads of this process, and the bytes that it wrote; zeros if unknown."""
     try:
         text = Path("/proc/self/io").read_text()
     except OSError:
@@ -90,26 +90,26 @@ def input_output() -> tuple[int, int]:
     return int(counts["syscr"]), int(counts["wchar"])
 
 
-# Children: each subject is measured in a process of its own, so that their peaks of memory don't mix
+# Children: each subject is measured in a process of its own, which has a peak of memory of its own
 
 
 class Child:
-    """A subject in a process of its own: the class is called there with the arguments, and its methods on request.
+    """A subject in a process of its own, which creates it and calls its methods on request.
 
-    `source` is a folder that `digestif` is imported from instead, for a comparison with another commit.
+    `source` is a folder to import `digestif` from, for a comparison with another commit.
     """
 
     def __init__(self, subject: Callable[..., object], *args: Any, source: Path | None = None) -> None:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, subject, args), daemon=True)
-        with _importing_from(source):  # a new process takes over the search path of its parent
+        with _importing_from(source):  # a new process inherits the search path of its parent
             self._process.start()
         theirs.close()
         self._answer()
 
     def ask(self, method: str) -> Callable[[], Figures]:
-        """A question that can be put many times: what does this method of the subject answer?"""
+        """Return a function that calls this method of the subject, and returns its answer."""
 
         def put() -> Figures:
             self._connection.send(method)
@@ -118,7 +118,7 @@ class Child:
         return put
 
     def end(self) -> float:
-        """Let the subject go; the answer is its peak of memory in MiB."""
+        """Close the subject, and return its peak of memory in MiB."""
         self._connection.send(None)
         peak = self._answer()["peak"]
         self._process.join()
@@ -169,21 +169,21 @@ def interleaved(measures: Mapping[str, Callable[[], Figures]], *, rounds: int) -
 
 
 def middle(answers: Sequence[Figures], name: str) -> float:
-    """The median of one figure over all rounds."""
+    """Return the median of one figure over all rounds."""
     return statistics.median(answer[name] for answer in answers)
 
 
 def middle_ratio(answers: Sequence[Figures], base: Sequence[Figures], name: str, base_name: str | None = None) -> float:
-    """The median of the ratios within each round."""
+    """Return the median of the ratios within each round."""
     pairs = zip(answers, base, strict=True)
     return statistics.median(answer[name] / other[base_name or name] for answer, other in pairs)
 
 
-# Showing
+# The console
 
 
 def console() -> "Console":
-    """Where people read: colours on a terminal, plain text of 80 columns in a file."""
+    """Return a console: colours on a terminal, plain text of 80 columns in a file."""
     from rich.console import Console
 
     screen = Console(highlight=False)

@@ -1,4 +1,4 @@
-"""The server's own figures: how long its scripts took, which were slow, and the memory it used meanwhile."""
+"""The server's own figures: the times of its scripts, the slow ones, and its memory meanwhile."""
 
 import statistics
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from importlib.resources import files
 from threading import Event, Thread
 from typing import Any
 
-from bench._redis_memory import settled_memory
+from bench._redis_memory import steady_memory
 from digestif.stores.redis.client.scripts import load
 from digestif.testing.servers import RedisServer
 
 SLOW = 10  # milliseconds
-NOTED = 1  # milliseconds: what takes longer is told script by script
+NOTED = 1  # milliseconds: longer calls are listed by script
 KEPT = 1_000  # calls in the server's log…
-SAMPLES = 0.1  # …which is read more often than it can fill up: so many seconds between two looks
+SAMPLES = 0.1  # …which is read every so many seconds, before it can fill up
 PERCENTILES = "50 99 99.9 100"
 MIB = 1024 * 1024
 
@@ -44,10 +44,10 @@ class Script:
 
 @dataclass
 class Reading:
-    """What the server says of a phase. Times in milliseconds, memory in MiB."""
+    """The server's figures for a phase. Times in milliseconds, memory in MiB."""
 
     calls: int = 0  # of scripts
-    cpu: float = 0.0  # of the server for each call, with what surrounds it; much less than p50 says that it had to wait
+    cpu: float = 0.0  # of the server per call, with its overhead; if p50 is much more, the server had to wait
     p50: float = 0.0
     p99: float = 0.0
     p999: float = 0.0
@@ -80,7 +80,7 @@ class Gauge:
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
-        """What happens in the block; complete when that has ended."""
+        """Measure the block; the figures are complete when it has ended."""
         reading = Reading(before=self.memory())
         self._client.config_resetstat()
         self._noted_calls()
@@ -93,8 +93,8 @@ class Gauge:
         reading.peak = max(reading.before, reading.peak, reading.after)
 
     def memory(self) -> float:
-        """MiB, once the server has freed what it frees beside its work."""
-        return settled_memory(self._server) / MIB
+        """Return the server's MiB, once it has freed memory in the background."""
+        return steady_memory(self._server) / MIB
 
     @contextmanager
     def _watching(self, reading: Reading) -> Iterator[None]:
@@ -102,7 +102,7 @@ class Gauge:
 
         def watch() -> None:
             while not done.wait(SAMPLES):
-                self._look(reading)
+                self._sample(reading)
 
         watcher = Thread(target=watch, daemon=True)
         watcher.start()
@@ -111,18 +111,18 @@ class Gauge:
         finally:
             done.set()
             watcher.join()
-            self._look(reading)
+            self._sample(reading)
 
-    def _look(self, reading: Reading) -> None:
+    def _sample(self, reading: Reading) -> None:
         reading.peak = max(reading.peak, self._client.info("memory")["used_memory"] / MIB)
         for call in self._noted_calls():
             command, *rest = call["command"].split(b" ", 2)
-            if command.upper() in (b"EVALSHA", b"EVAL"):  # what a script does is logged as well
-                script = self._scripts.get(rest[0].decode(errors="replace"), "a script that was new")
+            if command.upper() in (b"EVALSHA", b"EVAL"):  # the commands of a script are logged as well
+                script = self._scripts.get(rest[0].decode(errors="replace"), "an unknown script")
                 reading.scripts.setdefault(script, Script()).times.append(call["duration"] / 1000)
 
     def _noted_calls(self) -> list[dict[str, Any]]:
-        """Those since this was asked last."""
+        """Return the calls since the last time."""
         pipeline = self._client.pipeline(transaction=True)
         pipeline.slowlog_get(-1)
         pipeline.slowlog_reset()
@@ -130,7 +130,7 @@ class Gauge:
         return calls
 
     def _cpu(self) -> float:
-        """Milliseconds of the thread that runs scripts, so far."""
+        """Return the milliseconds of the thread that runs scripts, so far."""
         used: dict[str, float] = self._client.info("cpu")
         return (used["used_cpu_user_main_thread"] + used["used_cpu_sys_main_thread"]) * 1000
 

@@ -1,10 +1,10 @@
-"""Subject: the memory that a server needs for records, everything included."""
+"""Subject: the memory of a server per record, everything included."""
 
 from collections.abc import Callable, Iterator
 
 from redis import Redis
 
-from bench._redis_adding import BYTES, LongKeys
+from bench._redis_adds import BYTES, LongKeys
 from bench._workload import fill, timeline_key
 from digestif import Digests, Record
 from digestif.clock import wall_clock
@@ -12,15 +12,15 @@ from digestif.testing.servers import RedisServer, becomes_true
 
 RECORDS = 40  # in each timeline
 STEADY = 4096  # bytes
-PAUSE = 0.15  # seconds: a server puts things in order ten times each
+PAUSE = 0.15  # seconds: a server cleans up ten times a second
 
 
 def bytes_per_record(put: Callable[[str, int], None], *, timelines: int) -> float:
-    """What `put` adds to the memory of a fresh server, for each record."""
+    """Return the bytes per record that `put` adds to the memory of a new server."""
     with RedisServer() as server:
-        before = settled_memory(server)
+        before = steady_memory(server)
         put(server.url, timelines)
-        return (settled_memory(server) - before) / (timelines * RECORDS)
+        return (steady_memory(server) - before) / (timelines * RECORDS)
 
 
 def with_digestif(url: str, timelines: int) -> None:
@@ -45,16 +45,16 @@ def _events(timelines: int) -> Iterator[tuple[str, Record]]:
         yield from ((timeline_key(number), source.record(now)) for number in range(timelines))
 
 
-def settled_memory(server: RedisServer) -> int:
-    """The bytes that a server uses, once it has freed and rehashed what it does beside its work."""
+def steady_memory(server: RedisServer) -> int:
+    """Return the bytes that a server uses, once it has freed and rehashed in the background."""
     readings = [0]
 
-    def is_settled() -> bool:
+    def is_steady() -> bool:
         readings.append(used_memory(server))
-        is_steady = abs(readings[-1] - readings[-2]) < STEADY
-        return is_steady and server.cli("INFO", "memory")["lazyfree_pending_objects"] == 0
+        is_level = abs(readings[-1] - readings[-2]) < STEADY
+        return is_level and server.cli("INFO", "memory")["lazyfree_pending_objects"] == 0
 
-    becomes_true(is_settled, timeout=20, every=PAUSE)
+    becomes_true(is_steady, timeout=20, every=PAUSE)
     return readings[-1]
 
 

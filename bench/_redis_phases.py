@@ -1,11 +1,11 @@
-"""Subjects: what clients do to a server that holds very much. Each has a process of its own, and keeps nothing."""
+"""Subjects: phases of work on a very large Redis store. Each runs in a process of its own, and keeps nothing."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from bench._measure import Figures, Stopwatch
-from bench._redis_adding import LongKeys
-from bench._redis_delivering import LEASE, claims, deliver, read
+from bench._redis_adds import LongKeys
+from bench._redis_deliveries import LEASE, claims, deliver, read
 from bench._workload import timeline_key
 from digestif import Digests, Policy
 from digestif.core.times import to_millis
@@ -14,7 +14,7 @@ from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Lease, Release
 from digestif.testing import FakeClock
 
 BEGINNING = 1_700_000_000.0
-DUE = BEGINNING + 3600  # every timeline is
+DUE = BEGINNING + 3600  # every timeline is due
 LATER = DUE + 3600  # every cool-down is over
 MUCH_LATER = LATER + 8 * 86_400  # every record has expired
 LARGE = "mail:large"
@@ -22,7 +22,7 @@ STEP = 0.001  # seconds between two pages
 
 
 class Load(NamedTuple):
-    """How much there is, and where."""
+    """How much is stored, and where."""
 
     url: str
     timelines: int
@@ -31,7 +31,7 @@ class Load(NamedTuple):
 
 
 class Phase:
-    """One step, by a client of its own."""
+    """One phase, by a client of its own."""
 
     at = BEGINNING
     policy = Policy(capacity=None)
@@ -44,11 +44,11 @@ class Phase:
         self._digests = Digests(load.url, policy=self.policy, clock=self._clock)
 
     def prepare(self) -> Figures:
-        """What has to be there before, and is not measured."""
+        """Fill the store for the phase; this is not measured."""
         return {}
 
     def run(self) -> Figures:
-        """How many were handled, and the seconds for it."""
+        """Return how many timelines or records were handled, and the seconds."""
         watch = Stopwatch()
         with watch.running():
             done = self._run()
@@ -60,7 +60,7 @@ class Phase:
     def close(self) -> None:
         self._digests.close()
 
-    # What several of them do
+    # Shared by several phases
 
     def _now(self) -> int:
         return to_millis(self._clock())
@@ -83,7 +83,7 @@ class Phase:
 
 
 class Fill(Phase):
-    """Timelines that wait, one record each: this producer's share of them, in the largest pages there are."""
+    """Add one record to each waiting timeline of this producer's share, in the largest pages."""
 
     policy = Policy(first_delay=60)
 
@@ -118,7 +118,7 @@ class Deliver(Phase):
 
 
 class Retire(Phase):
-    """Cool-downs are over and nothing came: the timelines are idle, and nothing is stored of them."""
+    """After the cool-downs, without new records: the timelines become idle, and leave nothing stored."""
 
     at = LATER
 
@@ -131,7 +131,7 @@ class Retire(Phase):
 
 
 class Large(Phase):
-    """Leaves nothing behind."""
+    """A phase with one large timeline, which is deleted in the end."""
 
     at = LATER
 
@@ -157,7 +157,7 @@ class DeliverLarge(Large):
 
 
 class Merge(DeliverLarge):
-    """Half of the digest failed once, and as many records came since."""
+    """Merge a failed digest of half of the records with as many new ones."""
 
     def prepare(self) -> Figures:
         half = self._load.records // 2
@@ -170,7 +170,7 @@ class Merge(DeliverLarge):
 
 
 class FillUp(Large):
-    """Twice as many adds, to a timeline that keeps a fifth."""
+    """Add twice as many records to a timeline with room for a fifth."""
 
     def __init__(self, load: Load, number: int = 0) -> None:
         self.policy = Policy(capacity=load.records // 5)
@@ -194,7 +194,7 @@ class Delete(DeliverLarge):
 
 
 class Expire(DeliverLarge):
-    """Every record is older than it may be."""
+    """Expire every record."""
 
     def _run(self) -> int:
         self._clock.set(MUCH_LATER)
@@ -202,11 +202,11 @@ class Expire(DeliverLarge):
         return self._digests.ledger().expired
 
 
-# All of them
+# All phases
 
 
 class Little(Phase):
-    """A bit of everything, so that later figures show what more timelines and records cost, and nothing else."""
+    """All phases with a small load, so that later figures show only the cost of more timelines and records."""
 
     def _run(self) -> int:
         load = self._load._replace(timelines=PAGE_TIMELINES, records=PAGE_RECORDS, producers=1)

@@ -1,4 +1,4 @@
-"""What came of the rounds, phase by phase."""
+"""The result of the rounds, phase by phase."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ from digestif import Ledger
 
 @dataclass
 class Phase:
-    """One step of a round: how much it did, and the time spent in the store for it."""
+    """One step of a round: how much it handled, and the time that the store took."""
 
     round: int
     name: str
@@ -24,7 +24,7 @@ class Phase:
 
 @dataclass
 class Result:
-    """What went in, what came out, and what is left."""
+    """Events in, digests out, and what is left in the store."""
 
     phases: list[Phase] = field(default_factory=list)
     events: int = 0

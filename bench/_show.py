@@ -1,4 +1,4 @@
-"""How the rounds look to a person: bars on a terminal, lines in a file, and the figures at the end."""
+"""The rounds on a screen: progress bars on a terminal, lines in a file, and the figures at the end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,19 +29,19 @@ SURVIVES = {
 
 
 class Show:
-    """Shows nothing: for figures only."""
+    """Shows nothing, for JSON."""
 
     def begin(self, store: Store, *, events: int, timelines: int) -> None: ...
     def heading(self, number: int) -> None: ...
     def finish(self, result: Result) -> None: ...
 
     @contextmanager
-    def progress(self, phase: Phase, total: int) -> Iterator[None]:  # noqa: ARG002  # there is nobody to tell
+    def progress(self, phase: Phase, total: int) -> Iterator[None]:  # noqa: ARG002  # nothing is shown
         yield
 
 
 class Screen(Show):
-    """Tells the story on a terminal or in a file."""
+    """Shows each round on a terminal or in a file."""
 
     def __init__(self) -> None:
         self._screen = console()
@@ -92,7 +92,7 @@ class Screen(Show):
 
 @contextmanager
 def _watched(refresh: Callable[[], None]) -> Iterator[None]:
-    """Bring a bar up to date ten times a second, from a thread of its own: the work itself knows nothing of it."""
+    """Update a progress bar ten times a second from a thread of its own, so that the work has no part in it."""
     done = Event()
 
     def watch() -> None:
@@ -109,7 +109,7 @@ def _watched(refresh: Callable[[], None]) -> Iterator[None]:
 
 
 def outcome(phase: Phase) -> str:
-    """How much a phase did, how long that took, and how fast that was."""
+    """Return how much a phase handled, in what time, and how fast."""
     milliseconds = phase.watch.seconds * 1000
     rate = f"{phase.watch.rate(phase.count):>9,.0f}/s" if phase.count else ""
     return f"{phase.count:>7,} {phase.unit:<9} {milliseconds:>7,.0f} ms {rate}"

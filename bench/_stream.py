@@ -1,4 +1,4 @@
-"""A believable stream: builds, deploys, alerts and comments for people, channels and pagers, repeatable by its seed."""
+"""A realistic stream of builds, deploys, alerts and comments for people, channels and pagers; its seed repeats it."""
 
 from itertools import accumulate
 from random import Random
@@ -45,7 +45,7 @@ SYMPTOMS = {
     "queue": "{:.1f} thousand jobs are waiting, limit 2",
     "disk": "disk will be full in {:.1f} hours",
 }
-# which events an audience gets, and how often
+# the kinds of events of each audience, and their weights
 MIX = {
     "mail": {"comment": 5, "build": 3, "deploy": 2, "alert": 1},
     "chat": {"deploy": 4, "build": 4, "comment": 2, "alert": 2},
@@ -65,11 +65,11 @@ class Stream:
         self._kinds = {audience: (list(mix), list(accumulate(mix.values()))) for audience, mix in MIX.items()}
 
     def page(self, size: int, *, now: float) -> list[tuple[str, Record]]:
-        """Events that arrive now."""
+        """Return events that arrive now."""
         return [self._event(now) for _ in range(size)]
 
     def _names(self, count: int) -> list[str]:
-        """Six people, three channels and a pager out of ten; numbered when the names run out."""
+        """Return names: of ten, six are people, three channels and one a pager; numbered when the names run out."""
         people = [f"mail:{person}.{family}" for person in PEOPLE for family in FAMILIES]
         channels = [f"chat:#{service}-{topic}" for service in SERVICES for topic in TOPICS]
         pagers = [f"pager:{service}-{region}" for service in SERVICES for region in REGIONS]
@@ -101,7 +101,7 @@ class Stream:
         return f"deploy-{self._number}", f"{service} {version} {fate} {place}"
 
     def _alert(self, service: str) -> tuple[str, str]:
-        """Alerts repeat under one key: the latest reading takes the place of the one before."""
+        """Alerts repeat under one key: the latest reading replaces the one before."""
         symptom = self._random.choice(list(SYMPTOMS))
         return f"alert-{service}-{symptom}", f"{service}: {SYMPTOMS[symptom].format(self._random.uniform(1.1, 9.9))}"
 

@@ -1,4 +1,4 @@
-"""Tables of figures, with the bounds they have to keep beside them."""
+"""Tables of figures, with their bounds beside them."""
 
 from dataclasses import dataclass, field
 from textwrap import fill
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Report:
-    """One section: a table for people, and the same figures for programs."""
+    """A table to print, and the same figures for JSON."""
 
     title: str
     columns: tuple[str, ...]
@@ -26,7 +26,7 @@ def times(ratio: float) -> str:
 
 
 def at_least(ratio: float, must: float, aim: float) -> str:
-    """A ratio that has to be large."""
+    """Return the mark of a ratio that has to be large."""
     if ratio >= aim:
         return f"[green]✓[/] ≥ {aim:g}×"
     if ratio >= must:
@@ -35,7 +35,7 @@ def at_least(ratio: float, must: float, aim: float) -> str:
 
 
 def at_most(ratio: float, limit: float) -> str:
-    """A ratio that has to stay small."""
+    """Return the mark of a ratio that has to stay small."""
     return f"[green]✓[/] ≤ {limit:g}×" if ratio <= limit else f"[red]✗[/] ≤ {limit:g}×"
 
 

@@ -1,4 +1,4 @@
-"""Subject: a store full of due timelines, emptied by worker processes whose handlers do nothing."""
+"""Subject: worker processes that empty a store of due timelines, with handlers that do nothing."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,19 +8,19 @@ from multiprocessing.synchronize import Barrier, Event
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from bench._redis_adding import LongKeys
+from bench._redis_adds import LongKeys
 from bench._workload import timeline_key
 from digestif import Delivered, Digest, Digests, Policy, Worker
 from digestif.clock import wall_clock
 
 RECORDS = 10  # in each digest
-PAGE = 2_000  # timelines that are filled together
+PAGE = 2_000  # timelines that are filled at once
 POLICY = Policy(minimum_delay=3600, maximum_delay=3600)  # nothing is due twice
 LONGEST = 300  # seconds
 
 
 class Load(NamedTuple):
-    """What is to be delivered, and by whom."""
+    """What to deliver, and by how many processes."""
 
     dsn: str
     namespace: str
@@ -30,7 +30,7 @@ class Load(NamedTuple):
 
 
 def fill(load: Load) -> None:
-    """Ten records into each timeline; the first makes it ready."""
+    """Add ten records to each timeline; the first makes it ready."""
     source = LongKeys(load.timelines)
     with Digests(load.dsn, policy=POLICY, namespace=load.namespace) as digests:
         for start in range(0, load.timelines, PAGE):
@@ -41,7 +41,7 @@ def fill(load: Load) -> None:
 
 
 def drain(load: Load) -> float:
-    """Seconds until every timeline is delivered and closed; each exactly once, or this fails."""
+    """Deliver every timeline, and return the seconds; fails unless each is delivered exactly once."""
     context = get_context("spawn")
     counted, done = context.Value("i", 0), context.Event()
     together = context.Barrier(load.processes + 1)

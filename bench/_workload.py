@@ -1,4 +1,4 @@
-"""The events that are measured, 300 bytes each, and the stores they go into."""
+"""The events of benchmarks, 300 bytes each, and the stores that they are added to."""
 
 import sqlite3
 import sys
@@ -10,6 +10,7 @@ import msgspec
 
 from bench._measure import WIDTH
 from digestif import Digests, Policy, Record
+from digestif.clock import wall_clock
 from digestif.testing import FakeClock
 
 PAYLOAD = 300  # bytes of an encoded value
@@ -26,7 +27,7 @@ def timeline_key(number: int) -> str:
 
 
 class Source:
-    """Random events, repeatable by their seed; their keys fall anywhere among those that are stored."""
+    """Random events, repeatable by their seed; new keys sort anywhere among stored ones."""
 
     def __init__(self, timelines: int, *, seed: int = 1) -> None:
         self._random = Random(seed)
@@ -41,23 +42,32 @@ class Source:
     def record(self, timestamp: float = 0.0) -> Record:
         return Record(self.key(), VALUE, timestamp)
 
+    def names(self, count: int) -> list[tuple[str, str]]:
+        """Timelines and keys."""
+        return [(self.timeline(), self.key()) for _ in range(count)]
+
+    def records(self, count: int) -> list[tuple[str, Record]]:
+        """Timelines and records of now."""
+        now = wall_clock()
+        return [(timeline, Record(key, VALUE, now)) for timeline, key in self.names(count)]
+
     def batch(self, size: int = BATCH) -> list[tuple[str, Record]]:
         return [(self.timeline(), self.record()) for _ in range(size)]
 
 
 def opened(path: Path, *, policy: Policy | None = None, clock: FakeClock | None = None) -> Digests:
-    """The store as everybody gets it: WAL, synchronous=FULL."""
+    """Open the store with its defaults: WAL, synchronous=FULL."""
     return Digests(f"sqlite:///{path}", policy=policy, clock=clock)
 
 
 def writer(digests: Digests) -> sqlite3.Connection:
-    """The connection that writes, for measurements with other settings than those of the store."""
+    """Return the connection that writes, for measurements with other settings than the store's."""
     connection: sqlite3.Connection = vars(digests.store)["_writer"]
     return connection
 
 
 def fill(digests: Digests, events: Iterable[tuple[str, Record]], *, total: int, title: str) -> None:
-    """Add many events, page by page, with a bar if somebody is watching."""
+    """Add many events, page by page, with a progress bar on a terminal."""
     page: list[tuple[str, Record]] = []
     for event in progress(events, total=total, title=title):
         page.append(event)
@@ -70,7 +80,7 @@ def fill(digests: Digests, events: Iterable[tuple[str, Record]], *, total: int, 
 def progress(
     events: Iterable[tuple[str, Record]], *, total: int, title: str
 ) -> Iterator[tuple[str, Record]] | Iterable[tuple[str, Record]]:
-    """The same events, with a bar on a terminal; it vanishes at the end."""
+    """Yield the same events; on a terminal, with a progress bar that vanishes at the end."""
     if not sys.stderr.isatty() or total < 10 * PAGE:
         return events
     from rich.console import Console

@@ -1,6 +1,6 @@
-"""How fast digests become something to read: grouped and counted, then rendered as a mail.
+"""How fast digests are composed: grouped and counted, then rendered as a mail.
 
-Nothing here waits, so that seconds are those of a core: what else the computer is doing disturbs them less.
+Nothing here waits, so processor time is measured, which other programs disturb less.
 """
 
 import json
@@ -16,8 +16,8 @@ import click
 import msgspec
 
 from bench._measure import Child, Figures, console, interleaved, middle, start
-from bench._redis_asked import Asked, as_figures, show_asked
 from bench._table import Report, show
+from bench._targets import Target, as_figures, show_targets
 from digestif import Digest, Record
 from digestif.compose.grouping import Grouping
 from digestif.compose.renderer import Renderer
@@ -43,7 +43,7 @@ QUICK = Scale(3, 100)
 
 
 class Shape(NamedTuple):
-    """What the records of a digest are about."""
+    """How many subjects the records of a digest have."""
 
     rules: int
     issues: int  # of each rule
@@ -55,7 +55,7 @@ ASKED = {ORDINARY: "ordinary digests", DIFFERENT: "100 different subjects"}
 
 
 def digest_of(shape: Shape, number: int) -> Digest:
-    """A digest of errors that some people ran into; the same for the same number."""
+    """Return a digest of errors; the same for the same number."""
     chance = Random(number)
     records = tuple(_record(shape, chance, place) for place in range(RECORDS))
     return Digest(f"mail:{number}", f"{number:020x}", 1, 1, 0, records)
@@ -75,7 +75,7 @@ def _record(shape: Shape, chance: Random, place: int) -> Record:
 
 
 class Composer:
-    """Composes digests of one shape again and again, each page of them fresh from its JSON, as from a store."""
+    """Composes digests of one shape again and again; each page is decoded from JSON, as from a store."""
 
     def __init__(self, shape: Shape, digests: int) -> None:
         pages = [range(digests)[first : first + PAGE] for first in range(0, digests, PAGE)]
@@ -87,7 +87,7 @@ class Composer:
         return self._rate(self._grouping.summarize)
 
     def mails(self) -> Figures:
-        """HTML with its plain text."""
+        """Mails per second, with HTML and plain text."""
         render = partial(self._renderer.render, formats=("html", "text"), next_delivery=NOON + 300, links=LINKS)
         return self._rate(lambda digest: render(self._grouping.summarize(digest)))
 
@@ -115,8 +115,8 @@ def _digests(page: bytes) -> list[Digest]:
     return msgspec.json.decode(page, type=list[Digest])
 
 
-def measure(scale: Scale) -> tuple[Report, list[Asked]]:
-    """Each shape, as summaries only and as mails."""
+def measure(scale: Scale) -> tuple[Report, list[Target]]:
+    """Measure each shape, as summaries only and as mails."""
     children = {name: Child(Composer, shape, scale.digests) for name, shape in SHAPES.items()}
     asks = {(name, kind): child.ask(kind) for name, child in children.items() for kind in ("summaries", "mails")}
     answers = interleaved({f"{kind}: {name}": ask for (name, kind), ask in asks.items()}, rounds=scale.rounds)
@@ -130,15 +130,15 @@ def measure(scale: Scale) -> tuple[Report, list[Asked]]:
         figures = {"summaries_per_second": summaries, "mails_per_second": mails}
         report.figures[name] = {**figures, "html_kib": size, "peak_mib": peak}
     report.notes.append("Two levels and one distinct count; mails are HTML with their plain text. Seconds of one core.")
-    return report, _asked(report.figures)
+    return report, _targets_of(report.figures)
 
 
-def _asked(figures: dict[str, dict[str, float]]) -> list[Asked]:
+def _targets_of(figures: dict[str, dict[str, float]]) -> list[Target]:
     milliseconds = 1000 / figures[ORDINARY]["summaries_per_second"]
     mails = {words: figures[name]["mails_per_second"] for name, words in ASKED.items() if name in figures}
     return [
-        Asked("a summary of an ordinary digest", milliseconds, MOST_MILLISECONDS, unit=" ms", at_most=True),
-        *(Asked(f"mails of {words} a second", rate, LEAST_MAILS, unit="") for words, rate in mails.items()),
+        Target("a summary of an ordinary digest", milliseconds, MOST_MILLISECONDS, unit=" ms", at_most=True),
+        *(Target(f"mails of {words} a second", rate, LEAST_MAILS, unit="") for words, rate in mails.items()),
     ]
 
 
@@ -150,13 +150,13 @@ def compose(quick: bool, as_json: bool) -> int:
     facts: dict[str, Any] = {"python": platform.python_version(), "cores": os.cpu_count()}
     if not as_json:
         console().print("[dim]Python {python} · {cores} cores, one is used · MiB: peak memory[/]".format(**facts))
-    report, asked = measure(QUICK if quick else FULL)
+    report, targets = measure(QUICK if quick else FULL)
     if as_json:
-        figures = {"digests": report.figures, "asked": as_figures(asked)}
+        figures = {"digests": report.figures, "asked": as_figures(targets)}
         print(json.dumps({"surroundings": facts, "quick": quick, **figures}, indent=2))
     else:
         show(report)
-        show_asked(asked)
+        show_targets(targets)
     return 0
 
 

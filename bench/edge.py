@@ -1,4 +1,4 @@
-"""The leading edge: how soon the first record of a quiet timeline reaches its handler, and what waiting costs."""
+"""The leading edge: how soon the first record of a quiet timeline reaches its handler, and the cost of waiting."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ import click
 
 from bench._edge_worker import POLICY, Idle, add_now_and_then
 from bench._measure import Child, Figures, console, start
-from bench._redis_asked import Asked, as_figures, show_asked
 from bench._table import Report, show
+from bench._targets import Target, as_figures, show_targets
 from digestif import Digests
 from digestif.testing.servers import RedisServer
 
@@ -34,20 +34,20 @@ QUICK = Scale(50, 1.0)
 
 
 class Case(NamedTuple):
-    """A store, and where records come from."""
+    """A store, and the process that adds."""
 
     name: str
     kind: str
     query: str = ""
     here: bool = False  # added by the process of the worker
-    is_asked: bool = True
+    has_targets: bool = True
 
 
 def cases(kinds: tuple[str, ...]) -> Iterator[Case]:
     for kind in kinds:
         if kind == "sqlite":
             yield Case("sqlite, one process", kind, here=True)
-            yield Case("sqlite, two processes", kind, is_asked=False)
+            yield Case("sqlite, two processes", kind, has_targets=False)
         else:
             yield Case(f"{kind}, two processes", kind)
             yield Case(f"{kind}, {PARTITIONS} partitions", kind, f"?partitions={PARTITIONS}")
@@ -55,7 +55,7 @@ def cases(kinds: tuple[str, ...]) -> Iterator[Case]:
 
 @contextmanager
 def opened(case: Case) -> Iterator[str]:
-    """The DSN of an empty store."""
+    """Open an empty store, and yield its DSN."""
     if case.kind == "sqlite":
         with TemporaryDirectory(prefix="digestif-") as folder:
             yield f"sqlite:///{Path(folder) / 'edge.db'}"
@@ -78,13 +78,13 @@ def measured(case: Case, scale: Scale) -> Figures:
     return {**edge, **idle}
 
 
-def asked_of(case: Case, found: Figures) -> list[Asked]:
+def targets_of(case: Case, found: Figures) -> list[Target]:
     edge = [
-        Asked(f"{case.name}: p50", found["p50"], P50, unit=" ms", at_most=True),
-        Asked(f"{case.name}: p99", found["p99"], P99, unit=" ms", at_most=True),
+        Target(f"{case.name}: p50", found["p50"], P50, unit=" ms", at_most=True),
+        Target(f"{case.name}: p99", found["p99"], P99, unit=" ms", at_most=True),
     ]
-    idle = Asked(f"{case.name}: idle", found["share"], SHARE, unit=" %", at_most=True)
-    return [*(edge if case.is_asked else []), idle]
+    idle = Target(f"{case.name}: idle", found["share"], SHARE, unit=" %", at_most=True)
+    return [*(edge if case.has_targets else []), idle]
 
 
 @click.command("edge", context_settings={"help_option_names": ["-h", "--help"]})
@@ -92,26 +92,26 @@ def asked_of(case: Case, found: Figures) -> list[Asked]:
 @click.option("--quick", is_flag=True, help="Less of everything, for a first look.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
 def edge(kinds: tuple[str, ...], quick: bool, as_json: bool) -> int:
-    """Measure how soon workers begin, and what they cost while there is nothing to do."""
+    """Measure how soon workers begin, and what they cost while idle."""
     screen = console()
     say: Callable[[str], None] = (lambda _: None) if as_json else (lambda text: screen.print(f"[dim]{text}[/]"))
     report = Report("add to handler", ("p50 ms", "p99 ms", "most ms", "idle", "bound"))
-    asked: list[Asked] = []
+    targets: list[Target] = []
     for case in cases(kinds or STORES):
         say(f"{case.name}…")
         found = measured(case, QUICK if quick else FULL)
-        wanted = asked_of(case, found)
-        asked += wanted
+        wanted = targets_of(case, found)
+        targets += wanted
         mark = "[green]✓[/]" if all(one.met for one in wanted) else "[red]✗[/]"
         times = (f"{found[name]:.1f}" for name in ("p50", "p99", "most"))
         report.rows.append((case.name, *times, f"{found['share']:.2f} %", mark))
         report.figures[case.name] = found
     report.notes.append(f"idle: of one core, beside {'1 s' if quick else '10 s'} of waiting with 1,000 timelines.")
     if as_json:
-        print(json.dumps({"quick": quick, **report.figures, "asked": as_figures(asked)}, indent=2))
+        print(json.dumps({"quick": quick, **report.figures, "asked": as_figures(targets)}, indent=2))
     else:
         show(report)
-        show_asked(asked)
+        show_targets(targets)
     return 0
 
 

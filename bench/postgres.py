@@ -1,7 +1,7 @@
-"""What the PostgreSQL store costs beside bare upserts with the same driver. Compare within one run only.
+"""The cost of the PostgreSQL store beside bare upserts with the same driver. Compare within one run only.
 
 Both sides of a comparison take turns in small blocks, because computers are noisy: a ratio is the median over
-neighbouring blocks, and beside it stands that of the best blocks.
+neighbouring blocks, and the next column is the ratio of the best blocks.
 """
 
 import json
@@ -17,14 +17,17 @@ from typing import Any, NamedTuple
 import click
 import psycopg
 
+from bench._blocks import compared, in_turns
+from bench._grown import Grown
 from bench._measure import console, start
-from bench._postgres_adding import TIMELINES, Bare, Grown, Ours
-from bench._postgres_delivering import Deliveries
-from bench._postgres_notifying import Crowd
-from bench._redis_asked import Asked, as_figures, show_asked
-from bench._redis_delivering import RECORDS
-from bench._redis_turns import Block, compared, in_turns, middle_ratio
+from bench._postgres_adds import TIMELINES, Bare, Ours
+from bench._postgres_deliveries import Deliveries
+from bench._postgres_wakeups import Crowd
+from bench._redis_deliveries import RECORDS
+from bench._sections import Contest, Section, add_contest, add_growth
 from bench._table import Report, show, times
+from bench._targets import Target, as_figures, show_targets
+from bench._workload import Source
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.servers import ServerMissing
 
@@ -34,8 +37,8 @@ class Scale(NamedTuple):
 
     singles: int  # blocks of single adds…
     batches: int  # …and of batches
-    deliveries: int  # times that…
-    timelines: int  # …so many timelines are delivered
+    deliveries: int  # rounds of a delivery of…
+    timelines: int  # …so many timelines
     growth: int  # blocks
     records: tuple[int, ...]  # in one timeline
 
@@ -50,25 +53,6 @@ SIZES = (100, 1_000)  # of batches
 BLOCK = 2_000  # records in a block of batches
 
 HALF = 0.5  # of the rate of bare upserts
-FLAT = 1.2
-
-
-class Section(NamedTuple):
-    """What was measured, and what of it had been asked."""
-
-    report: Report
-    asked: list[Asked]
-
-
-class Contest(NamedTuple):
-    """A way to add beside bare upserts: as a block of each, of the same number of records."""
-
-    name: str
-    ours: Block
-    bare: Block
-    records: int
-    blocks: int
-    bound: float | None
 
 
 def adds(scale: Scale, url: str) -> Section:
@@ -76,8 +60,8 @@ def adds(scale: Scale, url: str) -> Section:
     section = Section(Report("adding, 300 bytes each", ("adds/s", "bare/s", "×", "best ×", "bound")), [])
     with ExitStack() as opened:
         for contest in _contests(scale, url, opened):
-            _tell(f"adds: {contest.name}")
-            _add_row(section, contest)
+            _show_progress(f"adds: {contest.name}")
+            add_contest(section, contest)
     section.report.notes.append(
         f"{TIMELINES} timelines. bare: an upsert of the record and one of its timeline with a counter, one commit; "
         "beside add_many, both of arrays, as psycopg writes them, or in the binary form that the store uses."
@@ -89,33 +73,20 @@ def _contests(scale: Scale, url: str, opened: ExitStack) -> Iterator[Contest]:
     ours, bare = opened.enter_context(closing(Ours(url))), opened.enter_context(closing(Bare(url)))
     yield Contest("add", ours.singles(CALLS), bare.singles(CALLS), CALLS, scale.singles, HALF)
     together = ours.singles(CALLS, threads=THREADS), bare.singles(CALLS, threads=THREADS)
-    yield Contest(f"add in {THREADS} threads", *together, CALLS * THREADS, scale.batches, None)
+    yield Contest(f"add in {THREADS} threads", *together, CALLS * THREADS, scale.batches)
     for size in SIZES:
         count = BLOCK // size
         many = ours.batches(count, size)
         yield Contest(f"add_many of {size:,}", many, bare.batches(count, size), BLOCK, scale.batches, HALF)
         binary = bare.batches(count, size, binary=True)
-        yield Contest(f"{size:,}, bare in binary", many, binary, BLOCK, scale.batches, None)
-
-
-def _add_row(section: Section, contest: Contest) -> None:
-    found = compared(contest.ours, contest.bare, blocks=contest.blocks, weight=contest.records)
-    asked = [Asked(contest.name, found.ratio, contest.bound)] if contest.bound else []
-    rates = f"{found.per_second:,.0f}", f"{found.base_per_second:,.0f}"
-    section.report.rows.append((contest.name, *rates, times(found.ratio), times(found.best), _marks(asked)))
-    section.report.figures[contest.name] = found._asdict()
-    section.asked.extend(asked)
-
-
-def _marks(asked: list[Asked]) -> str:
-    return "".join(one.mark for one in asked)
+        yield Contest(f"{size:,}, bare in binary", many, binary, BLOCK, scale.batches)
 
 
 def delivery(scale: Scale, url: str) -> Section:
     """Digests per second, claimed, taken and closed by 200."""
     report = Report(f"delivering, {RECORDS} records each", ("digests/s", "best", "records/s"))
     subject = Deliveries(url, timelines=scale.timelines)
-    _tell(f"delivery: {scale.timelines:,} timelines, {scale.deliveries + 1} times")
+    _show_progress(f"delivery: {scale.timelines:,} timelines, {scale.deliveries + 1} times")
     (seconds,) = in_turns({"deliver": subject.seconds}, blocks=scale.deliveries).values()
     rate, best = scale.timelines / statistics.median(seconds), scale.timelines / min(seconds)
     report.rows.append(("claim, take, close", f"{rate:,.0f}", f"{best:,.0f}", f"{rate * RECORDS:,.0f}"))
@@ -128,36 +99,25 @@ def delivery(scale: Scale, url: str) -> Section:
 
 
 def growth(scale: Scale, url: str) -> Section:
-    """What an add costs with many records in its timeline."""
+    """The cost of an add to a timeline with many records."""
     section = Section(Report("records in the timeline", ("µs per add", "×", "best ×", "bound")), [])
     for full in (False, True):
         kind = "at capacity" if full else "no capacity"
-        _tell(f"growth: {', '.join(f'{size:,}' for size in scale.records)} records, {kind}")
+        _show_progress(f"growth: {', '.join(f'{size:,}' for size in scale.records)} records, {kind}")
         with ExitStack() as opened:
-            subjects = {n: opened.enter_context(closing(Grown(url, n, full=full))) for n in scale.records}
+            subjects = {n: opened.enter_context(closing(Grown(url, n, Source(1), full=full))) for n in scale.records}
             with psycopg.connect(url, autocommit=True) as connection:
-                connection.execute("VACUUM ANALYZE")  # a server would do so by itself, at a moment of its own choice
+                connection.execute("VACUUM ANALYZE")  # otherwise the server does so by itself at any moment
             measures = {f"{n:,}, {kind}": partial(subject.seconds, CALLS) for n, subject in subjects.items()}
             found = in_turns(measures, blocks=scale.growth)
-        base = next(iter(found.values()))
-        for name, seconds in found.items():
-            _growth_row(section, name, seconds, base)
+        add_growth(section, found, calls=CALLS)
     return section
 
 
-def _growth_row(section: Section, name: str, seconds: list[float], base: list[float]) -> None:
-    cost = statistics.median(seconds) / CALLS * 1e6
-    ratio, best = middle_ratio(seconds, base), min(seconds) / min(base)
-    asked = [Asked(f"an add to {name}", ratio, FLAT, at_most=True)] if seconds is not base else []
-    section.report.rows.append((name, f"{cost:,.0f}", times(ratio), times(best), _marks(asked)))
-    section.report.figures[name] = {"microseconds": cost, "ratio": ratio, "best": best}
-    section.asked.extend(asked)
-
-
 def notices(scale: Scale, url: str) -> Section:
-    """What NOTIFY costs those who add at once: it makes their commits wait for each other."""
+    """The cost of NOTIFY for concurrent adds: it makes their commits wait for each other."""
     report = Report(f"{PROCESSES} processes, single adds", ("adds/s", "without NOTIFY", "×", "best ×"))
-    _tell(f"notices: {PROCESSES} processes")
+    _show_progress(f"notices: {PROCESSES} processes")
     with closing(Crowd(url, processes=PROCESSES, adds=CALLS)) as crowd:
         ready, waiting = crowd.block(first_delay=0), crowd.block(first_delay=3600)
         found = compared(ready, waiting, blocks=scale.batches, weight=PROCESSES * CALLS)
@@ -167,7 +127,7 @@ def notices(scale: Scale, url: str) -> Section:
     return Section(report, [])
 
 
-def _tell(what: str) -> None:
+def _show_progress(what: str) -> None:
     print(f"postgres: {what}…", file=sys.stderr)
 
 
@@ -180,7 +140,7 @@ SECTIONS: dict[str, Callable[[Scale, str], Section]] = {
 
 
 def surroundings(server: PostgresServer) -> dict[str, Any]:
-    """What the figures depend on."""
+    """Return what the figures depend on."""
     ((version, fsync, commit),) = server.sql(
         "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')"
     )
@@ -200,16 +160,16 @@ def measure(server: PostgresServer, names: tuple[str, ...], scale: Scale, *, as_
         line = "{server}, fsync {fsync} · Python {python} · psycopg {psycopg} · {cores} cores"
         console().print(f"\n[dim]{line.format(**facts)}[/]")
     figures: dict[str, Any] = {"surroundings": facts}
-    asked: list[Asked] = []
+    targets: list[Target] = []
     for name in names:
         section = SECTIONS[name](scale, server.new_database(name))
         figures[name] = section.report.figures
-        asked += section.asked
+        targets += section.targets
         if not as_json:
             show(section.report)
     if not as_json:
-        show_asked(asked)
-    return {**figures, "asked": as_figures(asked)}
+        show_targets(targets)
+    return {**figures, "asked": as_figures(targets)}
 
 
 @click.command("postgres", context_settings={"help_option_names": ["-h", "--help"]})

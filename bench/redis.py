@@ -1,7 +1,7 @@
-"""What the Redis store costs beside redis-py alone: adding, delivering, memory, growing. Compare within one run only.
+"""The cost of the Redis store beside redis-py alone: adds, deliveries, memory, growth. Compare within one run only.
 
 Both sides of a comparison take turns in small blocks, because computers are noisy: a ratio is the median over
-neighbouring blocks, and beside it stands that of the best blocks.
+neighbouring blocks, and the next column is the ratio of the best blocks.
 """
 
 import json
@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 import click
 
 from bench import _redis_memory as memory
+from bench._blocks import in_turns
+from bench._grown import Grown
 from bench._measure import console, start
-from bench._redis_adding import BATCH, READY, WAITING, Grown, Ours, Raw
-from bench._redis_asked import Asked, as_figures, show_asked
-from bench._redis_delivering import RECORDS, Deliveries
-from bench._redis_turns import Block, compared, in_turns, middle_ratio
+from bench._redis_adds import BATCH, READY, WAITING, LongKeys, Ours, Raw
+from bench._redis_deliveries import RECORDS, Deliveries
+from bench._sections import Contest, Section, add_contest, add_growth
 from bench._table import Report, show, times
+from bench._targets import Target, as_figures, show_targets
 from digestif.testing.servers import RedisServer
 
 
@@ -31,8 +33,8 @@ class Scale(NamedTuple):
 
     singles: int  # blocks of single adds…
     batches: int  # …and of batches
-    deliveries: int  # times that…
-    timelines: int  # …so many timelines are delivered
+    deliveries: int  # rounds of a delivery of…
+    timelines: int  # …so many timelines
     memory: int  # timelines whose memory is measured
     growth: int  # blocks
     records: tuple[int, ...]  # in one timeline
@@ -45,29 +47,10 @@ CALLS = 100  # in a block of single adds
 BATCHES = 2  # in a block of batches
 PARTITIONS = 64
 
-SINGLE = (0.7, 0.8)  # of the rate of HSET: what must be, and the aim
+SINGLE = (0.7, 0.8)  # of the rate of HSET: the bound, and the aim
 MANY = (0.7, 1.0)  # of the rate of pipelines of HSET
 SPREAD = (0.6, 0.6)  # the same, over partitions
-FLAT = 1.2
 BYTES = 450
-
-
-class Section(NamedTuple):
-    """What was measured, and what of it had been asked."""
-
-    report: Report
-    asked: list[Asked]
-
-
-class Contest(NamedTuple):
-    """A way to add beside HSET: as a block of each, of the same number of records."""
-
-    name: str
-    ours: Block
-    hset: Block
-    records: int
-    blocks: int
-    bounds: tuple[float, float] | None  # what must be, and the aim
 
 
 def adds(scale: Scale) -> Section:
@@ -75,7 +58,7 @@ def adds(scale: Scale) -> Section:
     section = Section(Report("adding, 300 bytes each", ("adds/s", "HSET/s", "×", "best ×", "bound")), [])
     with RedisServer() as server, ExitStack() as opened:
         for contest in _contests(scale, server, opened):
-            _add_row(section, contest)
+            add_contest(section, contest)
     section.report.notes.append("HSET: redis-py, a call for each record; beside add_many, pipelines of as many.")
     return section
 
@@ -86,26 +69,13 @@ def _contests(scale: Scale, server: RedisServer, opened: ExitStack) -> Iterator[
 
     raw = opened.enter_context(closing(Raw(server)))
     hset = raw.singles(CALLS)
-    for name, policy, bounds in (("ready", READY, SINGLE), ("waiting", WAITING, None)):
+    for name, policy, bounds in (("ready", READY, SINGLE), ("waiting", WAITING, (None, None))):
         singles = ours(name, policy=policy).singles(CALLS)
-        yield Contest(f"add, {name}", singles, hset, CALLS, scale.singles, bounds)
+        yield Contest(f"add, {name}", singles, hset, CALLS, scale.singles, *bounds)
     pipelines, records = raw.batches(BATCHES), BATCHES * BATCH
     many, spread = ours("many").batches(BATCHES), ours("spread", partitions=PARTITIONS).batches(BATCHES)
-    yield Contest(f"add_many of {BATCH}", many, pipelines, records, scale.batches, MANY)
-    yield Contest(f"add_many, {PARTITIONS} partitions", spread, pipelines, records, scale.batches, SPREAD)
-
-
-def _add_row(section: Section, contest: Contest) -> None:
-    found = compared(contest.ours, contest.hset, blocks=contest.blocks, weight=contest.records)
-    asked = [Asked(contest.name, found.ratio, *contest.bounds)] if contest.bounds else []
-    rates = f"{found.per_second:,.0f}", f"{found.base_per_second:,.0f}"
-    section.report.rows.append((contest.name, *rates, times(found.ratio), times(found.best), _marks(asked)))
-    section.report.figures[contest.name] = found._asdict()
-    section.asked.extend(asked)
-
-
-def _marks(asked: list[Asked]) -> str:
-    return "".join(one.mark for one in asked)
+    yield Contest(f"add_many of {BATCH}", many, pipelines, records, scale.batches, *MANY)
+    yield Contest(f"add_many, {PARTITIONS} partitions", spread, pipelines, records, scale.batches, *SPREAD)
 
 
 def delivery(scale: Scale) -> Section:
@@ -123,41 +93,32 @@ def delivery(scale: Scale) -> Section:
 
 
 def memory_of_records(scale: Scale) -> Section:
-    """Bytes that a record takes, everything included."""
+    """The memory of a record in bytes, everything included."""
     report = Report("memory, 300 + 32 bytes", ("bytes per record", "×", "bound"))
     raw, ours = (
         memory.bytes_per_record(put, timelines=scale.memory) for put in (memory.with_hset, memory.with_digestif)
     )
-    asked = Asked("memory of a record", ours, BYTES, unit=" bytes", at_most=True)
+    target = Target("memory of a record", ours, BYTES, unit=" bytes", at_most=True)
     report.rows.append(("HSET", f"{raw:,.0f}", "", ""))
-    report.rows.append((f"{memory.RECORDS} in each timeline", f"{ours:,.0f}", times(ours / raw), asked.mark))
+    report.rows.append((f"{memory.RECORDS} in each timeline", f"{ours:,.0f}", times(ours / raw), target.mark))
     records = scale.memory * memory.RECORDS
     report.figures |= {"bytes": ours, "hset_bytes": raw, "ratio": ours / raw, "records": records}
-    return Section(report, [asked])
+    return Section(report, [target])
 
 
 def growth(scale: Scale) -> Section:
-    """What an add costs with many records in its timeline."""
+    """The cost of an add to a timeline with many records."""
     section = Section(Report("records in the timeline", ("µs per add", "×", "best ×", "bound")), [])
     for full in (False, True):
         with RedisServer() as server, ExitStack() as opened:
-            subjects = {n: opened.enter_context(closing(Grown(server, n, full=full))) for n in scale.records}
-            measures = {f"{n:,}": partial(subject.seconds, CALLS) for n, subject in subjects.items()}
+            subjects = {
+                n: opened.enter_context(closing(Grown(server.url, n, LongKeys(1), full=full))) for n in scale.records
+            }
+            kind = "at capacity" if full else "no capacity"
+            measures = {f"{n:,}, {kind}": partial(subject.seconds, CALLS) for n, subject in subjects.items()}
             found = in_turns(measures, blocks=scale.growth)
-        base = next(iter(found.values()))
-        for size, seconds in found.items():
-            name = f"{size}, {'at capacity' if full else 'no capacity'}"
-            _growth_row(section, name, seconds, base)
+        add_growth(section, found, calls=CALLS)
     return section
-
-
-def _growth_row(section: Section, name: str, seconds: list[float], base: list[float]) -> None:
-    cost = statistics.median(seconds) / CALLS * 1e6
-    ratio, best = middle_ratio(seconds, base), min(seconds) / min(base)
-    asked = [Asked(f"an add to {name}", ratio, FLAT, at_most=True)] if seconds is not base else []
-    section.report.rows.append((name, f"{cost:,.0f}", times(ratio), times(best), _marks(asked)))
-    section.report.figures[name] = {"microseconds": cost, "ratio": ratio, "best": best}
-    section.asked.extend(asked)
 
 
 SECTIONS: dict[str, Callable[[Scale], Section]] = {
@@ -169,7 +130,7 @@ SECTIONS: dict[str, Callable[[Scale], Section]] = {
 
 
 def surroundings() -> dict[str, Any]:
-    """What the figures depend on."""
+    """Return what the figures depend on."""
     import redis
 
     with RedisServer() as server:
@@ -189,17 +150,17 @@ def measure(names: tuple[str, ...], scale: Scale, *, as_json: bool) -> dict[str,
         line = "{server} ({allocator}) · Python {python} · redis-py {redis_py} · {cores} cores"
         console().print(f"\n[dim]{line.format(**facts)}[/]")
     figures: dict[str, Any] = {"surroundings": facts}
-    asked: list[Asked] = []
+    targets: list[Target] = []
     for name in names:
         print(f"{name}…", file=sys.stderr)
         section = SECTIONS[name](scale)
         figures[name] = section.report.figures
-        asked += section.asked
+        targets += section.targets
         if not as_json:
             show(section.report)
     if not as_json:
-        show_asked(asked)
-    return {**figures, "asked": as_figures(asked)}
+        show_targets(targets)
+    return {**figures, "asked": as_figures(targets)}
 
 
 @click.command("redis", context_settings={"help_option_names": ["-h", "--help"]})

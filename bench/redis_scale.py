@@ -1,6 +1,6 @@
-"""Proof that the Redis store's work is bounded: with very much in it, no script is slow, and no memory is kept.
+"""Proof that the Redis store's work is bounded: in a very large store, no script is slow and no memory leaks.
 
-Times are the server's own (its percentiles of EVALSHA, its log of slow calls), so clients that wait don't count.
+Times are the server's own (its percentiles of EVALSHA, its log of slow calls), so waiting clients don't count.
 """
 
 import json
@@ -14,21 +14,21 @@ import click
 
 from bench import _redis_phases as phases
 from bench._measure import Child, Figures, console, start
-from bench._redis_asked import Asked, as_figures, show_asked
 from bench._redis_gauge import MIB, NOTED, SLOW, Gauge, Reading
 from bench._redis_phases import Load, Phase
 from bench._table import Report, show
+from bench._targets import Target, as_figures, show_targets
 from bench.redis import surroundings
 from digestif import Digests
 from digestif.testing.servers import RedisServer
 
 PRODUCERS = max(1, (os.cpu_count() or 1) - 1)  # more would take the processor from the server
-CLIENT = 32  # MiB that a client may need more than one that handles little
+CLIENT = 32  # MiB that a client may need beyond one with a small load
 GROWTH = 1  # MiB that the server may keep, apart from the history
 
 
 class Step(NamedTuple):
-    """A phase under its name."""
+    """A phase and its name."""
 
     name: str
     phase: type[Phase]
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a step."""
+    """The measurements of a step."""
 
     name: str
     done: int
@@ -50,11 +50,11 @@ class Outcome(NamedTuple):
 
 
 class Leftover(NamedTuple):
-    """What is in the store when all is done."""
+    """The content of the store after the last step."""
 
     grown: float  # MiB
     history: float  # MiB of it
-    things: dict[str, int]  # that should be gone
+    things: dict[str, int]  # that should not be there
     problems: tuple[str, ...]  # of verify
 
 
@@ -77,7 +77,7 @@ def steps(load: Load) -> list[Step]:
 
 
 def taken(step: Step, load: Load, gauge: Gauge) -> Outcome:
-    """Let the clients of a step work, each in its process."""
+    """Run the clients of a step, each in a process of its own."""
     print(f"{step.name}…", file=sys.stderr)
     children = [Child(step.phase, load, number) for number in range(step.producers)]
     with ThreadPoolExecutor(len(children)) as pool:
@@ -116,14 +116,14 @@ def memory_of(outcomes: list[Outcome]) -> Report:
     return report
 
 
-def asked_of(outcomes: list[Outcome], leftover: Leftover, little: float) -> list[Asked]:
-    quick = [Asked(f"{one.name}, p99", one.reading.p99, SLOW, unit=" ms", at_most=True) for one in outcomes]
+def targets_of(outcomes: list[Outcome], leftover: Leftover, little: float) -> list[Target]:
+    quick = [Target(f"{one.name}, p99", one.reading.p99, SLOW, unit=" ms", at_most=True) for one in outcomes]
     more = max(one.client for one in outcomes) - little
     kept = leftover.grown - leftover.history
     return [
         *quick,
-        Asked("the client's peak, beyond that with little", more, CLIENT, unit=" MiB", at_most=True),
-        Asked("the server's memory in the end, without history", kept, GROWTH, unit=" MiB", at_most=True),
+        Target("the client's peak, beyond that with little", more, CLIENT, unit=" MiB", at_most=True),
+        Target("the server's memory in the end, without history", kept, GROWTH, unit=" MiB", at_most=True),
     ]
 
 
@@ -134,7 +134,7 @@ def leftover_of(server: RedisServer, before: float, after: float) -> Leftover:
         return Leftover(after - before, history / MIB, things, tuple(digests.verify().problems))
 
 
-def told(leftover: Leftover) -> str:
+def in_words(leftover: Leftover) -> str:
     things = ", ".join(f"{count:,} {kind}" for kind, count in leftover.things.items())
     problems = "; ".join(leftover.problems) or "a recount agrees with the ledger"
     return (
@@ -150,7 +150,7 @@ def told(leftover: Leftover) -> str:
 @click.option("--producers", type=click.IntRange(1), default=PRODUCERS, show_default=True, help="Processes that add.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
 def redis_scale(timelines: int, records: int, partitions: int, producers: int, as_json: bool) -> int:
-    """Measure each script of the Redis store with very much in the store, on a server of its own."""
+    """Measure each script of the Redis store in a very large store, on a server of its own."""
     facts = surroundings()
     with RedisServer() as running, closing(Gauge(running)) as gauge:
         load = Load(f"{running.url}?partitions={partitions}", timelines, records, producers)
@@ -158,18 +158,18 @@ def redis_scale(timelines: int, records: int, partitions: int, producers: int, a
         before = gauge.memory()
         outcomes = [taken(step, load, gauge) for step in steps(load)]
         leftover = leftover_of(running, before, gauge.memory())
-    asked = asked_of(outcomes, leftover, little)
+    targets = targets_of(outcomes, leftover, little)
     figures = {"phases": [one.to_dict() for one in outcomes], "little_client_mib": little, **leftover._asdict()}
     if as_json:
-        print(json.dumps({"surroundings": facts, **load._asdict(), **figures, "asked": as_figures(asked)}, indent=2))
+        print(json.dumps({"surroundings": facts, **load._asdict(), **figures, "asked": as_figures(targets)}, indent=2))
         return 0
     line = "{server} ({allocator}) · Python {python} · redis-py {redis_py} · {cores} cores"
     console().print(f"\n[dim]{line.format(**facts)}[/]")
     memory = memory_of(outcomes)
-    memory.notes.append(f"A client that handles little: {little:,.0f}. {told(leftover)}")
+    memory.notes.append(f"A client that handles little: {little:,.0f}. {in_words(leftover)}")
     for report in (times_of(outcomes), scripts_of(outcomes), memory):
         show(report)
-    show_asked(asked)
+    show_targets(targets)
     return 0
 
 

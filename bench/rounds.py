@@ -1,7 +1,7 @@
 """Load random events into many timelines, schedule and digest them in rounds until the store is empty.
 
-Each round: load, schedule what is due, digest. Between rounds the clock is turned past the cool-down; the last round
-finds only empty timelines, and then nothing may be left.
+Each round: load, schedule, digest. Between rounds the clock is turned past the cool-down; the last round finds only
+empty timelines, and then the store must be empty.
 """
 
 import json
@@ -29,7 +29,7 @@ DAY, MORNING = 86_400, 9 * 3600
 
 
 class Rounds:
-    """The program: give it a store, a clock that can be turned, a stream, and somebody to show it to."""
+    """The program: it needs a store, a clock that can be turned, a stream of events, and a screen."""
 
     def __init__(self, digests: Digests, clock: FakeClock, stream: Stream, show: Show) -> None:
         self._digests = digests
@@ -48,7 +48,7 @@ class Rounds:
         while number <= MOST_ROUNDS and self._left():
             self._round(number, 0)
             number += 1
-        self._settle_accounts()
+        self._check_store()
         return self.result
 
     def _round(self, number: int, events: int) -> None:
@@ -105,7 +105,7 @@ class Rounds:
     def _left(self) -> dict[str, int]:
         return {kind: count for kind, count in self._digests.store.footprint().items() if count}
 
-    def _settle_accounts(self) -> None:
+    def _check_store(self) -> None:
         self.result.ledger = self._digests.ledger()
         self.result.problems = self._digests.verify().problems
         self.result.left = self._left()
@@ -113,7 +113,7 @@ class Rounds:
 
 @contextmanager
 def opened(store: str | None, clock: FakeClock) -> Iterator[Digests]:
-    """The store of that DSN, in a namespace of its own; without one, a SQLite file in a temporary folder."""
+    """Open the store of that DSN in a new namespace; without a DSN, a SQLite file in a temporary folder."""
     with TemporaryDirectory(prefix="digestif-") as folder:
         dsn = f"sqlite:///{Path(folder) / 'rounds.db'}" if store is None else store
         with Digests(dsn, policy=Policy(), namespace=f"rounds-{fresh_id()}", clock=clock) as digests:

@@ -1,7 +1,7 @@
-"""What the SQLite store costs: adding, growing, delivering, and the memory that takes. Compare within one run only.
+"""The cost of the SQLite store: adds, growth, deliveries, and their memory. Compare within one run only.
 
-Every subject is measured in a process of its own and all of them in turn, several times over, because computers are
-noisy: figures are medians, and ratios are medians of the ratios within each turn.
+Each subject is measured in a process of its own, all of them in turn, several times, because computers are noisy:
+figures are medians, and ratios are medians of the ratios within each turn.
 """
 
 import json
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from bench import _adding
-from bench._delivering import RECORDS, Deliveries, Due
-from bench._growing import Cached, Kind, Records, Timelines
+from bench import _adds
+from bench._deliveries import RECORDS, Deliveries, Due
+from bench._growth import Cached, Kind, Records, Timelines
 from bench._measure import Child, Figures, console, interleaved, middle, middle_ratio, start
 from bench._table import Report, at_least, at_most, show, times
 from bench._workload import BATCH, CALLERS
@@ -49,7 +49,7 @@ Answers = dict[str, list[Figures]]
 
 def adds(scale: Scale, folder: str) -> Report:
     """Adds per second, one by one and together, beside bare upserts."""
-    subjects = _adding.SUBJECTS.items()
+    subjects = _adds.SUBJECTS.items()
     children = {name: Child(kind, folder, scale.seconds, *args) for name, (kind, args) in subjects}
     answers = interleaved({name: child.ask("rate") for name, child in children.items()}, rounds=scale.rounds)
     single, bare = answers["add"], answers["bare upserts"]
@@ -65,14 +65,14 @@ def adds(scale: Scale, folder: str) -> Report:
 
 
 def compared(scale: Scale, folder: str, tree: Path) -> Report:
-    """The same adds by this tree and by another, in turns."""
+    """The same adds by this tree and by another, in turn."""
     sources = {"this": None, "that": tree / "src"}
     children: dict[tuple[str, str], Child] = {}
     for which, source in sources.items():
         place = Path(folder, which)
         place.mkdir()
         for name in COMPARED:
-            kind, args = _adding.SUBJECTS[name]
+            kind, args = _adds.SUBJECTS[name]
             children[name, which] = Child(kind, str(place), scale.seconds, *args, source=source)
     asks = {f"{name}, {which}": children[name, which].ask("rate") for name in COMPARED for which in sources}
     answers = interleaved(asks, rounds=scale.rounds)
@@ -89,7 +89,7 @@ def compared(scale: Scale, folder: str, tree: Path) -> Report:
 
 
 def records(scale: Scale, folder: str) -> Report:
-    """What an add costs with many records in its timeline."""
+    """The cost of an add to a timeline with many records."""
     report = Report("records in the timeline", GROWTH)
     for kind in Kind:
         children = {f"{size:,}, {kind}": Child(Records, folder, size, kind, scale.calls) for size in scale.records}
@@ -103,7 +103,7 @@ def records(scale: Scale, folder: str) -> Report:
 
 
 def timelines(scale: Scale, folder: str) -> Report:
-    """What an add costs with many timelines in the store, and where the time of batches goes."""
+    """The cost of an add to a store with many timelines, and where the time of batches goes."""
     children = {f"{size:,}": Child(Timelines, folder, size, scale.calls) for size in scale.timelines}
     asks = {name: child.ask("cost") for name, child in children.items()}
     few, many = scale.timelines[0], scale.timelines[-1]
@@ -120,7 +120,7 @@ def timelines(scale: Scale, folder: str) -> Report:
 
 
 def _compare_sizes(report: Report, children: dict[str, Child], answers: Answers, *, limit: float) -> None:
-    """Rows for one subject in several sizes, each beside the smallest."""
+    """Add rows for one subject in several sizes, each compared with the smallest."""
     base = answers[next(iter(children))]
     for name, child in children.items():
         found = answers[name]
@@ -135,7 +135,7 @@ def _compare_sizes(report: Report, children: dict[str, Child], answers: Answers,
 
 
 def _finding(answers: Answers, figures: dict[str, Any]) -> str:
-    """Where the time of batches goes in a large store."""
+    """Explain where the time of batches goes in a large store."""
     few, cached_few, unchecked_few = (middle(answers[f"few{how}"], "batch") for how in HOW)
     many, cached_many, unchecked_many = (middle(answers[f"many{how}"], "batch") for how in HOW)
     misses = (many - cached_many) - (few - cached_few)
@@ -163,7 +163,7 @@ HOW = ("", ", cached", ", unchecked")
 
 
 def delivery(scale: Scale, folder: str) -> Report:
-    """What it costs to find what is due, and to deliver it."""
+    """The cost of finding due timelines, and of delivering them."""
     report = Report("delivering", ("", "", "×", "bound", "MiB"))
     due = {f"{size:,}": Child(Due, folder, size, 3) for size in scale.due}
     found = interleaved({size: child.ask("milliseconds") for size, child in due.items()}, rounds=scale.rounds)
@@ -199,7 +199,7 @@ SECTIONS: dict[str, Callable[[Scale, str], Report]] = {
 
 
 def surroundings(folder: str) -> dict[str, Any]:
-    """What the figures depend on."""
+    """Return what the figures depend on."""
     with (Path(folder) / "probe").open("wb") as file:
         began = perf_counter()
         for _ in range(100):

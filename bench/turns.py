@@ -1,4 +1,4 @@
-"""Two trees in turns: `./dev bench turns worker --against /path/to/another/clone` runs a benchmark here and there."""
+"""Two trees compared: `./dev bench turns worker --against /path/to/another/clone` runs a benchmark in both, in turn."""
 
 import json
 import subprocess
@@ -19,9 +19,10 @@ HERE = Path(__file__).parent.parent
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(1))
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 def main(name: str, against: Path, rounds: int, options: tuple[str, ...]) -> None:
-    """Run the benchmark NAME in this tree and in another, in turns, and print medians and their ratio.
+    """Run the benchmark NAME in this tree and in another, in turn, and print medians and their ratio.
 
-    The other tree needs its .venv (./dev check there). OPTIONS go to the benchmark, besides --quick and --json.
+    The other tree needs its .venv (./dev check there). OPTIONS go to the benchmark, besides --quick and --json. Figures
+    that are the same in every round of both trees, such as numbers of timelines, are inputs and not printed.
     """
     here: dict[str, list[float]] = {}
     there: dict[str, list[float]] = {}
@@ -30,9 +31,12 @@ def main(name: str, against: Path, rounds: int, options: tuple[str, ...]) -> Non
         for tree, figures in ((against, there), (HERE, here)):
             for path, figure in _figures(_measured(tree, name, options)):
                 figures.setdefault(path, []).append(figure)
-    for path in here.keys() & there.keys():
+    measured = sorted(path for path in here.keys() & there.keys() if len({*here[path], *there[path]}) > 1)
+    width = max(map(len, measured), default=0)
+    for path in measured:
         new, old = median(here[path]), median(there[path])
-        click.echo(f"{path}: {new:,.4g} here, {old:,.4g} there: {new / old if old else float('nan'):.2f}")
+        ratio = f"{new / old:8.2f}×" if old else ""
+        click.echo(f"{path:<{width}}  {_rounded(new):>12} here  {_rounded(old):>12} there  {ratio}".rstrip())
 
 
 def _measured(tree: Path, name: str, options: tuple[str, ...]) -> Any:
@@ -42,8 +46,13 @@ def _measured(tree: Path, name: str, options: tuple[str, ...]) -> Any:
     return json.loads(done.stdout)
 
 
+def _rounded(figure: float) -> str:
+    """Four digits, and no exponents."""
+    return f"{figure:,.0f}" if abs(figure) >= 1000 else f"{figure:.4g}"
+
+
 def _figures(measured: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Numbers, by the way to them."""
+    """Yield each number with the names that lead to it."""
     if isinstance(measured, dict):
         for name, part in measured.items():
             if name != "asked":

@@ -1,4 +1,4 @@
-"""How fast workers deliver, with handlers that do nothing: what is left is Digestif. Compare within one run only."""
+"""How fast workers deliver with handlers that do nothing, so that all cost is Digestif's. Compare within one run."""
 
 import json
 import statistics
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import click
 
 from bench._measure import console, start
-from bench._redis_asked import Asked, as_figures, show_asked
 from bench._table import Report, show
+from bench._targets import Target, as_figures, show_targets
 from bench._worker_drain import RECORDS, Load, drain, fill
 from digestif.ids import fresh_id
 from digestif.testing.servers import RedisServer
@@ -34,7 +34,7 @@ QUICK = Scale(1_000, 1, 5_000)
 
 @contextmanager
 def store(kind: str) -> Iterator[str]:
-    """The DSN of an empty store of that kind."""
+    """Open an empty store of that kind, and yield its DSN."""
     if kind == "sqlite":
         with TemporaryDirectory(prefix="digestif-") as folder:
             yield f"sqlite:///{Path(folder) / 'worker.db'}"
@@ -43,7 +43,7 @@ def store(kind: str) -> Iterator[str]:
             yield server.url
 
 
-def rates(kind: str, scale: Scale, say: Callable[[str], None]) -> tuple[Report, list[Asked]]:
+def rates(kind: str, scale: Scale, say: Callable[[str], None]) -> tuple[Report, list[Target]]:
     report = Report(f"{kind}, {RECORDS} records each", ("digests/s", "best", "records/s", "bound"))
     best_of_all = 0.0
     for processes, is_async, handler in ((1, True, "coroutine"), (2, True, "coroutine"), (1, False, "function")):
@@ -61,9 +61,9 @@ def rates(kind: str, scale: Scale, say: Callable[[str], None]) -> tuple[Report, 
         (f"{scale.crowd:,} due at once, 2 processes", f"{crowd:,.0f}", "", f"{crowd * RECORDS:,.0f}", "")
     )
     report.figures["crowd"] = {"digests_per_second": crowd, "timelines": scale.crowd, "seconds": seconds_of_crowd}
-    asked = Asked(f"{kind}, digests a second", best_of_all, AIM[kind], unit="")
-    report.rows[0] = (*report.rows[0][:-1], asked.mark)
-    return report, [asked]
+    target = Target(f"{kind}, digests a second", best_of_all, AIM[kind], unit="")
+    report.rows[0] = (*report.rows[0][:-1], target.mark)
+    return report, [target]
 
 
 def _seconds(kind: str, timelines: int, processes: int, is_async: bool) -> float:
@@ -86,17 +86,17 @@ def worker(kinds: tuple[str, ...], quick: bool, as_json: bool) -> int:
     screen = console()
     say: Callable[[str], None] = (lambda _: None) if as_json else (lambda text: screen.print(f"[dim]{text}[/]"))
     figures: dict[str, object] = {}
-    asked: list[Asked] = []
+    targets: list[Target] = []
     for kind in kinds or AIM:
         report, wanted = rates(kind, scale, say)
         figures[kind] = report.figures
-        asked += wanted
+        targets += wanted
         if not as_json:
             show(report)
     if as_json:
-        print(json.dumps({**figures, "asked": as_figures(asked)}, indent=2))
+        print(json.dumps({**figures, "asked": as_figures(targets)}, indent=2))
     else:
-        show_asked(asked)
+        show_targets(targets)
     return 0
 
 

@@ -6,12 +6,8 @@ import pytest
 
 from bench.sqlite import sqlite
 from bench.worker import Scale, worker
-from tests.bench.test_programs import Program
-
-
-@pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
-    return Program(monkeypatch, capsys)
+from tests.bench.program import Program
+from tests.bench.program import program as program  # a fixture
 
 
 def test_the_bench_of_the_sqlite_store_gives_its_figures(program: Program, tmp_path: Path) -> None:

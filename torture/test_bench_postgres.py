@@ -41,9 +41,9 @@ def test_adds_are_measured_beside_bare_upserts_on_a_server_that_is_durable(progr
 
 
 def test_other_sections_are_tables_of_80_columns_with_verdicts_in_words(program: Program) -> None:
-    told = program("--only", "delivery", "--only", "growth")
+    account = program("--only", "delivery", "--only", "growth")
 
-    assert "claim, take, close" in told
-    assert "100, at capacity" in told
-    assert re.search("(met|missed): an add to 100, no capacity .*×, asked ≤ 1.2×", told)
-    assert max(map(len, told.splitlines())) <= 80
+    assert "claim, take, close" in account
+    assert "100, at capacity" in account
+    assert re.search("(met|missed): an add to 100, no capacity .*×, asked ≤ 1.2×", account)
+    assert max(map(len, account.splitlines())) <= 80

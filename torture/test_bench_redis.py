@@ -37,10 +37,10 @@ def test_the_bench_of_the_redis_store_gives_its_figures(program: Program) -> Non
 
 
 def test_other_sections_are_tables_of_80_columns_with_verdicts_in_words(program: Program) -> None:
-    told = program("--only", "delivery", "--only", "memory", "--only", "growth")
+    account = program("--only", "delivery", "--only", "memory", "--only", "growth")
 
-    assert "claim, take, close, 64 partitions" in told
-    assert "40 in each timeline" in told
-    assert "1,000, at capacity" in told
-    assert re.search("(met|missed): memory of a record .* bytes, asked ≤ 450 bytes", told)
-    assert max(map(len, told.splitlines())) <= 80
+    assert "claim, take, close, 64 partitions" in account
+    assert "40 in each timeline" in account
+    assert "1,000, at capacity" in account
+    assert re.search("(met|missed): memory of a record .* bytes, asked ≤ 450 bytes", account)
+    assert max(map(len, account.splitlines())) <= 80

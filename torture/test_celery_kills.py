@@ -5,8 +5,8 @@ import signal
 
 from digestif.testing.servers import becomes_true
 from tests.integrations.mailroom import Mailroom, Process, counts, lines, sent
-from tests.integrations.test_celery_processes import STORES
-from tests.integrations.test_celery_processes import room as room  # a fixture
+from tests.integrations.rooms import STORES
+from tests.integrations.rooms import room as room  # a fixture
 
 
 def test_a_digest_whose_worker_is_killed_in_the_middle_comes_again_as_it_was(room: Mailroom) -> None:

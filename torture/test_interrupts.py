@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores.sqlite.alone import alone
+from tests.alone import alone
 from tests.stores.sqlite.interrupts import storm
 from tests.stores.sqlite.soundness import check_sound
 
@@ -15,11 +15,11 @@ INTERRUPTS = 20_000
 def test_interruptions_of_one_thread_trouble_no_other_and_no_books(seed: int, tmp_path: Path) -> None:
     path = str(tmp_path / "d.db")
 
-    told = alone(storm, path, INTERRUPTS, seed, timeout=1800)
+    account = alone(storm, path, INTERRUPTS, seed, timeout=1800)
 
-    assert told["interrupts"] >= INTERRUPTS
-    assert told["told others"] == []
-    assert told["missing"] == []
-    assert told["stuck"] == 0
-    assert told["verified"]
+    assert account["interrupts"] >= INTERRUPTS
+    assert account["told others"] == []
+    assert account["missing"] == []
+    assert account["stuck"] == 0
+    assert account["verified"]
     check_sound(path)

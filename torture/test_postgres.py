@@ -15,15 +15,15 @@ import pytest
 from digestif import Digests, Policy, StoreUnavailable
 from digestif.clock import monotonic
 from digestif.testing.postgres import PostgresServer
+from tests.alone import alone
+from tests.stores.postgres.callers import IMPATIENT, PROMPT, TIMELINES, waits_from_commits, waits_of_others
+from tests.stores.postgres.crowd import check, have_met, meeting
+from tests.stores.postgres.faults import FAULTS, tormented
+from tests.stores.postgres.interruptions import check as check_interrupted
+from tests.stores.postgres.interruptions import interrupt
+from tests.stores.postgres.lost_answers import answers_of
 from tests.stores.postgres.proxy import Loss, Proxy
-from tests.stores.postgres.test_callers import IMPATIENT, PROMPT, TIMELINES, waits_from_commits, waits_of_others
-from tests.stores.postgres.test_faults import FAULTS, tormented
-from tests.stores.postgres.test_interruptions import check as check_interrupted
-from tests.stores.postgres.test_interruptions import interrupt
-from tests.stores.postgres.test_locks import check, have_met, meeting
-from tests.stores.postgres.test_lost_answers import told
 from tests.stores.redis.lives import EVERYDAY, POLICY
-from tests.stores.sqlite.alone import alone
 from torture._horizon import DEAD, claims_before_a_horizon, claims_with_nothing_dead
 
 SECONDS = 30.0  # in which batches meet
@@ -107,12 +107,12 @@ def test_no_call_that_is_lost_at_its_commit_is_told_wrongly_or_counted_twice(los
     """Each step of a life loses its commit in every other life."""
     losses = 0
     with PostgresServer(fsync=False) as server, Digests(server.url, policy=POLICY, namespace="undisturbed") as quiet:
-        expected = told(quiet)
+        expected = answers_of(quiet)
         for number in range(LIVES):
             with Proxy(server.url) as proxy, Digests(proxy.url, policy=POLICY, namespace=f"n{number}") as digests:
                 digests.ledger()
                 proxy.lose_from_now_on(loss, first=number % 2 == 0)
-                assert told(digests) == expected
+                assert answers_of(digests) == expected
                 proxy.lose = None
                 assert digests.verify()
             losses += proxy.lost

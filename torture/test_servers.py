@@ -11,8 +11,8 @@ import pytest
 
 from digestif.testing import postgres, processes
 from digestif.testing.postgres import PostgresServer
-from tests.stores.postgres.test_server import check_end, needs_root
-from tests.stores.sqlite.alone import alone
+from tests.alone import alone
+from tests.stores.postgres.server_ends import check_end, needs_root
 
 
 @needs_root

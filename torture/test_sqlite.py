@@ -1,15 +1,16 @@
 """Processes are killed on one file two hundred times; everybody's turn comes soon, and claims are quick."""
 
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 
 from digestif.clock import monotonic
 from digestif.stores.base import PAGE_TIMELINES, Release
 from digestif.stores.sqlite import SQLiteStore
-from tests.stores.sqlite.alone import alone
-from tests.stores.sqlite.test_fairness import write_at_once, write_beside_batches
-from tests.stores.sqlite.test_kill import deliverers_are_killed, writers_are_killed
-from tests.stores.sqlite.test_scale import HOUR, NOW, disconnected, store_with_due
+from tests.alone import alone
+from tests.stores.sqlite.contention import write_at_once, write_beside_batches
+from tests.stores.sqlite.kills import deliverers_are_killed, writers_are_killed
+from tests.stores.sqlite.populations import HOUR, NOW, store_with_due
 
 ROUNDS = 200
 FEW, MANY = 1_000, 100_000
@@ -27,28 +28,28 @@ def test_nothing_is_lost_when_those_who_deliver_are_killed(tmp_path: Path) -> No
 
 def test_none_of_eight_processes_that_write_at_once_waits_longer_than_a_second(tmp_path: Path) -> None:
     for attempt in range(ATTEMPTS):
-        told = alone(write_at_once, str(tmp_path / f"{attempt}.db"))
-        if told["longest wait"] <= LONGEST_WAIT and told["fewest adds"] >= told["most adds"] / 4:
+        account = alone(write_at_once, str(tmp_path / f"{attempt}.db"))
+        if account["longest wait"] <= LONGEST_WAIT and account["fewest adds"] >= account["most adds"] / 4:
             break
 
-    assert told["longest wait"] <= LONGEST_WAIT
-    assert told["fewest adds"] >= told["most adds"] / 4
+    assert account["longest wait"] <= LONGEST_WAIT
+    assert account["fewest adds"] >= account["most adds"] / 4
 
 
 def test_a_process_that_adds_large_batches_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
     for attempt in range(ATTEMPTS):
-        told = alone(write_beside_batches, str(tmp_path / f"{attempt}.db"))
-        if told["longest wait"] <= LONGEST_WAIT:
+        account = alone(write_beside_batches, str(tmp_path / f"{attempt}.db"))
+        if account["longest wait"] <= LONGEST_WAIT:
             break
 
-    assert told["longest wait"] <= LONGEST_WAIT
-    assert told["fewest adds"] > 0
+    assert account["longest wait"] <= LONGEST_WAIT
+    assert account["fewest adds"] > 0
 
 
 def test_a_claim_of_two_hundred_costs_with_a_hundred_thousand_due_what_it_costs_with_a_thousand(tmp_path: Path) -> None:
     with (
-        disconnected(store_with_due(FEW, tmp_path / "few.db")) as few,
-        disconnected(store_with_due(MANY, tmp_path / "many.db")) as many,
+        closing(store_with_due(FEW, tmp_path / "few.db")) as few,
+        closing(store_with_due(MANY, tmp_path / "many.db")) as many,
     ):
         for _ in range(ATTEMPTS):  # something else may use the machine
             ratio = claim_time(many) / claim_time(few)

@@ -1,42 +1,14 @@
 """The programs that people run first, with small numbers."""
 
-import json
-import sys
 from pathlib import Path
-from typing import Any
 
-import click
 import pytest
 
-from bench._measure import start
 from bench.rounds import rounds
+from tests.bench.program import Program
+from tests.bench.program import program as program  # a fixture
 
 SMALL = ("--timelines", "30", "--records", "600")
-
-
-class Program:
-    """Runs a program of bench/ here, as if it had been called with these arguments."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-
-    def __call__(self, command: click.Command, *args: str, status: int = 0) -> str:
-        self._monkeypatch.setattr(sys, "argv", ["bench", *args])
-        with pytest.raises(SystemExit) as ended:
-            start(command, name="./dev bench")
-        said = self._capsys.readouterr()
-        assert ended.value.code == status, said.err
-        return said.out or said.err
-
-    def figures(self, command: click.Command, *args: str, status: int = 0) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self(command, *args, "--json", status=status))
-        return answer
-
-
-@pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
-    return Program(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

@@ -41,7 +41,7 @@ class Office:
     def tick(self) -> int:
         return int(self.tasks.schedule_digests.delay().get())
 
-    def told(self, kind: type[Event]) -> list[Any]:
+    def account(self, kind: type[Event]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
 
@@ -119,7 +119,7 @@ def test_a_task_that_finds_another_state_ends_quietly(office: Office, state: str
         assert deliver("t") is False
 
     assert office.sent == sent
-    [skipped] = office.told(Skipped)
+    [skipped] = office.account(Skipped)
     assert skipped.timeline == "t"
     assert state in skipped.reason
 
@@ -149,8 +149,8 @@ def test_a_task_that_lost_its_lease_ends_quietly_and_the_digest_comes_again(offi
 
     office.digests.add("t", 1, key="first")
     assert office.tasks.deliver_digest("t") is False
-    assert [event.timeline for event in office.told(LeaseLost)] == ["t"]
-    assert office.told(Skipped) == []
+    assert [event.timeline for event in office.account(LeaseLost)] == ["t"]
+    assert office.account(Skipped) == []
     assert office.tick() == 1
 
     assert office.sent == [("t", ["first"])] * 2
@@ -204,7 +204,7 @@ def test_a_tick_finds_a_dispatch_that_was_lost_and_makes_another_one(office: Off
     assert office.tick() == 1
 
     assert office.sent == [("t", ["first"])]
-    assert office.told(DispatchLost) == [DispatchLost(timeline="t", late=300)]
+    assert office.account(DispatchLost) == [DispatchLost(timeline="t", late=300)]
 
 
 def test_how_long_a_dispatch_may_take_can_be_chosen() -> None:
@@ -232,12 +232,12 @@ def test_each_entry_of_a_tick_becomes_one_task(office: Office) -> None:
 def test_how_late_a_task_begins_is_told(office: Office) -> None:
     office.tasks.notify("t", 1)
     office.tasks.notify("t", 2)
-    assert office.told(Dispatched) == []  # it was not given out by a tick
+    assert office.account(Dispatched) == []  # it was not given out by a tick
 
     office.clock.advance(67)
     office.tick()
 
-    assert office.told(Dispatched) == [Dispatched(timeline="t", late=7.0)]
+    assert office.account(Dispatched) == [Dispatched(timeline="t", late=7.0)]
 
 
 # Brokers
@@ -252,7 +252,7 @@ def test_a_record_is_accepted_although_the_broker_does_not_answer(office: Office
     office.clock.advance(300)
     office.tick()
 
-    [failure] = office.told(DispatchFailed)
+    [failure] = office.account(DispatchFailed)
     assert failure.timeline == "t"
     assert isinstance(failure.error, OperationalError)
     assert office.sent == [("t", ["first"])]

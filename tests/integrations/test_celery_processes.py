@@ -1,24 +1,9 @@
 """Real workers and a real beat on a real broker: what is due arrives. torture/test_celery_kills.py kills them."""
 
-from collections.abc import Iterator
-
-import pytest
-
-from digestif.testing.servers import RedisServer, becomes_true
-from tests.integrations.mailroom import Mailroom, Setup, counts, sent
-
-
-@pytest.fixture(scope="module")
-def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mailroom]:
-    """Two workers and a beat."""
-    directory = tmp_path_factory.mktemp("mailroom")
-    with RedisServer() as server, Mailroom(Setup.on(server, directory, minimum_delay=2.0), directory) as room:
-        for process in [room.start_worker(), room.start_worker(), room.start_beat()]:
-            process.wait_until_ready()
-        yield room
-
-
-STORES = ("sqlite", "redis")
+from digestif.testing.servers import becomes_true
+from tests.integrations.mailroom import Mailroom, counts, sent
+from tests.integrations.rooms import STORES
+from tests.integrations.rooms import room as room  # a fixture
 
 
 def test_the_first_record_comes_by_notify_and_the_rest_by_beat(room: Mailroom) -> None:

@@ -310,7 +310,7 @@ def seen_in(dsn: str, namespace: str) -> dict[str, Any]:
 def _seen(digests: Digests) -> dict[str, Any]:
     """All that can be seen of a store at NOW, in JSON's terms."""
     timelines = digests.timelines(limit=1000, now=NOW)
-    told = {
+    account = {
         "timelines": [{**msgspec.to_builtins(view), **_contents(digests, view.key)} for view in timelines],
         "letters": [
             {**msgspec.to_builtins(letter), "contents": digests.dead_records(letter.id)}
@@ -321,7 +321,7 @@ def _seen(digests: Digests) -> dict[str, Any]:
         "backlog": digests.backlog(now=NOW),
         "verified": bool(digests.verify()),
     }
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(told))
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(account))
     return plain
 
 

@@ -218,7 +218,7 @@ def hours(start: float) -> list[float]:
     return [start + hour * HOUR for hour in range(5)]
 
 
-def told(digest: Digest) -> list[list[Any]]:
+def account(digest: Digest) -> list[list[Any]]:
     """Its records in JSON's terms."""
     return [list(record) for record in digest]
 
@@ -271,7 +271,7 @@ def test_what_may_have_gone_out_comes_again_under_the_same_key_with_the_same_rec
             again, digest = run.first(timeline["key"]), timeline["digest"]
             assert again.idempotency_key == f"{digest['id']}.{digest['revision']}"
             assert again.attempt == digest["attempt"] + 1
-            assert told(again) == digest["contents"]
+            assert account(again) == digest["contents"]
 
 
 def test_what_failed_comes_again_with_newer_records(runs: list[Run]) -> None:
@@ -280,7 +280,7 @@ def test_what_failed_comes_again_with_newer_records(runs: list[Run]) -> None:
         for timeline in run.failed:
             again, digest = run.first(timeline["key"]), timeline["digest"]
             assert (again.id, again.revision) == (digest["id"], digest["revision"] + 1)
-            assert told(again) == [list(NEW), *timeline["peek"]]
+            assert account(again) == [list(NEW), *timeline["peek"]]
 
 
 def test_what_was_pending_is_delivered_with_newer_records(runs: list[Run]) -> None:
@@ -289,7 +289,7 @@ def test_what_was_pending_is_delivered_with_newer_records(runs: list[Run]) -> No
 
         assert {"delivered", "full", "paused", "paused_idle", "ready", "waiting", "zipped"} <= names(pending)
         for timeline in pending:
-            assert told(run.first(timeline["key"])) == [list(NEW), *timeline["peek"]]
+            assert account(run.first(timeline["key"])) == [list(NEW), *timeline["peek"]]
 
 
 def test_what_is_paused_stays_so_until_it_is_resumed(runs: list[Run]) -> None:
@@ -302,7 +302,7 @@ def test_what_is_paused_stays_so_until_it_is_resumed(runs: list[Run]) -> None:
 
 def test_a_dead_letter_is_replayed_under_its_own_key(runs: list[Run]) -> None:
     for run in runs:
-        again = {digest.idempotency_key: told(digest) for digest in run.second_day}
+        again = {digest.idempotency_key: account(digest) for digest in run.second_day}
         readable = [letter for letter in run.expected["letters"] if letter["contents"]]
 
         assert readable

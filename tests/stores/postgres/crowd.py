@@ -1,6 +1,7 @@
 """A crowd of processes on a few timelines: some add batches in any order, one delivers, two maintain. Runs alone."""
 
 import random
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -11,7 +12,8 @@ from digestif import Digests, Policy, Record
 from digestif.clock import monotonic, wall_clock
 from digestif.stores.base import Completion, Lease, Release, Store, Take
 from digestif.testing.servers import becomes_true
-from tests.stores.sqlite.children import Child, Report, killed_at_the_end, listen
+from tests.alone import alone
+from tests.children import Child, Report, killed_at_the_end, listen
 
 TIMELINES = 40
 LARGEST = 30  # batch
@@ -117,3 +119,24 @@ def deadlocks(dsn: str) -> int:
         others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         assert becomes_true(lambda: value(others) == 0)
         return value("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+
+
+ADDERS = 8
+
+
+def meeting(url: str, *, seconds: float) -> dict[str, Any]:
+    found: dict[str, Any] = alone(meet, url, seconds, ADDERS, random.randrange(2**32), timeout=seconds + 90)
+    sys.stdout.write(f"{found}\n")  # for those who want the figures: pytest -rP
+    return found
+
+
+def check(found: dict[str, Any]) -> None:
+    assert found["errors"] == []
+    assert found["deadlocks"] == 0
+    assert found["problems"] == []
+    assert found["balanced"]
+    assert found["accepted"] == found["added"]
+
+
+def have_met(found: dict[str, Any]) -> bool:
+    return all(found[fate] > 0 for fate in ("closed", "suspects", "moved", "lapsed", "expired"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 from statistics import median
 from threading import Event
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,20 +16,24 @@ import pytest
 from digestif import Digests, Policy, WorkerStarted
 from digestif.clock import monotonic
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_RECORDS, ClaimPage, Completion
+from digestif.stores.base import PAGE_RECORDS, ClaimPage
 from digestif.stores.postgres import inbox, store
-from digestif.testing.conformance.port import take_all
 from digestif.testing.servers import becomes_true
+from tests.stores.postgres.callers import (
+    IMPATIENT,
+    PROMPT,
+    TIMELINES,
+    inbox_of,
+    waiting_for_locks,
+    waits_from_commits,
+    waits_of_others,
+)
 from tests.stores.postgres.crowd import deadlocks
-from tests.worker.test_wakeups import Times
 from tests.worker.workers import LONG, Ear, working
 
-TIMELINES = [f"t{number}" for number in range(10)]
 COMMITS = 20
 GREAT = 5 * PAGE_RECORDS  # records of one commit
 ADDING_SECONDS = 2
-PROMPT = 0.1  # seconds from a commit to the handler
-IMPATIENT = "-c lock_timeout=1s"  # of callers: who waits for a lock is told so
 
 
 @pytest.fixture
@@ -56,29 +60,6 @@ def test_callers_in_opposite_order_neither_wait_nor_delay_others(digests: Digest
         assert afterwards.verify()
     assert max(waits) < 1
     sys.stdout.write(f"others: p50 {median(waits) * 1000:.1f} ms, worst {max(waits) * 1000:.1f} ms\n")
-
-
-def waits_of_others(digests: Digests, *, rounds: int) -> list[float]:
-    """Seconds that adds to these timelines, and their deliveries, take."""
-    waits = []
-    for _ in range(rounds):
-        for act in (add_to_all, deliver_all):
-            began = monotonic()
-            act(digests)
-            waits.append(monotonic() - began)
-    return waits
-
-
-def add_to_all(digests: Digests) -> None:
-    digests.add_many([(timeline, "now") for timeline in TIMELINES])
-
-
-def deliver_all(digests: Digests) -> None:
-    leases = digests.store.claim(0, len(TIMELINES), token=fresh_id(), lease=30_000, now=None).leases
-    delivered = [take_all(digests.store, lease, now=None) for lease in leases]
-    assert all(digests.store.complete([Completion(lease, 0) for lease in leases], now=None))
-    assert sorted(lease.timeline for lease in leases) == TIMELINES
-    assert [len(taken.records) for taken in delivered] == [1] * len(TIMELINES)
 
 
 def test_versions_of_a_key_keep_their_order_whoever_folds_them_in(digests: Digests, url: str) -> None:
@@ -202,22 +183,6 @@ def test_who_claims_does_not_wait_for_somebody_who_folds(digests: Digests, url: 
         assert folding.result().accepted == 3
 
 
-def inbox_of(url: str) -> int:
-    return number_of(url, "SELECT count(*) FROM digestif.inbox")
-
-
-def waiting_for_locks(url: str) -> int:
-    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    return number_of(url, query)
-
-
-def number_of(url: str, query: LiteralString) -> int:
-    with psycopg.connect(url, autocommit=True) as connection:
-        row = connection.execute(query).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
 def test_of_a_rollback_nobody_hears(digests: Digests, url: str) -> None:
     digests.add("before", 1)
     ledger, footprint = digests.ledger(), dict(digests.store.footprint())
@@ -241,19 +206,3 @@ def test_a_commit_is_delivered_at_once(digests: Digests, url: str) -> None:
     waits = waits_from_commits(digests, url, commits=COMMITS)
 
     assert median(waits) < PROMPT
-
-
-def waits_from_commits(digests: Digests, url: str, *, commits: int) -> list[float]:
-    """Seconds from each commit of a caller until a worker that looks twice a minute has called the handler."""
-    times, ear = Times(digests), Ear(digests)
-    waits = []
-    with working(digests, poll=LONG), psycopg.connect(url) as connection:
-        ear.wait_for(WorkerStarted)
-        for number in range(commits):
-            digests.add(f"t{number}", 1, connection=connection)
-            began = monotonic()
-            connection.commit()
-            waits.append(times.after(began))
-            assert becomes_true(lambda done=number + 1: digests.ledger().delivered == done)  # type: ignore[misc]
-    sys.stdout.write(f"{commits} commits: p50 {median(waits) * 1000:.1f} ms, worst {max(waits) * 1000:.1f} ms\n")
-    return waits

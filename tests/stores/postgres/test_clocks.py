@@ -11,10 +11,10 @@ from digestif import Digests
 from digestif.clock import wall_clock
 from digestif.stores.base import Completion
 from digestif.stores.postgres import PostgresStore
+from tests.alone import alone
+from tests.children import Child, killed_at_the_end, listen
+from tests.stores.clocks import APART, SECONDS, Account, check_lives, drain, judge, live, records, suspects
 from tests.stores.postgres.servers import empty_database
-from tests.stores.sqlite.alone import alone
-from tests.stores.sqlite.children import Child, killed_at_the_end, listen
-from tests.stores.sqlite.test_clocks import APART, SECONDS, Told, check_lives, drain, judge, live, records, suspects
 
 TOLERANCE = 60.0  # seconds: far from an hour
 
@@ -36,11 +36,11 @@ def test_the_clock_is_the_servers(url: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("digestif.clock.wall_clock", lambda: 0.0)
     store = on_time(url)
 
-    told = store.time(0) / 1000
+    account = store.time(0) / 1000
 
     monkeypatch.undo()
     store.close()
-    assert abs(told - wall_clock()) < TOLERANCE
+    assert abs(account - wall_clock()) < TOLERANCE
 
 
 def test_a_lease_that_a_faster_clock_took_over_is_stale_for_the_slower_one(url: str) -> None:
@@ -60,15 +60,15 @@ def test_a_lease_that_a_faster_clock_took_over_is_stale_for_the_slower_one(url: 
 
 
 def test_two_processes_an_hour_apart_lose_nothing_and_deliver_under_one_lease_at_a_time() -> None:
-    def life(_: int) -> Told:
+    def life(_: int) -> Account:
         with empty_database() as url:
-            told: Told = alone(live_an_hour_apart, url, random.randrange(2**32))
-        return told
+            account: Account = alone(live_an_hour_apart, url, random.randrange(2**32))
+        return account
 
     check_lives(life)
 
 
-def live_an_hour_apart(url: str, seed: int) -> Told:
+def live_an_hour_apart(url: str, seed: int) -> Account:
     sys.stderr.write(f"seed {seed}\n")
     on_time(url).ledger()  # the tables are there
     children = [

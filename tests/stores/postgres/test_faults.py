@@ -1,9 +1,5 @@
 """Backends and servers that are killed while processes add and deliver: nothing that was acknowledged is lost."""
 
-import os
-import random
-import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +10,9 @@ import pytest
 from digestif import Digests
 from digestif.stores.rows import Rows
 from digestif.testing.postgres import PostgresServer
+from tests.stores.postgres.faults import crash, tormented
 from tests.stores.postgres.servers import empty_database
-from tests.stores.redis.load import PATIENCE, Account, Load
-
-OTHERS = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+from tests.stores.redis.load import PATIENCE
 
 
 @pytest.fixture
@@ -26,29 +21,6 @@ def server() -> Iterator[PostgresServer]:
         yield server
 
 
-def cut(server: PostgresServer) -> None:
-    """End every connection, as an administrator does."""
-    server.sql("SELECT pg_terminate_backend(pid) " + OTHERS)
-
-
-def crash(server: PostgresServer) -> None:
-    """Kill the process of one connection: the server ends all others, and recovers."""
-    (pid,) = random.choice(server.sql("SELECT pid " + OTHERS))
-    os.kill(pid, signal.SIGKILL)
-
-
-def restart(server: PostgresServer) -> None:
-    """Stop the server without a checkpoint, and start it."""
-    server.restart(immediate=True)
-
-
-def die(server: PostgresServer) -> None:
-    """Kill all processes of the server, and start it."""
-    server.kill()
-    server.start()
-
-
-FAULTS: list[Callable[[PostgresServer], None]] = [cut, crash, restart, die]
 QUICK = [crash]  # all of them in turn: torture/test_postgres.py
 
 
@@ -81,22 +53,3 @@ def test_who_is_frozen_in_a_transaction_does_not_keep_others_waiting_for_ever() 
             done.result()  # it is done again
 
         assert others.timeline("t").pending == 2
-
-
-def tormented(
-    server: PostgresServer,
-    faults: list[Callable[[PostgresServer], None]],
-    *,
-    directory: Path,
-    processes: int,
-    steps: int = 3,
-) -> Account:
-    """Let these faults happen to a server that is in use; after each of them everybody goes on by himself."""
-    with Load(server.url, directory=directory, processes=processes) as load:
-        load.go_on(steps)
-        for fault in faults:
-            fault(server)
-            load.go_on(steps)
-    account = load.account()
-    sys.stdout.write(f"{len(faults)} faults: {account}\n{account.failures}\n")  # pytest -rP shows it
-    return account

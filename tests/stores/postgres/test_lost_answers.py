@@ -1,6 +1,5 @@
 """Connections that are lost at the commit: the server is asked what became of it, and the caller is told."""
 
-import re
 from functools import cache
 from typing import Any
 
@@ -8,22 +7,16 @@ import pytest
 
 from digestif import Digests, StoreUnavailable
 from digestif.testing.postgres import PostgresServer
+from tests.stores.postgres.lost_answers import answers_of
 from tests.stores.postgres.proxy import Loss, Proxy
 from tests.stores.postgres.servers import empty_database
-from tests.stores.redis.lives import EVERYDAY, POLICY, lived
-
-NUMBERS = re.compile(r"(batch|arrival|placed)=\d+")  # which a repetition draws anew
-
-
-def told(digests: Digests) -> tuple[str, ...]:
-    """What a life in which every verb runs tells, and what it leaves behind."""
-    return tuple(NUMBERS.sub(r"\1", repr(part)) for part in lived(digests, EVERYDAY))
+from tests.stores.redis.lives import EVERYDAY, POLICY
 
 
 @cache
 def undisturbed() -> tuple[str, ...]:
     with empty_database() as url, Digests(url, policy=POLICY) as digests:
-        return told(digests)
+        return answers_of(digests)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +28,7 @@ def test_a_call_that_is_lost_at_its_commit_answers_truly_and_counts_once(url: st
     with Proxy(url) as proxy, Digests(proxy.url, policy=POLICY) as digests:
         digests.ledger()
         proxy.lose_from_now_on(loss, first=first)
-        account = told(digests)
+        account = answers_of(digests)
         proxy.lose = None
 
         assert account == undisturbed()

@@ -35,12 +35,12 @@ def with_password(server: PostgresServer, password: str = PASSWORD) -> str:
 
 def everything_about(error: BaseException) -> str:
     """What a traceback with all local variables says, as the tools of operators print it, from our frames on."""
-    told, links = list[str](), [error]
+    account, links = list[str](), [error]
     for link in links:
         links += [other for other in (link.__cause__, link.__context__) if other and other not in links]
-        told += traceback.TracebackException.from_exception(link, capture_locals=True).format()
-        told.append(repr(vars(link)))
-    return "".join(told)
+        account += traceback.TracebackException.from_exception(link, capture_locals=True).format()
+        account.append(repr(vars(link)))
+    return "".join(account)
 
 
 def reachable(start: object) -> Iterator[object]:

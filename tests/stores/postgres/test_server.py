@@ -16,9 +16,8 @@ import pytest
 from digestif.testing import postgres, processes
 from digestif.testing.postgres import PostgresServer, find_postgres
 from digestif.testing.processes import ServerFailed, ServerMissing, becomes_true
+from tests.stores.postgres.server_ends import check_end, is_alive, needs_root, segment_of, segments
 from tests.stores.postgres.servers import empty_database, shared_server
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
 
 
 @pytest.fixture
@@ -180,38 +179,10 @@ def test_settings_are_those_of_postgresql() -> None:
 
 # The owner
 
-OWNER = """
-import sys, time
-from pathlib import Path
-from digestif.testing.postgres import PostgresServer
-from digestif.testing.postgres_files import template
-server = PostgresServer(fsync=False).start()
-print(server.directory, template(server.binaries).parent, server.pid, *server.children(), sep="|", flush=True)
-if sys.argv[1] == "down":
-    server.kill()
-    print(flush=True)
-time.sleep(60)
-"""
-
 
 def test_a_server_goes_with_its_owner_who_was_killed() -> None:
     """torture/test_servers.py: also one that was down, with an owner who was interrupted."""
     check_end(signal.SIGKILL, "running")
-
-
-def check_end(end: signal.Signals, state: str) -> None:
-    command = [sys.executable, "-c", OWNER, state]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as owner:
-        assert owner.stdout
-        directory, template, *pids = owner.stdout.readline().strip().split("|")
-        segment = segment_of(Path(directory))
-        if state == "down":
-            owner.stdout.readline()
-        owner.send_signal(end)
-
-    assert becomes_true(lambda: not Path(directory).exists() and not Path(template).exists())
-    assert becomes_true(lambda: not any(is_alive(int(pid)) for pid in pids))
-    assert segment not in segments()
 
 
 # The shared one
@@ -274,19 +245,5 @@ def answers(server: PostgresServer) -> bool:
         return False
 
 
-def segment_of(directory: Path) -> str:
-    """The segment of shared memory of a server that runs."""
-    return (directory / "data/postmaster.pid").read_text().splitlines()[6].split()[1]
-
-
-def segments() -> list[str]:
-    table = Path("/proc/sysvipc/shm")
-    return [line.split()[1] for line in table.read_text().splitlines()[1:]] if table.exists() else []
-
-
 def owner_of(pid: int) -> int:
     return Path(f"/proc/{pid}").stat().st_uid
-
-
-def is_alive(pid: int) -> bool:
-    return any(process.pid == pid for process in processes.processes())

@@ -236,6 +236,6 @@ def test_another_store_refuses() -> None:
 def test_django_brings_its_connection(url: str) -> None:
     command = [sys.executable, "-m", "tests.stores.postgres.django_add", url]
 
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    account = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
-    assert told == "['kept']\n"
+    assert account == "['kept']\n"

@@ -9,7 +9,7 @@ import pytest
 from digestif import Digests, Policy
 from digestif.stores.base import Completion
 from digestif.testing.servers import becomes_true
-from tests.stores.postgres.test_callers import number_of, waiting_for_locks
+from tests.stores.postgres.callers import number_of, waiting_for_locks
 
 
 def claimed(digests: Digests, limit: int) -> list[str]:

@@ -12,9 +12,9 @@ from digestif.dsn import Dsn
 from digestif.stores.redis.client.factory import link_over, open_link
 from digestif.stores.redis.client.link import Link
 from digestif.testing.servers import LoneCluster, RedisServer
+from tests.alone import alone
+from tests.children import Child, Report
 from tests.stores.redis.links import echo, linked
-from tests.stores.sqlite.alone import alone
-from tests.stores.sqlite.children import Child, Report
 
 WORDS = [str(number) for number in range(50)]
 

@@ -22,7 +22,7 @@ from digestif.testing.servers import (
     ServerMissing,
     find_server,
 )
-from tests.stores.sqlite.alone import alone
+from tests.alone import alone
 
 KEYS = [f"key:{number}" for number in range(50)]  # in slots all over the place
 

@@ -12,10 +12,10 @@ from digestif.clock import monotonic
 from digestif.stores.base import Store, Wakeups
 from digestif.stores.redis import from_client
 from digestif.testing.servers import LoneCluster, RedisServer, becomes_true
+from tests.alone import alone
+from tests.children import Child, Report
 from tests.stores.redis.hints import AT_ONCE, LONG, SHORT, add, heard, is_heard, listeners, opened, subscribers, waiting
 from tests.stores.redis.tls import Encrypted
-from tests.stores.sqlite.alone import alone
-from tests.stores.sqlite.children import Child, Report
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from digestif import Digests, Policy, Record
 from digestif.ids import fresh_id
 from digestif.stores.base import Completion, Take
 from digestif.stores.sqlite import SQLiteStore
-from tests.stores.sqlite.children import Child, Report, killed_at_the_end
+from tests.children import Child, Report, killed_at_the_end
 
 LONGEST = 0.005  # seconds until a signal comes
 PATIENCE = 30  # seconds, for threads that end at once unless they are stuck
@@ -53,12 +53,12 @@ def storm(path: str, interrupts: int, seed: int) -> dict[str, Any]:
     """Interrupt the main thread so often. Tells what the others were told, and which records are missing."""
     child = Child(lambda report: add_until_stopped(path, report))
     with killed_at_the_end([child]):
-        told = Storm(path, seed).blow(interrupts)
+        account = Storm(path, seed).blow(interrupts)
         Path(f"{path}.stop").touch()
         acknowledged, *errors = child.finish()
-    keys = {f"child-{number}" for number in range(int(acknowledged))} | set(told.pop("acknowledged"))
-    told["missing"] = sorted(keys - set(told.pop("delivered")) - stored_keys(path))
-    return {**told, "told others": [*told["told others"], *errors]}
+    keys = {f"child-{number}" for number in range(int(acknowledged))} | set(account.pop("acknowledged"))
+    account["missing"] = sorted(keys - set(account.pop("delivered")) - stored_keys(path))
+    return {**account, "told others": [*account["told others"], *errors]}
 
 
 def stored_keys(path: str) -> set[str]:
@@ -106,11 +106,11 @@ class Storm:
         for thread in threads:
             thread.join(PATIENCE)
         stuck = sum(thread.is_alive() for thread in threads)
-        told = {"stuck": stuck, "told others": self._told, "calls": calls, "interrupts": self._timer.raised}
+        account = {"stuck": stuck, "told others": self._told, "calls": calls, "interrupts": self._timer.raised}
         if not stuck:
-            told["verified"] = bool(self._digests.verify())
+            account["verified"] = bool(self._digests.verify())
             self._store.close()
-        return {**told, "acknowledged": self._acknowledged, "delivered": self._delivered}
+        return {**account, "acknowledged": self._acknowledged, "delivered": self._delivered}
 
     def _be_interrupted(self, interrupts: int) -> int:
         kept: deque[BaseException] = deque(maxlen=20)  # their tracebacks keep alive whatever was left behind

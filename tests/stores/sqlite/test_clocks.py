@@ -3,27 +3,18 @@
 import json
 import random
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from digestif import Busy, Digests, InvalidState, Policy, StaleLease
-from digestif.clock import monotonic, wall_clock
-from digestif.stores.base import Burial, Completion, Lease, Release, Take
+from digestif import Busy, Digests, StaleLease
+from digestif.clock import wall_clock
+from digestif.stores.base import Burial, Completion, Release
 from digestif.stores.sqlite import SQLiteStore
-from tests.stores.sqlite.alone import alone
-from tests.stores.sqlite.children import Child, Report, killed_at_the_end, listen
+from tests.alone import alone
+from tests.children import Child, killed_at_the_end, listen
+from tests.stores.clocks import APART, SECONDS, Account, check_lives, drain, judge, live, records, suspects
 from tests.stores.sqlite.soundness import check_sound
-
-Told = dict[str, int]  # how often what happened
-APART = 3600.0  # seconds
-LEASE = 200  # milliseconds
-SECONDS = 0.7
-TIMELINES = 60
-POLICY = Policy(minimum_delay=0, increment_delay=0, capacity=None, lapses=1_000_000, attempts=1_000_000)
 
 
 @pytest.fixture
@@ -94,21 +85,7 @@ def test_two_processes_an_hour_apart_lose_nothing_and_deliver_under_one_lease_at
     check_lives(lambda number: alone(live_an_hour_apart, f"{path}-{number}", random.randrange(2**32)))
 
 
-def check_lives(life: Callable[[int], Told]) -> None:
-    """Lives, each in a store of its own, until two processes have met: that is a matter of chance."""
-    for number in range(5):
-        told = life(number)
-
-        assert told["acknowledged"] > 0
-        assert told["missing"] == 0
-        assert told["closed twice"] == 0
-        assert told["closed"] == told["delivered"]  # what a close answered is what the ledger says
-        if told["stale"]:
-            return
-    raise AssertionError("they never met")
-
-
-def live_an_hour_apart(path: str, seed: int) -> Told:
+def live_an_hour_apart(path: str, seed: int) -> Account:
     sys.stderr.write(f"seed {seed}\n")
     children = [
         Child(live, on_time, path, "slow", random.Random(seed)),
@@ -121,89 +98,3 @@ def live_an_hour_apart(path: str, seed: int) -> Told:
     drain(store, lines.append)
     store.close()
     return judge([json.loads(line) for line in lines], delivered=check_sound(path).delivered)
-
-
-def live(opened: Callable[[str], SQLiteStore], path: str, name: str, chance: random.Random, report: Report) -> None:
-    """Add, claim, deliver, and now and then forget a lease; reports what was acknowledged, after it was."""
-    store = opened(path)
-    digests = Digests(store, policy=POLICY, lease=LEASE / 1000)
-    ends = monotonic() + SECONDS
-    number = 0
-    while monotonic() < ends:
-        number += 1
-        timeline = f"t{chance.randrange(TIMELINES)}"
-        action = chance.random()
-        if action < 0.5:
-            digests.add(timeline, 0, key=f"{name}-{number}")
-            report(json.dumps(["added", [f"{name}-{number}"]]))
-        elif action < 0.7:
-            with_a_block(digests, timeline, report)
-        else:
-            leases = store.claim(0, 3, token=f"{name}-{number}", lease=LEASE, now=None).leases
-            leases += suspects(store, f"{name}-{number}")
-            kept = [lease for lease in leases if chance.random() < 0.8]
-            chance.shuffle(kept)
-            for lease in kept:
-                close(store, lease, report)
-
-
-def with_a_block(digests: Digests, timeline: str, report: Report) -> None:
-    keys: list[str] = []
-    try:
-        with suppress(InvalidState), digests.digest(timeline) as digest:
-            keys = [record.key for record in digest]
-    except StaleLease:
-        report(json.dumps(["stale", keys]))
-    else:
-        report(json.dumps(["closed", keys]))
-
-
-def suspects(store: SQLiteStore, token: str, *, lease: int = LEASE) -> list[Lease]:
-    return store.claim_suspects(0, alone=False, token=token, lease=lease, now=None).leases
-
-
-def records(store: SQLiteStore, lease: Lease) -> tuple[str, list[str]]:
-    """What an open digest carries, and under which key; StaleLease if the lease is lost."""
-    request, keys = Take(lease, None, merge=True), list[str]()
-    while True:
-        [taken] = store.take([request], now=None)
-        if taken is None:
-            raise StaleLease
-        keys += [record.key for record in taken.records]
-        if taken.complete:
-            return f"{lease.digest_id}.{taken.revision}", keys
-        request = request._replace(after=taken.after)
-
-
-def close(store: SQLiteStore, lease: Lease, report: Report) -> None:
-    try:
-        _, keys = records(store, lease)
-        (closed,) = store.complete([Completion(lease, 0)], now=None)
-    except StaleLease:
-        keys, closed = [], False
-    report(json.dumps(["closed" if closed else "stale", keys]))
-
-
-def drain(store: SQLiteStore, report: Report) -> None:
-    """Deliver what is left, by the faster clock: for that one every lease of the slower has lapsed."""
-    number = 0
-    while (ledger := store.ledger()).pending or ledger.open:
-        number += 1
-        leases = store.claim(0, 100, token=f"last-{number}", lease=LEASE, now=None).leases
-        for lease in [*leases, *suspects(store, f"last-{number}")]:
-            close(store, lease, report)
-
-
-def judge(lines: list[Any], *, delivered: int) -> Told:
-    added = {key for word, keys in lines if word == "added" for key in keys}
-    closed = Counter(key for word, keys in lines if word == "closed" for key in keys)
-    told = {
-        "acknowledged": len(added),
-        "missing": len(added - closed.keys()),
-        "closed": sum(closed.values()),
-        "closed twice": sum(count > 1 for count in closed.values()),
-        "delivered": delivered,
-        "stale": sum(word == "stale" for word, _ in lines),
-    }
-    sys.stderr.write(f"{told}\n")
-    return told

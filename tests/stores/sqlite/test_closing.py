@@ -11,7 +11,7 @@ import pytest
 
 from digestif import AsyncDigests, DigestifError, Digests
 from digestif.stores.sqlite import SQLiteStore
-from tests.stores.sqlite.alone import alone
+from tests.alone import alone
 from tests.stores.sqlite.groups import CALLERS
 from tests.stores.sqlite.soundness import check_sound, pending_keys
 
@@ -107,11 +107,11 @@ def test_after_closing_an_awaited_add_is_refused_in_our_own_words(path: str) -> 
 
 
 def test_closing_while_threads_add_and_read_gives_each_an_answer_or_a_refusal(tmp_path: Path) -> None:
-    told = alone(close_amid_threads, str(tmp_path))
+    account = alone(close_amid_threads, str(tmp_path))
 
-    assert told["missing"] == []
-    assert set(told["refusals"]) == {"StoreUnavailable"}
-    assert told["left open"] == []
+    assert account["missing"] == []
+    assert set(account["refusals"]) == {"StoreUnavailable"}
+    assert account["left open"] == []
 
 
 def close_amid_threads(folder: str) -> dict[str, Any]:

@@ -17,8 +17,8 @@ import pytest
 
 from digestif import ConfigError, DigestifError, Digests, Policy, Record, StoreError, StoreUnavailable
 from digestif.stores.sqlite import SQLiteStore
-from tests.stores.sqlite.alone import alone
-from tests.stores.sqlite.children import Child, Report
+from tests.alone import alone
+from tests.children import Child, Report
 from tests.stores.sqlite.soundness import check_sound, pending_keys
 
 LARGE = "x" * 16_000
@@ -30,28 +30,28 @@ IN_A_SMALL_DISK = 'mount -t tmpfs -o size=8m digestif "$1" && shift && exec "$@"
 
 
 def test_a_database_that_may_not_grow_refuses_adds_and_takes_them_again_when_it_may(tmp_path: Path) -> None:
-    told = meet_the_limit(str(tmp_path / "d.db"), page_limit)
+    account = meet_the_limit(str(tmp_path / "d.db"), page_limit)
 
-    assert_refused_clearly(told)
-    assert told["errors"] == ["Overloaded"] * 2
-    assert re.search("disk is full.*free some space", told["message"])
+    assert_refused_clearly(account)
+    assert account["errors"] == ["Overloaded"] * 2
+    assert re.search("disk is full.*free some space", account["message"])
 
 
 def test_a_file_that_may_not_grow_refuses_adds_and_takes_them_again_when_it_may(tmp_path: Path) -> None:
-    told = alone(meet_the_size_limit, str(tmp_path / "d.db"))
+    account = alone(meet_the_size_limit, str(tmp_path / "d.db"))
 
-    assert_refused_clearly(told)
-    assert re.search("check the disk|free some space", told["message"])
+    assert_refused_clearly(account)
+    assert re.search("check the disk|free some space", account["message"])
 
 
 def test_a_disk_without_space_refuses_adds_and_takes_them_again_when_there_is_some(tmp_path: Path) -> None:
     if not can_mount(tmp_path):
         pytest.skip("mounting a small disk is not allowed here")
-    told = alone(fill_the_disk, str(tmp_path), under=in_a_small_disk(tmp_path))
+    account = alone(fill_the_disk, str(tmp_path), under=in_a_small_disk(tmp_path))
 
-    assert_refused_clearly(told)
-    assert told["errors"] == ["Overloaded"] * 2
-    assert re.search("disk is full.*free some space", told["message"])
+    assert_refused_clearly(account)
+    assert account["errors"] == ["Overloaded"] * 2
+    assert re.search("disk is full.*free some space", account["message"])
 
 
 def test_a_database_that_may_not_grow_still_delivers(tmp_path: Path) -> None:
@@ -70,12 +70,12 @@ def test_a_database_that_may_not_grow_still_delivers(tmp_path: Path) -> None:
     assert check_sound(path).delivered == len(accepted)
 
 
-def assert_refused_clearly(told: dict[str, Any]) -> None:
-    assert told["accepted"]  # there was some space
-    assert set(told["errors"]) <= {"Overloaded", "StoreUnavailable"}
-    assert "d.db" in told["message"]
-    assert sorted(told["during"]) == sorted(told["accepted"])  # no more, no less
-    assert sorted(told["afterwards"]) == sorted([*told["accepted"], "afterwards"])
+def assert_refused_clearly(account: dict[str, Any]) -> None:
+    assert account["accepted"]  # there was some space
+    assert set(account["errors"]) <= {"Overloaded", "StoreUnavailable"}
+    assert "d.db" in account["message"]
+    assert sorted(account["during"]) == sorted(account["accepted"])  # no more, no less
+    assert sorted(account["afterwards"]) == sorted([*account["accepted"], "afterwards"])
 
 
 def meet_the_size_limit(path: str) -> dict[str, Any]:
@@ -91,30 +91,30 @@ def meet_the_limit(path: str, limit: "Callable[[SQLiteStore], Any]") -> dict[str
     """Add until it is refused, singly and then in a batch; then without the limit. One store all the time."""
     store = SQLiteStore(path)
     digests = Digests(store, policy=Policy(capacity=None))
-    told: dict[str, Any] = {"errors": []}
+    account: dict[str, Any] = {"errors": []}
     with limit(store):
-        told["accepted"] = add_until_refused(digests, told)
+        account["accepted"] = add_until_refused(digests, account)
         try:
             digests.add_many([("t", Record(f"batch{n}", LARGE, 0.0)) for n in range(100)])
         except StoreError as error:
-            told["errors"].append(type(error).__name__)
-        told["during"] = [record.key for record in digests.peek("t")]
+            account["errors"].append(type(error).__name__)
+        account["during"] = [record.key for record in digests.peek("t")]
     digests.add("t", LARGE, key="afterwards")
     store.close()
     check_sound(path)
-    told["afterwards"] = pending_keys(path)
-    return told
+    account["afterwards"] = pending_keys(path)
+    return account
 
 
-def add_until_refused(digests: Digests, told: dict[str, Any] | None = None) -> list[str]:
+def add_until_refused(digests: Digests, account: dict[str, Any] | None = None) -> list[str]:
     accepted: list[str] = []
     for number in range(10_000):
         try:
             digests.add("t", LARGE, key=str(number))
         except StoreError as error:
-            if told is not None:
-                told["errors"].append(type(error).__name__)
-                told["message"] = str(error)
+            if account is not None:
+                account["errors"].append(type(error).__name__)
+                account["message"] = str(error)
             return accepted
         accepted.append(str(number))
     raise AssertionError("nothing was ever refused")
@@ -162,27 +162,27 @@ def can_mount(folder: Path) -> bool:
 
 
 def test_a_file_that_may_only_be_read_is_refused_and_serves_again_when_it_may_be_written() -> None:
-    told = alone(open_what_may_not_be_written, "file")
+    account = alone(open_what_may_not_be_written, "file")
 
-    assert told["error"] == "StoreUnavailable"
-    assert re.search(r"d\.db: .*check the permissions", told["message"])
-    assert told["keys"] == ["before", "after"]
+    assert account["error"] == "StoreUnavailable"
+    assert re.search(r"d\.db: .*check the permissions", account["message"])
+    assert account["keys"] == ["before", "after"]
 
 
 def test_a_folder_that_may_only_be_read_is_refused_and_serves_again_when_it_may_be_written() -> None:
-    told = alone(open_what_may_not_be_written, "folder")
+    account = alone(open_what_may_not_be_written, "folder")
 
-    assert told["error"] == "StoreUnavailable"
-    assert re.search(r"d\.db.*check .*permissions", told["message"])
-    assert told["keys"] == ["before", "after"]
+    assert account["error"] == "StoreUnavailable"
+    assert re.search(r"d\.db.*check .*permissions", account["message"])
+    assert account["keys"] == ["before", "after"]
 
 
 def test_a_store_that_can_not_reopen_its_file_refuses_adds_until_it_can() -> None:
-    told = alone(lose_the_right_to_write)
+    account = alone(lose_the_right_to_write)
 
-    assert told["error"] == "StoreUnavailable"
-    assert re.search(r"d\.db.*permissions", told["message"])
-    assert told["keys"] == ["before", "after"]
+    assert account["error"] == "StoreUnavailable"
+    assert re.search(r"d\.db.*permissions", account["message"])
+    assert account["keys"] == ["before", "after"]
 
 
 def open_what_may_not_be_written(what: str) -> dict[str, Any]:

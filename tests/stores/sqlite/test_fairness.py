@@ -1,10 +1,8 @@
 """Many processes at one file: everybody's turn comes, and nobody waits for ever. How soon: torture/test_sqlite.py."""
 
 import fcntl
-import json
 import os
 import signal
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,12 +10,10 @@ import pytest
 
 from digestif import Digests, StoreUnavailable
 from digestif.clock import monotonic
-from tests.stores.sqlite.alone import alone
-from tests.stores.sqlite.children import Child, Gate, Report, killed_at_the_end
+from tests.alone import alone
+from tests.children import Child, Gate, Report, killed_at_the_end
+from tests.stores.sqlite.contention import PROCESSES
 from tests.stores.sqlite.soundness import check_sound
-
-PROCESSES = 8
-SECONDS = 1.5
 
 
 def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
@@ -44,9 +40,9 @@ def test_a_writer_gives_up_after_its_timeout_when_another_process_never_ends_its
 
 
 def test_whoever_is_interrupted_while_it_waits_for_its_turn_does_not_take_it_later(tmp_path: Path) -> None:
-    told = alone(interrupt_a_wait, str(tmp_path / "d.db"))
+    account = alone(interrupt_a_wait, str(tmp_path / "d.db"))
 
-    assert told == {"interrupted": True, "free afterwards": True, "keys": ["after", "before"]}
+    assert account == {"interrupted": True, "free afterwards": True, "keys": ["after", "before"]}
 
 
 def interrupt_a_wait(path: str) -> dict[str, object]:
@@ -87,43 +83,6 @@ def can_have_turns(file: int, *, seconds: float) -> bool:
             had = True
         os.sched_yield()
     return had
-
-
-def write_at_once(path: str) -> dict[str, float]:
-    return measure(path, batches=[1] * PROCESSES)
-
-
-def write_beside_batches(path: str) -> dict[str, float]:
-    return measure(path, batches=[1000] + [1] * (PROCESSES - 1))
-
-
-def measure(path: str, *, batches: list[int]) -> dict[str, float]:
-    """Let one process write for each size of batch; tells about those that add singly."""
-    Digests(f"sqlite:///{path}").close()
-    gate = Gate()
-    children = [Child(write, path, size, gate) for size in batches]
-    with killed_at_the_end(children):
-        gate.open()
-        answers = [json.loads(child.finish()[0]) for child in children]
-    check_sound(path)
-    counts, waits = zip(*[answer for answer, size in zip(answers, batches, strict=True) if size == 1], strict=True)
-    told = {"longest wait": max(waits), "fewest adds": min(counts), "most adds": max(counts)}
-    sys.stderr.write(f"{told}\n")
-    return told
-
-
-def write(path: str, size: int, gate: Gate, report: Report) -> None:
-    """Add for a while; reports how often, and the longest time that an add took."""
-    count, longest = 0, 0.0
-    with Digests(f"sqlite:///{path}") as digests:
-        gate.wait()
-        now = begun = monotonic()
-        while now < begun + SECONDS:
-            digests.add_many([(f"of {os.getpid()}", count)] * size)
-            count += 1
-            before, now = now, monotonic()
-            longest = max(longest, now - before)
-    report(json.dumps([count, longest]))
 
 
 def open_at_once(folder: str) -> str:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from digestif import AsyncDigests, Digests, Policy
-from tests.stores.sqlite.alone import alone
-from tests.stores.sqlite.children import Child, Gate, Report, killed_at_the_end
+from tests.alone import alone
+from tests.children import Child, Gate, Report, killed_at_the_end
 from tests.stores.sqlite.soundness import check_sound, pending_keys
 
 CHILDREN = 4
@@ -22,54 +22,54 @@ LONGEST = 20  # seconds that a child may take before it counts as stuck
 
 
 def test_parent_and_children_add_to_a_store_that_was_used_before_the_fork(tmp_path: Path) -> None:
-    told = alone(add_beside_children, str(tmp_path / "d.db"))
+    account = alone(add_beside_children, str(tmp_path / "d.db"))
 
     expected = {f"{who}-{n}" for who in ["parent", *range(CHILDREN)] for n in range(ADDS)}
-    assert set(told["keys"]) == expected | {"before"}
+    assert set(account["keys"]) == expected | {"before"}
 
 
 def test_children_of_children_add_too(tmp_path: Path) -> None:
-    told = alone(add_in_generations, str(tmp_path / "d.db"))
+    account = alone(add_in_generations, str(tmp_path / "d.db"))
 
-    assert sorted(told["keys"]) == sorted(["before", *(f"{level}-{n}" for level in range(4) for n in range(ADDS))])
+    assert sorted(account["keys"]) == sorted(["before", *(f"{level}-{n}" for level in range(4) for n in range(ADDS))])
 
 
 def test_children_go_on_when_their_parent_has_closed_its_store(tmp_path: Path) -> None:
-    told = alone(go_on_without_the_parent, str(tmp_path / "d.db"))
+    account = alone(go_on_without_the_parent, str(tmp_path / "d.db"))
 
-    assert set(told["keys"]) == {"before", "with the parent", *(f"alone-{n}" for n in range(ADDS))}
+    assert set(account["keys"]) == {"before", "with the parent", *(f"alone-{n}" for n in range(ADDS))}
 
 
 def test_a_stranger_may_open_the_file_when_only_children_are_left(tmp_path: Path) -> None:
-    told = alone(meet_a_stranger, str(tmp_path / "d.db"))
+    account = alone(meet_a_stranger, str(tmp_path / "d.db"))
 
     own = {f"{part}-{n}" for part in ["first", "then", "stranger"] for n in range(ADDS)}
-    assert set(told["keys"]) == {"before"} | own
+    assert set(account["keys"]) == {"before"} | own
 
 
 def test_children_forked_while_other_threads_write_are_never_stuck(tmp_path: Path) -> None:
-    told = alone(fork_amid_writing, str(tmp_path / "d.db"))
+    account = alone(fork_amid_writing, str(tmp_path / "d.db"))
 
-    assert set(told["keys"]) >= {f"child-{n}" for n in range(FORKS)}
-    assert told["missing"] == []
+    assert set(account["keys"]) >= {f"child-{n}" for n in range(FORKS)}
+    assert account["missing"] == []
 
 
 def test_threads_may_fork_at_the_same_time(tmp_path: Path) -> None:
-    told = alone(fork_in_threads, str(tmp_path / "d.db"))
+    account = alone(fork_in_threads, str(tmp_path / "d.db"))
 
-    assert told == {"children": 4 * FORKS, "added": 4 * FORKS + 1}
+    assert account == {"children": 4 * FORKS, "added": 4 * FORKS + 1}
 
 
 def test_a_child_may_be_forked_while_a_digest_is_open(tmp_path: Path) -> None:
-    told = alone(fork_inside_a_digest, str(tmp_path / "d.db"))
+    account = alone(fork_inside_a_digest, str(tmp_path / "d.db"))
 
-    assert told == {"delivered": 1, "pending": 1}
+    assert account == {"delivered": 1, "pending": 1}
 
 
 def test_asyncio_adds_in_a_child_of_a_process_that_used_it_before(tmp_path: Path) -> None:
-    told = alone(add_in_asyncio, str(tmp_path / "d.db"))
+    account = alone(add_in_asyncio, str(tmp_path / "d.db"))
 
-    assert sorted(told["keys"]) == ["after", "before", "child"]
+    assert sorted(account["keys"]) == ["after", "before", "child"]
 
 
 def test_the_memory_store_in_a_child_is_a_whole_copy_and_not_stuck() -> None:
@@ -77,9 +77,9 @@ def test_the_memory_store_in_a_child_is_a_whole_copy_and_not_stuck() -> None:
 
 
 def test_a_store_keeps_to_its_file_when_the_process_goes_to_another_folder(tmp_path: Path) -> None:
-    told = alone(change_the_folder, str(tmp_path))
+    account = alone(change_the_folder, str(tmp_path))
 
-    assert told == {"keys": ["after", "before"], "elsewhere": []}
+    assert account == {"keys": ["after", "before"], "elsewhere": []}
 
 
 # What they do
@@ -235,8 +235,8 @@ def fork_amid_writing(path: str) -> dict[str, list[str]]:
         for thread in threads:
             thread.join()
     digests.close()
-    told = told_of(path)
-    return told | {"missing": sorted(set(acknowledged) - set(told["keys"]))}
+    account = told_of(path)
+    return account | {"missing": sorted(set(acknowledged) - set(account["keys"]))}
 
 
 def fork_in_threads(path: str) -> dict[str, int]:

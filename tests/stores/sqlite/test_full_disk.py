@@ -22,7 +22,7 @@ from digestif import Digest, Digests, Overloaded, Policy, Record, StoreError
 from digestif.core.backoff import Retry
 from digestif.stores.sqlite import SQLiteStore
 from digestif.worker.worker import Worker
-from tests.stores.sqlite.alone import alone
+from tests.alone import alone
 from tests.stores.sqlite.soundness import check_sound
 
 MEBIBYTE = 1 << 20
@@ -45,9 +45,9 @@ with open(sys.argv[1], "wb", buffering=0) as file:
 
 
 def test_all_that_was_acknowledged_is_delivered_once_on_a_disk_without_a_byte(tmp_path: Path) -> None:
-    told = alone(deliver_from_a_full_disk, str(tmp_path), 300, 10, under=in_a_small_disk(tmp_path, "6m"))
+    account = alone(deliver_from_a_full_disk, str(tmp_path), 300, 10, under=in_a_small_disk(tmp_path, "6m"))
 
-    assert_all_delivered(told)
+    assert_all_delivered(account)
 
 
 def test_all_that_was_acknowledged_is_delivered_once_from_files_that_may_not_grow(tmp_path: Path) -> None:
@@ -122,13 +122,13 @@ def test_without_a_reserve_nothing_is_kept(tmp_path: Path) -> None:
 # What they do
 
 
-def assert_all_delivered(told: dict[str, Any]) -> None:
-    assert told["refused"] > 0
-    assert told["errors"] == []
-    assert told["not once"] == {}
-    assert told["dead"] > 0
-    assert told["verified"]
-    assert told["afterwards"]
+def assert_all_delivered(account: dict[str, Any]) -> None:
+    assert account["refused"] > 0
+    assert account["errors"] == []
+    assert account["not once"] == {}
+    assert account["dead"] > 0
+    assert account["verified"]
+    assert account["afterwards"]
 
 
 def in_a_small_disk(folder: Path, size: str) -> list[str]:
@@ -157,9 +157,9 @@ def free_pages(path: Path) -> int:
 
 def deliver_from_a_full_disk(folder: str, timelines: int, size: int) -> dict[str, Any]:
     """Another program has all that the disk has left, and takes whatever becomes free."""
-    told = Delivery(folder, timelines, size).run(lambda: greedy(folder))
+    account = Delivery(folder, timelines, size).run(lambda: greedy(folder))
     check_sound(f"{folder}/d.db")
-    return told
+    return account
 
 
 @contextmanager
@@ -182,9 +182,9 @@ def greedy(folder: str) -> Iterator[None]:
 def deliver_from_files_that_may_not_grow(folder: str, timelines: int, size: int) -> dict[str, Any]:
     """A limit of the process, as a quota would be."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    told = Delivery(folder, timelines, size).run(lambda: file_size_limit(folder))
+    account = Delivery(folder, timelines, size).run(lambda: file_size_limit(folder))
     check_sound(f"{folder}/d.db")
-    return told
+    return account
 
 
 @contextmanager

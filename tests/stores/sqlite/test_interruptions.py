@@ -19,7 +19,7 @@ from digestif.stores.sqlite import SQLiteStore
 from digestif.stores.sqlite.connections import Connection
 from digestif.stores.sqlite.rows import SqliteRows
 from digestif.testing.conformance.signals import interrupted_at
-from tests.stores.sqlite.alone import alone
+from tests.alone import alone
 from tests.stores.sqlite.groups import Group, one_group
 from tests.stores.sqlite.interrupts import Interruption, storm
 from tests.stores.sqlite.soundness import check_sound, pending_keys
@@ -177,13 +177,13 @@ def join_and_release(group: Group, digests: Digests, timeline: str, over: thread
 
 
 def test_a_storm_of_interruptions_troubles_no_other_thread_and_no_other_process(path: str) -> None:
-    told = alone(storm, path, 100, 1)
+    account = alone(storm, path, 100, 1)
 
-    assert told["interrupts"] >= 100
-    assert told["told others"] == []
-    assert told["missing"] == []
-    assert told["stuck"] == 0
-    assert told["verified"]
+    assert account["interrupts"] >= 100
+    assert account["told others"] == []
+    assert account["missing"] == []
+    assert account["stuck"] == 0
+    assert account["verified"]
     check_sound(path)
 
 

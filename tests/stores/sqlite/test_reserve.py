@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests, StoreUnavailable
-from tests.stores.sqlite.alone import alone
+from tests.alone import alone
 
 HUGE = 10**9  # MiB: no disk has that much left
 

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
@@ -11,22 +10,7 @@ from digestif import Digests, Policy, Record
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Burial, Completion, Lease, Release, Take
 from digestif.stores.sqlite import SQLiteStore
 from digestif.stores.sqlite.slots import SQL
-
-NOW = 1_700_000_000_000
-HOUR = 3_600_000
-
-
-def store_with_due(count: int, path: Path | None = None) -> SQLiteStore:
-    """Half of the timelines are ready, half wait and are due; each has a record."""
-    store = SQLiteStore(path, synchronous="normal")
-    digests = Digests(store)
-    for start in range(0, count, 2 * PAGE_RECORDS):
-        numbers = range(start, min(start + 2 * PAGE_RECORDS, count))
-        for delay in (0, 1):
-            page = [(f"t{n}", Record("r", 0, 0.0)) for n in numbers if n % 2 == delay]
-            digests.add_many(page, first_delay=delay, now=NOW / 1000 + start / 1000)
-    return store
-
+from tests.stores.sqlite.populations import HOUR, NOW, store_with_due
 
 # By steps of SQLite's machine, which no other program disturbs
 
@@ -35,7 +19,7 @@ SMALL, LARGE = 2_000, 20_000
 
 @pytest.fixture(scope="module")
 def stores() -> Iterator[tuple[SQLiteStore, SQLiteStore]]:
-    with disconnected(store_with_due(SMALL)) as small, disconnected(store_with_due(LARGE)) as large:
+    with closing(store_with_due(SMALL)) as small, closing(store_with_due(LARGE)) as large:
         yield small, large
 
 
@@ -76,7 +60,7 @@ def test_many_suspects_cost_a_claim_no_more_than_few(name: str) -> None:
 
 
 def steps_with_suspects(count: int, call: Callable[[SQLiteStore], object]) -> int:
-    with disconnected(store_with_due(count)) as store:
+    with closing(store_with_due(count)) as store:
         tokens = (f"worker{n}" for n in range(count))
         while store.claim(0, PAGE_TIMELINES, token=next(tokens), lease=1, now=NOW + HOUR).leases:
             pass
@@ -90,7 +74,7 @@ def test_a_page_of_dead_letters_takes_as_many_steps_among_many_as_among_few() ->
 
 
 def steps_of_a_page_of_letters(count: int) -> int:
-    with disconnected(store_with_letters(count)) as store:
+    with closing(store_with_letters(count)) as store:
         return steps(store, lambda store: store.letters(None, after=None, limit=100))
 
 
@@ -117,7 +101,7 @@ def with_records() -> tuple[dict[str, int], dict[str, int]]:
 
 
 def steps_with_records(count: int) -> dict[str, int]:
-    with disconnected(store_with_records(count)) as store:
+    with closing(store_with_records(count)) as store:
         digests = Digests(store, policy=ALL)
         found = {"add": steps(store, lambda store: digests.add("t", 0, key="one more", now=NOW / 1000))}
         lease = store.open("t", token="x", lease=HOUR, now=NOW)
@@ -155,7 +139,7 @@ def test_merging_a_page_takes_as_many_steps_into_a_large_digest_as_into_a_small_
 
 def steps_of_a_merge(older: int, newer: str) -> int:
     """An attempt failed, records came, and the next attempt merges the first page of them."""
-    with disconnected(store_with_records(older)) as store:
+    with closing(store_with_records(older)) as store:
         store.release([Release(whole(store), None)], now=NOW)
         add_records(store, newer, 2 * PAGE_RECORDS)
         lease = store.open("t", token="y", lease=HOUR, now=NOW)
@@ -184,15 +168,6 @@ def steps(store: SQLiteStore, call: Callable[[SQLiteStore], object]) -> int:
     finally:
         connection.set_progress_handler(None, 0)
     return counted
-
-
-@contextmanager
-def disconnected(store: SQLiteStore) -> Iterator[SQLiteStore]:
-    """Let go of it after the block."""
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 # By plan
@@ -240,7 +215,7 @@ def test_a_merge_looks_up_the_older_records_by_the_newer_ones(plan: Callable[[st
 
 @pytest.fixture
 def plan() -> Iterator[Callable[[str], list[str]]]:
-    with disconnected(SQLiteStore(None)) as store:
+    with closing(SQLiteStore(None)) as store:
 
         def explain(statement: str) -> list[str]:
             names = re.findall(r":(\w+)", statement)

@@ -1,9 +1,9 @@
-"""Subject: digests that are claimed, taken and closed by the page, as a worker does it."""
+"""Subject: digests that are claimed, read and completed by the page, as by a worker."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from bench._measure import Stopwatch
-from bench._redis_adding import LongKeys
+from bench._redis_adds import LongKeys
 from bench._workload import timeline_key
 from digestif import Digests, Policy
 from digestif.attempts.claims import claim
@@ -27,7 +27,7 @@ class Deliveries:
         self._number = 0
 
     def seconds(self) -> float:
-        """For delivering all of them; each time into an empty store."""
+        """Deliver all of them, each time from a new store, and return the seconds."""
         self._server.cli("FLUSHALL")
         self._number += 1
         url = f"{self._server.url}?partitions={self._partitions}"
@@ -52,13 +52,13 @@ class Deliveries:
 
 
 def claims(digests: Digests, *, now: Callable[[], Millis | None] = lambda: None) -> Iterator[list[Lease]]:
-    """Pages of leases, until nothing is due."""
+    """Yield pages of leases, until nothing is due."""
     while leases := claim(digests.store, PAGE_TIMELINES, lease=LEASE, now=now, events=digests.events).leases:
         yield leases
 
 
 def deliver(store: Store, leases: Sequence[Lease], *, now: Millis | None = None) -> int:
-    """Read open digests page by page and close them together; the answer is how many records they had."""
+    """Read open digests page by page, complete them together, and return the number of their records."""
     records = read(store, leases, now=now)
     closed = store.complete([Completion(lease, COOL_DOWN) for lease in leases], now=now)
     assert all(closed)
@@ -66,7 +66,7 @@ def deliver(store: Store, leases: Sequence[Lease], *, now: Millis | None = None)
 
 
 def read(store: Store, leases: Sequence[Lease], *, now: Millis | None = None) -> int:
-    """Read open digests whole; no page is kept."""
+    """Read open digests page by page, and keep no page."""
     requests = [Take(lease, capacity=None, merge=True) for lease in leases]
     records = 0
     while requests:

@@ -1,11 +1,11 @@
-"""Subject: processes that add at once, each record to a timeline of its own, which becomes ready, or waits at first."""
+"""Subject: processes that add concurrently, each record to a new timeline, which becomes ready or waits at first."""
 
 import multiprocessing
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import count
 
-from bench._redis_turns import Block
+from bench._blocks import Block
 from bench._workload import VALUE
 from digestif import Digests, Policy
 
@@ -21,7 +21,7 @@ class Crowd:
         self._numbers = count()
 
     def block(self, *, first_delay: float) -> Block:
-        """Without a delay each add tells workers that a timeline became ready; with one none does."""
+        """Make a block. Without a delay each add notifies the workers; with one, none does."""
 
         def made() -> Callable[[], None]:
             names = [f"{next(self._numbers)}:" for _ in range(self._processes)]

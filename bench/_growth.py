@@ -1,4 +1,4 @@
-"""Subjects: what an add costs when one timeline holds many records, or the store many timelines."""
+"""Subjects: adds to SQLite when one timeline holds many records, or the store many timelines."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -13,15 +13,15 @@ from bench._workload import BATCH, CACHE, VALUE, Source, fill, opened, timeline_
 from digestif import Digests, Policy, Record
 from digestif.testing import FakeClock
 
-SMALL = 1_000  # records; so few are soon twice as many, and are then filled anew
+SMALL = 1_000  # records; so small a timeline grows quickly, and is filled anew
 BEGINNING = 1_700_000_000.0
 STEP = 0.001  # seconds between two calls
-AFTERWARDS = BEGINNING + 1000  # when a store of a million timelines has been filled
-MOVES = Policy.debounce(quiet=60, maximum=600)  # every add moves the due time: the dearest kind
+AFTERWARDS = BEGINNING + 1000  # after a store of a million timelines was filled
+MOVES = Policy.debounce(quiet=60, maximum=600)  # every add moves the due time: the most expensive kind
 
 
 class Kind(StrEnum):
-    """What is special about the records of a timeline."""
+    """Kinds of keys and timelines."""
 
     RANDOM = "random keys"
     RISING = "rising keys"  # as from a counter or a clock: they fall on the same pages of the index
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class Records:
-    """One timeline with so many records in it."""
+    """One timeline with so many records."""
 
     def __init__(self, folder: str, size: int, kind: Kind, calls: tuple[int, int]) -> None:
         self._size = size
@@ -44,7 +44,7 @@ class Records:
         self.close = self._digests.close
 
     def cost(self) -> Figures:
-        """Microseconds per record, added singly and in batches."""
+        """Return microseconds per record, added singly and in batches."""
         singles, batches = self._calls
         return {"single": self._singly(singles), "batch": self._in_batches(batches)}
 
@@ -68,7 +68,7 @@ class Records:
         return watch.seconds / (times * BATCH) * 1e6
 
     def _restore(self) -> None:
-        """Bring a small timeline back to its size; with many records a few more do not matter."""
+        """Bring a small timeline back to its size; in a large one a few more records do not matter."""
         if self._size <= SMALL and self._kind is not Kind.FULL:
             self._digests.delete(self._timeline)
             self._fill()
@@ -97,9 +97,9 @@ class Timelines:
         self.close = self._digests.close
 
     def cost(self) -> Figures:
-        """Microseconds per record, added singly and in batches, to timelines chosen at random.
+        """Return microseconds per record, added singly and in batches, to timelines chosen at random.
 
-        And for those in batches how often SQLite had to read from the file, and how much it wrote.
+        For batches also the reads from the file, and the kibibytes written, per record.
         """
         singles, batches = self._calls
         single = self._measured(self._add, singles)
@@ -110,7 +110,7 @@ class Timelines:
         return {"single": single, "batch": batch, "reads": reads / count, "kibibytes": written / count / 1024}
 
     def _measured(self, step: Callable[[], None], times: int) -> float:
-        """Microseconds per step."""
+        """Return microseconds per step."""
         began = perf_counter()
         for _ in range(times):
             step()
@@ -126,7 +126,7 @@ class Timelines:
 
 
 class Cached(Timelines):
-    """The same timelines, in a copy of the file and with a cache that holds all of it."""
+    """The same timelines in a copy of the file, with a cache for the whole file."""
 
     def __init__(self, folder: str, size: int, calls: tuple[int, int]) -> None:
         copy = Path(folder) / f"copy-{size}"
@@ -152,7 +152,7 @@ def _path(folder: str | Path, size: int) -> Path:
 
 
 def filled(folder: str, size: int, clock: FakeClock) -> Digests:
-    """A store with so many waiting timelines, due in the order of their names; filled once, then found again."""
+    """Open a store with so many waiting timelines, due in the order of their names; fill it the first time."""
     path = _path(folder, size)
     fresh = not path.exists()
     digests = opened(path, policy=MOVES, clock=clock)

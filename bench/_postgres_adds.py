@@ -1,17 +1,15 @@
-"""Subjects: records that are added to PostgreSQL, one by one and together, beside two bare upserts with the driver."""
+"""Subjects: adds to PostgreSQL, one by one and in batches, beside two bare upserts with the driver."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import TypeAlias, TypeVar
 
 import psycopg
 
-from bench._measure import Stopwatch
-from bench._redis_turns import Block
-from bench._workload import PAYLOAD, VALUE, Source, fill, timeline_key
-from digestif import Digests, Policy, Record
+from bench._blocks import Block
+from bench._workload import PAYLOAD, VALUE, Source, timeline_key
+from digestif import Digests, Record
 from digestif.clock import wall_clock
 from digestif.stores.postgres.arrays import COLUMNS, Bigints, Byteas, Doubles
 
@@ -43,29 +41,17 @@ COUNTS_OF_BYTES = f"""INSERT INTO bare_timeline AS old
     SELECT * FROM unnest(%s::bytea[], %s::double precision[], %s::bigint[]) {ONTO_TIMELINE}"""
 
 
-class Events(Source):
-    """Random events of now."""
-
-    def names(self, count: int) -> list[tuple[str, str]]:
-        """Timelines and keys."""
-        return [(self.timeline(), self.key()) for _ in range(count)]
-
-    def records(self, count: int) -> list[tuple[str, Record]]:
-        now = wall_clock()
-        return [(timeline, Record(key, VALUE, now)) for timeline, key in self.names(count)]
-
-
 class Ours:
     """Adds through Digestif; every timeline has a record already."""
 
     def __init__(self, url: str) -> None:
-        self._events = Events(TIMELINES)
+        self._events = Source(TIMELINES)
         self._digests = Digests(url)
         self._digests.add_many([(timeline_key(number), Record("first", VALUE, 0.0)) for number in range(TIMELINES)])
         self.close = self._digests.close
 
     def singles(self, count: int, *, threads: int = 1) -> Block:
-        """Each thread adds so many."""
+        """A block in which each thread adds so many records."""
 
         def add(names: Sequence[tuple[str, str]]) -> None:
             for timeline, key in names:
@@ -91,11 +77,11 @@ class Ours:
 
 
 class Bare:
-    """The yardstick: a record and a timeline with a counter, each in an upsert, both in one transaction."""
+    """The yardstick: an upsert of a record and one of its timeline with a counter, in one transaction."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._events = Events(TIMELINES)
+        self._events = Source(TIMELINES)
         self._connections = [self._connect()]
         self._connections[0].execute(TABLES)
         self._connections[0].commit()
@@ -139,7 +125,7 @@ class Bare:
         return block
 
     def _upsert(self, batch: Sequence[tuple[str, str]]) -> None:
-        """By arrays as the driver writes them."""
+        """With arrays as the driver writes them."""
         connection, now = self._connections[0], wall_clock()
         timelines, keys = [timeline for timeline, _ in batch], [key for _, key in batch]
         counts = Counter(timelines)
@@ -148,7 +134,7 @@ class Bare:
         connection.commit()
 
     def _upsert_binary(self, batch: Sequence[tuple[str, str]]) -> None:
-        """By arrays as the store writes them."""
+        """With arrays as the store writes them."""
         connection, now = self._connections[0], wall_clock()
         timelines, keys = [timeline.encode() for timeline, _ in batch], [key.encode() for _, key in batch]
         counts = Counter(timelines)
@@ -160,40 +146,9 @@ class Bare:
 
 
 def _at_once(work: Callable[[Share], None], shares: Sequence[Share]) -> None:
-    """Each share in a thread of its own; a single one in the caller's."""
+    """Work on each share in a thread of its own; on a single one in the caller's."""
     if len(shares) == 1:
         work(shares[0])
         return
     with ThreadPoolExecutor(len(shares)) as threads:
         list(threads.map(work, shares))
-
-
-class Grown:
-    """Adds to one timeline that holds so many records; if it is full, each drops one."""
-
-    def __init__(self, url: str, size: int, *, full: bool) -> None:
-        self._size = size
-        self._full = full
-        self._events = Events(1)
-        policy = Policy(capacity=size if full else None)
-        self._digests = Digests(url, policy=policy, namespace=f"{'full' if full else 'grown'}-{size}")
-        events = ((timeline_key(0), self._events.record(wall_clock())) for _ in range(size))
-        fill(self._digests, events, total=size, title=f"{size:,} records")
-        self.close = self._digests.close
-
-    def seconds(self, count: int) -> float:
-        """For so many adds."""
-        watch = Stopwatch()
-        keys = iter([self._events.key() for _ in range(count)])
-        while some := list(islice(keys, max(10, self._size // 10))):
-            with watch.running():
-                for key in some:
-                    self._digests.add(timeline_key(0), VALUE, key=key)
-            self._restore(some)
-        return watch.seconds
-
-    def _restore(self, keys: list[str]) -> None:
-        """Bring the timeline back to its size, where a few more would be many."""
-        if not self._full and len(keys) * 1000 > self._size:
-            for key in keys:
-                self._digests.retract(timeline_key(0), key)

@@ -1,4 +1,4 @@
-"""Subjects: how fast events are added, one by one and together, beside bare upserts into two tables."""
+"""Subjects: adds to SQLite, one by one and in batches, beside bare upserts into two tables."""
 
 import asyncio
 import sqlite3
@@ -26,7 +26,7 @@ UPSERT_RECORD = (
 
 
 class Bare:
-    """The yardstick: the least that a durable add could be, with the sqlite3 module alone."""
+    """The yardstick: the least work of a durable add, with the sqlite3 module alone."""
 
     def __init__(self, folder: str, seconds: float, group: int) -> None:
         self._seconds = seconds
@@ -135,7 +135,7 @@ async def _add_until(ends: float, add: Callable[..., Awaitable[bool]], source: S
 
 
 def repeated(step: Callable[[], None], weight: int, *, seconds: float) -> Figures:
-    """How many events per second a step adds, over some time."""
+    """Repeat a step for some seconds, and return how many events it adds per second."""
     count = 0
     began = now = perf_counter()
     while now < began + seconds:

@@ -1,11 +1,10 @@
-"""Subject: digests that are claimed, taken and closed by the page, as a worker does it."""
+"""Subject: digests that are claimed, read and completed by the page, as by a worker."""
 
 from contextlib import closing
 
 from bench._measure import Stopwatch
-from bench._postgres_adding import Events
-from bench._redis_delivering import RECORDS, claims, deliver
-from bench._workload import timeline_key
+from bench._redis_deliveries import RECORDS, claims, deliver
+from bench._workload import Source, timeline_key
 from digestif import Digests
 from digestif.clock import wall_clock
 
@@ -19,7 +18,7 @@ class Deliveries:
         self._number = 0
 
     def seconds(self) -> float:
-        """For delivering all of them; each time in a namespace of its own."""
+        """Deliver all of them, each time in a new namespace, and return the seconds."""
         self._number += 1
         with closing(Digests(self._url, namespace=f"deliveries-{self._number}")) as digests:
             self._fill(digests)
@@ -32,6 +31,6 @@ class Deliveries:
         return watch.seconds
 
     def _fill(self, digests: Digests) -> None:
-        source, now = Events(self._timelines), wall_clock()
+        source, now = Source(self._timelines), wall_clock()
         for _ in range(RECORDS):
             digests.add_many([(timeline_key(number), source.record(now)) for number in range(self._timelines)])

@@ -1,4 +1,4 @@
-"""What is asked of a figure, as a mark in a table and in words."""
+"""Targets of figures: whether they are met, as a mark in a table and in words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,8 +6,8 @@ from typing import NamedTuple
 from bench._measure import console
 
 
-class Asked(NamedTuple):
-    """A figure and its bound. With an aim beyond it, the bound is what must be, and the aim what should."""
+class Target(NamedTuple):
+    """A figure and the bound that it must keep; it should reach the aim, if there is one."""
 
     what: str
     figure: float
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """For a cell of a table."""
+        """The text for a cell of a table."""
         sign = "[green]✓[/]" if self.met else "[red]✗[/]"
         return f"{sign} {self._wanted}"
 
@@ -47,16 +47,16 @@ class Asked(NamedTuple):
         return f"{number:.3g}{self.unit}" if abs(number) < 100 else f"{number:,.0f}{self.unit}"
 
 
-def show_asked(asked: Sequence[Asked]) -> None:
-    """Print what was asked, first what was missed."""
+def show_targets(targets: Sequence[Target]) -> None:
+    """Print all targets, missed ones first."""
     screen = console()
     screen.print()
-    for one in sorted(asked, key=lambda one: one.met):
+    for one in sorted(targets, key=lambda one: one.met):
         colour = "green" if one.met else "red"
         verdict, _, rest = one.words.partition(":")
         screen.print(f" [{colour}]{verdict}[/]:{rest}")
 
 
-def as_figures(asked: Sequence[Asked]) -> dict[str, dict[str, float | bool | str | None]]:
-    """The same for programs."""
-    return {one.what: {**one._asdict(), "met": one.met, "words": one.words} for one in asked}
+def as_figures(targets: Sequence[Target]) -> dict[str, dict[str, float | bool | str | None]]:
+    """Return the targets for JSON."""
+    return {one.what: {**one._asdict(), "met": one.met, "words": one.words} for one in targets}

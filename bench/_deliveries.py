@@ -1,8 +1,8 @@
-"""Subjects: what it costs to find what is due, and to deliver it."""
+"""Subjects: the search for due timelines in SQLite, and their delivery."""
 
 from pathlib import Path
 
-from bench._growing import AFTERWARDS, BEGINNING, MOVES, filled
+from bench._growth import AFTERWARDS, BEGINNING, MOVES, filled
 from bench._measure import Figures, Stopwatch
 from bench._workload import Source, opened, timeline_key
 from digestif import Digests, Policy
@@ -11,7 +11,7 @@ from digestif.ids import fresh_id
 from digestif.stores.base import ClaimPage, Completion, Lease, Store, Take
 from digestif.testing import FakeClock
 
-FEW = 1_000  # due timelines; so few are filled anew for each measurement
+FEW = 1_000  # due timelines; a store with so few is filled anew for each measurement
 CLAIM = 200
 PAGE = 1_000
 LEASE = 3_600_000  # milliseconds
@@ -20,7 +20,7 @@ ALL_DUE = AFTERWARDS + 100 * MOVES.longest_wait
 
 
 class Due:
-    """A store where so many timelines are due."""
+    """A store with so many due timelines."""
 
     def __init__(self, folder: str, size: int, times: int) -> None:
         self._folder = folder
@@ -36,7 +36,7 @@ class Due:
         return digests
 
     def milliseconds(self) -> Figures:
-        """For a claim of 200, and for a page of 1,000 of the schedule."""
+        """Return the milliseconds of a claim of 200, and of a page of 1,000 of the schedule."""
         claims, pages = Stopwatch(), Stopwatch()
         for _ in range(self._times):
             with claims.running():
@@ -50,7 +50,7 @@ class Due:
         return {"claim": claims.seconds / self._times * 1000, "page": pages.seconds / self._times * 1000}
 
     def _renew(self) -> None:
-        """Out of a million a few that were taken do not matter."""
+        """Fill a small store anew; in a large one the few timelines that were taken do not matter."""
         if self._size <= FEW:
             self.close()
             for file in Path(self._folder).glob(f"timelines-{self._size}.db*"):
@@ -62,7 +62,7 @@ class Due:
 
 
 class Deliveries:
-    """Digests of ten records each: one by one with `digest()`, and by the page as a worker does it."""
+    """Digests of ten records each: one by one with `digest()`, and by the page as a worker does."""
 
     def __init__(self, folder: str, count: int) -> None:
         self._count = count
@@ -98,18 +98,18 @@ class Deliveries:
             self._digests.add_many([(timeline_key(n), self._source.record()) for n in range(self._count)])
 
     def _empty(self) -> None:
-        """Retire the timelines that have nothing left, so that the next record finds them idle."""
+        """Retire the empty timelines, so that the next record finds them idle."""
         while claim(self._digests.store).retired:
             pass
 
 
 def claim(store: Store, *, now: Millis | None = None) -> ClaimPage:
-    """Leases for a page of what is due."""
+    """Lease a page of due timelines."""
     return store.claim(0, CLAIM, token=fresh_id(), lease=LEASE, now=now)
 
 
 def deliver(store: Store, leases: list[Lease]) -> int:
-    """Read open digests whole, page by page, and close them together; the answer is how many records they had."""
+    """Read open digests page by page, complete them together, and return the number of their records."""
     requests = [Take(lease, capacity=None, merge=True) for lease in leases]
     records = 0
     while requests:

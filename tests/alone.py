@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[3]
-NAME = "tests.stores.sqlite.alone"
+ROOT = Path(__file__).parents[1]
+NAME = "tests.alone"
 
 
 def alone(program: Callable[..., Any], *arguments: Any, under: Sequence[str] = (), timeout: float = 90) -> Any:

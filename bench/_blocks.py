@@ -1,4 +1,4 @@
-"""Ways to do the same thing, in small blocks that take turns: a noisy moment then disturbs all of them alike."""
+"""Comparisons in small blocks that alternate: a noisy moment then disturbs both sides alike."""
 
 import statistics
 from collections.abc import Callable, Mapping
@@ -6,12 +6,12 @@ from typing import NamedTuple, TypeAlias
 
 from bench._measure import Stopwatch
 
-# Makes the inputs of a block, and gives what is to be timed.
+# Makes the inputs of a block, and returns the function to be timed.
 Block: TypeAlias = Callable[[], Callable[[], None]]
 
 
 class Comparison(NamedTuple):
-    """How fast one way is beside another."""
+    """The rates of two ways to do the same thing."""
 
     per_second: float
     base_per_second: float
@@ -20,7 +20,7 @@ class Comparison(NamedTuple):
 
 
 def compared(ours: Block, base: Block, *, blocks: int, weight: int) -> Comparison:
-    """Both ways in turns; `weight` is how many records a block has."""
+    """Run blocks of both ways in turn; `weight` is the number of records in a block."""
     seconds = in_turns({"ours": lambda: timed(ours), "base": lambda: timed(base)}, blocks=blocks)
     mine, theirs = seconds["ours"], seconds["base"]
     return Comparison(
@@ -32,7 +32,7 @@ def compared(ours: Block, base: Block, *, blocks: int, weight: int) -> Compariso
 
 
 def in_turns(measures: Mapping[str, Callable[[], float]], *, blocks: int) -> dict[str, list[float]]:
-    """The seconds of each block; the order is turned around each time, and a first block only warms up."""
+    """Return the seconds of each block. The order is reversed each time, and the first block is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in measures}
     names = list(measures)
     for number in range(blocks + 1):
@@ -44,7 +44,7 @@ def in_turns(measures: Mapping[str, Callable[[], float]], *, blocks: int) -> dic
 
 
 def timed(block: Block) -> float:
-    """The seconds of one block, without those for making its inputs."""
+    """Return the seconds of one block, without those for making its inputs."""
     run = block()
     watch = Stopwatch()
     with watch.running():
@@ -53,5 +53,5 @@ def timed(block: Block) -> float:
 
 
 def middle_ratio(seconds: list[float], base: list[float]) -> float:
-    """The median of the ratios of neighbouring blocks."""
+    """Return the median of the ratios of neighbouring blocks."""
     return statistics.median(one / other for one, other in zip(seconds, base, strict=True))

@@ -1,14 +1,12 @@
-"""Subjects: records that are added to Redis, one by one and together, beside the same bytes set by redis-py alone."""
+"""Subjects: adds to Redis, one by one and in batches, beside the same bytes set by redis-py alone."""
 
 from collections.abc import Callable
-from itertools import islice
 
 from redis import Redis
 
-from bench._growing import MOVES
-from bench._measure import Stopwatch
-from bench._redis_turns import Block
-from bench._workload import PAYLOAD, VALUE, Source, fill, timeline_key
+from bench._blocks import Block
+from bench._growth import MOVES
+from bench._workload import PAYLOAD, VALUE, Source, timeline_key
 from digestif import Digests, Policy, Record
 from digestif.clock import wall_clock
 from digestif.testing.servers import RedisServer
@@ -27,18 +25,9 @@ class LongKeys(Source):
     def key(self) -> str:
         return f"{self._random.getrandbits(KEY * 4):0{KEY}x}"
 
-    def names(self, count: int) -> list[tuple[str, str]]:
-        """Timelines and keys."""
-        return [(self.timeline(), self.key()) for _ in range(count)]
-
-    def records(self, count: int) -> list[tuple[str, Record]]:
-        """Timelines and records, of now."""
-        now = wall_clock()
-        return [(timeline, Record(key, VALUE, now)) for timeline, key in self.names(count)]
-
 
 def everywhere(source: LongKeys) -> list[tuple[str, Record]]:
-    """A record for each timeline."""
+    """Return a record for each timeline."""
     return [(timeline_key(number), source.record(wall_clock())) for number in range(TIMELINES)]
 
 
@@ -112,34 +101,3 @@ class Raw:
             return run
 
         return block
-
-
-class Grown:
-    """Adds to one timeline that holds so many records; if it is full, each drops one."""
-
-    def __init__(self, server: RedisServer, size: int, *, full: bool) -> None:
-        self._size = size
-        self._full = full
-        self._source = LongKeys(1)
-        policy = Policy(capacity=size if full else None)
-        self._digests = Digests(server.url, policy=policy, namespace=f"{'full' if full else 'grown'}-{size}")
-        events = ((timeline_key(0), self._source.record(wall_clock())) for _ in range(size))
-        fill(self._digests, events, total=size, title=f"{size:,} records")
-        self.close = self._digests.close
-
-    def seconds(self, count: int) -> float:
-        """For so many adds."""
-        watch = Stopwatch()
-        keys = iter([self._source.key() for _ in range(count)])
-        while some := list(islice(keys, max(10, self._size // 10))):
-            with watch.running():
-                for key in some:
-                    self._digests.add(timeline_key(0), VALUE, key=key)
-            self._restore(some)
-        return watch.seconds
-
-    def _restore(self, keys: list[str]) -> None:
-        """Bring the timeline back to its size."""
-        if not self._full:
-            for key in keys:
-                self._digests.retract(timeline_key(0), key)
