@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from inspect import Signature, signature
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from digestif.attempts import Attempt, Attempts, Handlers
-from digestif.attempts.upkeep import tell_of_maintenance
+from digestif.attempts.reports import report_maintenance
 from digestif.core.damage import Damage
 from digestif.core.policy import Policy, check_delay
 from digestif.core.records import (
@@ -31,18 +32,33 @@ from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.partitions import visit
 from digestif.stores.registry import check_namespace, open_store
-from digestif.worker.worker import MEMORY, Worker
+from digestif.worker.worker import Worker
 
 if TYPE_CHECKING:
     from digestif.channels.base import Channel
     from digestif.routes.route import RouteOptions
     from digestif.routes.table import Routes
 
-T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 HandlerFunction = TypeVar("HandlerFunction", bound=Callable[[Any], Any])
 
 MAINTENANCE_DELAY = 300_000  # milliseconds after which a dispatch counts as lost
 SCHEDULE_PAGE = 1000  # timelines
+
+
+def _with_options_of(
+    worker: Callable[Concatenate[Any, P], object],
+) -> "Callable[[Callable[..., R]], Callable[Concatenate[Digests, P], R]]":
+    """Let a method have the options of `Worker`, for people and for types."""
+
+    def decorate(call: Callable[..., R]) -> "Callable[Concatenate[Digests, P], R]":
+        own, *_ = signature(call).parameters.values()
+        _, *options = signature(worker).parameters.values()
+        call.__signature__ = Signature([own, *options])  # type: ignore[attr-defined]  # where `inspect` looks for it
+        return call
+
+    return decorate
 
 
 class Digests(Queries):
@@ -290,7 +306,7 @@ class Digests(Queries):
             while more:
                 since = time - MAINTENANCE_DELAY if given is None else given
                 page = self.store.maintain(partition, since, limit=PAGE_TIMELINES, now=at)
-                tell_of_maintenance(page, self.events, now=time)
+                report_maintenance(page, self.events, now=time)
                 yield page
                 more = page.more
 
@@ -395,53 +411,15 @@ class Digests(Queries):
             self._routes = Routes(self._handlers, self._policies)
         self._routes.add(Route(pattern=pattern, channel=channel, **options))
 
-    def run(
-        self,
-        *,
-        concurrency: int = 100,
-        threads: int = 16,
-        memory: int = MEMORY,
-        poll: float = 1.0,
-        grace: float = 25.0,
-        start_timeout: float | None = 60.0,
-        name: str | None = None,
-    ) -> None:
+    @_with_options_of(Worker)
+    def run(self, **options: Any) -> None:
         """Run a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
-        worker = Worker(
-            self,
-            concurrency=concurrency,
-            threads=threads,
-            memory=memory,
-            poll=poll,
-            grace=grace,
-            start_timeout=start_timeout,
-            name=name,
-        )
-        worker.run()
+        Worker(self, **options).run()
 
-    async def serve(
-        self,
-        *,
-        concurrency: int = 100,
-        threads: int = 16,
-        memory: int = MEMORY,
-        poll: float = 1.0,
-        grace: float = 25.0,
-        start_timeout: float | None = 60.0,
-        name: str | None = None,
-    ) -> None:
+    @_with_options_of(Worker)
+    async def serve(self, **options: Any) -> None:
         """Run a worker on the running event loop until cancelled; the options are those of `Worker`."""
-        worker = Worker(
-            self,
-            concurrency=concurrency,
-            threads=threads,
-            memory=memory,
-            poll=poll,
-            grace=grace,
-            start_timeout=start_timeout,
-            name=name,
-        )
-        await worker.serve()
+        await Worker(self, **options).serve()
 
 
 def _drops(arrivals: Sequence[Arrival], answers: Sequence[Accepted]) -> Counter[str]:

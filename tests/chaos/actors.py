@@ -17,6 +17,7 @@ from tests.chaos.stage import Crashed
 from tests.chaos.world import LEARNED, PLAIN, POLICIES, Actor, Ear, Process, Wire, World
 
 MOST_IN_HAND = 4
+PATIENCE_SECONDS = 3.0  # instead of a minute that suspects let the others go first
 
 
 def _handlers(*timelines: str) -> Handlers:
@@ -62,7 +63,7 @@ class Worker(Process):
             events=self.ear,
             handlers=SOME if self.is_limited else ALL,
         )
-        self._suspects = Suspects(lease_seconds=world.lease / 1000)
+        self._suspects = Suspects(lease_seconds=world.lease / 1000, patience_seconds=PATIENCE_SECONDS)
         self._claims = 0  # under way
         self._claims_suspects = False
         self._tried: dict[Lease, Millis] = {}  # suspects, and since when each is tried
@@ -158,7 +159,8 @@ class Worker(Process):
         require(not trying and not self._claims_suspects, "others are claimed, but suspects are tried: {}", trying)
         chances = self._world.chances
         limit = chances.randint(1, max(1, MOST_IN_HAND - len(self.tasks)))
-        room = Room() if chances.happens(0.9) else Room(dict.fromkeys(Kind, limit - 1))
+        places = None if chances.happens(0.9) else dict.fromkeys(Kind, limit - 1)
+        room = Room(places, records=self._world.pages.records_in_hand)
         page = self._take_on(lambda: self._attempts.claim(limit, room=room))
         self._suspects.saw(page.suspect, looked_everywhere=page.claimed < limit)
         if page.claimed == 0 and self._suspects.exist and self._holds_nothing:
@@ -166,10 +168,11 @@ class Worker(Process):
 
     def _try_suspects(self, *, alone: bool) -> None:
         tried: list[Attempt] = []
+        room = Room(records=self._world.pages.records_in_hand)
         self._suspects.begin_claim()
         self._claims_suspects = True
         try:
-            page = self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=Room()))
+            page = self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=room))
             tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
         finally:
             self._claims_suspects = False
@@ -206,7 +209,7 @@ class Worker(Process):
         page = [waiting.popleft() for _ in range(min(len(waiting), base.PAGE_TIMELINES))]
         answers = self._attempts.end(page)
         for one, answer in zip(page, answers, strict=True):
-            if isinstance(answer, StoreError) and not one[0].is_told:
+            if isinstance(answer, StoreError) and not one[0].is_ended:
                 self._judged[True].append(one)
 
     def maintain(self) -> None:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from digestif.attempts import Attempt, Attempts, Page, attempts, claims, submission
-from digestif.attempts.running import Running
+from digestif.attempts.process import Running
 from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.verdicts import DELIVERED, Verdict
@@ -258,7 +258,7 @@ def _at_most_once() -> Any:
         for attempt in page.attempts:
             if attempt.handler is not None and attempt.handler.at_most_once:
                 self._submit([(attempt, DELIVERED)])
-                self._let_go(attempt)
+                self._stop_renewing(attempt)
                 attempt.is_closed = True
         return page
 
@@ -297,15 +297,15 @@ def _unread() -> Any:
 
 
 @fault()
-def _let_go() -> Any:
-    """the end of an old lease lets go of the new lease of the same digest"""
+def _stop_renewing() -> Any:
+    """the end of an old lease ends the renewal of the new lease of the same digest"""
 
     def wrong(self: Attempts, attempt: Attempt) -> None:
         for place, held in list(self._held.items()):
             if held.lease.digest_id == attempt.lease.digest_id:
                 del self._held[place]
 
-    return Attempts, "_let_go", wrong
+    return Attempts, "_stop_renewing", wrong
 
 
 @fault("once")
@@ -349,35 +349,35 @@ def _pages() -> Any:
 @fault()
 def _told_twice() -> Any:
     """the end of an attempt is told twice"""
-    right = Attempts._tell
+    right = Attempts._report
 
     def wrong(self: Attempts, attempt: Attempt, event: Ended) -> None:
         right(self, attempt, event)
-        attempt.is_told = False
+        attempt.is_ended = False
         right(self, attempt, event)
 
-    return Attempts, "_tell", wrong
+    return Attempts, "_report", wrong
 
 
 @fault()
 def _not_told() -> Any:
     """the end of an attempt that lost its lease is not told"""
-    right = Attempts._tell_answer
+    right = Attempts._report_answer
 
     def wrong(self: Attempts, attempt: Attempt, verdict: Verdict, answer: Any) -> None:
         if answer is False:
-            attempt.is_told = True
-            self._let_go(attempt)
+            attempt.is_ended = True
+            self._stop_renewing(attempt)
         else:
             right(self, attempt, verdict, answer)
 
-    return Attempts, "_tell_answer", wrong
+    return Attempts, "_report_answer", wrong
 
 
 @fault()
 def _others_run() -> Any:
     """alone is noted although others run in the process"""
-    return Running, "is_none", True
+    return Running, "is_idle", True
 
 
 # In the worker

@@ -7,13 +7,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from digestif import clock, ids
-from digestif.attempts import Attempt, attempts, room
-from digestif.attempts.running import Running
+from digestif.attempts import Attempt, attempts
+from digestif.attempts.process import Running
 from digestif.core.times import Millis
 from digestif.stores.rows import leases
-from digestif.worker import suspects
-
-PATIENCE_SECONDS = 3.0  # instead of a minute that suspects let the others go first
 
 
 class Chances(random.Random):
@@ -59,8 +56,8 @@ class RunningHere:
         self._here = here
 
     @property
-    def is_none(self) -> bool:
-        return self._here().is_none
+    def is_idle(self) -> bool:
+        return self._here().is_idle
 
     def add(self, attempt: Attempt) -> list[Attempt]:
         return self._here().add(attempt)
@@ -74,7 +71,7 @@ class Pages(NamedTuple):
 
     records: int
     timelines: int
-    in_hand: int
+    records_in_hand: int
     suspects: int
 
 
@@ -86,9 +83,7 @@ def installed(chances: Chances, times: Times, pages: Pages, running: Callable[[]
         (ids, "secrets", chances),
         (clock, "time", times),
         (attempts, "RUNNING", RunningHere(running)),
-        (room, "RECORDS", pages.in_hand),
         (leases, "SUSPECTS_TOGETHER", pages.suspects),
-        (suspects, "PATIENCE_SECONDS", PATIENCE_SECONDS),
         *((module, "PAGE_RECORDS", pages.records) for module in _with("PAGE_RECORDS")),
         *((module, "PAGE_TIMELINES", pages.timelines) for module in _with("PAGE_TIMELINES")),
     ]

@@ -41,7 +41,7 @@ TROUBLE = (
     "Lapsed",
     "PutOff",
     "Unsettled",
-    "no hand is free",
+    "no handler is free",
     "claim_suspects [0] alone=True",
     "claim_suspects [0] alone=False",
     "it ends its workers",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from digestif.attempts.running import Running
+from digestif.attempts.process import Running
 from digestif.core.backoff import Retry
 from digestif.core.capacity import Stored
 from digestif.core.policy import Policy
@@ -24,8 +24,8 @@ from tests.chaos.book import Book, Violation, require
 from tests.chaos.sources import Chances, Pages, Times, installed
 from tests.chaos.stage import Crashed, Stage
 
-SMALL = Pages(records=2, timelines=2, in_hand=6, suspects=2)
-USUAL = Pages(records=1000, timelines=200, in_hand=20_000, suspects=8)
+SMALL = Pages(records=2, timelines=2, records_in_hand=6, suspects=2)
+USUAL = Pages(records=1000, timelines=200, records_in_hand=20_000, suspects=8)
 BEGINNING: Millis = 1_000_000_000
 
 

@@ -13,7 +13,7 @@ from digestif import Failed
 from digestif.cli import worker
 from digestif.core.texts import reason_of
 from digestif.testing.servers import free_port
-from digestif.worker import loop
+from digestif.worker.worker import Worker
 from tests.cli.runner import Run, is_one_line, start
 
 APP = """
@@ -165,7 +165,7 @@ def test_a_store_that_was_never_reached_ends_it_with_a_code(
 ) -> None:
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(worker, "START_SECONDS", 0.3)
-    monkeypatch.setattr(loop, "LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr(Worker, "tuning", Worker.tuning._replace(last_calls=0.1))
     app = f"from digestif import Digests\ndigests = Digests('redis://127.0.0.1:{free_port()}')\ndigests.handler('*')(print)\n"
     (folder / "astray_app.py").write_text(app)
 

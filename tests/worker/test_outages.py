@@ -26,16 +26,12 @@ from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.servers import RedisServer, free_port
-from digestif.worker import loop, worker
-from tests.worker.workers import PATIENCE, Ear, working
+from digestif.worker.limits import Tuning
+from tests.worker.workers import PATIENCE, Ear, tuned, working
 
 POLICY = Policy(minimum_delay=60)
+IMPATIENT = Tuning(first_pause=0.01, longest_pause=0.1)
 TOLD_SECONDS = 5.0  # in which a reason is told
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "PAUSE_SECONDS", (0.01, 0.1))
 
 
 @pytest.fixture
@@ -71,7 +67,7 @@ def test_a_worker_goes_on_when_the_store_is_back(store: Partitioned, digests: Di
     digests.add_many([(f"t{n}", n) for n in range(9)])
     ear = Ear(digests)
     store.failing = {0, 1, 2}
-    with working(digests, poll=0.01):
+    with working(digests, tuning=IMPATIENT, poll=0.01):
         ear.wait_for(StoreFailed, 3)
         store.failing = set()
         ear.wait_for(Delivered, 9)
@@ -84,7 +80,7 @@ def test_a_store_that_is_away_when_the_worker_starts_and_stops(store: Partitione
     ear = Ear(digests)
     store.failing = {0, 1, 2}
 
-    with working(digests, poll=0.01):
+    with working(digests, tuning=IMPATIENT, poll=0.01):
         ear.wait_for(WorkerStarted)
         ear.wait_for(StoreFailed)
 
@@ -94,7 +90,7 @@ def test_a_store_that_was_never_reached_ends_the_worker(store: Partitioned, dige
     store.failing = {0, 1, 2}
 
     with pytest.raises(StoreUnavailable, match=r"not answered once in 0.1 s \(.*\); check its address.*--wait"):
-        digests.run(poll=0.01, start_timeout=0.1)
+        tuned(digests, IMPATIENT, poll=0.01, start_timeout=0.1).run()
 
 
 def test_a_worker_may_be_told_to_wait_for_its_store(store: Partitioned, digests: Digests) -> None:
@@ -102,7 +98,7 @@ def test_a_worker_may_be_told_to_wait_for_its_store(store: Partitioned, digests:
     digests.add("t", 1)
     ear = Ear(digests)
     store.failing = {0, 1, 2}
-    with working(digests, poll=0.01, start_timeout=None):
+    with working(digests, tuning=IMPATIENT, poll=0.01, start_timeout=None):
         ear.wait_for(StoreFailed, 3)
         store.failing = set()
         ear.wait_for(Delivered)
@@ -112,7 +108,7 @@ def test_a_store_that_was_reached_once_is_waited_for(store: Partitioned, digests
     digests.handler("*")(lambda _: None)
     digests.add("before", 1)
     ear = Ear(digests)
-    with working(digests, poll=0.01, start_timeout=0.2):
+    with working(digests, tuning=IMPATIENT, poll=0.01, start_timeout=0.2):
         ear.wait_for(Delivered)
         store.failing = {0, 1, 2}
         failures = len(ear.wait_for(StoreFailed, 10))  # for longer than that
@@ -132,13 +128,12 @@ class Speechless(MemoryStore):
         return super().time(partition)
 
 
-def test_a_store_that_says_nothing_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "REACH_SECONDS", 0.1)
+def test_a_store_that_says_nothing_is_told_of() -> None:
     store = Speechless(namespace="d")
     digests = Digests(store)
     digests.handler("*")(lambda _: None)
     ear = Ear(digests)
-    with working(digests, poll=0.01):
+    with working(digests, tuning=Tuning(reach=0.1), poll=0.01):
         try:
             [failed] = ear.wait_for(StoreFailed)
         finally:
@@ -157,16 +152,15 @@ WRONG = {  # a server that is not there, and a name of none; {} is a port where 
 
 
 @pytest.mark.parametrize("dsn", WRONG)
-def test_a_worker_with_a_wrong_address_says_so_in_seconds_and_ends(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_with_a_wrong_address_says_so_in_seconds_and_ends(dsn: str) -> None:
     """The store itself would try for longer."""
-    monkeypatch.setattr(loop, "LAST_WORDS_SECONDS", 0.1)
     digests = Digests(dsn.format(free_port()))
     digests.handler("*")(lambda _: None)
     ear = Ear(digests)
     began = monotonic()
 
     with pytest.raises(StoreUnavailable, match="not answered once"):
-        digests.run(start_timeout=0.5)
+        tuned(digests, IMPATIENT._replace(last_calls=0.1), start_timeout=0.5).run()
 
     [failed] = [event for event in ear.of(StoreFailed) if event.operation == "connect"]
     assert WRONG[dsn] in str(failed.error)
@@ -181,7 +175,7 @@ def test_a_worker_may_be_started_before_its_server() -> None:
         digests.handler("*")(lambda _: None)
         ear = Ear(digests)
         server.stop()
-        with working(digests, poll=0.05):
+        with working(digests, tuning=IMPATIENT, poll=0.05):
             ear.wait_for(WorkerStarted)
             ear.wait_for(StoreFailed)
             server.start()
@@ -196,7 +190,7 @@ def test_one_partition_that_fails_does_not_stop_the_others(store: Partitioned, d
     served = {timeline for timeline in timelines if store.part_of(timeline) != 1}
     ear = Ear(digests)
     store.failing = {1}
-    with working(digests, poll=0.01):
+    with working(digests, tuning=IMPATIENT, poll=0.01):
         assert {event.timeline for event in ear.wait_for(Delivered, len(served))} == served
         assert {event.partition for event in ear.wait_for(PartitionFailed)} == {1}
         store.failing = set()
@@ -221,7 +215,7 @@ def test_what_ended_while_the_store_was_away_is_told_when_it_is_back(
 
     digests.add("t", 1)
     ear = Ear(digests)
-    with working(digests, poll=0.01):
+    with working(digests, tuning=IMPATIENT, poll=0.01):
         assert begun.wait(PATIENCE)
         store.failing = {0, 1, 2}
         released.set()
@@ -239,7 +233,6 @@ def test_what_ended_while_the_store_was_away_is_told_when_it_is_back(
 @pytest.mark.parametrize("verb", ["claim", "complete"])
 def test_what_hangs_when_the_worker_ends_is_told_as_unsettled(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     """One ending for each attempt, although the store answers after all when nobody listens any more."""
-    monkeypatch.setattr(loop, "LAST_WORDS_SECONDS", 0.1)
     store = MemoryStore(namespace="d")
     digests = Digests(store)
     digests.handler("*")(lambda _: None)
@@ -256,7 +249,7 @@ def test_what_hangs_when_the_worker_ends_is_told_as_unsettled(monkeypatch: pytes
     monkeypatch.setattr(store, verb, hang)
 
     async def serve() -> None:
-        serving = asyncio.create_task(digests.serve(poll=0.01))
+        serving = asyncio.create_task(tuned(digests, IMPATIENT._replace(last_calls=0.1), poll=0.01).serve())
         await asyncio.to_thread(hanging.wait, PATIENCE)
         serving.cancel()
         await asyncio.wait([serving])
@@ -284,7 +277,7 @@ def test_a_part_that_does_not_answer_does_not_hold_up_the_ends_of_others(store: 
     well = {timeline for timeline in timelines if store.part_of(timeline) != 2}
     assert 0 < len(well) < 8
     ear = Ear(digests)
-    with working(digests, poll=0.01, threads=16):
+    with working(digests, tuning=IMPATIENT, poll=0.01, threads=16):
         for _ in timelines:
             assert begun.acquire(timeout=PATIENCE)
         store.failing = {2}
@@ -312,7 +305,7 @@ def test_a_worker_goes_on_when_the_server_is_started_again(server: RedisServer |
     with Digests(f"{server.url}?{impatience}", policy=POLICY, lease=2) as digests:
         digests.handler("*")(lambda _: None)
         ear = Ear(digests)
-        with working(digests, poll=0.05):
+        with working(digests, tuning=IMPATIENT, poll=0.05):
             digests.add("before", 1)
             ear.wait_for(Delivered)
             getattr(server, end)()

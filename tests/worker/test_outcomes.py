@@ -23,7 +23,8 @@ from digestif import (
     WorkerStarted,
     WorkerStopped,
 )
-from digestif.attempts import Room, unhandled
+from digestif.attempts import Room
+from digestif.attempts.unhandled import UnhandledTimelines
 from digestif.testing import FakeClock
 from tests.worker.workers import Ear, once, rounds, working
 
@@ -390,14 +391,12 @@ def test_a_timeline_that_nobody_delivers_is_put_off_and_the_attempt_does_not_cou
     assert [digest.attempt for digest in seen] == [1]
 
 
-def test_timelines_that_nobody_delivers_are_told_once_a_minute_with_their_number(
-    digests: Digests, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_timelines_that_nobody_delivers_are_told_once_a_minute_with_their_number(digests: Digests) -> None:
     clock = FakeClock(NOW)
-    monkeypatch.setattr(unhandled, "monotonic", clock)
     digests.handler("known")(lambda _: None)
     ear = Ear(digests)
     attempts = digests.attempts(NOW)
+    attempts.unhandled = UnhandledTimelines(digests.events, clock=clock)
 
     for second, timeline in ((0, "a"), (1, "b"), (59.9, "c"), (60, "d"), (119.9, "e"), (120, "f")):
         clock.set(NOW + second)

@@ -21,9 +21,9 @@ from digestif import (
     WorkerStopped,
     run,
 )
-from digestif.attempts import room
 from digestif.ids import fresh_id
 from digestif.testing import FakeClock, assert_nothing_left
+from digestif.worker.limits import Tuning
 from tests.worker.workers import PATIENCE, Ear, becomes, once, rounds, working
 
 POLICY = Policy(minimum_delay=0, capacity=None)
@@ -143,33 +143,32 @@ def test_a_digest_of_more_records_than_a_worker_reads_at_a_time_is_delivered() -
     assert_nothing_left(digests.store)
 
 
-def test_a_claim_reads_so_many_records_and_gives_the_rest_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_reads_so_many_records_and_gives_the_rest_back() -> None:
     """Given back untouched: they come next, with their first attempt."""
-    monkeypatch.setattr(room, "RECORDS", 1000)
+    tuning = Tuning(records=1000)
     digests = Digests("memory://", policy=POLICY)
     seen: list[Digest] = []
     digests.handler("*")(seen.append)
     digests.add_many([(f"t{n}", m) for n in range(6) for m in range(600)])
     ear = Ear(digests)
 
-    once(digests, threads=12)
+    once(digests, tuning=tuning, threads=12)
     assert len(seen) < 6
     assert {event.reason for event in ear.of(PutOff)} == {"the worker has enough in hand"}
-    rounds(digests, threads=12)
+    rounds(digests, tuning=tuning, threads=12)
 
     assert sorted(digest.timeline for digest in seen) == [f"t{n}" for n in range(6)]
     assert {(len(digest), digest.attempt) for digest in seen} == {(600, 1)}
 
 
-def test_large_digests_follow_each_other_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_digests_follow_each_other_without_a_pause() -> None:
     """What a claim gave back does not wait until the worker looks again."""
-    monkeypatch.setattr(room, "RECORDS", 1000)
     digests = Digests("memory://", policy=POLICY)
     digests.handler("*")(lambda _: None)
     digests.add_many([(f"t{n}", m) for n in range(6) for m in range(1200)])
     ear = Ear(digests)
 
-    with working(digests, poll=30.0):
+    with working(digests, tuning=Tuning(records=1000), poll=30.0):
         ear.wait_for(Delivered, 6)
 
 

@@ -21,9 +21,9 @@ from digestif.attempts import Attempt, Kind, Room
 from digestif.clock import monotonic
 from digestif.core.verdicts import Verdict, give_back
 from digestif.stores.memory import MemoryStore
-from digestif.worker import execution, loop
 from digestif.worker.execution import Execution
-from tests.worker.workers import LONG, PATIENCE, Ear, becomes, working
+from digestif.worker.limits import Limits, Tuning
+from tests.worker.workers import LONG, PATIENCE, Ear, becomes, tuned, working
 
 
 @pytest.fixture
@@ -129,8 +129,7 @@ def test_a_worker_with_all_hands_full_stops_after_its_grace(digests: Digests) ->
 
 
 def test_a_stop_is_not_missed_in_the_middle_of_maintenance(digests: Digests, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All hands are full, and it is told to stop just before it begins to wait for a free one."""
-    monkeypatch.setattr(loop, "MAINTENANCE_SECONDS", 0.0)
+    """All handlers are busy, and it is stopped just before it begins to wait for a free one."""
     begun, released = threading.Event(), threading.Event()
 
     @digests.handler("*")
@@ -138,7 +137,7 @@ def test_a_stop_is_not_missed_in_the_middle_of_maintenance(digests: Digests, mon
         begun.set()
         released.wait(PATIENCE)
 
-    worker = Worker(digests, threads=1, grace=0.1)
+    worker = tuned(digests, Tuning(maintenance=0.0), threads=1, grace=0.1)
     maintain = digests.store.maintain
 
     def maintain_and_stop(*args, **options):  # type: ignore[no-untyped-def]  # as there
@@ -193,10 +192,7 @@ def test_after_the_grace_functions_are_left_behind_and_coroutines_are_cancelled(
     released.set()
 
 
-def test_a_coroutine_that_will_not_be_cancelled_does_not_hold_the_worker(
-    digests: Digests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(execution, "CANCEL_SECONDS", 0.1)
+def test_a_coroutine_that_will_not_be_cancelled_does_not_hold_the_worker(digests: Digests) -> None:
     begun, released = threading.Event(), threading.Event()
 
     @digests.handler("*")
@@ -207,7 +203,7 @@ def test_a_coroutine_that_will_not_be_cancelled_does_not_hold_the_worker(
                 await asyncio.sleep(0.05)
 
     async def serve() -> None:
-        worker = Worker(digests, grace=0.05)
+        worker = tuned(digests, Tuning(cancel=0.1), grace=0.05)
         serving = asyncio.create_task(worker.serve())
         await asyncio.to_thread(begun.wait, PATIENCE)
         worker.stop()
@@ -329,7 +325,7 @@ def test_what_is_handed_out_in_the_very_moment_of_the_end_is_given_back_as_not_b
         page = attempts.claim(1, room=Room(dict.fromkeys(Kind, 1)))
 
         async def hand_out_and_end() -> None:
-            execution = Execution(attempts, 1, 1, judged=judged.extend)
+            execution = Execution(attempts, Limits(1, 1, 1), judged=judged.extend, cancel_seconds=2)
             execution.start(page.attempts)
             await execution.give_up()
 

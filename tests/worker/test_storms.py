@@ -12,7 +12,7 @@ import pytest
 from digestif import Digest, Digests, Policy, Retry, StoreUnavailable
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
-from digestif.worker import loop
+from digestif.worker.limits import Tuning
 from tests.worker.workers import becomes, working
 
 LEASE = 0.6
@@ -54,8 +54,7 @@ class Stormy(Partitioned):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_nothing_is_lost_or_held_for_ever_in_a_storm(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(loop, "PAUSE_SECONDS", (0.005, 0.05))
+def test_nothing_is_lost_or_held_for_ever_in_a_storm(seed: int) -> None:
     random = Random(seed)
     calm = MemoryStore(namespace="d")
     store = Stormy(calm, random)
@@ -90,7 +89,7 @@ def test_nothing_is_lost_or_held_for_ever_in_a_storm(monkeypatch: pytest.MonkeyP
         once.update(record.key for record in digest)
 
     store.strength = 0.15
-    with working(digests, poll=0.02, concurrency=8, threads=4):
+    with working(digests, tuning=Tuning(first_pause=0.005, longest_pause=0.05), poll=0.02, concurrency=8, threads=4):
         rounds = 0
         while rounds < 60 or (rounds < 6000 and not store.failed.keys() >= HIT):
             producer.add_many([(f"{kind}:{rounds % 7}", {"n": rounds}) for kind in "fcbo"])

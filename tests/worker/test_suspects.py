@@ -8,9 +8,11 @@ import pytest
 
 from digestif.attempts import Attempt, Attempts, Handlers, Page, Room
 from digestif.events import Events
-from digestif.worker import loop, suspects
-from digestif.worker.loop import Limits, Loop
-from digestif.worker.suspects import PATIENCE_SECONDS, Suspects
+from digestif.worker.limits import Limits, Tuning
+from digestif.worker.loop import Loop
+from digestif.worker.suspects import Suspects
+
+PATIENCE_SECONDS = 60.0
 
 
 class Clock:
@@ -22,27 +24,25 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(suspects, "monotonic", clock)
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
 def attempt() -> Attempt:
     attempt = Attempt.__new__(Attempt)
-    attempt.is_told = False
+    attempt.is_ended = False
     return attempt
 
 
-def seen(*, since: float = 0.0) -> Suspects:
+def seen(clock: Clock) -> Suspects:
     """As a claim sees them that finds one."""
-    turn = Suspects(lease_seconds=30)
-    turn.saw(int(since * 1000), looked_everywhere=True)
+    turn = Suspects(lease_seconds=30, clock=clock)
+    turn.saw(0, looked_everywhere=True)
     return turn
 
 
 def test_suspects_let_the_others_go_first_for_a_minute(clock: Clock) -> None:
-    turn = seen()
+    turn = seen(clock)
 
     assert not turn.are_next
 
@@ -53,7 +53,7 @@ def test_suspects_let_the_others_go_first_for_a_minute(clock: Clock) -> None:
 
 
 def test_nothing_else_is_claimed_from_their_claim_until_their_attempts_have_ended(clock: Clock) -> None:
-    turn, tried = seen(), attempt()
+    turn, tried = seen(clock), attempt()
 
     turn.begin_claim()
     assert turn.are_tried
@@ -61,12 +61,12 @@ def test_nothing_else_is_claimed_from_their_claim_until_their_attempts_have_ende
     turn.end_claim([tried])
     assert turn.are_tried
 
-    tried.is_told = True
+    tried.is_ended = True
     assert not turn.are_tried
 
 
 def test_a_claim_that_fails_holds_up_nothing(clock: Clock) -> None:
-    turn = seen()
+    turn = seen(clock)
 
     turn.begin_claim()
     turn.end_claim([])
@@ -75,12 +75,12 @@ def test_a_claim_that_fails_holds_up_nothing(clock: Clock) -> None:
 
 
 def test_after_them_others_are_claimed_once_before_it_is_their_turn_again(clock: Clock) -> None:
-    turn, tried = seen(), attempt()
+    turn, tried = seen(clock), attempt()
     clock.now += PATIENCE_SECONDS
 
     turn.begin_claim()
     turn.end_claim([tried])
-    tried.is_told = True
+    tried.is_ended = True
     assert not turn.are_next
 
     turn.saw(0, looked_everywhere=True)
@@ -88,7 +88,7 @@ def test_after_them_others_are_claimed_once_before_it_is_their_turn_again(clock:
 
 
 def test_a_claim_that_did_not_look_everywhere_does_not_forget_them(clock: Clock) -> None:
-    turn = seen()
+    turn = seen(clock)
     clock.now += PATIENCE_SECONDS
 
     turn.saw(None, looked_everywhere=False)
@@ -99,7 +99,7 @@ def test_a_claim_that_did_not_look_everywhere_does_not_forget_them(clock: Clock)
 
 
 def test_they_are_forgotten_when_their_claim_finds_none(clock: Clock) -> None:
-    turn = seen()
+    turn = seen(clock)
 
     turn.begin_claim()
     turn.end_claim([])
@@ -135,12 +135,12 @@ class SlowSuspects:
         return Page([], [], 0)
 
 
-def test_a_worker_claims_nothing_else_while_suspects_are_being_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "LOOK_AGAIN_SECONDS", 0.01)
+def test_a_worker_claims_nothing_else_while_suspects_are_being_claimed() -> None:
     attempts = SlowSuspects()
+    limits = Limits(concurrency=4, threads=4, memory=1 << 20)
 
     async def two_claims() -> None:
-        worker = Loop(cast(Attempts, attempts), Limits(concurrency=4, threads=4, memory=1 << 20))
+        worker = Loop(cast(Attempts, attempts), limits, tuning=Tuning(look_again=0.01))
         first = asyncio.create_task(worker.run_once())
         await asyncio.to_thread(attempts.is_asked.wait, 10)
         await worker.run_once()

@@ -13,8 +13,9 @@ from digestif.ids import fresh_id
 from digestif.stores.base import ClaimPage
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock
-from digestif.worker import suspects
-from digestif.worker.loop import Limits, Loop
+from digestif.worker.limits import Limits, Tuning
+from digestif.worker.loop import Loop
+from digestif.worker.suspects import Suspects
 from tests.worker.workers import PATIENCE, becomes
 
 LIMITS = Limits(concurrency=4, threads=4, memory=1 << 20)
@@ -140,19 +141,51 @@ def test_nothing_else_is_claimed_while_a_suspect_is_tried(digests: Digests, stor
     assert digests.ledger().delivered == 2
 
 
+def test_suspects_are_tried_as_soon_as_the_last_attempt_has_ended_and_nothing_else_is_due(
+    digests: Digests, store: Watched, clock: FakeClock
+) -> None:
+    """A worker with short handlers is seldom idle at the moment of a claim: it holds back for them."""
+    begun, released = threading.Event(), threading.Event()
+
+    @digests.handler("*")
+    def handler(_: Digest) -> None:
+        begun.set()
+        assert released.wait(PATIENCE)
+
+    digests.add("short", 1)
+    let_lapse(digests, clock, "suspect")
+
+    async def work() -> None:
+        loop = Loop(digests.attempts(), LIMITS, tuning=Tuning(hold_back=PATIENCE))
+        await loop.run_once()
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        next_round = asyncio.create_task(loop.run_once())
+        assert await asyncio.to_thread(becomes, lambda: store.claims["ordinary"] == 2)
+        assert store.claims["suspects"] == 0
+        released.set()
+        await next_round
+        await loop.idle()
+        await loop.wind_down(0)
+
+    asyncio.run(work())
+
+    assert store.claims == {"ordinary": 2, "suspects": 1}
+    assert store.alone == [True]
+    assert digests.ledger().delivered == 2
+
+
 def test_after_a_minute_suspects_are_next_and_then_the_others_again(
-    digests: Digests, store: Watched, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    digests: Digests, store: Watched, clock: FakeClock
 ) -> None:
     """There is always something else to do: they get their turn nevertheless, and only that."""
     passed = FakeClock(1000.0)
-    monkeypatch.setattr(suspects, "monotonic", passed)
     sent: list[str] = []
     digests.handler("*")(lambda digest: sent.append(digest.timeline))
     let_lapse(digests, clock, "suspect 1", "suspect 2")
     let_lapse(digests, clock, "suspect 1")
 
     async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
+        loop = Loop(digests.attempts(), LIMITS, Suspects(lease_seconds=LEASE, clock=passed))
         for seconds in (0, 59, 60, 61, 62):
             passed.set(1000.0 + seconds)
             digests.add(f"at {seconds}", 1)
@@ -167,11 +200,10 @@ def test_after_a_minute_suspects_are_next_and_then_the_others_again(
 
 
 def test_suspects_that_have_waited_long_enough_are_tried_beside_what_does_not_end(
-    digests: Digests, store: Watched, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    digests: Digests, store: Watched, clock: FakeClock
 ) -> None:
     """A minute and a lease; it is not noted as alone then."""
     passed = FakeClock(1000.0)
-    monkeypatch.setattr(suspects, "monotonic", passed)
     begun, released, tried = threading.Event(), threading.Event(), threading.Event()
 
     @digests.handler("slow")
@@ -184,7 +216,7 @@ def test_suspects_that_have_waited_long_enough_are_tried_beside_what_does_not_en
     digests.add("slow", 1)
 
     async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
+        loop = Loop(digests.attempts(), LIMITS, Suspects(lease_seconds=LEASE, clock=passed))
         await loop.run_once()
         assert await asyncio.to_thread(begun.wait, PATIENCE)
         for seconds, claims in ((60, 0), (60 + LEASE - 0.1, 0), (60 + LEASE, 1)):

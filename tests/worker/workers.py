@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from digestif import Digests, Event, Worker, run
 from digestif.clock import monotonic
+from digestif.worker.limits import Tuning
 
 PATIENCE = 20.0  # seconds after which a test gives up
 AT_ONCE = 5.0  # seconds, on a machine that may do other things as well: some milliseconds are usual
@@ -16,9 +17,16 @@ LONG = 60.0  # seconds between two looks of a worker that is expected to be woke
 Told = TypeVar("Told", bound=Event)
 
 
-def once(digests: Digests, *, now: float | None = None, **options: Any) -> int:
+def tuned(digests: Digests, tuning: Tuning, **options: Any) -> Worker:
+    """A worker with numbers that its users can't set."""
+    worker = Worker(digests, **options)
+    worker.tuning = tuning
+    return worker
+
+
+def once(digests: Digests, *, now: float | None = None, tuning: Tuning = Worker.tuning, **options: Any) -> int:
     """One round of a worker."""
-    return asyncio.run(Worker(digests, **options).run_once(now))
+    return asyncio.run(tuned(digests, tuning, **options).run_once(now))
 
 
 def rounds(digests: Digests, *, now: float | None = None, **options: Any) -> int:
@@ -30,9 +38,9 @@ def rounds(digests: Digests, *, now: float | None = None, **options: Any) -> int
 
 
 @contextmanager
-def working(*served: Digests, **options: Any) -> Iterator[list[Worker]]:
+def working(*served: Digests, tuning: Tuning = Worker.tuning, **options: Any) -> Iterator[list[Worker]]:
     """A worker for each, side by side in a thread, until the block ends."""
-    workers = [Worker(digests, **options) for digests in served]
+    workers = [tuned(digests, tuning, **options) for digests in served]
     thread = threading.Thread(target=run, args=workers, name="working", daemon=True)
     thread.start()
     try:

@@ -1,7 +1,7 @@
 """Attempts: one try to deliver one digest, from its lease to its end.
 
 Whichever way it was begun, an attempt goes through the same steps here: opened or claimed, read, decoded, renewed,
-judged, ended, told. `Attempts` does all of that with the store; the faces and the worker only run handlers in between.
+judged, ended, reported as an event. `Attempts` does all of that; `Digests` and the worker only run handlers in between.
 """
 
 from digestif.attempts.attempt import Attempt, Unstored

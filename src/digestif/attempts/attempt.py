@@ -22,9 +22,9 @@ Now = Callable[[], Millis | None]  # None leaves it to the store's clock
 
 
 class Served(NamedTuple):
-    """Recipients whom another attempt does not try again."""
+    """Recipients that further attempts leave out."""
 
-    reached: frozenset[str] = frozenset()  # they have got it
+    reached: frozenset[str] = frozenset()  # they have got the digest
     unreachable: frozenset[str] = frozenset()  # they never can
 
 
@@ -48,9 +48,9 @@ class Attempt:
         "is_alone",
         "is_closed",
         "is_dead",
+        "is_ended",
         "is_lost",
         "is_read",
-        "is_told",
         "late",
         "lease",
         "now",
@@ -74,17 +74,17 @@ class Attempt:
         self.receipts: list[str] = []  # what the receivers of its messages said
         self.duration: Millis = 0  # of its lease
         self.late = 0.0  # seconds from due to claimed
-        self.is_closed = False  # the store has no part in how it ends: delivered at most once, or never stored
+        self.is_closed = False  # the store does not hear how it ends: delivered at most once, or never stored
         self.is_alone = False  # its lease says that nothing runs beside it
         self.is_lost = False  # the lease lapsed or was lost
         self.is_dead = False  # it was to be discarded, and is still a dead letter
-        self.is_told = False  # it has ended, and that was told
+        self.is_ended = False  # and its event was emitted
         self.stored: list[Stored] = []  # while its records are read
         self.counted = 0  # records that were seen and not kept
         self.after: Cursor | None = None  # likewise
         self.is_read = False  # to the end
 
-    def forget_what_was_read(self) -> None:
+    def clear_pages(self) -> None:
         self.stored, self.weight, self.after, self.is_read = [], 0, None, False
 
     @property
@@ -93,11 +93,11 @@ class Attempt:
 
     @property
     def records(self) -> int:
-        """How many records it was seen to have."""
+        """How many records it has, as far as they were read."""
         return len(self.digest) or len(self.stored) or self.counted
 
-    def let_go_of_records(self) -> None:
-        """Its handler has ended: how many there were is all that is needed from here on."""
+    def forget_records(self) -> None:
+        """Free the memory of its records when its handler has ended; their number is kept."""
         self.counted = self.records
         self.digest = with_records(self.digest, ())
         self.weight = 0
@@ -114,7 +114,7 @@ class Attempt:
 
     def next_delivery(self) -> float | None:
         """When the timeline is delivered next at the earliest, if that is known; in seconds."""
-        if self.is_closed or self.policy.max_records is not None:  # a crowd may come before
+        if self.is_closed or self.policy.max_records is not None:  # enough records may make it due before
             return None
         return self.time() + to_seconds(self.cool_down)
 
@@ -133,14 +133,14 @@ class Attempt:
         self.digest = replace(self.digest, records=rest, revision=revision)
 
     def served(self) -> Served:
-        """Recipients who need no message any more, of a digest that each gets a part of."""
+        """The recipients of a split digest that need no message any more."""
         slot = self.store.inspect(self.timeline)
         if slot.digest is None or slot.token != self.lease.token:
             raise self.stale()
         return Served(frozenset(who_got(slot.digest)), frozenset(who_never_can(slot.digest)))
 
     def mark_served(self, recipient: str, *, reached: bool = True) -> None:
-        """Note that a recipient has got it, or never can: another attempt does not try again."""
+        """Note that a recipient has got the digest, or never can: further attempts leave it out."""
         name = recipient if reached else lost(recipient)
         if not self.store.mark_served(self.lease, [name], now=self.now()):
             raise self.stale()
@@ -150,7 +150,7 @@ class Attempt:
 
 
 class Unstored(Attempt):
-    """An attempt to deliver a record that was never stored: it can be told about, and that is all."""
+    """An attempt to deliver a record that was never stored: it only emits events."""
 
     __slots__ = ()
 
@@ -171,4 +171,4 @@ class Unstored(Attempt):
         return Served()
 
     def mark_served(self, recipient: str, *, reached: bool = True) -> None:
-        """There is no further attempt that could read it."""
+        """Do nothing: there is no further attempt that could read it."""

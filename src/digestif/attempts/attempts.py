@@ -1,4 +1,4 @@
-"""`Attempts`: opens or claims digests, makes them ready for a handler, ends them in the store, and tells."""
+"""`Attempts`: opens or claims digests, reads them for a handler, ends them in the store, and emits their events."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,11 +9,10 @@ from digestif.attempts.attempt import Attempt, Now, Unstored
 from digestif.attempts.claims import claim, claim_suspects
 from digestif.attempts.handlers import Handler, Handlers
 from digestif.attempts.heartbeat import Heartbeat
+from digestif.attempts.process import RUNNING
 from digestif.attempts.room import Room
-from digestif.attempts.running import RUNNING
 from digestif.attempts.submission import Answer, Judged, Unanswerable, submit
 from digestif.attempts.unhandled import UnhandledTimelines
-from digestif.attempts.upkeep import tell_of_maintenance
 from digestif.core.policy import Policy
 from digestif.core.records import Record
 from digestif.core.texts import reason_of
@@ -41,10 +40,10 @@ ENOUGH = "the worker has enough in hand"
 
 
 class Page(NamedTuple):
-    """What a claim brought."""
+    """What a claim gave."""
 
     attempts: list[Attempt]  # for handlers
-    judged: list[Judged]  # those that end before a handler sees them: the store has to be told
+    judged: list[Judged]  # those that end before a handler sees them; they are still to be ended
     claimed: int  # timelines
     suspect: Millis | None = None  # when the earliest lapsed lease ran out
     error: StoreError | None = None  # why those that were claimed could not be read
@@ -72,7 +71,7 @@ class Attempts:
         self._sealer = sealer
         self._now = now
         self._held: dict[int, Attempt] = {}  # by identity: a digest may be held twice, by two leases
-        self._unhandled = UnhandledTimelines(events)
+        self.unhandled = UnhandledTimelines(events)
         self.delivered = 0
         self.returned = 0
 
@@ -95,7 +94,7 @@ class Attempts:
             contents.read(self.store, [attempt], room=Room())
             self._unpack(attempt, minimum_delay)
         except StaleLease:
-            self._tell(attempt, reports.lost(attempt))
+            self._report(attempt, reports.lost(attempt))
             raise
         except StoreError:
             self.finish_quietly(attempt, put_off(UNREAD))
@@ -125,7 +124,7 @@ class Attempts:
     @property
     def is_process_idle(self) -> bool:
         """True if no attempt runs in this process, of this engine or another."""
-        return RUNNING.is_none
+        return RUNNING.is_idle
 
     def _begin(self, lease: Lease, *, alone: bool) -> Attempt:
         attempt = Attempt(lease, self._policy_of(lease.timeline), store=self.store, now=self._now)
@@ -140,9 +139,9 @@ class Attempts:
             self.events.emit(reports.begun(attempt))
         return attempt
 
-    def _withdraw_notes(self, crowded: Sequence[Attempt]) -> None:
+    def _withdraw_notes(self, attempts: Sequence[Attempt]) -> None:
         """Another attempt is about to begin beside some that were alone: if they lapse now, that proves nothing."""
-        for attempt in crowded:
+        for attempt in attempts:
             attempt.is_alone = False
             with suppress(StoreError):
                 attempt.store.extend([attempt.lease], lease=attempt.duration, now=attempt.now(), alone=False)
@@ -152,7 +151,7 @@ class Attempts:
         judged: list[Judged] = []
         chosen: list[Attempt] = []
         for attempt in [self._begin(lease, alone=alone) for lease in leases]:
-            verdict = self._turned_away(attempt, room)
+            verdict = self._verdict_unread(attempt, room)
             if verdict is None:
                 chosen.append(attempt)
             else:
@@ -160,26 +159,26 @@ class Attempts:
         try:
             judged += self._read(chosen, room)
         except StoreError as error:
-            unread = [(attempt, put_off(UNREAD)) for attempt in chosen if not attempt.is_told]
+            unread = [(attempt, put_off(UNREAD)) for attempt in chosen if not attempt.is_ended]
             return Page([], judged + unread, len(leases), error=error)
         ready: list[Attempt] = []
         for attempt in chosen:
             verdict = self._verdict_before_delivery(attempt) if attempt.is_read else None
             if verdict is not None:
                 judged.append((attempt, verdict))
-            elif attempt.is_read and not attempt.is_told:
+            elif attempt.is_read and not attempt.is_ended:
                 ready.append(attempt)
         return self._closed_first(Page(ready, judged, len(leases)))
 
-    def _turned_away(self, attempt: Attempt, room: Room) -> Verdict | None:
+    def _verdict_unread(self, attempt: Attempt, room: Room) -> Verdict | None:
         """The verdict on an attempt for which nothing has to be read."""
         handler = self.handlers.find(attempt.timeline)
         if handler is None:
-            return put_off("no handler is registered for it", delay=self._unhandled.delay(attempt.timeline))
+            return put_off("no handler is registered for it", delay=self.unhandled.delay(attempt.timeline))
         attempt.handler = handler
         verdict = self._poison(attempt)
         if verdict is None and not room.take(handler.kind):
-            verdict = put_off("no hand is free for it", delay=room.delay(handler.kind))
+            verdict = put_off("no handler is free for it", delay=room.delay(handler.kind))
         return verdict
 
     def _poison(self, attempt: Attempt, minimum_delay: float | None = None) -> Verdict | None:
@@ -204,14 +203,14 @@ class Attempts:
         contents.read(self.store, attempts, room=room)
         for attempt in attempts:
             if attempt.is_lost:
-                self._tell(attempt, reports.lost(attempt))
+                self._report(attempt, reports.lost(attempt))
         unread = [attempt for attempt in attempts if not attempt.is_read and not attempt.is_lost]
         return [(attempt, put_off(ENOUGH)) for attempt in unread]
 
     def _read_one_by_one(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
         judged: list[Judged] = []
         for attempt in attempts:
-            attempt.forget_what_was_read()
+            attempt.clear_pages()
         for attempt in attempts:
             records = sum(len(each.stored) for each in attempts)
             if room.is_full(records=records, weight=sum(each.weight for each in attempts)):
@@ -222,7 +221,7 @@ class Attempts:
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001  # judged as if its handler had failed
-                attempt.forget_what_was_read()
+                attempt.clear_pages()
                 judged.append((attempt, self._unreadable(attempt, error)))
         return judged
 
@@ -231,7 +230,7 @@ class Attempts:
         try:
             self._unpack(attempt, None)
         except StaleLease:
-            self._tell(attempt, reports.lost(attempt))
+            self._report(attempt, reports.lost(attempt))
             return None
         except Exception as error:  # noqa: BLE001  # judged
             return self._unreadable(attempt, error)
@@ -267,10 +266,10 @@ class Attempts:
         answers = [answer for some in _pages(early) for answer in self._submit([(each, DELIVERED) for each in some])]
         for attempt, answer in zip(early, answers, strict=True):
             if answer is True:
-                self._let_go(attempt)
+                self._stop_renewing(attempt)
                 attempt.is_closed = True
             elif answer is False:
-                self._tell(attempt, reports.lost(attempt))
+                self._report(attempt, reports.lost(attempt))
             else:  # no answer; if it was closed after all, giving it back is refused
                 page.judged.append((attempt, give_back(begun=False)))
         ready = [attempt for attempt in page.attempts if attempt not in early or attempt.is_closed]
@@ -280,9 +279,9 @@ class Attempts:
         """End an attempt in the store before its handler is called, at most once. StaleLease if the lease is lost."""
         [answer] = self._submit([(attempt, DELIVERED)])
         if answer is not True:
-            self._tell_answer(attempt, DELIVERED, answer)
+            self._report_answer(attempt, DELIVERED, answer)
             raise attempt.stale() if answer is False else answer
-        self._let_go(attempt)
+        self._stop_renewing(attempt)
         attempt.is_closed = True
 
     def open_for(self, handler: Handler, timeline: str) -> Attempt | None:
@@ -310,21 +309,21 @@ class Attempts:
         return judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:
-        """End attempts, one store call for each way to end, and tell. Those without an answer are still to be ended."""
+        """End attempts, one store call for each way to end. Those without an answer are still to be ended."""
         open_ones = [(attempt, verdict) for attempt, verdict in judged if not attempt.is_closed]
         answers = iter(self._submit(open_ones))
-        told: list[Answer] = []
+        given: list[Answer] = []
         for attempt, verdict in judged:
             if attempt.is_closed:
-                self._tell(attempt, reports.ended_after_closing(attempt, verdict))
-                told.append(True)
+                self._report(attempt, reports.ended_after_closing(attempt, verdict))
+                given.append(True)
                 continue
             answer = next(answers)
-            told.append(answer)
+            given.append(answer)
             if not isinstance(answer, StoreError) or isinstance(answer, Unanswerable):
-                self._tell_answer(attempt, verdict, answer)
+                self._report_answer(attempt, verdict, answer)
         self._sweep_after(judged)
-        return told
+        return given
 
     def _submit(self, judged: Sequence[Judged]) -> list[Answer]:
         return submit(self.store, judged, lease=self.lease, now=self._now())
@@ -333,7 +332,7 @@ class Attempts:
         """End one attempt. StaleLease if the lease was lost; a failure of the store is raised."""
         try:
             [answer] = self.end([(attempt, verdict)])
-        except BaseException as error:  # an interrupt, while the store was told
+        except BaseException as error:  # an interrupt, during the call
             self.abandon(attempt, verdict, StoreUnavailable(f"interrupted by {reason_of(error)}"))
             raise
         if isinstance(answer, StoreError):
@@ -367,29 +366,29 @@ class Attempts:
         self.finish_quietly(attempt, verdict)
 
     def abandon(self, attempt: Attempt, verdict: Verdict, error: StoreError) -> None:
-        """Leave an attempt to its lease: the store did not answer when it was told how it ended."""
-        self._tell(attempt, reports.unsettled(attempt, verdict, error))
+        """Give up on an attempt that the store could not end: its lease lapses."""
+        self._report(attempt, reports.unsettled(attempt, verdict, error))
 
-    def _tell_answer(self, attempt: Attempt, verdict: Verdict, answer: Answer) -> None:
+    def _report_answer(self, attempt: Attempt, verdict: Verdict, answer: Answer) -> None:
         if isinstance(answer, StoreError):
             self.abandon(attempt, verdict, answer)
         elif answer:
-            self._tell(attempt, reports.ended(attempt, verdict))
+            self._report(attempt, reports.ended(attempt, verdict))
         else:
-            self._tell(attempt, reports.lost(attempt))
+            self._report(attempt, reports.lost(attempt))
 
-    def _tell(self, attempt: Attempt, event: Ended) -> None:
-        """Tell how an attempt ended: once, and here."""
-        if attempt.is_told:
+    def _report(self, attempt: Attempt, event: Ended) -> None:
+        """Emit the one event that says how an attempt ended."""
+        if attempt.is_ended:
             return
-        attempt.is_told = True
-        self._let_go(attempt)
+        attempt.is_ended = True
+        self._stop_renewing(attempt)
         RUNNING.remove(attempt)
         self.delivered += isinstance(event, Delivered)
         self.returned += isinstance(event, Returned)
         self.events.emit(event)
 
-    def _let_go(self, attempt: Attempt) -> None:
+    def _stop_renewing(self, attempt: Attempt) -> None:
         self._held.pop(id(attempt), None)
 
     def _sweep_after(self, judged: Sequence[Judged]) -> None:
@@ -411,12 +410,12 @@ class Attempts:
 
         pages = list(visit(self.store, "maintenance", page, self.events))
         for done in pages:
-            tell_of_maintenance(done, self.events)
+            reports.report_maintenance(done, self.events)
         return any(done.more for done in pages)
 
     @contextmanager
     def renewed(self, attempt: Attempt, *, renews: bool) -> Iterator[None]:
-        """Hold the lease of an attempt in the background while the block runs, if that is wanted and needed."""
+        """Renew the lease of an attempt in the background while the block runs."""
         if renews and not attempt.is_closed:
             with Heartbeat(self.renew, seconds=self.lease / 3000):
                 yield
@@ -424,7 +423,7 @@ class Attempts:
             yield
 
     def renew(self) -> None:
-        """Let the leases of all attempts that are under way last longer."""
+        """Renew the leases of all attempts that are under way."""
         for attempts in _pages(list(self._held.values())):
             try:
                 answers = self.store.extend([attempt.lease for attempt in attempts], lease=self.lease, now=self._now())
@@ -434,7 +433,7 @@ class Attempts:
                 continue
             for attempt, alive in zip(attempts, answers, strict=True):
                 if not alive:
-                    self._let_go(attempt)  # lost: the end will say so
+                    self._stop_renewing(attempt)  # lost: its ending will say so
 
 
 def _pages(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -56,7 +56,7 @@ def _note_header(attempt: Attempt, page: Taken) -> None:
 
 
 def unpack(attempt: Attempt, sealer: Sealer) -> list[Quarantined]:
-    """Decode what was read. Records that can't be decoded become dead letters of their own; the answer tells of them.
+    """Decode what was read. Records that can't be decoded become dead letters of their own; the answer is their events.
 
     Raises StaleLease if the lease is lost meanwhile.
     """
@@ -72,7 +72,7 @@ def unpack(attempt: Attempt, sealer: Sealer) -> list[Quarantined]:
 
 
 def _read_anew(attempt: Attempt) -> None:
-    attempt.forget_what_was_read()
+    attempt.clear_pages()
     read(attempt.store, [attempt], room=Room())
     if attempt.is_lost:
         raise attempt.stale()

@@ -33,10 +33,10 @@ class Handler:
     kind: Kind
     batch: int | None = None  # it takes at most so many attempts at once; None: one, and its own argument is no list
     at_most_once: bool = False  # digests are closed before it is called
-    close: Callable[[], Awaitable[None]] | None = None  # lets go of what it has open on the running event loop
+    close: Callable[[], Awaitable[None]] | None = None  # closes what it has open on the running event loop
 
     def deliver_here(self, attempt: Attempt) -> BaseException | None:
-        """Deliver without an event loop; the error that the handler told of. Raises what the handler raises."""
+        """Deliver without an event loop; the error that the handler returned. Raises what the handler raises."""
         self.refuse_unless_here()
         assert self.call_here is not None
         answer = self.call_here([attempt])
@@ -46,7 +46,7 @@ class Handler:
         return self.errors_in(answer, 1)[0]
 
     async def deliver(self, attempt: Attempt, *, in_thread: InThread) -> BaseException | None:
-        """Deliver on the running event loop; the error that the handler told of. Raises what the handler raises."""
+        """Deliver on the running event loop; the error that the handler returned. Raises what the handler raises."""
         call = partial(self.call, [attempt])
         answer = call() if self.kind is Kind.COROUTINE else await in_thread(call)
         return self.errors_in(await answer if inspect.isawaitable(answer) else answer, 1)[0]
@@ -125,13 +125,13 @@ class Handlers:
         )
 
     async def close(self) -> None:
-        """Let handlers let go of what they have open on the running event loop."""
+        """Close what handlers have open on the running event loop."""
         for handler in self:
             if handler.close is not None:
                 await handler.close()
 
     def add(self, handler: Handler) -> Handler:
-        """Take in a handler; ConfigError if its pattern has one."""
+        """Register a handler; ConfigError if its pattern has one."""
         if handler.pattern in self._handlers:
             raise ConfigError(f"handler: {handler.pattern!r} has a handler already")
         self._handlers.add(handler.pattern, handler)

@@ -1,9 +1,9 @@
-"""Telling: the event that belongs to an attempt's beginning, and to each way to end."""
+"""Reports: the events of an attempt's beginning, of each way to end, and of what maintenance did."""
 
 from typing import Any
 
 from digestif.attempts.attempt import Attempt
-from digestif.core.times import to_seconds
+from digestif.core.times import Millis, to_seconds
 from digestif.core.verdicts import Ending, Verdict
 from digestif.errors import StoreError
 from digestif.events.attempts import (
@@ -19,6 +19,9 @@ from digestif.events.attempts import (
     Returned,
     Unsettled,
 )
+from digestif.events.base import Events
+from digestif.events.engine import DispatchLost, Expired, Lapsed
+from digestif.stores.base import Maintained
 
 
 def begun(attempt: Attempt) -> Claimed:
@@ -50,7 +53,7 @@ def ended(attempt: Attempt, verdict: Verdict) -> Ended:
 
 
 def ended_after_closing(attempt: Attempt, verdict: Verdict) -> Ended:
-    """The event of an attempt in whose end the store has no part: whatever was not delivered never comes again."""
+    """The event of an attempt that was closed in the store before it ended: if it failed, it never comes again."""
     if verdict.ending in (Ending.DELIVERED, Ending.DISCARDED):
         return ended(attempt, verdict)
     failure = _failure(attempt, verdict)
@@ -66,6 +69,16 @@ def lost(attempt: Attempt) -> LeaseLost:
 
 def unsettled(attempt: Attempt, verdict: Verdict, error: StoreError) -> Unsettled:
     return Unsettled(**_who(attempt), ending=verdict.ending.value, error=error)
+
+
+def report_maintenance(done: Maintained, events: Events, *, now: Millis = 0) -> None:
+    """Emit the events of a page; `now` is needed if timelines were moved that had been ready for too long."""
+    for timeline, at in done.moved:
+        events.emit(DispatchLost(timeline=timeline, late=to_seconds(max(0, now - at))))
+    for timeline in done.lapsed:
+        events.emit(Lapsed(timeline=timeline))
+    for timeline, records in done.expired:
+        events.emit(Expired(timeline=timeline, records=records))
 
 
 def _who(attempt: Attempt) -> dict[str, Any]:

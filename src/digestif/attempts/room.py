@@ -1,4 +1,4 @@
-"""Room: how much a claim may take, so that what was claimed is soon delivered and fits into memory."""
+"""Room: how much a claim may take, so that digests are delivered soon after they are claimed, and fit into memory."""
 
 from collections.abc import Mapping
 
@@ -6,38 +6,43 @@ from digestif.attempts.handlers import Kind
 from digestif.core.times import Millis
 
 RECORDS = 20_000  # that a claim reads before it gives back the rest of its digests
-CROWDED_OUT: Millis = 1_000  # for digests whose handlers have no hand free
+SLOW_DELAY: Millis = 1_000  # of digests for which there is no place, if their handlers are slow
 
 
 class Room:
-    """What is free for the digests of one claim; afterwards it tells for which kinds of handlers it did not suffice."""
+    """The places, by kind of handler, the memory and the number of records that the digests of one claim may take.
+
+    Afterwards `short` names the kinds of handlers for which there were too few places.
+    """
 
     def __init__(
         self,
-        hands: Mapping[Kind, int] | None = None,
+        places: Mapping[Kind, int] | None = None,
         *,
         slow: frozenset[Kind] = frozenset(),
         memory: int | None = None,
+        records: int = RECORDS,
     ) -> None:
-        self._hands = None if hands is None else dict(hands)  # None: any number
+        self._places = None if places is None else dict(places)  # None: any number
         self._slow = slow
         self._memory = memory
-        self.crowded: set[Kind] = set()
+        self._records = records
+        self.short: set[Kind] = set()
 
     def take(self, kind: Kind) -> bool:
-        """Take a hand, if one is free."""
-        if self._hands is None:
+        """Take a place, if one is free."""
+        if self._places is None:
             return True
-        if self._hands[kind] < 1:
-            self.crowded.add(kind)
+        if self._places[kind] < 1:
+            self.short.add(kind)
             return False
-        self._hands[kind] -= 1
+        self._places[kind] -= 1
         return True
 
     def delay(self, kind: Kind) -> Millis:
-        """How long a digest is put off for which no hand is free: a slow kind must not keep the other from its turn."""
-        return CROWDED_OUT if kind in self._slow else 0
+        """How long to put off a digest for which there is no place, so that a slow kind does not hold up the other."""
+        return SLOW_DELAY if kind in self._slow else 0
 
     def is_full(self, *, records: int, weight: int) -> bool:
         """True once so much was read that no further digest is begun. `weight` is in bytes."""
-        return records >= RECORDS or (self._memory is not None and weight >= self._memory)
+        return records >= self._records or (self._memory is not None and weight >= self._memory)

@@ -1,4 +1,4 @@
-"""How verdicts reach the store: one call for all attempts that end the same way."""
+"""The submission of verdicts to the store: one call for all attempts that end the same way."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ logger = logging.getLogger("digestif")
 
 
 def submit(store: Store, judged: Sequence[Judged], *, lease: Millis, now: Millis | None) -> list[Answer]:
-    """What the store says to each. `lease` is how long leases last."""
+    """Give the verdicts to the store, and its answer to each. `lease` is how long leases last."""
     calls: dict[Ending, Callable[[Sequence[Judged]], Sequence[bool]]] = {
-        Ending.DELIVERED: lambda some: store.complete([_closing(*one) for one in some], now=now),
+        Ending.DELIVERED: lambda some: store.complete([_completion(*one) for one in some], now=now),
         Ending.FAILED: lambda some: store.release([_release(*one, lease=lease, now=now) for one in some], now=now),
         Ending.BURIED: lambda some: store.bury([_burial(*one) for one in some], now=now),
         Ending.DISCARDED: lambda some: _discard(store, some, now=now),
@@ -42,7 +42,7 @@ _CALLED_AS = {ending: ending for ending in Ending} | {
 
 
 def _answers(call: Callable[[Sequence[Judged]], Sequence[bool]], judged: Sequence[Judged]) -> Sequence[Answer]:
-    """One call. If it fails in a way that no store should, each is tried for itself: one of them is to blame."""
+    """Make one call. If it fails in a way that no store should, end each alone: one of them is to blame."""
     try:
         return list(call(judged))
     except StoreError as error:
@@ -55,17 +55,17 @@ def _answers(call: Callable[[Sequence[Judged]], Sequence[bool]], judged: Sequenc
 
 
 class Unanswerable(StoreError):
-    """The store fails whenever it is told how this attempt ended. There is no use in telling it again."""
+    """The store fails whenever this attempt is to be ended. There is no use in trying again."""
 
 
-def _closing(attempt: Attempt, _: Verdict) -> Completion:
+def _completion(attempt: Attempt, _: Verdict) -> Completion:
     receipt = shortened_text("; ".join(attempt.receipts), LONGEST_TEXT) or None
     return Completion(attempt.lease, attempt.cool_down, attempt.policy.max_records, receipt)
 
 
 def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis | None) -> Release:
     at = now
-    if at is None:  # the time of the store that gave the lease, without asking it: leases tell when they began
+    if at is None:  # the time of the store, without asking it: the lease says when it began by the store's clock
         at = attempt.lease.until - lease + to_millis(monotonic() - attempt.began)
     until = None if verdict.delay is None else at + verdict.delay
     counted = verdict.ending is Ending.FAILED

@@ -1,4 +1,6 @@
-"""Timelines without a handler: put off for longer and longer, and told once a minute."""
+"""Timelines without a handler: put off for longer and longer, and reported once a minute."""
+
+from collections.abc import Callable
 
 from digestif.clock import monotonic
 from digestif.core.times import Millis
@@ -7,17 +9,18 @@ from digestif.events.base import Events
 
 LONGEST: Millis = 60_000  # that they are put off; first a second, then twice that
 REMEMBERED = 10_000
-TELL_SECONDS = 60.0
+REPORT_SECONDS = 60.0
 
 
 class UnhandledTimelines:
-    """How often timelines came for which no handler is registered. Another worker may have one."""
+    """Counts how often each timeline came for which this worker has no handler. Another worker may have one."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, *, clock: Callable[[], float] = monotonic) -> None:
         self._events = events
+        self._clock = clock
         self._times: dict[str, int] = {}
-        self._since_told = 0
-        self._tell_at = 0.0
+        self._unreported = 0
+        self._report_at = 0.0
 
     def delay(self, timeline: str) -> Millis:
         """How long to put off a timeline, so that another worker gets at it soon."""
@@ -25,12 +28,12 @@ class UnhandledTimelines:
             self._times.clear()
         times = self._times.get(timeline, 0)
         self._times[timeline] = times + 1
-        self._tell(timeline)
+        self._report(timeline)
         return min(1000 << min(times, 16), LONGEST)
 
-    def _tell(self, timeline: str) -> None:
-        self._since_told += 1
-        now = monotonic()
-        if now >= self._tell_at:
-            self._events.emit(Unhandled(timeline=timeline, timelines=self._since_told))
-            self._since_told, self._tell_at = 0, now + TELL_SECONDS
+    def _report(self, timeline: str) -> None:
+        self._unreported += 1
+        now = self._clock()
+        if now >= self._report_at:
+            self._events.emit(Unhandled(timeline=timeline, timelines=self._unreported))
+            self._unreported, self._report_at = 0, now + REPORT_SECONDS

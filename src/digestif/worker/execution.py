@@ -1,4 +1,4 @@
-"""Handlers run here: coroutines on the event loop, functions in threads, and each attempt gets its verdict."""
+"""The execution of handlers: coroutines on the event loop, functions in threads; each attempt gets its verdict."""
 
 import asyncio
 import inspect
@@ -8,8 +8,8 @@ from typing import Any
 from digestif.attempts import Attempt, Attempts, Handler, Kind
 from digestif.core.verdicts import Verdict, give_back
 from digestif.threads import DaemonThreads
+from digestif.worker.limits import Limits
 
-CANCEL_SECONDS = 2.0  # that a coroutine may take to be cancelled
 UNFINISHED = give_back(begun=True)
 
 
@@ -19,15 +19,16 @@ class Execution:
     def __init__(
         self,
         attempts: Attempts,
-        concurrency: int,
-        threads: int,
+        limits: Limits,
         *,
         judged: Callable[[list[tuple[Attempt, Verdict]]], None],
+        cancel_seconds: float,
     ) -> None:
         self._attempts = attempts
         self._judged = judged
-        self._coroutines = asyncio.Semaphore(concurrency)
-        self._threads = DaemonThreads(threads, "digestif-handler")
+        self._cancel_seconds = cancel_seconds
+        self._coroutines = asyncio.Semaphore(limits.concurrency)
+        self._threads = DaemonThreads(limits.threads, "digestif-handler")
         self._running: dict[asyncio.Task[None], Sequence[Attempt]] = {}
         self._counts = dict.fromkeys(Kind, 0)
         self.weight = 0  # bytes of the records that handlers hold
@@ -35,11 +36,11 @@ class Execution:
 
     @property
     def attempts(self) -> int:
-        """How many attempts are in the hands of handlers."""
+        """How many attempts handlers are called with."""
         return sum(self._counts.values())
 
     def count(self, kind: Kind) -> int:
-        """How many attempts are in the hands of handlers of this kind."""
+        """How many attempts handlers of this kind are called with."""
         return self._counts[kind]
 
     def start(self, attempts: Sequence[Attempt]) -> None:
@@ -58,12 +59,12 @@ class Execution:
             await asyncio.wait(self._running, timeout=seconds)
 
     async def give_up(self) -> None:
-        """Cancel what can be cancelled, and give back all attempts whose handlers have not ended."""
+        """Cancel coroutines, and give back all attempts whose handlers have not ended."""
         self._is_giving_up = True
         left = dict(self._running)
         for task in left:
             task.cancel()
-        await self.finished(CANCEL_SECONDS)
+        await self.finished(self._cancel_seconds)
         unfinished = {task: attempts for task, attempts in left.items() if task in self._running}
         for task, attempts in unfinished.items():
             verdict = give_back(begun=not task.done())  # one that was cancelled before its first step is done
@@ -78,8 +79,8 @@ class Execution:
             verdicts = await self._verdicts(attempts)
         finally:
             for attempt in attempts:
-                attempt.let_go_of_records()
-            del self._running[task]  # before `judged`, which counts the hands that are free
+                attempt.forget_records()
+            del self._running[task]  # before `judged`, which counts the free places
             self._counts[_handler(attempts).kind] -= len(attempts)
             self.weight -= weight
             self._judged(list(zip(attempts, verdicts, strict=True)))
@@ -133,7 +134,7 @@ class Execution:
 
 
 class _NotBegun(BaseException):
-    """It was cancelled while it waited for a thread."""
+    """The handler was cancelled before it was called."""
 
 
 def _outcome(handler: Handler, attempts: Sequence[Attempt]) -> tuple[Any, BaseException | None]:
@@ -150,7 +151,7 @@ def _handler(attempts: Sequence[Attempt]) -> Handler:
 
 
 def _groups(attempts: Sequence[Attempt]) -> Iterator[Sequence[Attempt]]:
-    """What is handed out together: single attempts, and batches of those with the same handler of batches."""
+    """The attempts of each call of a handler: one, or those of a batch."""
     batches: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         handler = _handler([attempt])

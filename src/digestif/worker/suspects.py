@@ -1,36 +1,42 @@
 """When a worker tries digests whose lease lapsed: one of them may end it, with all that it holds."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from digestif.attempts import Attempt
 from digestif.clock import monotonic
 from digestif.core.times import Millis
 
-PATIENCE_SECONDS = 60.0  # that suspects let the others go first
-
 
 class Suspects:
-    """Whose turn it is. Decides without I/O, from what claims have seen and which attempts have ended."""
+    """Decides without I/O when it is their turn, from what claims have seen and which attempts have ended.
 
-    def __init__(self, *, lease_seconds: float) -> None:
+    Others go first for `patience_seconds`. Then nothing else is claimed until the worker's attempts have ended, or for
+    `lease_seconds`.
+    """
+
+    def __init__(
+        self, *, lease_seconds: float, patience_seconds: float = 60.0, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._lease_seconds = lease_seconds
-        self._since: float | None = None  # that there are some, as far as this worker saw
+        self._patience_seconds = patience_seconds
+        self._clock = clock
+        self._since: float | None = None  # when this worker saw the first of them
         self._is_their_turn = False
         self._are_claimed = False  # a claim for them is under way
         self._tried: list[Attempt] = []
         self._tried_since = 0.0
-        self._next_since: float | None = None  # that nothing else is claimed, so that they can be
+        self._next_since: float | None = None  # since when nothing else is claimed, so that they can be
 
     def saw(self, suspect: Millis | None, *, looked_everywhere: bool) -> None:
-        """An ordinary claim has seen when the first lease lapsed that was not taken over, or that there is none.
+        """Note what an ordinary claim has seen: when the first lapsed lease ran out, or None.
 
-        There may be some in partitions where it has not looked.
+        If it has not looked into every partition, there may be suspects in the others.
         """
         self._is_their_turn = True
         if suspect is None:
             self._since = None if looked_everywhere else self._since
         elif self._since is None:
-            self._since = monotonic()
+            self._since = self._clock()
 
     @property
     def exist(self) -> bool:
@@ -38,19 +44,19 @@ class Suspects:
 
     @property
     def are_next(self) -> bool:
-        """True if nothing else is claimed before they were tried."""
-        are_next = self._is_their_turn and self._waited() >= PATIENCE_SECONDS
+        """True if nothing else is claimed until they were tried."""
+        are_next = self._is_their_turn and self._waited() >= self._patience_seconds
         if are_next and self._next_since is None:
-            self._next_since = monotonic()
+            self._next_since = self._clock()
         return are_next
 
     @property
     def wait_no_longer(self) -> bool:
         """True if they are tried even beside attempts that have not ended."""
-        return self._next_since is not None and monotonic() - self._next_since >= self._lease_seconds
+        return self._next_since is not None and self._clock() - self._next_since >= self._lease_seconds
 
     def _waited(self) -> float:
-        return 0.0 if self._since is None else monotonic() - self._since
+        return 0.0 if self._since is None else self._clock() - self._since
 
     @property
     def are_tried(self) -> bool:
@@ -58,8 +64,8 @@ class Suspects:
 
         After that others begin beside them, and a note that one is alone is withdrawn.
         """
-        self._tried = [attempt for attempt in self._tried if not attempt.is_told]
-        is_long = monotonic() - self._tried_since >= self._lease_seconds
+        self._tried = [attempt for attempt in self._tried if not attempt.is_ended]
+        is_long = self._clock() - self._tried_since >= self._lease_seconds
         return self._are_claimed or (bool(self._tried) and not is_long)
 
     def begin_claim(self) -> None:
@@ -68,8 +74,8 @@ class Suspects:
         self._next_since = None
 
     def end_claim(self, attempts: Iterable[Attempt]) -> None:
-        """These came of it. If none did, there are none, as far as the store says."""
+        """Note the attempts that a claim for suspects gave. If it gave none, the store has none."""
         self._are_claimed = False
-        self._tried, self._tried_since = list(attempts), monotonic()
+        self._tried, self._tried_since = list(attempts), self._clock()
         if not self._tried:
             self._since = None

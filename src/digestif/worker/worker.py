@@ -12,11 +12,11 @@ from digestif.errors import ConfigError, StoreError, StoreUnavailable
 from digestif.events.engine import StoreFailed, WorkerStarted, WorkerStopped
 from digestif.ids import fresh_id
 from digestif.stores.base import Wakeups
-from digestif.worker.loop import Limits, Loop, pause
+from digestif.worker.limits import DEFAULT, Limits
+from digestif.worker.loop import Loop
 from digestif.worker.signals import run
 from digestif.worker.suspects import Suspects
 
-REACH_SECONDS = 4.0  # after which a store that says nothing is told of
 MEMORY = 256 << 20  # bytes
 
 
@@ -35,6 +35,8 @@ class Worker:
     the worker stops; `start_timeout` the seconds in which the store must have answered once, else StoreUnavailable ends
     the worker (None: it waits for ever). Later outages are waited out.
     """
+
+    tuning = DEFAULT
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Worker:
         self._wake: Callable[[], None] | None = None
 
     def stop(self) -> None:
-        """Claim nothing more; running handlers may finish. Comes from any thread or signal handler."""
+        """Claim nothing more; running handlers may finish. May be called in any thread or signal handler."""
         self._is_stopping = True
         if self._wake is not None:
             self._wake()
@@ -75,8 +77,8 @@ class Worker:
     async def serve(self) -> None:
         """Work until `stop`. If this is cancelled, what is running is cancelled and given back at once."""
         attempts = self._attempts(None)
-        loop = Loop(attempts, self._limits)
-        reaching = asyncio.create_task(_tell_if_out_of_reach(attempts, loop))
+        loop = Loop(attempts, self._limits, tuning=self.tuning)
+        reaching = asyncio.create_task(_check_reach(attempts, loop, seconds=self.tuning.reach))
         wakeups = await loop.in_thread(attempts.store.listen)
         grace = 0.0
         with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
@@ -98,8 +100,8 @@ class Worker:
         """Deliver some of what is due and return when it has ended: how many timelines it claimed, 0 if none is due."""
         attempts = self._attempts(now)
         if self._suspects is None:
-            self._suspects = Suspects(lease_seconds=attempts.lease / 1000)
-        loop = Loop(attempts, self._limits, self._suspects)
+            self._suspects = Suspects(lease_seconds=attempts.lease / 1000, patience_seconds=self.tuning.suspects)
+        loop = Loop(attempts, self._limits, self._suspects, tuning=self.tuning)
         with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
             try:
                 claimed, _ = await loop.run_once()
@@ -145,14 +147,14 @@ class Worker:
                     failures += 1
                     self._last_error = error
                     attempts.events.emit(StoreFailed(operation="claim", error=error))
-                    await _wait(stopped, pause(failures))
+                    await _wait(stopped, self.tuning.pause(failures))
                     continue
                 if more:
                     plenty.set()
                 elif not self._is_stopping:
                     plenty.clear()
                     await rest()
-            answered.set()  # or it is not waited for any more
+            answered.set()  # stopped: the answer does not matter any more
 
         first = claim(lambda: loop.in_thread(lambda: wakeups.wait(self._poll)))
         tasks = [asyncio.create_task(each) for each in (first, claim(plenty.wait), self._give_up_unless(answered))]
@@ -174,11 +176,11 @@ class Worker:
             ) from self._last_error
 
 
-async def _tell_if_out_of_reach(attempts: Attempts, loop: Loop) -> None:
-    """Say within seconds why the store can't be reached, which is claimed from with more patience."""
-    error: StoreError = StoreUnavailable(f"the store has not answered for {REACH_SECONDS:g} s; check its address")
+async def _check_reach(attempts: Attempts, loop: Loop, *, seconds: float) -> None:
+    """Say soon why the store can't be reached: a claim would try for longer before it fails."""
+    error: StoreError = StoreUnavailable(f"the store has not answered for {seconds:g} s; check its address")
     try:
-        await asyncio.wait_for(loop.in_thread(attempts.store.reach), REACH_SECONDS)
+        await asyncio.wait_for(loop.in_thread(attempts.store.reach), seconds)
         return
     except TimeoutError:
         pass

@@ -258,7 +258,7 @@ class Endings(Suite):
         digests = digests_with(over=over)
         add_before(digests, way)
         worker_gives_up_soon = pytest.MonkeyPatch()
-        worker_gives_up_soon.setattr("digestif.worker.loop.LAST_WORDS_SECONDS", 0.05)
+        worker_gives_up_soon.setattr(Worker, "tuning", Worker.tuning._replace(last_calls=0.05))
         worker_gives_up_soon.setattr("digestif.worker.loop.Loop.idle", _at_once)
 
         told = way.attempt(digests, lambda digest: over.failing.add(0))

@@ -1,4 +1,4 @@
-"""Which attempts run in this process: a lapse speaks against a digest only if it was the only one."""
+"""The attempts that run in this process: a lapse speaks against a digest only if it was the only one."""
 
 import os
 import threading
@@ -10,23 +10,23 @@ if TYPE_CHECKING:
 
 
 class Running:
-    """The attempts of a process that have not ended. One to which no reference is left can't end, and is left out."""
+    """The attempts of a process that have not ended. References are weak: a forgotten attempt never ends."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._lock = threading.Lock()
         self._attempts: WeakSet[Attempt] = WeakSet()
-        self._alone: WeakSet[Attempt] = WeakSet()  # those of them that were noted as alone, in their leases
+        self._alone: WeakSet[Attempt] = WeakSet()  # those whose leases say so
 
     @property
-    def is_none(self) -> bool:
+    def is_idle(self) -> bool:
         with self._lock:
             return not len(self._attempts)
 
     def add(self, attempt: "Attempt") -> list["Attempt"]:
-        """Note that an attempt begins. Gives those whose leases say that they are alone, if there are now several."""
+        """Note that an attempt begins. If there are several now, the answer is those whose leases say "alone"."""
         with self._lock:
             self._attempts.add(attempt)
             if attempt.is_alone:
@@ -42,4 +42,4 @@ class Running:
 
 
 RUNNING = Running()
-os.register_at_fork(after_in_child=RUNNING.forget)
+os.register_at_fork(after_in_child=RUNNING.clear)

@@ -1,0 +1,40 @@
+"""How much a worker takes on, and how long it waits for what."""
+
+from typing import NamedTuple
+
+from digestif.attempts import Kind
+from digestif.attempts.room import RECORDS
+from digestif.ids import chance
+
+
+class Limits(NamedTuple):
+    """How much a worker takes on."""
+
+    concurrency: int  # coroutines that run at once
+    threads: int  # functions that run at once
+    memory: int  # bytes of records
+
+    def of(self, kind: Kind) -> int:
+        return self.concurrency if kind is Kind.COROUTINE else self.threads
+
+
+class Tuning(NamedTuple):
+    """Numbers that suit every worker; tests give smaller ones. Durations in seconds."""
+
+    records: int = RECORDS  # that a claim reads before it gives back the rest of its digests
+    maintenance: float = 10.0  # between two looks for expired records
+    look_again: float = 1.0  # while all handlers are busy
+    hold_back: float = 0.1  # that a claim waits for attempts that may end soon
+    first_pause: float = 0.1  # after the store failed; twice that after the next failure…
+    longest_pause: float = 5.0  # …but never longer than this
+    last_calls: float = 5.0  # for ending attempts in the store, when the worker stops
+    cancel: float = 2.0  # that a coroutine may take to be cancelled
+    reach: float = 4.0  # after which an event says that the store does not answer
+    suspects: float = 60.0  # that suspects let the others go first
+
+    def pause(self, failures: int) -> float:
+        """How long to wait after so many failures in a row."""
+        return min(self.first_pause * 2.0 ** min(failures - 1, 10), self.longest_pause) * (0.5 + chance() / 2)
+
+
+DEFAULT = Tuning()
