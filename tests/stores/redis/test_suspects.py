@@ -178,7 +178,7 @@ def test_a_suspect_that_changed_since_it_was_found_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     url = empty_server().url
-    find = RedisStore._own
+    find = RedisStore._without_strays
     with opened(url) as store, opened(url) as other:
         arrive(store, "t", ["a"])
         open_lease(store, "t")
@@ -194,7 +194,7 @@ def test_a_suspect_that_changed_since_it_was_found_is_left_alone(
                 acts[meanwhile]()
             return found
 
-        monkeypatch.setattr(RedisStore, "_own", be_late)
+        monkeypatch.setattr(RedisStore, "_without_strays", be_late)
         claimed = store.claim_suspects(0, alone=False, token="late", lease=LEASE, now=LATER)
         token = store.inspect("t").token
 
@@ -348,7 +348,7 @@ def test_maintenance_with_a_deadline_names_what_it_moved_and_ended_and_expired()
 def test_a_timeline_that_was_resumed_meanwhile_is_left_to_those_who_try_suspects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    find = RedisStore._own
+    find = RedisStore._without_strays
     with opened(empty_server().url) as store:
         arrive(store, "t", ["a"])
         open_lease(store, "t")
@@ -358,7 +358,7 @@ def test_a_timeline_that_was_resumed_meanwhile_is_left_to_those_who_try_suspects
             self.pause("t", False, now=LATER)
             return find(self, *args)
 
-        monkeypatch.setattr(RedisStore, "_own", be_late)
+        monkeypatch.setattr(RedisStore, "_without_strays", be_late)
         done = store.maintain(0, None, limit=9, now=LATER)
 
         assert (done.lapsed, store.inspect("t").state) == ([], "open")

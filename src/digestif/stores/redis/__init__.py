@@ -23,7 +23,7 @@ def from_dsn(dsn: Dsn, *, namespace: str) -> RedisStore:
 
 
 def from_client(client: Any, *, namespace: str = "d", partitions: int | None = None, **options: Any) -> RedisStore:
-    """A store over a client of your own, a `redis.Redis` or `redis.RedisCluster`, which stays yours to close."""
+    """A store over a `redis.Redis` or `redis.RedisCluster` of your own, which you close yourself."""
     check_namespace(namespace)
     _check_partitions(partitions)
     link = link_over(client, namespace=namespace, **options)
@@ -35,7 +35,7 @@ def _examined(store: RedisStore) -> RedisStore:
     try:
         store.examine(patience=0)
     except StoreUnavailable:
-        pass  # whoever starts while the server restarts need not fail; the first call tries again
+        pass  # the server may be restarting; the first call tries again
     except BaseException:
         store.close()
         raise
