@@ -15,7 +15,7 @@ SOON = Policy(minimum_delay=0, increment_delay=0)
 
 
 def told_by(digests: Digests) -> list[str]:
-    """What the engine tells of changes from now on."""
+    """The changes that the engine reports from now on."""
     told: list[str] = []
 
     def listen(event: Event) -> None:
@@ -91,7 +91,7 @@ def test_engines_that_divide_a_namespace_differently_never_both_hold_a_lease(red
 
 
 def test_a_partition_that_was_never_used_before_is_no_way_around(redis_server: RedisServer) -> None:
-    """Of those that could not be reached at the start each is entered at its first use."""
+    """Partitions that could not be reached at the start are entered at their first use."""
     with Digests(f"{redis_server.url}?partitions=64", policy=SOON) as before:
         unentered(before.store)
         redis_server.cli("FLUSHALL")
@@ -108,7 +108,7 @@ def test_a_partition_that_was_never_used_before_is_no_way_around(redis_server: R
 
 
 def test_a_partition_that_bears_the_layout_of_a_latecomer_is_none_either(redis_server: RedisServer) -> None:
-    """An engine notes the layout in a partition, then finds that the first is divided differently, and is refused."""
+    """An engine writes its layout to a partition, then finds another one in the first partition, and is refused."""
     with Digests(f"{redis_server.url}?partitions=64", policy=SOON) as before:
         redis_server.cli("FLUSHALL")
         with Digests(redis_server.url, policy=SOON) as after:
@@ -255,7 +255,7 @@ def test_a_cluster_that_lost_its_settings_with_a_node_is_divided_as_before(clust
 
 @pytest.fixture
 def own_server() -> Iterator[RedisServer]:
-    """One whose settings a test may change."""
+    """A server whose settings a test may change."""
     with RedisServer() as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""Claims that take several rounds, between which anything may happen."""
+"""Claims that take several rounds, between which timelines may change."""
 
 from typing import Any
 

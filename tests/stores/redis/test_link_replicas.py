@@ -1,4 +1,4 @@
-"""Writing that counts only once replicas have it."""
+"""Writes that count only once replicas have received them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -70,7 +70,7 @@ ONCE = Script.of("once", "#!lua\nif redis.call('SET', KEYS[1], ARGV[1], 'NX') th
 def test_a_repetition_that_finds_its_work_done_is_not_confirmed_by_a_replica_that_lacks_it(
     pair: tuple[RedisServer, RedisServer],
 ) -> None:
-    """WAIT speaks of the writes of its own connection, and the repetition, on another one, has none."""
+    """WAIT counts only the writes of its own connection, and a repetition on another one writes nothing."""
     primary, replica = pair
     with linked(primary.url, replicas=1, replica_timeout=0.5) as link, ThreadPoolExecutor(1) as thread:
         link.run([echo("warm")])

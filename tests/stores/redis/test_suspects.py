@@ -1,4 +1,4 @@
-"""Digests whose lease lapsed, on a server as in memory: found by claims, tried apart, and known to have been alone."""
+"""Suspects, on a server as in memory: claims find them, they are tried apart, and their leases note that they are alone."""
 
 import random
 from collections.abc import Callable
@@ -303,7 +303,7 @@ def test_lapses_alone_move_along(target: str) -> None:
 
 
 def test_a_slot_of_an_older_release_was_not_alone() -> None:
-    """It notes neither whether its lease was alone nor how often that lapsed."""
+    """It notes neither whether its lease was alone nor how often it lapsed."""
     server = empty_server()
     with opened(server.url) as store, server.client() as client:
         arrive(store, "t", ["a"])
@@ -368,7 +368,7 @@ def test_a_timeline_that_was_resumed_meanwhile_is_left_to_those_who_try_suspects
 
 
 class Life:
-    """Random steps of some timelines, of which leases often lapse."""
+    """Random steps of some timelines whose leases often lapse."""
 
     TIMELINES = tuple("abcdefghijkl")
 
@@ -403,7 +403,7 @@ class Life:
             self.leases.append(lease)
 
     def end(self) -> None:
-        """Some end as they should, the others are forgotten and lapse."""
+        """Complete some leases, and let the others lapse."""
         ending, self.leases = self.leases[:5], self.leases[5:]
         for lease in self.random.sample(ending, len(ending) // 2):
             later = self.random.choice([None, self.now + 3_000])

@@ -8,7 +8,7 @@ from digestif.stores.base import Arrival
 from digestif.stores.redis.calls import Call
 from digestif.stores.redis.client.commands import Packed, joined, pack, pack_part
 from digestif.stores.redis.encoding import body, numbers, whereabouts
-from digestif.stores.redis.keys import Home, Keys
+from digestif.stores.redis.keys import Keys, TimelineKeys
 
 ADDED_BYTES = 2**20
 ADDED_RECORDS = 150  # that a call adds: up to 9 ms of the server if each is the first of its timeline
@@ -27,12 +27,12 @@ class Share:
         self._whereabouts: list[bytes] = []
         self._bodies: list[bytes] = []
 
-    def add(self, position: int, home: Home, arrival: Arrival) -> None:
+    def add(self, position: int, own: TimelineKeys, arrival: Arrival) -> None:
         timeline, key, payload, timestamp, within, terms = arrival
         number = self._timelines.get(timeline)
         if number is None:
             number = self._timelines[timeline] = len(self._timelines) + 1
-            self._keys.append(home.pending)
+            self._keys.append(own.pending)
         if not self._terms or self._terms[-1] is not terms:  # in a batch they are nearly always the same
             self._terms.append(terms)
         self.positions.append(position)
@@ -52,10 +52,10 @@ class Share:
 def call_alone(keys: Keys, arrival: Arrival) -> Call:
     """The call for a single record."""
     timeline, key, payload, timestamp, within, terms = arrival
-    home = keys.home(timeline)
+    own = keys.of(timeline)
     where = _ALONE if within is None else pack_part(whereabouts(1, 1, within))
     arguments = b"".join((_packed_numbers(terms), where, body(key, timestamp, payload)))
-    return Call(home.partition, home.pending, Packed(4, arguments))
+    return Call(own.partition, own.pending, Packed(4, arguments))
 
 
 _ALONE = pack_part(whereabouts(1, 1, None))
@@ -74,13 +74,13 @@ def rounds_of(keys: Keys, batch: Sequence[Arrival]) -> Iterator[list[Share]]:
     """
     shares: dict[int, Share] = {}
     for position, arrival in enumerate(batch):
-        home = keys.home(arrival.timeline)
-        share = shares.get(home.partition)
+        own = keys.of(arrival.timeline)
+        share = shares.get(own.partition)
         if share is not None and share.is_full():
             yield list(shares.values())
             shares, share = {}, None
         if share is None:
-            share = shares[home.partition] = Share(home.partition)
-        share.add(position, home, arrival)
+            share = shares[own.partition] = Share(own.partition)
+        share.add(position, own, arrival)
     if shares:
         yield list(shares.values())

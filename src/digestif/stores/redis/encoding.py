@@ -6,7 +6,7 @@ from struct import Struct as Packing
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from digestif.core import machine
 from digestif.core.capacity import Stored, by_age
@@ -69,7 +69,7 @@ class StoredEntry(msgspec.Struct):
     opened: Millis
     ended: Millis
     reason: str | None = None
-    keys: list[str] = []
+    keys: tuple[str, ...] = ()
     receipt: str | None = None
 
 
@@ -204,20 +204,7 @@ def salvaged_timeline(stored: bytes) -> str | None:
 
 
 def dead_letter(found: StoredLetter) -> DeadLetter:
-    return DeadLetter(
-        id=found.id,
-        timeline=found.timeline,
-        revision=found.revision,
-        attempts=found.attempts,
-        lapses=found.lapses,
-        reason=found.reason,
-        records=found.records,
-        dropped=found.dropped,
-        opened=to_seconds(found.opened),
-        buried=to_seconds(found.buried),
-        served=found.served,
-        traceback=found.traceback,
-    )
+    return DeadLetter(**_public_fields(found, "opened", "buried"))
 
 
 def entry(stored: bytes) -> StoredEntry:
@@ -230,17 +217,11 @@ def entry(stored: bytes) -> StoredEntry:
 
 
 def history_entry(found: StoredEntry) -> HistoryEntry:
-    return HistoryEntry(
-        id=found.id,
-        timeline=found.timeline,
-        outcome=found.outcome,
-        revision=found.revision,
-        attempts=found.attempts,
-        records=found.records,
-        dropped=found.dropped,
-        opened=to_seconds(found.opened),
-        ended=to_seconds(found.ended),
-        reason=found.reason,
-        keys=tuple(found.keys),
-        receipt=found.receipt,
-    )
+    return HistoryEntry(**_public_fields(found, "opened", "ended"))
+
+
+def _public_fields(found: msgspec.Struct, *times: str) -> dict[str, Any]:
+    """The stored fields without the number, times in seconds."""
+    fields = asdict(found)
+    del fields["number"]
+    return fields | {name: to_seconds(fields[name]) for name in times}

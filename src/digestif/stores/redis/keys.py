@@ -22,7 +22,7 @@ TIMELINE_KINDS = ("t", "ta", "tx", "o", "oa", "ox", "m", "ma", "mx", "d")
 LETTER_KINDS = ("l", "la", "lx")
 SCHEDULE = ("waiting", "ready", "since", "leases", "paused", "expiring")  # the orders in which timelines are due
 
-_HOMES = 8192  # timelines whose keys are cached
+_CACHED_TIMELINES = 8192
 
 
 def as_text(name: bytes) -> str:
@@ -34,7 +34,7 @@ def as_bytes(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
-class Home(NamedTuple):
+class TimelineKeys(NamedTuple):
     """The partition and the keys of a timeline, and groups of the keys for calls to declare."""
 
     partition: int
@@ -50,7 +50,7 @@ class Keys:
     def __init__(self, namespace: str, partitions: int) -> None:
         self.namespace = namespace
         self.partitions = partitions
-        self.home = lru_cache(_HOMES)(self._home)
+        self.of = lru_cache(_CACHED_TIMELINES)(self._of)  # the keys of a timeline in its own partition
         self._fixed = [self._of_partition(partition) for partition in range(partitions)]
         self._of_timelines = [
             [self.key(partition, kind, "") for kind in TIMELINE_KINDS] for partition in range(partitions)
@@ -77,20 +77,20 @@ class Keys:
     def partition_of(self, timeline: str) -> int:
         return crc32(as_bytes(timeline)) % self.partitions
 
-    def home_keys(self, partition: int, timeline: str) -> tuple[bytes, ...]:
+    def keys_in(self, partition: int, timeline: str) -> tuple[bytes, ...]:
         """The keys of a timeline in this partition, even if it belongs to another."""
         name = as_bytes(timeline)
         return tuple([prefix + name for prefix in self._of_timelines[partition]])
 
-    def home_in(self, partition: int, timeline: str) -> Packed:
+    def packed_in(self, partition: int, timeline: str) -> Packed:
         """The same, for a call to declare."""
-        return pack(self.home_keys(partition, timeline))
+        return pack(self.keys_in(partition, timeline))
 
-    def _home(self, timeline: str) -> Home:
+    def _of(self, timeline: str) -> TimelineKeys:
         partition = self.partition_of(timeline)
-        keys = self.home_keys(partition, timeline)
+        keys = self.keys_in(partition, timeline)
         pending, rest = pack(keys[:3]), pack(keys[3:])
-        return Home(partition, keys, slot=pack(keys[:1]), pending=pending, whole=joined((pending, rest)))
+        return TimelineKeys(partition, keys, slot=pack(keys[:1]), pending=pending, whole=joined((pending, rest)))
 
     def _of_partition(self, partition: int) -> Packed:
         return pack(self.key(partition, kind) for kind in PARTITION_KINDS)

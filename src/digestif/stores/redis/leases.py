@@ -92,7 +92,7 @@ class RedisLeases(RedisVerbs, Store):
         return self._claim("claim_suspects", partition, names, terms, now=now)
 
     def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
-        partition = self._scripts.keys.home(timeline).partition
+        partition = self._scripts.keys.of(timeline).partition
         call = self._call(partition, [timeline], {"token": token, "lease": lease, "alone": alone})
         with self._naming_damage(timeline):
             reply = self._scripts.write_one("open", call, now=now)
@@ -153,26 +153,26 @@ class RedisLeases(RedisVerbs, Store):
         return shares_of(self._scripts.keys, map(_timeline_of, requests))
 
     def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
-        home = self._scripts.keys.home(lease.timeline)
+        own = self._scripts.keys.of(lease.timeline)
         held, raised = True, False
         for start in range(0, len(records), MOVED_RECORDS):
             page = records[start : start + MOVED_RECORDS]
-            letters = self._scripts.keys.letters(home.partition, [item.letter_id for item in page])
+            letters = self._scripts.keys.letters(own.partition, [item.letter_id for item in page])
             named = [(encoding.key_text(key), letter_id, reason) for key, letter_id, reason in page]
             request = {"token": lease.token, "records": named, "raised": raised}
-            call = Call.of(home.partition, request, joined((home.whole, letters)))
+            call = Call.of(own.partition, request, joined((own.whole, letters)))
             held, raised = encoding.flags(self._scripts.write_one("quarantine", call, now=now))
             if not held:
                 break
         return held
 
     def remove(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
-        home = self._scripts.keys.home(lease.timeline)
+        own = self._scripts.keys.of(lease.timeline)
         revision: int | None = None
         raised = False
         for start in range(0, max(1, len(keys)), MOVED_RECORDS):
             page = keys[start : start + MOVED_RECORDS]
-            call = Call.of(home.partition, {"token": lease.token, "keys": page, "raised": raised}, home.whole)
+            call = Call.of(own.partition, {"token": lease.token, "keys": page, "raised": raised}, own.whole)
             removed = encoding.decode(self._scripts.write_one("remove", call, now=now))
             if not removed:
                 return None
@@ -180,8 +180,8 @@ class RedisLeases(RedisVerbs, Store):
         return revision
 
     def mark_served(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
-        home = self._scripts.keys.home(lease.timeline)
-        call = Call.of(home.partition, {"token": lease.token, "recipients": recipients}, home.slot)
+        own = self._scripts.keys.of(lease.timeline)
+        call = Call.of(own.partition, {"token": lease.token, "recipients": recipients}, own.slot)
         return encoding.flags(self._scripts.write_one("mark_served", call, now=now))[0]
 
     # Endings
@@ -204,7 +204,7 @@ class RedisLeases(RedisVerbs, Store):
         def call(partition: int, share: list[Burial]) -> Call:
             keys: list[Packed] = []
             for burial in share:
-                keys.append(self._scripts.keys.home(burial.lease.timeline).whole)
+                keys.append(self._scripts.keys.of(burial.lease.timeline).whole)
                 keys.append(self._scripts.keys.letters(partition, [burial.lease.digest_id]))
             endings = [
                 (each.lease.token, each.lease.digest_id, each.reason, each.cool_down, each.max_records, each.traceback)

@@ -66,11 +66,11 @@ class RedisQueries(RedisVerbs, Store):
         return [Command(each, (command, keys.key(each, kind), *arguments)) for each in range(keys.partitions)]
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
-        home = self._scripts.keys.home(timeline)
+        own = self._scripts.keys.of(timeline)
         found: list[Stored] = []
         unread: list[Cursor] = []  # behind these a batch has more
         for begin in BATCHES[part]:
-            page, complete = self._page(home.partition, home.keys[begin : begin + 3], after=after, limit=limit)
+            page, complete = self._page(own.partition, own.keys[begin : begin + 3], after=after, limit=limit)
             found += page
             if not complete:
                 unread.append(age_order(page[-1]))
@@ -86,9 +86,9 @@ class RedisQueries(RedisVerbs, Store):
         return encoding.records(flat), bool(complete)
 
     def find(self, timeline: str, key: str) -> dict[Part, Stored]:
-        home = self._scripts.keys.home(timeline)
+        own = self._scripts.keys.of(timeline)
         batches = [(part, begin) for part, begins in BATCHES.items() for begin in begins]
-        commands = [Command(home.partition, ("HGET", home.keys[begin], key.encode())) for _, begin in batches]
+        commands = [Command(own.partition, ("HGET", own.keys[begin], key.encode())) for _, begin in batches]
         found = zip(batches, self._scripts.get(commands), strict=True)
         return {part: encoding.record(key, stored) for (part, _), stored in found if stored is not None}
 
@@ -124,8 +124,8 @@ class RedisQueries(RedisVerbs, Store):
         if timeline is None:
             orders = [(partition, keys.key(partition, "letters")) for partition in range(keys.partitions)]
         else:
-            home = keys.home(timeline)
-            orders = [(home.partition, home.keys[9])]
+            own = keys.of(timeline)
+            orders = [(own.partition, own.keys[9])]
         positions = merge(*(self._letter_positions(partition, order, start, limit) for partition, order in orders))
         found: list[DeadLetter] = []
         while page := list(islice(positions, limit - len(found))):
@@ -169,8 +169,8 @@ class RedisQueries(RedisVerbs, Store):
 
     def _letter_ids(self, timeline: str, *, limit: int) -> list[str]:
         """The first dead letters of a timeline."""
-        home = self._scripts.keys.home(timeline)
-        [members] = self._scripts.get([Command(home.partition, ("ZRANGE", home.keys[9], 0, limit - 1))])
+        own = self._scripts.keys.of(timeline)
+        [members] = self._scripts.get([Command(own.partition, ("ZRANGE", own.keys[9], 0, limit - 1))])
         return [_letter_id(member) for member in members]
 
     def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
@@ -182,15 +182,15 @@ class RedisQueries(RedisVerbs, Store):
         return page
 
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
-        keys, home = self._scripts.keys, self._scripts.keys.home(timeline)
+        keys, own = self._scripts.keys, self._scripts.keys.of(timeline)
         offset = 0
         while True:
-            command = ("ZREVRANGE", home.keys[9], offset, offset + PAGE - 1)
-            [members] = self._scripts.get([Command(home.partition, command)])
+            command = ("ZREVRANGE", own.keys[9], offset, offset + PAGE - 1)
+            [members] = self._scripts.get([Command(own.partition, command)])
             ids = [_letter_id(member) for member in members]
-            letters = [keys.letter(home.partition, letter_id)[0] for letter_id in ids]
+            letters = [keys.letter(own.partition, letter_id)[0] for letter_id in ids]
             holding = self._scripts.ask(
-                [Command(home.partition, ("HEXISTS", letter, key.encode())) for letter in letters]
+                [Command(own.partition, ("HEXISTS", letter, key.encode())) for letter in letters]
             )
             all_required([answer for answer in holding if not isinstance(answer, WrongType)])
             for letter_id, held in zip(ids, holding, strict=True):

@@ -59,7 +59,7 @@ class Repair:
             case "history" | "note":
                 self._remove(flaw)
             case _:
-                self._write("agree", self._keys.home_in(self._partition, flaw.name), {})
+                self._write("agree", self._keys.packed_in(self._partition, flaw.name), {})
 
     def _write(self, script: str, keys: Packed, request: Mapping[str, object]) -> None:
         self._scripts.write_one(script, Call.of(self._partition, request, keys), now=self._now)
@@ -74,7 +74,7 @@ class Repair:
         ]
         owner = self._owner(flaw.name)
         keys = (
-            self._keys.home_in(self._partition, flaw.name),
+            self._keys.packed_in(self._partition, flaw.name),
             self._letters_of(owner),
             self._keys.letters(self._partition, ids),
         )
@@ -92,7 +92,7 @@ class Repair:
         return next(name for name in names if self._keys.partition_of(name) == self._partition)
 
     def _quarantine_short(self, flaw: PartitionFlaw) -> None:
-        keys = self._keys.home_keys(self._partition, flaw.name)
+        keys = self._keys.keys_in(self._partition, flaw.name)
         for batch, key in enumerate((keys[0], keys[3])):
             short = short_keys(self._scripts, self._partition, key)
             for start in range(0, len(short), QUARANTINED):
@@ -101,7 +101,7 @@ class Repair:
                     for name in short[start:][:QUARANTINED]
                 ]
                 letters = self._keys.letters(self._partition, [letter_id for _, letter_id, _ in records])
-                whole = self._keys.home_in(self._partition, flaw.name)
+                whole = self._keys.packed_in(self._partition, flaw.name)
                 self._write("quarantine_short", joined((whole, letters)), {"batch": batch, "records": records})
 
     def _mend_letter(self, flaw: PartitionFlaw) -> None:

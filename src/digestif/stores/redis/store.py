@@ -193,11 +193,11 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
     # Operating
 
     def delete(self, timeline: str, *, now: Millis | None) -> bool:
-        home = self._scripts.keys.home(timeline)
+        own = self._scripts.keys.of(timeline)
         ids = self._letter_ids(timeline, limit=PAGE_TIMELINES)
-        keys = joined((home.whole, self._scripts.keys.letters(home.partition, ids)))
+        keys = joined((own.whole, self._scripts.keys.letters(own.partition, ids)))
         request = {"letters": len(ids), "entries": self._history_fields(timeline)}
-        return self._flag("delete", timeline, Call.of(home.partition, request, keys), now=now)
+        return self._flag("delete", timeline, Call.of(own.partition, request, keys), now=now)
 
     def sweep(self) -> bool:
         return False  # the server frees what was unlinked by itself
@@ -221,9 +221,9 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
         found = self._find_letter(letter_id)
         if found is None:
             return False
-        home = self._scripts.keys.home(found.timeline)
-        keys = joined((home.whole, self._scripts.keys.letters(home.partition, [letter_id])))
-        return self._flag(script, found.timeline, Call.of(home.partition, {"ring": self._ring}, keys), now=now)
+        own = self._scripts.keys.of(found.timeline)
+        keys = joined((own.whole, self._scripts.keys.letters(own.partition, [letter_id])))
+        return self._flag(script, found.timeline, Call.of(own.partition, {"ring": self._ring}, keys), now=now)
 
     def verify(self) -> Verification:
         return verify(self._scripts, ring=self._ring)

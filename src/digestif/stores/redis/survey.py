@@ -164,7 +164,7 @@ def _survey_timelines(scripts: Scripts, partition: int, found: PartitionSurvey) 
     for order in ("names", *SCHEDULE):  # a timeline that only the schedule has is there by mistake
         for page in _members(scripts, partition, order, seen):
             names = [as_text(name) for name in page]
-            keys = [scripts.keys.home_in(partition, name) for name in names]
+            keys = [scripts.keys.packed_in(partition, name) for name in names]
             groups = [joined(keys[start : start + SURVEYED]) for start in range(0, len(keys), SURVEYED)]
             answers = all_required(scripts.query("survey", [Call(partition, group, NO_KEYS) for group in groups]))
             for name, reply in zip(names, chain.from_iterable(answers), strict=True):
@@ -194,7 +194,7 @@ def _survey_timeline(
             note("count", f"{batch.records} records, {batch.ordered} in their order by age", batch.records)
     if not timeline.is_in_place:
         note("place", "it does not stand in the schedule where it should", 0)
-    keys = scripts.keys.home_keys(partition, name)[:9:3]
+    keys = scripts.keys.keys_in(partition, name)[:9:3]
     short = sum(
         len(short_keys(scripts, partition, key)) if batch.short < 0 else batch.short
         for key, batch in zip(keys, timeline.batches, strict=True)

@@ -15,7 +15,7 @@ from digestif.core.times import Millis, to_millis
 from digestif.errors import Busy
 from digestif.stores.damage import Unreadable, unreadable_note
 from digestif.stores.redis import encoding
-from digestif.stores.redis.calls import DAMAGED, Call, Scripts
+from digestif.stores.redis.calls import DAMAGED, Call
 from digestif.stores.redis.client.commands import Command, Packed, ScriptRefused, joined, pack
 from digestif.stores.redis.client.link import all_required
 from digestif.stores.redis.verbs import RedisVerbs, shares_of
@@ -32,15 +32,13 @@ class RedisTransfer(RedisVerbs, TransferStore):
     # Exports
 
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
-        scripts = self._scripts
-        shares = shares_of(scripts.keys, timelines)
+        shares = shares_of(self._scripts.keys, timelines)
         calls = []
         for partition, positions in shares.items():
-            keys = joined(scripts.keys.home(timelines[position]).whole for position in positions)
             tokens = [f"{LEAVING}{token}-{position}" for position in positions]
-            calls.append(Call.of(partition, {"tokens": tokens}, keys))
+            calls.append(self._call(partition, [timelines[position] for position in positions], {"tokens": tokens}))
         parcels: list[Parcel | None] = [None] * len(timelines)
-        replies = all_required(scripts.write("begin_export", calls, now=now))
+        replies = all_required(self._scripts.write("begin_export", calls, now=now))
         for positions, reply in zip(shares.values(), replies, strict=True):
             for position, slot in zip(positions, encoding.decode(reply), strict=True):
                 parcels[position] = Parcel.of(timelines[position], msgspec.convert(slot, Slot)) if slot else None
@@ -49,34 +47,35 @@ class RedisTransfer(RedisVerbs, TransferStore):
     def read_export(
         self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int
     ) -> list[list[ExportedRecord]]:
-        scripts = self._scripts
         pages: list[list[ExportedRecord]] = []
         for parcel, after in requests:
             size = min(limit, parcel.records)
-            page = _exported_records(scripts, parcel, after, limit=size) if size else []
+            page = self._exported_page(parcel, after, limit=size) if size else []
             limit -= len(page)
             pages.append(page)
         return pages
 
+    def _exported_page(self, parcel: Parcel, after: Cursor | None, *, limit: int) -> list[ExportedRecord]:
+        own, letter = self._scripts.keys.of(parcel.timeline), parcel.letter
+        keys = own.keys[3:6] if letter is None else self._scripts.keys.letter(own.partition, letter.id)
+        start = encoding.encode(after) if after else b""
+        flat = self._scripts.read("read_export", own.partition, keys, limit, start)
+        triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        return [encoding.read_export(key.decode(), stored, deadline) for key, stored, deadline in triples]
+
     def commit_export(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
-        scripts = self._scripts
-        shares = shares_of(scripts.keys, [parcel.timeline for parcel in parcels])
-        calls = []
-        for partition, positions in shares.items():
-            share = [parcels[position] for position in positions]
-            keys = joined(key for parcel in share for key in _keys(scripts, partition, parcel, parts=1))
+        def call(partition: int, share: list[Parcel]) -> Call:
+            keys = joined(key for parcel in share for key in self._keys_of(partition, parcel, parts=1))
             tokens = [parcel.id if parcel.letter is None else False for parcel in share]
-            calls.append(Call.of(partition, {"parcels": tokens}, keys))
-        return _flags_in_order(len(parcels), shares, all_required(scripts.write("commit_export", calls, now=now)))
+            return Call.of(partition, {"parcels": tokens}, keys)
+
+        return self._write_shares("commit_export", parcels, lambda parcel: parcel.timeline, call, now=now)
 
     def abort_export(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:
-        scripts = self._scripts
-        shares = shares_of(scripts.keys, timelines)
-        calls = []
-        for partition, positions in shares.items():
-            keys = joined(scripts.keys.home(timelines[position]).whole for position in positions)
-            calls.append(Call.of(partition, {"count": len(positions)}, keys))
-        return _flags_in_order(len(timelines), shares, all_required(scripts.write("abort_export", calls, now=now)))
+        def call(partition: int, share: list[str]) -> Call:
+            return self._call(partition, share, {"count": len(share)})
+
+        return self._write_shares("abort_export", timelines, lambda timeline: timeline, call, now=now)
 
     def export_counts(self, partition: int, name: str) -> Mapping[str, int]:
         return self._count_past(partition, {"name": name, "fates": PAST})
@@ -86,36 +85,50 @@ class RedisTransfer(RedisVerbs, TransferStore):
     def import_pages(
         self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None
     ) -> list[ImportProgress | None]:
-        scripts = self._scripts
-        shares = shares_of(scripts.keys, [page.parcel.timeline for page in pages])
+        shares = shares_of(self._scripts.keys, [page.parcel.timeline for page in pages])
         calls = [
-            _import_call(scripts, partition, [pages[position] for position in positions], fence)
+            self._import_call(partition, [pages[position] for position in positions], fence)
             for partition, positions in shares.items()
         ]
         progress: list[ImportProgress | None] = [None] * len(pages)
         with _fenced():
-            replies = all_required(scripts.write("import_pages", calls, now=now))
+            replies = all_required(self._scripts.write("import_pages", calls, now=now))
         for positions, reply in zip(shares.values(), replies, strict=True):
             for position, state in zip(positions, encoding.decode(reply), strict=True):
                 progress[position] = _progress_after(pages[position], *state) if state else None
         return progress
 
+    def _import_call(self, partition: int, pages: Sequence[ImportPage], fence: Fence | None) -> Call:
+        keys = [key for page in pages for key in self._keys_of(partition, page.parcel, parts=LETTER_PARTS)]
+        bodies = [
+            encoding.body(item.record.key, item.record.timestamp, item.record.payload)
+            for page in pages
+            for item in page.records
+        ]
+        head = pack((encoding.encode({"pages": list(map(_page, pages)), "fence": _fence(fence)}),))
+        arguments = Packed(head.parts + 2 * len(bodies), b"".join((head.body, *bodies)))
+        return Call(partition, joined([*keys, self._packed_notes(partition)]), arguments)
+
+    def _keys_of(self, partition: int, parcel: Parcel, *, parts: int) -> list[Packed]:
+        """The keys of a parcel's timeline, then those of its dead letter, by its last names.
+
+        Without a dead letter they are placeholders, so that scripts find the keys of each parcel at equal distances.
+        """
+        name = "" if parcel.letter is None else parcel.letter.id
+        names = [f"{machine.COMING}{parcel.id}", name][LETTER_PARTS - parts :]
+        return [self._scripts.keys.of(parcel.timeline).whole, self._scripts.keys.letters(partition, names)]
+
     def abort_import(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
-        scripts = self._scripts
         calls = []
-        for partition, positions in shares_of(scripts.keys, [parcel.timeline for parcel in parcels]).items():
+        for partition, positions in shares_of(self._scripts.keys, [parcel.timeline for parcel in parcels]).items():
             share = [parcels[position] for position in positions]
-            keys = [
-                key
-                for parcel in share
-                for key in (
-                    scripts.keys.home(parcel.timeline).whole,
-                    scripts.keys.letters(partition, [f"{machine.COMING}{parcel.id}"]),
-                )
-            ]
+            keys: list[Packed] = []
+            for parcel in share:
+                keys.append(self._scripts.keys.of(parcel.timeline).whole)
+                keys.append(self._scripts.keys.letters(partition, [f"{machine.COMING}{parcel.id}"]))
             request = {"ids": [parcel.id for parcel in share]}
-            calls.append(Call.of(partition, request, joined([*keys, pack((_notes(scripts, partition),))])))
-        all_required(scripts.write("abort_import", calls, now=now))
+            calls.append(Call.of(partition, request, joined([*keys, self._packed_notes(partition)])))
+        all_required(self._scripts.write("abort_import", calls, now=now))
 
     def marks(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
         notes = self._scripts.get([self._note_command("HGET", parcel) for parcel in parcels])
@@ -125,39 +138,43 @@ class RedisTransfer(RedisVerbs, TransferStore):
         self._scripts.change([self._note_command("HDEL", parcel) for parcel in parcels])
 
     def forget_all(self, prefix: str) -> None:
-        scripts = self._scripts
-        partitions = range(scripts.keys.partitions)
-        names = scripts.get([Command(each, ("HKEYS", _notes(scripts, each))) for each in partitions])
+        partitions = range(self._scripts.keys.partitions)
+        names = self._scripts.get([Command(each, ("HKEYS", self._notes(each))) for each in partitions])
         commands = [
-            Command(each, ("HDEL", _notes(scripts, each), *found))
+            Command(each, ("HDEL", self._notes(each), *found))
             for each in partitions
             if (found := [name for name in names[each] if name.startswith(prefix.encode())])
         ]
-        scripts.change(commands)
+        self._scripts.change(commands)
 
     def _note_command(self, command: str, parcel: Parcel) -> Command:
         partition = self._scripts.keys.partition_of(parcel.timeline)
-        return Command(partition, (command, _notes(self._scripts, partition), parcel.id))
+        return Command(partition, (command, self._notes(partition), parcel.id))
 
     def import_counts(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
         with _fenced():
             self._count_past(0, {"name": name, "counts": past, "fence": _fence(fence)})
 
     def _count_past(self, partition: int, request: Mapping[str, Any]) -> dict[str, int]:
-        call = Call.of(partition, request, pack((_notes(self._scripts, partition),)))
+        call = Call.of(partition, request, self._packed_notes(partition))
         counts: dict[str, int] = encoding.decode(self._scripts.write_one("export_counts", call, now=None))
         return counts
 
     # Notes
 
     def note(self, partition: int, name: str) -> bytes | None:
-        [body] = self._scripts.get([Command(partition, ("HGET", _notes(self._scripts, partition), name))])
+        [body] = self._scripts.get([Command(partition, ("HGET", self._notes(partition), name))])
         return body if body is None else bytes(body)
 
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
-        keys = pack((_notes(self._scripts, partition),))
-        call = Call(partition, keys, pack((name.encode(), old or b"", new or b"")))
+        call = Call(partition, self._packed_notes(partition), pack((name.encode(), old or b"", new or b"")))
         return encoding.flags(self._scripts.write_one("swap_note", call, now=None))[0]
+
+    def _notes(self, partition: int) -> bytes:
+        return self._scripts.keys.key(partition, "notes")
+
+    def _packed_notes(self, partition: int) -> Packed:
+        return pack((self._notes(partition),))
 
 
 _decode_progress = msgspec.msgpack.Decoder(ImportProgress).decode
@@ -168,34 +185,6 @@ def _progress_in(parcel: Parcel, noted: bytes | None) -> ImportProgress:
         return ImportProgress() if noted is None else _decode_progress(noted)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise unreadable_note(parcel.id, error) from error
-
-
-def _flags_in_order(count: int, shares: Mapping[int, list[int]], replies: Sequence[bytes]) -> list[bool]:
-    """The flags that partitions answered, in the order of the items."""
-    flags = [False] * count
-    for positions, reply in zip(shares.values(), replies, strict=True):
-        for position, flag in zip(positions, encoding.flags(reply), strict=True):
-            flags[position] = flag
-    return flags
-
-
-def _notes(scripts: Scripts, partition: int) -> bytes:
-    return scripts.keys.key(partition, "notes")
-
-
-def _keys(scripts: Scripts, partition: int, parcel: Parcel, *, parts: int) -> list[Packed]:
-    """The keys of a parcel's timeline, then those of its dead letter by its last names; placeholders if it has none."""
-    name = "" if parcel.letter is None else parcel.letter.id
-    names = [f"{machine.COMING}{parcel.id}", name][LETTER_PARTS - parts :]
-    return [scripts.keys.home(parcel.timeline).whole, scripts.keys.letters(partition, names)]
-
-
-def _exported_records(scripts: Scripts, parcel: Parcel, after: Cursor | None, *, limit: int) -> list[ExportedRecord]:
-    home = scripts.keys.home(parcel.timeline)
-    keys = home.keys[3:6] if parcel.letter is None else scripts.keys.letter(home.partition, parcel.letter.id)
-    flat = scripts.read("read_export", home.partition, keys, limit, encoding.encode(after) if after else b"")
-    triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-    return [encoding.read_export(key.decode(), stored, deadline) for key, stored, deadline in triples]
 
 
 def _fence(fence: Fence | None) -> tuple[str, str] | bool:
@@ -212,18 +201,6 @@ def _fenced() -> Iterator[None]:
             problem = "a timeline that something is to be moved into, or a note about it, can't be read"
             raise Unreadable(Damage(timeline=None, part="slot", problem=problem)) from None
         raise Busy("move: this process was away for too long, and another one went on with the move") from None
-
-
-def _import_call(scripts: Scripts, partition: int, pages: Sequence[ImportPage], fence: Fence | None) -> Call:
-    keys = [key for page in pages for key in _keys(scripts, partition, page.parcel, parts=LETTER_PARTS)]
-    bodies = [
-        encoding.body(item.record.key, item.record.timestamp, item.record.payload)
-        for page in pages
-        for item in page.records
-    ]
-    head = pack((encoding.encode({"pages": list(map(_page, pages)), "fence": _fence(fence)}),))
-    arguments = Packed(head.parts + 2 * len(bodies), b"".join((head.body, *bodies)))
-    return Call(partition, joined([*keys, pack((_notes(scripts, partition),))]), arguments)
 
 
 def _page(page: ImportPage) -> list[Any]:

@@ -40,13 +40,13 @@ class RedisVerbs(ABC):
     # Calls
 
     def _call(self, partition: int, timelines: Iterable[str], request: object, *, declared: Declared = "whole") -> Call:
-        homes = map(self._scripts.keys.home, timelines)
-        return Call.of(partition, request, joined(getattr(home, declared) for home in homes))
+        owned = map(self._scripts.keys.of, timelines)
+        return Call.of(partition, request, joined(getattr(own, declared) for own in owned))
 
     def _change(self, script: str, timeline: str, *arguments: bytes, now: Millis | None) -> bool:
         """Run a script on one timeline that answers with a flag."""
-        home = self._scripts.keys.home(timeline)
-        return self._flag(script, timeline, Call(home.partition, home.whole, pack(arguments)), now=now)
+        own = self._scripts.keys.of(timeline)
+        return self._flag(script, timeline, Call(own.partition, own.whole, pack(arguments)), now=now)
 
     def _flag(self, script: str, timeline: str, call: Call, *, now: Millis | None) -> bool:
         with self._naming_damage(timeline):
@@ -98,7 +98,7 @@ class RedisVerbs(ABC):
         A call can't declare the keys of another partition, nor carry a name that is not UTF-8.
         """
         keys = self._scripts.keys
-        strays = [name for name in names if keys.home(name).partition != partition or legible(name) != name]
+        strays = [name for name in names if keys.of(name).partition != partition or legible(name) != name]
         if not strays:
             return names
         raw = [as_bytes(name) for name in strays]
@@ -115,7 +115,7 @@ def shares_of(keys: Keys, timelines: Iterable[str]) -> dict[int, list[int]]:
     """The positions of timelines, by their partition."""
     shares: dict[int, list[int]] = {}
     for position, timeline in enumerate(timelines):
-        shares.setdefault(keys.home(timeline).partition, []).append(position)
+        shares.setdefault(keys.of(timeline).partition, []).append(position)
     return shares
 
 
@@ -141,9 +141,9 @@ def read_slots(scripts: Scripts, timelines: Sequence[str]) -> list[Slot | Unread
     """The slots of timelines; None for one that is not stored."""
     commands = []
     for timeline in timelines:
-        home = scripts.keys.home(timeline)
-        commands.append(Command(home.partition, ("HGET", home.keys[0], b"")))
-        commands.append(Command(home.partition, ("HLEN", home.keys[0])))
+        own = scripts.keys.of(timeline)
+        commands.append(Command(own.partition, ("HGET", own.keys[0], b"")))
+        commands.append(Command(own.partition, ("HLEN", own.keys[0])))
     answers = scripts.ask(commands)
     all_required([answer for answer in answers if not isinstance(answer, WrongType)])
     return [
