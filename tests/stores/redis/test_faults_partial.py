@@ -40,7 +40,7 @@ class Scene(NamedTuple):
         return found
 
     def alive(self, namespace: str) -> set[str]:
-        """Timelines of the others."""
+        """Timelines in partitions of the other primaries."""
         dead = self.partitions(namespace)
         return {timeline for timeline in TIMELINES if HOME(timeline) not in dead}
 

@@ -1,4 +1,4 @@
-"""Suspects, on a server as in memory: claims find them, they are tried apart, and their leases note that they are alone."""
+"""Suspects, on a server as in memory: claims find them, they are tried apart, and leases note that they are alone."""
 
 import random
 from collections.abc import Callable
