@@ -19,7 +19,7 @@ from digestif.core.times import Millis, to_millis
 from digestif.stores.base import Burial, Completion, Lease, QuarantinedRecord, Release, Take
 from digestif.stores.codec import JsonCodec, Sealer
 from digestif.stores.reader import Part
-from digestif.stores.redis import store as redis_store
+from digestif.stores.redis import leases as redis_leases
 from digestif.stores.rows import open_digests as rows_reading
 from digestif.stores.transfer import TransferStore
 from digestif.transfer.move import Move, Progress
@@ -192,7 +192,7 @@ def _merging(digests: Digests, name: str, at: float) -> None:
     _release(digests, _leased(digests, name, at), at)
     _add(Digests(digests.store, policy=Policy(capacity=3)), name, "f", "g", "h", "i", at=at + 1)
     lease = _leased(digests, name, at + 2, lease=1)
-    with patch.object(rows_reading, "PAGE_RECORDS", 2), patch.object(redis_store, "MOVED_RECORDS", 2):
+    with patch.object(rows_reading, "PAGE_RECORDS", 2), patch.object(redis_leases, "MOVED_RECORDS", 2):
         [taken] = digests.store.take([Take(lease, None, merge=True)], now=to_millis(at + 2))
     assert taken is not None
     assert not taken.complete

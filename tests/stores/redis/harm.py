@@ -1,4 +1,4 @@
-"""Damage on the server, for tests of what is done about it."""
+"""Damages what a server holds, for tests of repairs."""
 
 from typing import Any
 
@@ -14,8 +14,7 @@ def harm_in(store: Store, how: Harm, timeline: str) -> None:
     """Damage what the server holds of a timeline, behind the store's back."""
     assert isinstance(store, RedisStore)
     keys = store._scripts.keys
-    home = keys.home(timeline)
-    partition, own = home.partition, home.keys[0]
+    partition, own = keys.of(timeline).partition, keys.of(timeline).keys[0]
 
     def run(*command: bytes | int | str) -> Any:
         [answer] = store._scripts.get([Command(partition, command)])
@@ -47,5 +46,5 @@ def harm_in(store: Store, how: Harm, timeline: str) -> None:
 
 
 def _damaged(timeline: str) -> bytes:
-    """A dead letter, or an entry of the history, of which the timeline is left."""
+    """A damaged dead letter or entry of the history, in which only the timeline can be read."""
     return encoding.encode({"timeline": timeline, "records": "many"})

@@ -1,4 +1,4 @@
-"""Hints for the tests: stores to listen to, things to be heard, and who listens."""
+"""Wake-ups for the tests: stores to listen to, timelines that become ready, and the subscriptions of a server."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,7 +17,7 @@ from digestif.stores.redis.wakeups import RedisWakeups, listen
 from digestif.stores.registry import open_store
 from digestif.testing.servers import RedisServer, becomes_true
 
-AT_ONCE = 10.0  # seconds: a tenth of a millisecond is usual, and who does not hear waits LONG
+AT_ONCE = 10.0  # seconds: a tenth of a millisecond is usual, and a wake-up that is missed takes LONG
 SHORT = 0.05
 LONG = 30.0
 IMPATIENT = Heartbeat(quiet_seconds=0.1, answer_seconds=0.3)
@@ -49,7 +49,7 @@ def listen_to(store: Store, heartbeat: Heartbeat | None = None) -> Wakeups:
 
 @contextmanager
 def waiting(wakeups: Wakeups, timeout: float = LONG) -> Iterator[Future[tuple[bool, float]]]:
-    """A wait in another thread: what it answers, and when."""
+    """A wait in another thread: its answer, and when it came."""
 
     def wait() -> tuple[bool, float]:
         return wakeups.wait(timeout), monotonic()
@@ -74,7 +74,7 @@ def is_heard(store: Store, wakeups: Wakeups, partition: int | None = None) -> bo
 
 
 def settle(wakeups: Wakeups) -> None:
-    """Wait until every partition is listened to, and nothing is heard any more."""
+    """Wait until every partition has a subscription, and no more wake-ups arrive."""
     assert isinstance(wakeups, RedisWakeups)
     assert becomes_true(lambda: not wakeups.wait(SHORT) and wakeups.is_complete())
 
@@ -85,6 +85,6 @@ def listeners(server: RedisServer, store: Store) -> int:
 
 
 def subscribers(server: RedisServer) -> dict[str, str]:
-    """The connections that listen, by their ids, with their names."""
+    """The names of the subscribed connections, by their ids."""
     with server.client() as client:
         return {each["id"]: each["name"] for each in client.client_list(_type="pubsub")}

@@ -19,7 +19,7 @@ WRITE = Script.of("write", "#!lua\nreturn redis.call('INCR', KEYS[1])")
 
 
 def refuse_to_pause(failures: int) -> float:
-    """Instead of the link's backoff: shows that a call was repeated at once."""
+    """A backoff that fails the test: the call has to be repeated at once."""
     raise AssertionError("the link made a pause")
 
 

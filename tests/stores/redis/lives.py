@@ -98,7 +98,7 @@ EVERYDAY = [  # of any store
     Step("maintain", lambda digests: digests.maintenance(9, now=10)),
     Step("maintain", lambda digests: digests.store.maintain(0, None, limit=100, now=200_000)),
     Step("delete", lambda digests: digests.store.delete("u", now=200_000)),
-    # A digest that loses a record and serves somebody
+    # A digest that loses a record and serves a recipient
     Step("add", lambda digests: digests.add_many([("n", record("k")), ("n", record("l"))], now=200)),
     Step("open", opened("n", "lost", now=200_000, lasts=1)),
     Step(

@@ -1,4 +1,4 @@
-"""Load on a store that is disturbed meanwhile: processes that add and deliver, and note what they were told.
+"""Load on a store that is disturbed meanwhile: processes that add and deliver, and log the answers.
 
     with Load(server.url, directory=tmp_path) as load:
         load.go_on()  # every actor has done something since the last time
@@ -92,7 +92,7 @@ def _added(digests: Digests, batch: list[tuple[str, str]]) -> list[bool]:
 
 
 def dispatch(digests: Digests, log: Log, name: str) -> Iterator[None]:
-    """The way of those who have a task queue of their own."""
+    """Schedule and deliver, as applications do that have a task queue of their own."""
     for number in count():
         if number % 10 == 9:
             digests.maintenance(wall_clock() - 2)
@@ -114,7 +114,7 @@ def deliver(digests: Digests, log: Log, timeline: str) -> None:
 
 
 def work(digests: Digests, log: Log, name: str) -> Iterator[None]:
-    """The way of workers: claim a page, read it, end it together."""
+    """Claim a page, read it and complete it, as workers do."""
     while True:
         claim_and_close(digests, log.note, limit=5)
         yield
@@ -126,12 +126,12 @@ def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, 
     leases = claim(store, limit, lease=LEASE * 1000, now=lambda: at, events=events).leases
     leases += claim_suspects(store, alone=False, lease=LEASE * 1000, now=lambda: at, events=events)
     completions, releases = [], []
-    for place, lease in enumerate(leases):
+    for number, lease in enumerate(leases):
         [attempt] = read(digests, [lease], now=now)
         if attempt.is_lost:
             continue
         note("=", attempt.digest.idempotency_key, *(record.key for record in attempt.stored))
-        if at is None and place % 4 == 3:
+        if at is None and number % 4 == 3:
             releases.append(Release(lease, lease.until))
         else:
             completions.append(Completion(lease, 50))
@@ -154,7 +154,7 @@ def run_actor(digests: Digests, name: str, path: Path, stopping: threading.Event
         except StoreError as error:
             log.note("!", f"{type(error).__name__}: {error}")
             stopping.wait(PACE)
-        except Exception:  # noqa: BLE001  # the account tells it
+        except Exception:  # noqa: BLE001  # the account shows it
             log.note("x", traceback.format_exc())
             return
 
@@ -201,26 +201,26 @@ class Account(NamedTuple):
 
     @property
     def unknown(self) -> set[str]:
-        """Nobody told whether these were accepted."""
+        """Records of which it is not known whether they were accepted."""
         return self.attempted.keys() - self.acknowledged.keys()
 
     def check(self) -> None:
-        """Nothing is lost, counted twice, invented or sent under a key of other records; books and data agree."""
-        self.check_books()
+        """Nothing is lost, counted twice, invented or sent under a key of other records; ledger and data agree."""
+        self.check_ledger()
         assert self.lost == set()
         assert self.ledger.accepted == len(self.delivered)
         assert [key for key, contents in self.digests.items() if len(contents) > 1] == []
 
     def check_with_losses(self, *periods: tuple[float, float]) -> None:
-        """Books and data agree; what was accepted in these periods may be lost, and only that."""
-        self.check_books()
+        """Ledger and data agree; only what was accepted in these periods may be lost."""
+        self.check_ledger()
         for key in self.lost:
-            # Accepted between these: a batch is told as a whole, also if a part of it had to wait for a successor.
-            asked, told = self.attempted[key], self.acknowledged[key]
-            assert any(begin < told and asked < end for begin, end in periods), (key, asked, told, periods)
+            # Accepted between these: a batch is answered as a whole, even if a part of it waited for a successor.
+            asked, answered = self.attempted[key], self.acknowledged[key]
+            assert any(begin < answered and asked < end for begin, end in periods), (key, asked, answered, periods)
         assert self.ledger.accepted <= len(self.delivered)  # some were lost after they were delivered
 
-    def check_books(self) -> None:
+    def check_ledger(self) -> None:
         assert not self.crashes, self.crashes[0]
         assert self.verification, self.verification.problems
         assert self.ledger == Ledger(accepted=self.ledger.accepted, delivered=self.ledger.accepted)
@@ -243,7 +243,7 @@ class Load:
         self._directory = directory / namespace
         self._directory.mkdir()
         self._started = 0
-        self._places: dict[Path, tuple[int, int]] = {}  # how far each file was read, and successes until then
+        self._offsets: dict[Path, tuple[int, int]] = {}  # how far each file was read, and successes until then
         self._processes = [self._start() for _ in range(processes)]
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -305,12 +305,12 @@ class Load:
     def _successes(self) -> Counter[str]:
         successes: Counter[str] = Counter()
         for path in self._directory.iterdir():
-            place, known = self._places.get(path, (0, 0))
+            offset, known = self._offsets.get(path, (0, 0))
             with path.open("rb") as file:
-                file.seek(place)
+                file.seek(offset)
                 read = file.read()
             known += read.count(b'["."')
-            self._places[path] = (place + len(read), known)
+            self._offsets[path] = (offset + len(read), known)
             successes[path.name] = known
         return successes
 
@@ -324,7 +324,7 @@ class Load:
         return [event.keys[0] for event in self._events() if event.mark == "x"]
 
     def account(self, dsn: str | None = None) -> Account:
-        """Deliver what is left, long after every lease has lapsed, and see what became of everything."""
+        """Deliver the rest, long after every lease has lapsed, and account for every record."""
         attempted: dict[str, float] = {}
         acknowledged: dict[str, float] = {}
         delivered: dict[str, set[frozenset[str]]] = {}

@@ -1,4 +1,4 @@
-"""A go-between that knows which script a request runs: it loses replies, and holds requests back.
+"""A proxy that knows which script a request runs: it loses replies, and holds requests back.
 
 with Proxy(server) as proxy, Digests(proxy.url) as digests:
     proxy.lose("add")  # the server runs each such call, and its first reply gets lost
@@ -30,7 +30,7 @@ _NOTHING = object()
 
 
 class Request(NamedTuple):
-    """What a client asked, in whichever way it named the script."""
+    """A request of a client, by EVAL or EVALSHA."""
 
     script: str  # its name, or the word of a plain command
     arguments: tuple[bytes, ...]
@@ -82,7 +82,7 @@ class Proxy:
         self._holding = set(scripts)
 
     def run_held(self) -> list[Any]:
-        """Let what was held arrive, in its order; the replies that nobody waits for."""
+        """Send the held requests to the server, in their order. Returns the replies, for which no client waits."""
         replies: list[Any] = []
         for server, message, requests in self._held:
             server.sendall(message)
@@ -97,13 +97,11 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         for each in (self._listener, *self._open):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)  # wakes whoever reads from it
+                each.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it
         for thread in self._threads:
             thread.join()
         for each in (self._listener, *self._open):
             each.close()
-
-    # How
 
     def _accept(self) -> None:
         with suppress(OSError):  # closed
@@ -124,7 +122,7 @@ class Proxy:
             server.close()
 
     def _pass(self, client: "_Stream", server: "_Stream") -> bool:
-        """One message to the server and its replies back; False if that was the end of the connection."""
+        """Pass one message to the server and its replies back. False: the connection has to be closed."""
         message, commands = client.read_all()
         requests = [Request.of(command) for command in commands]
         if any(request.script in self._holding for request in requests):
@@ -146,14 +144,14 @@ class Proxy:
 
 
 class _Stream:
-    """What comes over a socket, as bytes and as values."""
+    """Reads from a socket, as bytes and as values."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self._reader = Reader(notEnoughData=_NOTHING)
 
     def read(self, many: int) -> tuple[bytes, list[Any]]:
-        """So many values."""
+        """Read this many values."""
         message, values = b"", list[Any]()
         while len(values) < many:
             message += self._receive()
@@ -161,7 +159,7 @@ class _Stream:
         return message, values
 
     def read_all(self) -> tuple[bytes, list[Any]]:
-        """One value or more, to the end of the last."""
+        """Read values until the last one is complete; at least one."""
         message, values = self.read(1)
         while self._reader.has_data():
             message += self._receive()

@@ -15,7 +15,7 @@ SOON = Policy(minimum_delay=0, increment_delay=0)
 
 
 def told_by(digests: Digests) -> list[str]:
-    """What the engine tells of changes from now on."""
+    """The changes that the engine reports from now on."""
     told: list[str] = []
 
     def listen(event: Event) -> None:
@@ -91,7 +91,7 @@ def test_engines_that_divide_a_namespace_differently_never_both_hold_a_lease(red
 
 
 def test_a_partition_that_was_never_used_before_is_no_way_around(redis_server: RedisServer) -> None:
-    """Of those that could not be reached at the start each is entered at its first use."""
+    """Partitions that could not be reached at the start are entered at their first use."""
     with Digests(f"{redis_server.url}?partitions=64", policy=SOON) as before:
         unentered(before.store)
         redis_server.cli("FLUSHALL")
@@ -108,7 +108,7 @@ def test_a_partition_that_was_never_used_before_is_no_way_around(redis_server: R
 
 
 def test_a_partition_that_bears_the_layout_of_a_latecomer_is_none_either(redis_server: RedisServer) -> None:
-    """An engine notes the layout in a partition, then finds that the first is divided differently, and is refused."""
+    """An engine writes its layout to a partition, then finds another one in the first partition, and is refused."""
     with Digests(f"{redis_server.url}?partitions=64", policy=SOON) as before:
         redis_server.cli("FLUSHALL")
         with Digests(redis_server.url, policy=SOON) as after:
@@ -128,7 +128,7 @@ def unentered(store: Store) -> None:
     layouts = store._scripts._layouts  # type: ignore[attr-defined]
     for partition in range(1, store.partitions):
         layouts._known[partition] = b""
-        layouts.strange.add(partition)
+        layouts.unentered.add(partition)
 
 
 def test_partitions_that_could_not_be_reached_at_the_start_are_entered_later(redis_server: RedisServer) -> None:
@@ -254,15 +254,22 @@ def test_a_cluster_that_lost_its_settings_with_a_node_is_divided_as_before(clust
 
 
 @pytest.fixture
-def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServer]:
-    """One whose settings a test may change; looked at with every call."""
-    monkeypatch.setattr("digestif.stores.redis.layout.LOOK_SECONDS", 0.0)
+def own_server() -> Iterator[RedisServer]:
+    """A server whose settings a test may change."""
     with RedisServer() as server:
         yield server
 
 
+@contextmanager
+def probing(url: str, **options: Any) -> Iterator[Digests]:
+    """An engine that probes the server with every call."""
+    with Digests(url, **options) as digests:
+        digests.store._scripts._layouts.probe_seconds = 0.0  # type: ignore[attr-defined]
+        yield digests
+
+
 def test_a_server_that_begins_to_evict_accepts_nothing_and_is_drained(own_server: RedisServer) -> None:
-    with Digests(own_server.url, policy=SOON) as digests:
+    with probing(own_server.url, policy=SOON) as digests:
         digests.add("t", 1)
         told = told_by(digests)
         own_server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
@@ -285,7 +292,6 @@ def test_eviction_is_noticed_without_being_looked_for_by_every_call(
     own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time = [0.0]
-    monkeypatch.setattr("digestif.stores.redis.layout.LOOK_SECONDS", 10.0)
     monkeypatch.setattr("digestif.stores.redis.layout.monotonic", lambda: time[0])
     with Digests(own_server.url) as digests:
         digests.add("t", 1)
@@ -305,7 +311,7 @@ def test_eviction_is_noticed_without_being_looked_for_by_every_call(
 
 
 def test_a_worker_tells_of_eviction_and_goes_on(own_server: RedisServer) -> None:
-    with Digests(own_server.url, policy=SOON) as digests:
+    with probing(own_server.url, policy=SOON) as digests:
         digests.add("t", 1)
         told = told_by(digests)
         own_server.cli("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
@@ -317,7 +323,7 @@ def test_a_worker_tells_of_eviction_and_goes_on(own_server: RedisServer) -> None
 
 def test_a_replica_that_takes_writes_is_noticed(own_server: RedisServer) -> None:
     own_server.cli("CONFIG", "SET", "replica-read-only", "no")
-    with Digests(f"{own_server.url}?patience=0.1") as digests:
+    with probing(f"{own_server.url}?patience=0.1") as digests:
         digests.add("t", 1)
         own_server.cli("REPLICAOF", "127.0.0.1", free_port())
 

@@ -1,4 +1,4 @@
-"""Safe or no start: which servers are refused, in which words, and what the others are said to survive."""
+"""Start-up checks: which servers are refused, with which message, and the durability of the others."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ IN_URL = "s3cret%2F%40%3Aword"
 
 
 def refusal(url: str, **settings: Any) -> str:
-    """Why the store does not open; the words must not give the password away."""
+    """The message of the error with which the store refuses to open; it must not show the password."""
     with pytest.raises(ConfigError) as caught:
         Digests(url, **settings)
     told = str(caught.value)
@@ -109,7 +109,7 @@ def test_a_single_server_is_no_cluster(redis_server: RedisServer) -> None:
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[RedisServer]:
-    """One with a password, and users who may do less than all."""
+    """A server with a password, and users with fewer rights."""
     with RedisServer(requirepass=PASSWORD, appendonly=True, appendfsync="always") as server:
         everything = ("on", f">{PASSWORD}", "~*", "&*", "+@all")
         server.cli("ACL", "SETUSER", "unconfigured", *everything, "-config")

@@ -1,4 +1,4 @@
-"""Claims that take several rounds, between which anything may happen."""
+"""Claims that take several rounds, between which timelines may change."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def test_a_lease_that_lapsed_within_a_claim_does_not_live_again_by_its_next_roun
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A worker is frozen between two rounds, another one delivers, and the timeline is claimed once more."""
-    monkeypatch.setattr("digestif.stores.redis.store.ACTED_TIMELINES", 1)
+    monkeypatch.setattr("digestif.stores.redis.leases.ACTED_TIMELINES", 1)
     look, later = RedisStore._claimable, NOW + LEASE
     url = empty_server().url
     with opened(url) as store, opened(url) as other:

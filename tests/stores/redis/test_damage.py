@@ -1,4 +1,4 @@
-"""Keys that can't be read, in the ways of Redis. What all stores show is in the conformance suite."""
+"""Damage that only Redis can have. Damage that all stores can have is in the conformance suite."""
 
 from collections.abc import Iterator
 from typing import Any

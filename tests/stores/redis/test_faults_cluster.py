@@ -16,7 +16,7 @@ def serving(cluster: ClusterServers, namespace: str, *, partitions: int = PARTIT
 
 
 def test_what_replicas_confirmed_outlives_its_primary(cluster: ClusterServers, tmp_path: Path) -> None:
-    """Who does not wait for replicas loses what they had not received and no more; books and data still agree."""
+    """Without waiting for replicas, only writes that they had not received are lost; ledger and data still agree."""
     victim = next(node for node in serving(cluster, "safe") if node in serving(cluster, "swift"))
     [replica] = cluster.replicas_of(victim)
     url = f"{cluster.url}?partitions={PARTITIONS}"

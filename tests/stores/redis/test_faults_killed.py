@@ -24,7 +24,7 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing_that_was_acknowle
 
 
 def test_a_server_that_writes_every_second_keeps_its_books_and_loses_the_last_moments_at_most(tmp_path: Path) -> None:
-    """The system has what the server wrote, but the server writes nothing while it waits for the disk."""
+    """A kill loses nothing that the server has written; but it writes nothing while it waits for the disk."""
     periods = []
     with RedisServer(appendonly=True, appendfsync="everysec") as server:
         with Load(server.url, directory=tmp_path) as load:

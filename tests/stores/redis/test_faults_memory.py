@@ -28,7 +28,7 @@ def full() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def digests(full: RedisServer) -> Iterator[Digests]:
-    """Who starts now can work all the same."""
+    """A process that starts now can work all the same."""
     with Digests(full.url, policy=POLICY) as digests:
         yield digests
 

@@ -1,4 +1,4 @@
-"""A cluster of which one primary is down, with nobody to take over: the partitions of the others are served."""
+"""A cluster with one primary down and no replica for it: the partitions of the others are served."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ NAMESPACES = ("visiting", "adding", "replaying")  # one per test: the settings o
 
 
 class Scene(NamedTuple):
-    """The servers, and the one that dies."""
+    """A cluster, and the primary that dies."""
 
     cluster: ClusterServers
     victim: RedisServer
@@ -32,7 +32,7 @@ class Scene(NamedTuple):
         self.cluster.wait_until_ok(without=[self.victim])
 
     def partitions(self, namespace: str) -> set[int]:
-        """Those of the victim."""
+        """Partitions of the victim."""
         share = SLOTS // 3  # the first of three
         found = {partition for partition in range(PARTITIONS) if slot_of(namespace, partition) < share}
         assert found
@@ -40,14 +40,14 @@ class Scene(NamedTuple):
         return found
 
     def alive(self, namespace: str) -> set[str]:
-        """Timelines of the others."""
+        """Timelines in partitions of the other primaries."""
         dead = self.partitions(namespace)
         return {timeline for timeline in TIMELINES if HOME(timeline) not in dead}
 
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Scene]:
-    """Of every namespace, all timelines have delivered one record and wait with another, until 11."""
+    """In every namespace, each timeline has delivered one record and waits with another until 11."""
     settings: dict[str, Any] = {"cluster_require_full_coverage": False, "appendonly": True, "appendfsync": "always"}
     with ClusterServers(primaries=3, replicas=0, node_timeout=500, **settings) as cluster:
         for namespace in NAMESPACES:
@@ -61,14 +61,14 @@ def whole() -> Iterator[Scene]:
 
 @pytest.fixture
 def wounded(whole: Scene) -> Scene:
-    """With its victim down."""
+    """The cluster with its victim down."""
     whole.kill()
     return whole
 
 
 @contextmanager
 def opened(scene: Scene, namespace: str) -> Iterator[tuple[Digests, list[PartitionFailed]]]:
-    """A store of little patience, and the partitions that failed it."""
+    """A store of little patience, and the partitions that failed."""
     failed: list[PartitionFailed] = []
 
     def listen(event: Event) -> None:

@@ -80,7 +80,7 @@ def test_a_pause_that_is_longer_than_patience_is_told_and_survived(server: Redis
         assert digests.verify()
 
 
-# Frozen: what was sent waits in the sockets, and is run when nobody waits for it any more
+# Frozen: requests wait in the sockets, and run when their callers have given up
 
 
 def test_what_a_frozen_server_finds_when_it_awakes_counts_once(server: RedisServer) -> None:

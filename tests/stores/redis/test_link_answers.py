@@ -7,7 +7,7 @@ import redis
 import redis.asyncio
 
 from digestif.errors import ConfigError, Overloaded, StoreError, StoreUnavailable
-from digestif.stores.redis.client.commands import Command, Refused
+from digestif.stores.redis.client.commands import Command, ScriptRefused
 from digestif.stores.redis.client.factory import link_over
 from digestif.stores.redis.client.link import Link
 from digestif.testing.servers import LoneCluster, RedisServer, becomes_true
@@ -54,7 +54,7 @@ def test_a_command_that_is_refused_does_not_stop_the_others(link: Link) -> None:
     before, refused, wrong, after = link.run([echo("a"), refuse("over"), Command(0, ("NONSENSE",)), echo("b")])
 
     assert (before, after) == (b"a", b"b")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ScriptRefused)
     assert (refused.word, refused.rest) == ("DIGESTIF_STALE", "it is over")
     assert type(wrong) is StoreError
     assert "unknown command" in str(wrong)
@@ -64,7 +64,7 @@ def test_a_single_command_is_refused_in_the_same_way(link: Link, redis_server: R
     [refused] = link.run([refuse("over")])
     [wrong] = link.run([Command(0, ("NONSENSE",))])
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ScriptRefused)
     assert (refused.word, refused.rest) == ("DIGESTIF_STALE", "it is over")
     assert type(wrong) is StoreError
     assert f"127.0.0.1:{redis_server.port}: unknown command" in str(wrong)
@@ -203,7 +203,7 @@ def test_a_client_of_ones_own_gives_the_same_answers_however_it_decodes(
         assert client.get(key("k")) == ("v" if decode else b"v")
 
     assert answers[0] == "ä".encode()
-    assert isinstance(answers[1], Refused)
+    assert isinstance(answers[1], ScriptRefused)
     assert answers[2:] == [b"OK", b"v", None]
 
 

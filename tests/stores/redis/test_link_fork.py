@@ -117,7 +117,7 @@ def fork_while_the_pool_is_locked(url: str) -> list[str]:
 
 
 def test_calls_import_nothing(redis_server: RedisServer) -> None:
-    """A fork amid an import leaves the child with the lock of a module that nobody goes on importing."""
+    """A fork during an import leaves the child with the lock of a module whose import never ends."""
     assert alone(imported_by_calls, redis_server.url) == []
 
 

@@ -1,4 +1,4 @@
-"""Writing that counts only once replicas have it."""
+"""Writes that count only once replicas have received them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,7 @@ import pytest
 
 from digestif.clock import monotonic
 from digestif.errors import StoreUnavailable
-from digestif.stores.redis.client.commands import Command, Refused
+from digestif.stores.redis.client.commands import Command, ScriptRefused
 from digestif.stores.redis.client.scripts import Script
 from digestif.testing.servers import RedisServer, becomes_true
 from tests.stores.redis.links import echo, get, increment, key, linked, put, refuse
@@ -49,7 +49,7 @@ def test_a_replica_that_hangs_is_told_and_nothing_is_repeated(pair: tuple[RedisS
         assert isinstance(answer, StoreUnavailable)
         assert "written, but only 0 of 1 replicas confirmed it within 0.2 s" in str(answer)
         assert f"127.0.0.1:{primary.port}" in str(answer)
-    assert isinstance(answers[1], Refused)
+    assert isinstance(answers[1], ScriptRefused)
     assert 0.2 <= took < 5
     assert reading == [b"1"]
     assert again == [2]
@@ -70,7 +70,7 @@ ONCE = Script.of("once", "#!lua\nif redis.call('SET', KEYS[1], ARGV[1], 'NX') th
 def test_a_repetition_that_finds_its_work_done_is_not_confirmed_by_a_replica_that_lacks_it(
     pair: tuple[RedisServer, RedisServer],
 ) -> None:
-    """WAIT speaks of the writes of its own connection, and the repetition, on another one, has none."""
+    """WAIT counts only the writes of its own connection, and a repetition on another one writes nothing."""
     primary, replica = pair
     with linked(primary.url, replicas=1, replica_timeout=0.5) as link, ThreadPoolExecutor(1) as thread:
         link.run([echo("warm")])

@@ -87,7 +87,7 @@ def test_sentinels_that_die_later_do_not_matter(watched: Watched) -> None:
 
 
 def test_late_replies_are_not_taken_for_those_of_later_calls(watched: Watched) -> None:
-    """redis-py leaves a connection as it is that a sentinel named, also when a reply is overdue."""
+    """redis-py does not drop a connection to a sentinel's primary whose reply is overdue."""
     with linked(watched.url, timeout=0.1) as link:
         link.run([echo("warm")])
         for calls in ([increment()], [increment(), increment()]):
@@ -128,7 +128,7 @@ PASSWORD = "s3cret/@:?word"
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[str]:
-    """The DSN, as far as the service, of a server whose sentinel wants a password, and which has another one."""
+    """The DSN of a server with a password whose sentinel has another password."""
     with (
         RedisServer(requirepass="the-servers") as primary,
         watching(primary, tmp_path, **{"sentinel auth-pass main": "the-servers", "requirepass": PASSWORD}) as sentinel,

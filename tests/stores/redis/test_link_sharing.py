@@ -1,4 +1,4 @@
-"""One link for many threads, and how many connections that takes."""
+"""One link for many threads, and how many connections it opens."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ def link(redis_server: RedisServer, others: set[str]) -> Iterator[Link]:
 
 @pytest.fixture
 def others(redis_server: RedisServer) -> set[str]:
-    """Connections that earlier tests have left: one that was interrupted is closed when its traceback is collected."""
+    """Connections of earlier tests: one that was interrupted closes when its traceback is collected."""
     return connections(redis_server)
 
 

@@ -12,7 +12,7 @@ from digestif.stores.base import Arrival
 from digestif.stores.redis import RedisStore
 from digestif.stores.redis.batches import call_alone
 from digestif.stores.redis.calls import Caller
-from digestif.stores.redis.client.commands import Refused
+from digestif.stores.redis.client.commands import ScriptRefused
 from digestif.stores.redis.client.scripts import load
 from digestif.testing.conformance.port import NOW, arrive, close, open_digest
 from tests.servers import empty_server
@@ -56,7 +56,7 @@ def test_a_call_that_comes_after_a_later_one_is_not_done() -> None:
 
         late = send(store, caller, 6, "b")
 
-        assert isinstance(late, Refused)
+        assert isinstance(late, ScriptRefused)
         assert late.word == "DIGESTIF_OVERTAKEN"
         assert store.ledger().accepted == 1
 

@@ -100,13 +100,13 @@ def test_a_delivery_of_which_every_reply_gets_lost_carries_its_records_once(prox
 
 @pytest.fixture
 def impatient(proxy: Proxy) -> Iterator[Digests]:
-    """Gives up soon after a call failed."""
+    """An engine that gives up soon after a call failed."""
     with Digests(f"{proxy.url}?patience=0.6", policy=POLICY) as digests:
         yield digests
 
 
 def everything(server: RedisServer) -> dict[bytes, bytes | None]:
-    """All that the server keeps, as it is."""
+    """The dump of every key of the server."""
     with server.client() as client:
         return {key: client.dump(key) for key in client.keys("*")}
 
@@ -134,7 +134,7 @@ def test_a_call_that_arrives_after_a_later_one_of_its_caller_changes_nothing(
 
 
 def test_a_call_that_arrives_late_but_not_too_late_counts_once(proxy: Proxy, impatient: Digests) -> None:
-    """Its caller was told that nobody knows; nothing that it did afterwards relies on the answer."""
+    """Its caller got an error that leaves it open; nothing that it did afterwards relies on the answer."""
     proxy.hold("add")
     with pytest.raises(StoreUnavailable):
         impatient.add("t", record("a"))

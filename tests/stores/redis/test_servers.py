@@ -1,4 +1,4 @@
-"""The servers that the other tests stand on: they start, die, come back and go with their owner."""
+"""The servers of the other tests: they start, die, come back, and end with their owner."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Digests whose lease lapsed, on a server as in memory: found by claims, tried apart, and known to have been alone."""
+"""Suspects, on a server as in memory: claims find them, they are tried apart, and leases note that they are alone."""
 
 import random
 from collections.abc import Callable
@@ -178,7 +178,7 @@ def test_a_suspect_that_changed_since_it_was_found_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     url = empty_server().url
-    find = RedisStore._own
+    find = RedisStore._without_strays
     with opened(url) as store, opened(url) as other:
         arrive(store, "t", ["a"])
         open_lease(store, "t")
@@ -194,7 +194,7 @@ def test_a_suspect_that_changed_since_it_was_found_is_left_alone(
                 acts[meanwhile]()
             return found
 
-        monkeypatch.setattr(RedisStore, "_own", be_late)
+        monkeypatch.setattr(RedisStore, "_without_strays", be_late)
         claimed = store.claim_suspects(0, alone=False, token="late", lease=LEASE, now=LATER)
         token = store.inspect("t").token
 
@@ -303,7 +303,7 @@ def test_lapses_alone_move_along(target: str) -> None:
 
 
 def test_a_slot_of_an_older_release_was_not_alone() -> None:
-    """It notes neither whether its lease was alone nor how often that lapsed."""
+    """It notes neither whether its lease was alone nor how often it lapsed."""
     server = empty_server()
     with opened(server.url) as store, server.client() as client:
         arrive(store, "t", ["a"])
@@ -348,7 +348,7 @@ def test_maintenance_with_a_deadline_names_what_it_moved_and_ended_and_expired()
 def test_a_timeline_that_was_resumed_meanwhile_is_left_to_those_who_try_suspects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    find = RedisStore._own
+    find = RedisStore._without_strays
     with opened(empty_server().url) as store:
         arrive(store, "t", ["a"])
         open_lease(store, "t")
@@ -358,7 +358,7 @@ def test_a_timeline_that_was_resumed_meanwhile_is_left_to_those_who_try_suspects
             self.pause("t", False, now=LATER)
             return find(self, *args)
 
-        monkeypatch.setattr(RedisStore, "_own", be_late)
+        monkeypatch.setattr(RedisStore, "_without_strays", be_late)
         done = store.maintain(0, None, limit=9, now=LATER)
 
         assert (done.lapsed, store.inspect("t").state) == ([], "open")
@@ -368,7 +368,7 @@ def test_a_timeline_that_was_resumed_meanwhile_is_left_to_those_who_try_suspects
 
 
 class Life:
-    """Random steps of some timelines, of which leases often lapse."""
+    """Random steps of some timelines whose leases often lapse."""
 
     TIMELINES = tuple("abcdefghijkl")
 
@@ -403,7 +403,7 @@ class Life:
             self.leases.append(lease)
 
     def end(self) -> None:
-        """Some end as they should, the others are forgotten and lapse."""
+        """Complete some leases, and let the others lapse."""
         ending, self.leases = self.leases[:5], self.leases[5:]
         for lease in self.random.sample(ending, len(ending) // 2):
             later = self.random.choice([None, self.now + 3_000])

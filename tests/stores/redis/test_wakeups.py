@@ -1,4 +1,4 @@
-"""Hints over pub/sub: who waits hears of a ready timeline at once."""
+"""Wake-ups over pub/sub: a worker that waits learns of a ready timeline at once."""
 
 import signal
 from collections.abc import Callable, Iterator

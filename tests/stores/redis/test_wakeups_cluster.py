@@ -1,4 +1,4 @@
-"""Hints from all nodes of a cluster, wherever the partitions go."""
+"""Wake-ups from all nodes of a cluster, also after partitions have moved."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Hints come again after whatever happened to the server, and nobody who waits loses time over it."""
+"""Wake-ups come again after any fault of a server, and a fault delays no worker that waits."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,8 +1,8 @@
 """Faults without end: `python -m tests.stores.redis.torture [SECONDS] [always|everysec|impatient|cluster]`.
 
-Processes add and deliver while servers are killed, frozen, paused and told to forget, and while processes themselves
-are killed. After each fault everybody has to go on; in the end nothing that was acknowledged may be missing. Clients
-that are impatient give up all the time, so that much of what they asked arrives when they are at something else.
+Processes add and deliver while servers are killed, frozen, paused and made to forget their scripts, and while
+processes are killed. After each fault every process has to go on; at the end no acknowledged record may be missing.
+Impatient clients give up often, so that many of their requests reach the server later.
 """
 
 import random
@@ -127,7 +127,7 @@ def _let_pass(seconds: float) -> None:
 
 
 def _rewritten(server: RedisServer) -> None:
-    with suppress(ResponseError):  # it is at it already
+    with suppress(ResponseError):  # a rewrite is under way
         server.cli("BGREWRITEAOF")
 
 

@@ -31,7 +31,7 @@ def from_dsn(dsn: Dsn, *, namespace: str) -> RedisStore:
 
 
 def from_client(client: Any, *, namespace: str = "d", partitions: int | None = None, **options: Any) -> RedisStore:
-    """A store over a client of your own, a `redis.Redis` or `redis.RedisCluster`, which stays yours to close."""
+    """A store over a `redis.Redis` or `redis.RedisCluster` of your own, which you close yourself."""
     check_namespace(namespace)
     if partitions is not None and (type(partitions) is not int or not 1 <= partitions <= MOST_PARTITIONS):
         raise ConfigError(f"partitions: {partitions!r} is not a whole number from 1 to {MOST_PARTITIONS}")

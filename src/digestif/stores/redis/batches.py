@@ -1,4 +1,4 @@
-"""Records to add, by partition: each timeline and each policy is told once."""
+"""Batches of records to add, divided by partition. A call names each timeline and each policy once."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -8,17 +8,17 @@ from digestif.stores.base import Arrival
 from digestif.stores.redis.calls import Call
 from digestif.stores.redis.client.commands import Packed, joined, pack, pack_part
 from digestif.stores.redis.encoding import body, numbers, whereabouts
-from digestif.stores.redis.keys import Home, Keys
+from digestif.stores.redis.keys import Keys, TimelineKeys
 
 ADDED_BYTES = 2**20
-ADDED_RECORDS = 150  # that a call adds: up to 9 ms of the server if each is the first of a timeline
+ADDED_RECORDS = 150  # that a call adds: up to 9 ms of the server if each is the first of its timeline
 
 
 class Share:
     """The records of one partition."""
 
     def __init__(self, partition: int) -> None:
-        self.places: list[int] = []  # in the batch
+        self.positions: list[int] = []  # in the batch
         self.bytes = 0  # of payloads
         self._partition = partition
         self._keys: list[Packed] = []
@@ -27,21 +27,21 @@ class Share:
         self._whereabouts: list[bytes] = []
         self._bodies: list[bytes] = []
 
-    def add(self, place: int, home: Home, arrival: Arrival) -> None:
+    def add(self, position: int, own: TimelineKeys, arrival: Arrival) -> None:
         timeline, key, payload, timestamp, within, terms = arrival
         number = self._timelines.get(timeline)
         if number is None:
             number = self._timelines[timeline] = len(self._timelines) + 1
-            self._keys.append(home.pending)
-        if not self._terms or self._terms[-1] is not terms:  # those of a batch are nearly always the same
+            self._keys.append(own.pending)
+        if not self._terms or self._terms[-1] is not terms:  # in a batch they are nearly always the same
             self._terms.append(terms)
-        self.places.append(place)
+        self.positions.append(position)
         self.bytes += len(payload)
         self._whereabouts.append(whereabouts(number, len(self._terms), within))
         self._bodies.append(body(key, timestamp, payload))
 
     def is_full(self) -> bool:
-        return len(self.places) >= ADDED_RECORDS or self.bytes > ADDED_BYTES
+        return len(self.positions) >= ADDED_RECORDS or self.bytes > ADDED_BYTES
 
     def call(self) -> Call:
         head = pack((b"".join(map(numbers, self._terms)), b"".join(self._whereabouts)))
@@ -52,10 +52,10 @@ class Share:
 def call_alone(keys: Keys, arrival: Arrival) -> Call:
     """The call for a single record."""
     timeline, key, payload, timestamp, within, terms = arrival
-    home = keys.home(timeline)
-    place = _ALONE if within is None else pack_part(whereabouts(1, 1, within))
-    arguments = b"".join((_packed_numbers(terms), place, body(key, timestamp, payload)))
-    return Call(home.partition, home.pending, Packed(4, arguments))
+    own = keys.of(timeline)
+    where = _ALONE if within is None else pack_part(whereabouts(1, 1, within))
+    arguments = b"".join((_packed_numbers(terms), where, body(key, timestamp, payload)))
+    return Call(own.partition, own.pending, Packed(4, arguments))
 
 
 _ALONE = pack_part(whereabouts(1, 1, None))
@@ -67,20 +67,20 @@ def _packed_numbers(terms: Terms) -> bytes:
 
 
 def rounds_of(keys: Keys, batch: Sequence[Arrival]) -> Iterator[list[Share]]:
-    """Shares of all partitions that are concerned, none larger than a call may be.
+    """Rounds of shares, one for each partition, none larger than a call may be.
 
-    One round is sent after the other is answered: records of a timeline must arrive in the order of the batch, and
+    A round is sent when the one before is answered: records of a timeline must arrive in the order of the batch, and
     calls that are sent together may be repeated in any order.
     """
     shares: dict[int, Share] = {}
-    for place, arrival in enumerate(batch):
-        home = keys.home(arrival.timeline)
-        share = shares.get(home.partition)
+    for position, arrival in enumerate(batch):
+        own = keys.of(arrival.timeline)
+        share = shares.get(own.partition)
         if share is not None and share.is_full():
             yield list(shares.values())
             shares, share = {}, None
         if share is None:
-            share = shares[home.partition] = Share(home.partition)
-        share.add(place, home, arrival)
+            share = shares[own.partition] = Share(own.partition)
+        share.add(position, own, arrival)
     if shares:
         yield list(shares.values())

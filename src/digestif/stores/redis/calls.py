@@ -1,4 +1,4 @@
-"""How scripts are asked: each call carries its caller's number, so that a repetition answers as the first did."""
+"""Calls of scripts. Each carries its caller and a number, so that a repeated call is answered as the first one was."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,23 +8,32 @@ from digestif.core.times import Millis
 from digestif.errors import StoreError
 from digestif.ids import fresh_id
 from digestif.stores.damage import Damages, Unreadable
-from digestif.stores.redis.client.commands import Command, Packed, Part, Refused, pack_part
-from digestif.stores.redis.client.link import Link
+from digestif.stores.redis import encoding
+from digestif.stores.redis.client.commands import Command, Packed, Part, ScriptRefused, pack, pack_part
+from digestif.stores.redis.client.link import Link, all_required, required
 from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.layout import Layouts
 
+DAMAGED = "DIGESTIF_DAMAGED"  # the refusal of a script that can't read a timeline
+NO_KEYS = Packed(0, b"")
+
 
 class Call(NamedTuple):
-    """What one partition is asked: the keys after those of the partition, and the arguments after the time."""
+    """A call of a script in one partition: the keys after those of the partition, the arguments after the time."""
 
     partition: int
     keys: Packed
     arguments: Packed
 
+    @classmethod
+    def of(cls, partition: int, request: object, keys: Packed = NO_KEYS) -> "Call":
+        """A call whose only argument is a request in MessagePack."""
+        return cls(partition, keys, pack((encoding.encode(request),)))
+
 
 class Caller:
-    """Somebody who makes one call after the other."""
+    """The source of a series of calls, of which only one is under way at a time."""
 
     __slots__ = ("calls", "name")
 
@@ -33,34 +42,56 @@ class Caller:
         self.calls = 0
 
 
-DAMAGED = "DIGESTIF_DAMAGED"  # what a script says of a timeline that it can't read
-
-_NOBODY = Caller()  # what only reads needs no number
+_READER = Caller()  # calls that only read need no number
 
 
 class Scripts:
-    """Asks the scripts of a namespace's partitions. Safe to use from many threads."""
+    """The scripts of a namespace's partitions. Safe to use from many threads."""
 
     def __init__(self, link: Link, keys: Keys, layouts: Layouts, damages: Damages) -> None:
         self.keys = keys
         self.damages = damages
         self._link = link
         self._layouts = layouts
-        self._callers: list[Caller] = []  # those who make no call just now
+        self._idle_callers: list[Caller] = []
+
+    # Scripts that know their partition
 
     def write(self, name: str, calls: Sequence[Call], *, now: Millis | None) -> list[Any]:
-        """Run a script that changes things, in each of these partitions; an answer may be an error."""
-        script = load(name)
-        callers = [self._next_caller() for _ in calls]  # each has to be answered apart from the others
+        """Run a script that writes, in several partitions; an answer may be an error."""
+        callers = [self._next_caller() for _ in calls]  # one for each, because they are under way together
         try:
-            return self._run(script, calls, callers, now=now)
+            return self._run(load(name), calls, callers, now=now)
         finally:
-            self._callers += callers
+            self._idle_callers += callers
+
+    def write_one(self, name: str, call: Call, *, now: Millis | None) -> Any:
+        """Run a script that writes, in one partition; raises its error."""
+        if self._layouts.unentered:
+            return required(self.write(name, [call], now=now)[0])
+        caller = self._next_caller()
+        try:
+            return self._send_one(load(name), call, caller, now=now)
+        finally:
+            self._idle_callers.append(caller)
+
+    def query(self, name: str, calls: Sequence[Call], *, now: Millis | None = None) -> list[Any]:
+        """Run a script that only reads, in several partitions; an answer may be an error."""
+        return self._run(load(name), calls, [_READER] * len(calls), now=now, writes=False)
+
+    def query_one(self, name: str, call: Call, *, now: Millis | None = None) -> Any:
+        """Run a script that only reads, in one partition; raises its error.
+
+        It fails fast: workers visit partitions in turn, and one that is down must not delay the others.
+        """
+        if self._layouts.unentered:
+            return required(self._run(load(name), [call], [_READER], now=now, writes=False, fail_fast=True)[0])
+        return self._send_one(load(name), call, _READER, now=now, writes=False, fail_fast=True)
 
     def _next_caller(self) -> Caller:
-        """Somebody with a fresh number for a call. Should its answer never come, a straggler of it is refused."""
+        """A caller with a new number. A call of it that arrives later with an older number is refused."""
         try:
-            caller = self._callers.pop()
+            caller = self._idle_callers.pop()
         except IndexError:
             caller = Caller()
         caller.calls += 1
@@ -69,14 +100,15 @@ class Scripts:
     def _run(
         self, script: Script, calls: Sequence[Call], callers: Sequence[Caller], *, now: Millis | None, **how: bool
     ) -> list[Any]:
-        shut: dict[int, Exception] = {}
-        if self._layouts.strange:
-            shut = self._layouts.enter({call.partition for call in calls}, fail_fast=how.get("fail_fast", False))
-        if not shut:
+        failed: dict[int, Exception] = {}
+        if self._layouts.unentered:
+            partitions = {call.partition for call in calls}
+            failed = self._layouts.enter(partitions, fail_fast=how.get("fail_fast", False))
+        if not failed:
             return self._send(script, calls, callers, now=now, **how)
-        rest = [place for place, call in enumerate(calls) if call.partition not in shut]
+        rest = [number for number, call in enumerate(calls) if call.partition not in failed]
         answers = iter(self._send(script, [calls[n] for n in rest], [callers[n] for n in rest], now=now, **how))
-        return [shut.get(call.partition) or next(answers) for call in calls]
+        return [failed.get(call.partition) or next(answers) for call in calls]
 
     def _send(
         self, script: Script, calls: Sequence[Call], callers: Sequence[Caller], *, now: Millis | None, **how: bool
@@ -87,32 +119,32 @@ class Scripts:
             for call, caller, layout in zip(calls, callers, layouts, strict=True)
         ]
         answers = self._link.run(commands, **how)
-        for place, answer in enumerate(answers):
-            if self._layouts.doubts or isinstance(answer, Exception):
-                answers[place] = self._understood(answer, calls[place].partition, layouts[place])
+        for number, answer in enumerate(answers):
+            if self._layouts.alarms or isinstance(answer, Exception):
+                answers[number] = self._translated(answer, calls[number].partition, layouts[number])
         return answers
 
     def _send_one(self, script: Script, call: Call, caller: Caller, *, now: Millis | None, **how: bool) -> Any:
-        """The same for a single call, which most are; raises its error."""
+        """The same for a single call, as most are; raises its error."""
         layout = self._layouts.argument(call.partition, script)
         [answer] = self._link.run([self._command(script, call, caller, now, layout)], **how)
-        if self._layouts.doubts or isinstance(answer, Exception):
-            return sole([self._understood(answer, call.partition, layout)])
+        if self._layouts.alarms or isinstance(answer, Exception):
+            return required(self._translated(answer, call.partition, layout))
         return answer
 
-    def _understood(self, answer: Any, partition: int, layout: bytes) -> Any:
-        """The answer of a call, or what a refusal means that every script may give; the others are for the verbs."""
+    def _translated(self, answer: Any, partition: int, layout: bytes) -> Any:
+        """Replace the refusals that any script may give by errors; the verbs translate their own."""
         self._layouts.after_answer(answer, layout)
         match answer:
-            case Refused(word="DIGESTIF_OVERTAKEN"):
+            case ScriptRefused(word="DIGESTIF_OVERTAKEN"):
                 return StoreError("a call came to the server after a later one of its caller; nothing was done")
-            case Refused(word="DIGESTIF_LEDGER"):
+            case ScriptRefused(word="DIGESTIF_LEDGER"):
                 return Unreadable(
                     Damage(timeline=None, part="ledger", problem="a counter of the ledger is not a number")
                 )
-            case Refused(word="DIGESTIF_LAYOUT", rest=found):
+            case ScriptRefused(word="DIGESTIF_LAYOUT", rest=found):
                 return self._layouts.changed(partition, found.encode())
-            case Refused(word="DIGESTIF_EVICTS", rest=policy):
+            case ScriptRefused(word="DIGESTIF_EVICTS", rest=policy):
                 return self._layouts.evicting(policy)
         return answer
 
@@ -135,37 +167,22 @@ class Scripts:
         )
         return Command(partition, Packed(fixed.parts + keys.parts + arguments.parts + 5, body), script)
 
-    def write_one(self, name: str, call: Call, *, now: Millis | None) -> Any:
-        """The answer of one partition; raises its error."""
-        if self._layouts.strange:
-            return sole(self.write(name, [call], now=now))
-        caller = self._next_caller()
-        try:
-            return self._send_one(load(name), call, caller, now=now)
-        finally:
-            self._callers.append(caller)
+    def report_eviction(self, policy: str) -> None:
+        """A call that went on all the same has found that the server evicts."""
+        self._layouts.evicting(policy)
 
-    def looks(self, name: str, calls: Sequence[Call], *, now: Millis | None = None) -> list[Any]:
-        """Run a script that only reads and knows the partition, in each of these; an answer may be an error."""
-        return self._run(load(name), calls, [_NOBODY] * len(calls), now=now, writes=False)
+    def forget_callers(self) -> None:
+        """In the child of a fork: the callers are the parent's."""
+        self._idle_callers = []
 
-    def glance(self, name: str, call: Call, *, now: Millis | None = None) -> Any:
-        """The same to begin a visit of a partition, which has to go on with the next one if this one is down."""
-        if self._layouts.strange:
-            return sole(self._run(load(name), [call], [_NOBODY], now=now, writes=False, fail_fast=True))
-        return self._send_one(load(name), call, _NOBODY, now=now, writes=False, fail_fast=True)
-
-    def time(self, partition: int) -> tuple[bytes, bytes]:
-        """The clock of a partition's server, likewise."""
-        seconds, micros = sole(self._link.run([Command(partition, ("TIME",))], writes=False, fail_fast=True))
-        return seconds, micros
+    # Plain commands, and scripts that know only the keys they are given
 
     def read(self, name: str, partition: int, keys: Sequence[bytes], *arguments: Part) -> Any:
-        """Run a script that only reads the keys that it is given; raises its error."""
-        return sole(self.ask([Command(partition, (len(keys), *keys, *arguments), load(name))]))
+        """Run a script that only reads the keys it is given; raises its error."""
+        return required(self.ask([Command(partition, (len(keys), *keys, *arguments), load(name))])[0])
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """Answers of commands that only read; an answer may be an error, also that the layout is not as it was."""
+        """Answers of commands that only read; an answer may be an error, for example that the layout has changed."""
         partitions = list(dict.fromkeys(command.partition for command in commands))
         questions = [self._layouts.question(partition) for partition in partitions]
         answers = self._link.run([*commands, *questions], writes=False)
@@ -176,34 +193,16 @@ class Scripts:
             for command, answer in zip(commands, answers, strict=False)
         ]
 
-    def change(self, commands: Sequence[Command]) -> list[Any]:
-        """Answers of commands that change something, and may be repeated; an answer may be an error."""
-        return self._link.run(commands)
-
     def get(self, commands: Sequence[Command]) -> list[Any]:
         """Answers of commands that only read; raises the first error."""
-        return every(self.ask(commands))
+        return all_required(self.ask(commands))
 
-    def tell_of_eviction(self, policy: str) -> None:
-        """A call that goes on all the same has found that the server evicts."""
-        self._layouts.evicting(policy)
+    def change(self, commands: Sequence[Command]) -> None:
+        """Run commands that write and may be repeated; raises the first error."""
+        all_required(self._link.run(commands))
 
-    def forget_callers(self) -> None:
-        """In the child of a fork: the callers are the parent's."""
-        self._callers = []
-
-
-def sole(answers: Sequence[Any]) -> Any:
-    """The one answer; raises it if it is an error."""
-    [answer] = answers
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
-def every(answers: Sequence[Any]) -> list[Any]:
-    """The answers; raises the first error."""
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise answer
-    return list(answers)
+    def time(self, partition: int) -> Millis:
+        """The clock of a partition's server; fails fast."""
+        [answer] = self._link.run([Command(partition, ("TIME",))], writes=False, fail_fast=True)
+        seconds, micros = required(answer)
+        return int(seconds) * 1000 + int(micros) // 1000

@@ -1,12 +1,12 @@
-"""Start-up checks: is this a server to whom records can be entrusted, and what will they survive there?"""
+"""Start-up checks: whether a server may keep records, and what they will survive there."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.base import Durability
-from digestif.stores.redis.client.link import Link
-from digestif.stores.redis.layout import settle
+from digestif.stores.redis.client.link import Link, required
+from digestif.stores.redis.layout import read_settings
 
 OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 
@@ -14,7 +14,7 @@ _ORDER = (Durability.NOTHING, Durability.PROCESS_KILL, Durability.POWER_LOSS)
 
 
 class Findings(NamedTuple):
-    """What is known of a server, or of all primaries of a cluster."""
+    """What the checks found out about a server, or about all primaries of a cluster."""
 
     partitions: int
     layout: bytes  # of the first partition
@@ -25,9 +25,9 @@ class Findings(NamedTuple):
 def examine(
     link: Link, *, namespace: str, partitions: int | None, clustered: bool, patience: float | None = None
 ) -> Findings:
-    """Check every server in charge, and the settings of the namespace, which are noted at its first use.
+    """Check every primary, and the settings of the namespace, which its first use writes.
 
-    Of a cluster those that can't be reached are left out: the others have to be served.
+    Nodes of a cluster that can't be reached are left out, so that the others are served.
     """
     answers = link.ask_all("INFO", patience=0 if clustered else patience)
     if clustered and all(isinstance(answer, StoreUnavailable) for answer in answers.values()):
@@ -39,7 +39,7 @@ def examine(
         _check(name, known, clustered=clustered)
     persistence = link.ask_all("CONFIG", "GET", "*appendfsync*", patience=0)
     durable = [_durability(facts[name], persistence.get(name)) for name in facts]
-    number, layout = settle(link, namespace, partitions, clustered=clustered)
+    number, layout = read_settings(link, namespace, partitions, clustered=clustered)
     return Findings(
         partitions=number,
         layout=layout,
@@ -66,10 +66,10 @@ def _check(name: str, known: Mapping[str, str], *, clustered: bool) -> None:
 
 
 def _durability(known: Mapping[str, str], configured: Any) -> Durability:
-    """What survives there. Who may not read the configuration is told the least that can be true."""
+    """What records survive there; if the configuration may not be read, the least that is certain."""
     if known.get("aof_enabled") != "1":
         return Durability.NOTHING
-    if isinstance(configured, dict):  # a client of RESP 3 is given a mapping
+    if isinstance(configured, dict):  # the user's client speaks RESP 3
         settings = configured
     else:
         settings = dict(zip(configured[::2], configured[1::2], strict=True)) if isinstance(configured, list) else {}
@@ -84,13 +84,7 @@ def _product(known: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _facts(answer: Any) -> dict[str, str]:
-    """What INFO tells."""
-    text = _required(answer).decode(errors="replace")
+    """The fields of INFO."""
+    text = required(answer).decode(errors="replace")
     lines = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name: value for name, _, value in lines}
-
-
-def _required(answer: Any) -> Any:
-    if isinstance(answer, Exception):
-        raise answer
-    return answer

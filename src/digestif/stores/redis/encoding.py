@@ -1,4 +1,4 @@
-"""Values between Python and Lua: MessagePack for what both read, a packed head before the payload of a record."""
+"""Values between Python and Lua: MessagePack, and for records a packed head before the payload."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from struct import Struct as Packing
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from digestif.core import machine
 from digestif.core.capacity import Stored, by_age
@@ -37,7 +37,7 @@ _UNSET = math.nan
 _NEVER = 2**54  # the expiry of a record that does not expire
 
 
-class Letter(msgspec.Struct):
+class StoredLetter(msgspec.Struct):
     """A dead letter as it is stored beside its records. Times in milliseconds."""
 
     id: str
@@ -55,7 +55,7 @@ class Letter(msgspec.Struct):
     traceback: str = ""
 
 
-class Entry(msgspec.Struct):
+class StoredEntry(msgspec.Struct):
     """An entry of the history as it is stored. Times in milliseconds."""
 
     number: int
@@ -69,31 +69,31 @@ class Entry(msgspec.Struct):
     opened: Millis
     ended: Millis
     reason: str | None = None
-    keys: list[str] = []
+    keys: tuple[str, ...] = ()
     receipt: str | None = None
 
 
 _WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
-_letter = msgspec.msgpack.Decoder(Letter).decode
-_entry = msgspec.msgpack.Decoder(Entry).decode
+_letter = msgspec.msgpack.Decoder(StoredLetter).decode
+_entry = msgspec.msgpack.Decoder(StoredEntry).decode
 
 
 def body(key: str, timestamp: float, payload: bytes | None) -> bytes:
-    """What is sent of a record itself, as two parts: its key, and timestamp and payload together."""
+    """A record as two parts of a command: its key, then timestamp and payload together."""
     name = key.encode()
-    if payload is None:  # lost, and it stays so
+    if payload is None:  # the value is missing, and stays so
         return b"$%d\r\n%b\r\n$0\r\n\r\n" % (len(name), name)
     return b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(name), name, len(payload) + 8, _TIMESTAMP(timestamp), payload)
 
 
 def whereabouts(timeline: int, policy: int, within: Millis | None) -> bytes:
-    """Which timeline and policy of a call a record belongs to, both counted from 1, and its own deadline."""
+    """The numbers of a record's timeline and policy within the call, both counted from 1, and its own deadline."""
     return _WHEREABOUTS(timeline, policy, _UNSET if within is None else within)
 
 
 def numbers(terms: Terms) -> bytes:
-    """The numbers of a policy. What is not set is not a number, a capacity that is not set is infinite."""
+    """The numbers of a policy. NaN stands for what is not set, infinity for a capacity that is not set."""
     return _TERMS(
         terms.first_delay,
         _UNSET if terms.increment is None else terms.increment,
@@ -105,8 +105,8 @@ def numbers(terms: Terms) -> bytes:
     )
 
 
-def lease(told: Sequence[Any], token: str) -> Lease:
-    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = told
+def lease(reply: Sequence[Any], token: str) -> Lease:
+    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = reply
     return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone)
 
 
@@ -116,22 +116,22 @@ def flags(reply: bytes) -> list[bool]:
 
 
 def accepted(reply: bytes, many: int) -> list[Accepted]:
-    """The reply of `add`: a flag for each record, then which of them made others be dropped, and how many."""
+    """The reply of `add`: a flag for each record, then the positions of those that dropped others, and how many."""
     answers = [_READY if flag == _YES else _QUIET for flag in reply[:many]]
-    for place, dropped in _DROPS.iter_unpack(reply[many:]):
-        answers[place] = answers[place]._replace(dropped=dropped)
+    for position, dropped in _DROPS.iter_unpack(reply[many:]):
+        answers[position] = answers[position]._replace(dropped=dropped)
     return answers
 
 
 def slot(timeline: str, stored: bytes | None, pending: int) -> Slot:
-    """A slot as it is stored; what is pending is not noted in it but counted. Unreadable if it is damaged."""
+    """Decode a slot, which does not hold the number of pending records. Raises Unreadable if it is damaged."""
     if stored is None:
         return IDLE
     try:
         found = _slot(stored[_SLOT_HEAD:])
     except _WRONG as error:
-        told = shortened(stored[1:])  # the first byte says only whether records may join it
-        raise unreadable_slot(timeline, f"{error}: {told}") from error
+        text = shortened(stored[1:])  # the first byte says only whether records may join it
+        raise unreadable_slot(timeline, f"{error}: {text}") from error
     problem = machine.flaw(found)
     if problem is not None:
         raise unreadable_slot(timeline, problem)
@@ -143,14 +143,14 @@ def unreadable_slot(timeline: str, problem: str) -> Unreadable:
 
 
 def records(flat: Sequence[bytes]) -> list[Stored]:
-    """Keys and records in turn, in whatever order, as records newest first."""
+    """Records newest first, from keys and stored records in turn, in any order."""
     found = [record(as_text(key), stored) for key, stored in zip(flat[::2], flat[1::2], strict=True)]
     found.sort(key=by_age, reverse=True)
     return found
 
 
 def record(key: str, stored: bytes) -> Stored:
-    """A record. One that is too short to be one, or whose key is not UTF-8, is given without its value."""
+    """Decode a record; without its value if it is too short, or its key is not UTF-8."""
     if len(stored) < _HEAD.size:
         return Stored(key, None, 0.0, 0)
     arrival, _, timestamp = _HEAD.unpack_from(stored)
@@ -158,25 +158,25 @@ def record(key: str, stored: bytes) -> Stored:
     return Stored(key, stored[_HEAD.size :] if sound else None, timestamp if sound else 0.0, int.from_bytes(arrival))
 
 
-def told_key(key: str) -> str | msgspec.Raw:
-    """The key of a record as scripts are told it."""
+def key_text(key: str) -> str | msgspec.Raw:
+    """The key of a record for a request."""
     return key if key.isascii() or legible(key) == key else text(as_bytes(key))
 
 
 def text(raw: bytes) -> msgspec.Raw:
-    """Any bytes as a text of MessagePack, since scripts know of no others."""
+    """Any bytes as a text of MessagePack: scripts know only texts."""
     return msgspec.Raw(b"\xdb" + len(raw).to_bytes(4) + raw)
 
 
 def read_export(key: str, stored: bytes, deadline: bytes) -> ExportedRecord:
-    """A record that goes to another store, with its times."""
+    """A record for another store, with its times."""
     found = record(key, stored)
     expires = int.from_bytes(stored[5:12], signed=True) if found.payload is not None else _NEVER
     return ExportedRecord(found, int(deadline) if deadline else None, None if expires == _NEVER else expires)
 
 
-def letter(letter_id: str, stored: bytes) -> Letter:
-    """A dead letter as it is stored. Unreadable if it is damaged."""
+def letter(letter_id: str, stored: bytes) -> StoredLetter:
+    """Decode a dead letter. Raises Unreadable if it is damaged."""
     try:
         found = _letter(stored)
         problem = None if found.id == letter_id and found.records >= 0 else "it says something else"
@@ -193,7 +193,7 @@ def salvaged_timeline(stored: bytes) -> str | None:
     _, found, rest = stored.partition(b"\xa8timeline")
     if not found or not rest:
         return None
-    sizes = {0xD9: 1, 0xDA: 2}  # a text has its length in its first byte, or behind it
+    sizes = {0xD9: 1, 0xDA: 2}  # the length of a text is in its first byte, or in one or two that follow
     behind = sizes.get(rest[0], 0)
     size = int.from_bytes(rest[1 : 1 + behind]) if behind else rest[0] & 0x1F
     try:
@@ -203,25 +203,12 @@ def salvaged_timeline(stored: bytes) -> str | None:
     return name if len(name.encode()) == size and size else None
 
 
-def dead_letter(found: Letter) -> DeadLetter:
-    return DeadLetter(
-        id=found.id,
-        timeline=found.timeline,
-        revision=found.revision,
-        attempts=found.attempts,
-        lapses=found.lapses,
-        reason=found.reason,
-        records=found.records,
-        dropped=found.dropped,
-        opened=to_seconds(found.opened),
-        buried=to_seconds(found.buried),
-        served=found.served,
-        traceback=found.traceback,
-    )
+def dead_letter(found: StoredLetter) -> DeadLetter:
+    return DeadLetter(**_public_fields(found, "opened", "buried"))
 
 
-def entry(stored: bytes) -> Entry:
-    """An entry of the history as it is stored. Unreadable if it is damaged."""
+def entry(stored: bytes) -> StoredEntry:
+    """Decode an entry of the history. Raises Unreadable if it is damaged."""
     try:
         return _entry(stored)
     except _WRONG as error:
@@ -229,18 +216,12 @@ def entry(stored: bytes) -> Entry:
         raise Unreadable(Damage(timeline=salvaged_timeline(stored), part="history", problem=problem)) from error
 
 
-def history_entry(found: Entry) -> HistoryEntry:
-    return HistoryEntry(
-        id=found.id,
-        timeline=found.timeline,
-        outcome=found.outcome,
-        revision=found.revision,
-        attempts=found.attempts,
-        records=found.records,
-        dropped=found.dropped,
-        opened=to_seconds(found.opened),
-        ended=to_seconds(found.ended),
-        reason=found.reason,
-        keys=tuple(found.keys),
-        receipt=found.receipt,
-    )
+def history_entry(found: StoredEntry) -> HistoryEntry:
+    return HistoryEntry(**_public_fields(found, "opened", "ended"))
+
+
+def _public_fields(found: msgspec.Struct, *times: str) -> dict[str, Any]:
+    """The stored fields without the number, times in seconds."""
+    fields = asdict(found)
+    del fields["number"]
+    return fields | {name: to_seconds(fields[name]) for name in times}

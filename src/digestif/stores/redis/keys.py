@@ -1,7 +1,7 @@
 """The names of the keys of a namespace.
 
-All keys of a partition begin with its tag, `{d:17}`, so a cluster keeps them together. What follows is a kind and, for
-kinds of which there are many, a name behind a colon: no two things share a key, whatever timelines are called.
+All keys of a partition begin with its tag, `{d:17}`, so a cluster keeps them together. A kind follows, and for kinds
+with many keys a colon and a name: no two things share a key, however timelines are named.
 """
 
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ PARTITION_KINDS = (
     *("ledger", "names", "waiting", "ready", "since", "leases", "paused", "expiring"),
     *("history", "letters", "wake"),
 )
-# Of a timeline: records, ages and times of what is pending (beside the slot), in the digest, and being merged into it;
-# and the order of its dead letters.
+# Of a timeline: records, ages and times, each of the pending records (with the slot), of the digest, and of the records
+# that are being merged into it; then the order of its dead letters.
 TIMELINE_KINDS = ("t", "ta", "tx", "o", "oa", "ox", "m", "ma", "mx", "d")
 LETTER_KINDS = ("l", "la", "lx")
 SCHEDULE = ("waiting", "ready", "since", "leases", "paused", "expiring")  # the orders in which timelines are due
 
-_HOMES = 8192  # timelines whose keys are kept at hand
+_CACHED_TIMELINES = 8192
 
 
 def as_text(name: bytes) -> str:
@@ -34,13 +34,13 @@ def as_bytes(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
-class Home(NamedTuple):
-    """Where a timeline lives: its keys, and those that calls declare."""
+class TimelineKeys(NamedTuple):
+    """The partition and the keys of a timeline, and groups of the keys for calls to declare."""
 
     partition: int
-    keys: tuple[bytes, ...]  # of its TIMELINE_KINDS
-    slot: Packed  # its hash alone
-    pending: Packed  # what adding needs
+    keys: tuple[bytes, ...]  # in the order of TIMELINE_KINDS
+    slot: Packed  # only the hash with the slot
+    pending: Packed  # those that `add` needs
     whole: Packed
 
 
@@ -50,7 +50,7 @@ class Keys:
     def __init__(self, namespace: str, partitions: int) -> None:
         self.namespace = namespace
         self.partitions = partitions
-        self.home = lru_cache(_HOMES)(self._home)
+        self.of = lru_cache(_CACHED_TIMELINES)(self._of)  # the keys of a timeline in its own partition
         self._fixed = [self._of_partition(partition) for partition in range(partitions)]
         self._of_timelines = [
             [self.key(partition, kind, "") for kind in TIMELINE_KINDS] for partition in range(partitions)
@@ -64,7 +64,6 @@ class Keys:
         return self._fixed[partition]
 
     def key(self, partition: int, kind: str, name: str | None = None) -> bytes:
-        """One key."""
         return f"{self.tag(partition)}:{kind}".encode() + (b"" if name is None else b":" + as_bytes(name))
 
     def letter(self, partition: int, letter_id: str) -> tuple[bytes, ...]:
@@ -72,36 +71,36 @@ class Keys:
         return tuple(self.key(partition, kind, letter_id) for kind in LETTER_KINDS)
 
     def letters(self, partition: int, letter_ids: Iterable[str]) -> Packed:
-        """The keys of several, for a call to declare."""
+        """The keys of dead letters, for a call to declare."""
         return pack(key for letter_id in letter_ids for key in self.letter(partition, letter_id))
 
     def partition_of(self, timeline: str) -> int:
         return crc32(as_bytes(timeline)) % self.partitions
 
-    def home_keys(self, partition: int, timeline: str) -> tuple[bytes, ...]:
-        """The keys that a timeline has in this partition, be it its own or not."""
+    def keys_in(self, partition: int, timeline: str) -> tuple[bytes, ...]:
+        """The keys of a timeline in this partition, even if it belongs to another."""
         name = as_bytes(timeline)
         return tuple([prefix + name for prefix in self._of_timelines[partition]])
 
-    def home_in(self, partition: int, timeline: str) -> Packed:
+    def packed_in(self, partition: int, timeline: str) -> Packed:
         """The same, for a call to declare."""
-        return pack(self.home_keys(partition, timeline))
+        return pack(self.keys_in(partition, timeline))
 
-    def _home(self, timeline: str) -> Home:
+    def _of(self, timeline: str) -> TimelineKeys:
         partition = self.partition_of(timeline)
-        keys = self.home_keys(partition, timeline)
+        keys = self.keys_in(partition, timeline)
         pending, rest = pack(keys[:3]), pack(keys[3:])
-        return Home(partition, keys, slot=pack(keys[:1]), pending=pending, whole=joined((pending, rest)))
+        return TimelineKeys(partition, keys, slot=pack(keys[:1]), pending=pending, whole=joined((pending, rest)))
 
     def _of_partition(self, partition: int) -> Packed:
         return pack(self.key(partition, kind) for kind in PARTITION_KINDS)
 
 
 def ledger_key(namespace: str, partition: int) -> bytes:
-    """The ledger of a partition, likewise known before their number is."""
+    """The ledger of a partition, for use before the number of partitions is known."""
     return f"{{{namespace}:{partition}}}:ledger".encode()
 
 
 def settings_key(namespace: str) -> bytes:
-    """Where a namespace notes its schema and its number of partitions: known before the latter is."""
+    """The hash with the schema and the number of partitions of a namespace."""
     return f"{{{namespace}:0}}:meta".encode()

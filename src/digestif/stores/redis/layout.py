@@ -1,8 +1,8 @@
-"""The layout of a namespace: into how many partitions it is divided.
+"""The layout of a namespace: its number of partitions, with an id of each.
 
-Each partition notes it, with an id of its own, in its ledger. Every call carries what the engine knows of it, and the
-script compares the two. So a call notices by itself, in the partition's own slot, that the server was emptied or set up
-anew: two engines that divide a namespace differently never both get an answer.
+Each partition keeps its layout in its ledger. Every call carries the layout that the engine knows, and the script
+compares the two. So every call notices if the server was emptied or set up anew: two engines that divide a namespace
+differently never both get an answer.
 """
 
 import re
@@ -16,8 +16,8 @@ from digestif.errors import ConfigError, StoreError, StoreUnavailable
 from digestif.events.base import Event
 from digestif.events.engine import StoreChanged
 from digestif.ids import fresh_id
-from digestif.stores.redis.client.commands import Command, Refused, pack_part
-from digestif.stores.redis.client.link import Link
+from digestif.stores.redis.client.commands import Command, ScriptRefused, pack_part
+from digestif.stores.redis.client.link import Link, required
 from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys, ledger_key, settings_key
 
@@ -25,23 +25,23 @@ SCHEMA = 1
 PARTITIONS = 1  # by default, on a single server
 CLUSTER_PARTITIONS = 64  # …and on a cluster
 MOST_PARTITIONS = 4096
-LOOK_SECONDS = 10.0  # between two looks at the server of a partition: is it a replica, does it evict?
-TELL_SECONDS = 60.0  # between two events about the same trouble
-DRAINS, BRINGS = b"?", b"!"  # marks that ask for a look, by a call that brings no records, or does
+PROBE_SECONDS = 10.0  # between two probes of a partition's server: is it a replica, does it evict?
+REPORT_SECONDS = 60.0  # between two events about the same trouble
+DRAINS, GROWS = b"?", b"!"  # marks by which a call asks for a probe: it adds no records, or it does
 
 _FORM = re.compile(rb"(\d+)/(\d+)/.+")
 
 
-def settle(link: Link, namespace: str, partitions: int | None, *, clustered: bool) -> tuple[int, bytes]:
-    """The number of partitions, noted at the first use of a namespace, and the layout of the first of them.
+def read_settings(link: Link, namespace: str, partitions: int | None, *, clustered: bool) -> tuple[int, bytes]:
+    """The number of partitions, and the layout of the first. The first use of a namespace writes them.
 
-    If a cluster lost the settings with one of its nodes, the other partitions know them.
+    If a cluster lost the settings with one of its nodes, they are restored from the other partitions.
     """
-    noted = _noted(link, namespace, b"")
-    if not noted:
+    settings = _settings(link, namespace, b"")
+    if not settings:
         wanted = partitions or (CLUSTER_PARTITIONS if clustered else PARTITIONS)
-        noted = _noted(link, namespace, _known_elsewhere(link, namespace, wanted) or wanted)
-    schema, found, layout = int(noted[0]), int(noted[1]), noted[2]
+        settings = _settings(link, namespace, _partitions_elsewhere(link, namespace, wanted) or wanted)
+    schema, found, layout = int(settings[0]), int(settings[1]), settings[2]
     if schema != SCHEMA:
         raise ConfigError(
             f"namespace {namespace!r} was written with schema {schema}, this release knows schema {SCHEMA}; "
@@ -55,71 +55,67 @@ def settle(link: Link, namespace: str, partitions: int | None, *, clustered: boo
     return found, layout
 
 
-def _noted(link: Link, namespace: str, partitions: int | bytes) -> list[bytes]:
+def _settings(link: Link, namespace: str, partitions: int | bytes) -> list[bytes]:
+    """The settings; if there are none, and a number of partitions is given, write them first."""
     keys = (settings_key(namespace), ledger_key(namespace, 0))
     command = Command(0, (len(keys), *keys, SCHEMA, partitions, fresh_id()), load("settings"))
     [answer] = link.run([command])
-    noted: list[bytes] = _required(answer)
-    return noted
+    settings: list[bytes] = required(answer)
+    return settings
 
 
-def _known_elsewhere(link: Link, namespace: str, wanted: int) -> int | None:
-    """What the other partitions say that a namespace of so many, or of the usual number, would have."""
+def _partitions_elsewhere(link: Link, namespace: str, wanted: int) -> int | None:
+    """The number of partitions by the layout of any other partition, up to the wanted or the usual number."""
     others = range(1, max(wanted, CLUSTER_PARTITIONS))
     commands = [Command(each, ("HGET", ledger_key(namespace, each), b"layout")) for each in others]
-    found = [_FORM.fullmatch(_required(answer) or b"") for answer in link.run(commands, writes=False)]
+    found = [_FORM.fullmatch(required(answer) or b"") for answer in link.run(commands, writes=False)]
     return next((int(match[2]) for match in found if match), None)
-
-
-def _required(answer: Any) -> Any:
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
 
 
 class Layouts:
     """What an engine knows of the layouts of its partitions. Safe to use from many threads."""
 
-    def __init__(self, link: Link, keys: Keys, first: bytes, *, tell: Callable[[Event], None]) -> None:
+    def __init__(self, link: Link, keys: Keys, first: bytes, *, emit: Callable[[Event], None]) -> None:
+        self.probe_seconds = PROBE_SECONDS
         self._link = link
         self._keys = keys
-        self._own = b"%d/%d/" % (SCHEMA, keys.partitions)  # how each of its layouts begins
+        self._prefix = b"%d/%d/" % (SCHEMA, keys.partitions)  # of the layouts of all partitions
         self._known = [first, *[b""] * (keys.partitions - 1)]
-        self.strange = set(range(1, keys.partitions))  # partitions that have yet to be entered
+        self.unentered = set(range(1, keys.partitions))  # partitions whose layout is not known yet
         self._arguments = [pack_part(known) for known in self._known]
-        self._look_at = [0.0] * keys.partitions
-        self.doubts: set[bytes] = set()  # marks of looks that found something: all calls ask for them until it is well
-        self._tell = tell
-        self._told_at: dict[str, float] = {}
+        self._probe_at = [0.0] * keys.partitions
+        self.alarms: set[bytes] = set()  # marks of probes that found trouble: every call repeats them until it is over
+        self._emit = emit
+        self._report_at: dict[str, float] = {}
 
-    # Asking
+    # Checking
 
     def argument(self, partition: int, script: Script) -> bytes:
-        """What a call says of the layout, packed; once in a while it asks for a look at the server."""
+        """The layout that a call carries, packed; once in a while it also asks for a probe of the server."""
         now = monotonic()
-        if now < self._look_at[partition] and not self.doubts:
+        if now < self._probe_at[partition] and not self.alarms:
             return self._arguments[partition]
-        self._look_at[partition] = now + LOOK_SECONDS
-        return pack_part(self._known[partition] + (BRINGS if script.grows else DRAINS))
+        self._probe_at[partition] = now + self.probe_seconds
+        return pack_part(self._known[partition] + (GROWS if script.grows else DRAINS))
 
     def after_answer(self, answer: Any, argument: bytes) -> None:
-        """Whether a look that a call asked for has found the server fit."""
+        """Raise or end alarms by the result of the probe that a call asked for."""
         mark = argument[-3:-2]  # before the end of the line
-        if isinstance(answer, Refused) and answer.word == "DIGESTIF_EVICTS":
-            self.doubts.add(BRINGS)
+        if isinstance(answer, ScriptRefused) and answer.word == "DIGESTIF_EVICTS":
+            self.alarms.add(GROWS)
         elif isinstance(answer, StoreUnavailable) and isinstance(answer.__cause__, ReadOnlyError):
-            self.doubts.add(DRAINS)
-        elif mark == BRINGS and not isinstance(answer, Exception):
-            self.doubts.clear()
+            self.alarms.add(DRAINS)
+        elif mark == GROWS and not isinstance(answer, Exception):
+            self.alarms.clear()
         elif mark == DRAINS and not isinstance(answer, Exception):
-            self.doubts.discard(DRAINS)
+            self.alarms.discard(DRAINS)
 
     def question(self, partition: int) -> Command:
-        """For calls without a script, to be sent along with them."""
+        """The command that reads the layout, to be sent along with plain commands."""
         return Command(partition, ("HGET", self._keys.key(partition, "ledger"), b"layout"))
 
     def check(self, partition: int, answer: bytes | Exception | None) -> Exception | None:
-        """An error if the answer to the question is that the layout is gone or changed."""
+        """An error if the answer to the question shows that the layout is gone or has changed."""
         known = self._known[partition]
         if answer == known or not known or isinstance(answer, Exception):
             return None
@@ -130,17 +126,17 @@ class Layouts:
     def enter(
         self, partitions: Iterable[int], *, patience: float | None = None, fail_fast: bool = False
     ) -> dict[int, Exception]:
-        """Note the layout in those of these partitions that were not entered yet. The answer is where that failed.
+        """Write the layout to those of these partitions that have none, and learn it. Returns errors by partition.
 
-        Somebody may have emptied the server since it was opened and divided it differently. So the first partition is
-        looked at last: if that still knows this layout, nobody has.
+        Another engine may have emptied the server meanwhile and divided it differently. So the layout of the first
+        partition is read last: if that is the one we know, the server was not divided differently.
         """
-        wanted = [each for each in partitions if each in self.strange]
+        wanted = [each for each in partitions if each in self.unentered]
         if not wanted:
             return {}
         keys = [self._keys.key(each, "ledger") for each in wanted]
         commands = [
-            Command(each, (1, key, self._own + fresh_id().encode()), load("enter"))
+            Command(each, (1, key, self._prefix + fresh_id().encode()), load("enter"))
             for each, key in zip(wanted, keys, strict=True)
         ]
         answers = dict(zip(wanted, self._link.run(commands, patience=patience, fail_fast=fail_fast), strict=True))
@@ -152,7 +148,7 @@ class Layouts:
                 failures[partition] = answer
             elif problem is not None:
                 failures[partition] = problem
-            elif not answer.startswith(self._own):
+            elif not answer.startswith(self._prefix):
                 failures[partition] = self.changed(partition, answer)
             else:
                 self._learn(partition, answer)
@@ -161,17 +157,17 @@ class Layouts:
     def _learn(self, partition: int, layout: bytes) -> None:
         self._known[partition] = layout
         self._arguments[partition] = pack_part(layout)
-        self.strange.discard(partition)
+        self.unentered.discard(partition)
 
     # Refusing
 
     def changed(self, partition: int, found: bytes) -> Exception:
-        """The error of a call that found another layout than the one that it knew, or none."""
-        if found.startswith(self._own):
+        """The error of a call that found another layout than it carried, or none."""
+        if found.startswith(self._prefix):
             first = self._first_after(found, partition)
             if isinstance(first, Exception):
                 return first
-            if first.startswith(self._own):
+            if first.startswith(self._prefix):
                 return self._refused(
                     "anew",
                     f"{self._named(partition)}: it lost its data and was set up anew since this store was opened. "
@@ -196,19 +192,19 @@ class Layouts:
         )
 
     def _first_after(self, found: bytes, partition: int) -> bytes | Exception:
-        """The layout of the first partition, and if that is divided as it was, learn all layouts anew.
+        """The layout of the first partition. If its number of partitions is unchanged, learn all layouts anew.
 
-        What befell one partition may have befallen all. The first is looked at last, as by those who enter: a partition
-        may bear the layout of somebody who came too late, and was refused.
+        The server may have lost all partitions, not just this one. The first is read last, as by `enter`: another
+        partition may have the layout of an engine that was refused afterwards.
         """
         others = [each for each in range(1, self._keys.partitions) if self._known[each] and each != partition]
         answers = self._link.run([self.question(each) for each in others], writes=False, patience=0)
         [answer] = self._link.run([self.question(0)], writes=False, patience=0)
         first: bytes | Exception = answer or b""
-        if isinstance(first, Exception) or not first.startswith(self._own):
+        if isinstance(first, Exception) or not first.startswith(self._prefix):
             return first
         for each, layout in [*zip(others, answers, strict=True), (partition, found), (0, first)]:
-            if isinstance(layout, bytes) and layout.startswith(self._own):
+            if isinstance(layout, bytes) and layout.startswith(self._prefix):
                 self._learn(each, layout)
         return first
 
@@ -216,7 +212,7 @@ class Layouts:
         return f"namespace {self._keys.namespace!r}, partition {partition}"
 
     def evicting(self, policy: str) -> StoreError:
-        """The error of a call that brings records, on a server that would evict them."""
+        """The error of a call that adds records to a server that would evict them."""
         return self._refused(
             "evicts",
             f"maxmemory-policy is {policy} by now: the server would evict records that were accepted, so nothing is "
@@ -226,7 +222,7 @@ class Layouts:
 
     def _refused(self, kind: str, text: str) -> StoreError:
         error, now = StoreError(text), monotonic()
-        if now >= self._told_at.get(kind, 0.0):
-            self._told_at[kind] = now + TELL_SECONDS
-            self._tell(StoreChanged(error=error))
+        if now >= self._report_at.get(kind, 0.0):
+            self._report_at[kind] = now + REPORT_SECONDS
+            self._emit(StoreChanged(error=error))
         return error

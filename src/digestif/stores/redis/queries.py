@@ -1,4 +1,4 @@
-"""Reading without changing anything: plain commands and small scripts, in pages."""
+"""Queries: the verbs that change nothing, by plain commands and small scripts, in pages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
@@ -7,322 +7,261 @@ from operator import attrgetter
 
 from digestif.core.backlog import Standing, add_up
 from digestif.core.capacity import Cursor, Stored, age_order, by_age
-from digestif.core.damage import Damage, legible
+from digestif.core.damage import Damage
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
 from digestif.core.transfer import is_incoming
-from digestif.stores.base import HISTORY_LIMIT
+from digestif.stores.base import HISTORY_LIMIT, Store
 from digestif.stores.damage import Unreadable
 from digestif.stores.reader import Part
 from digestif.stores.redis import encoding
-from digestif.stores.redis.calls import Scripts, every
 from digestif.stores.redis.client.commands import Command, WrongType
-from digestif.stores.redis.encoding import Entry, Letter
+from digestif.stores.redis.client.link import all_required
+from digestif.stores.redis.encoding import StoredEntry, StoredLetter
 from digestif.stores.redis.keys import as_bytes, as_text
+from digestif.stores.redis.verbs import RedisVerbs, read_slots
 
 PAGE = 100  # entries of the history, or letters, that one command reads
+COUNTED = [b"left", *(name.encode() for name in COUNTERS)]  # what the ledger of a partition counts
+BATCHES = {Part.PENDING: (0,), Part.DIGEST: (3, 6)}  # where their keys begin among a timeline's; the later batch last
 
-BATCHES = {
-    Part.PENDING: (0,),
-    Part.DIGEST: (3, 6),
-}  # where the keys of each begin among a timeline's; the later one last
-
-
-# Timelines
+LetterPosition = tuple[int, int, int, str]  # buried, number, partition, id
 
 
-def inspect(scripts: Scripts, timeline: str) -> Slot:
-    """The slot of a timeline; Unreadable if it is damaged."""
-    [found] = read_slots(scripts, [timeline])
-    if isinstance(found, Unreadable):
-        raise found
-    return found or IDLE
+class RedisQueries(RedisVerbs, Store):
+    """The verbs of the store that only read."""
 
+    # Timelines
 
-def read_slots(scripts: Scripts, timelines: Sequence[str]) -> list[Slot | Unreadable | None]:
-    """The slots of timelines; None for one that is not stored."""
-    commands = []
-    for timeline in timelines:
-        home = scripts.keys.home(timeline)
-        commands.append(Command(home.partition, ("HGET", home.keys[0], b"")))
-        commands.append(Command(home.partition, ("HLEN", home.keys[0])))
-    answers = scripts.ask(commands)
-    every([answer for answer in answers if not isinstance(answer, WrongType)])
-    return [
-        _read_slot(timeline, stored, size)
-        for timeline, stored, size in zip(timelines, answers[::2], answers[1::2], strict=True)
-    ]
+    def inspect(self, timeline: str) -> Slot:
+        [found] = read_slots(self._scripts, [timeline])
+        if isinstance(found, Unreadable):
+            raise found
+        return found or IDLE
 
+    def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
+        found: list[tuple[str, Slot]] = []
+        while len(found) < limit:
+            page = self._names(prefix=prefix, after=after, limit=limit - len(found))
+            if not page:
+                break
+            for name, slot in zip(page, read_slots(self._scripts, page), strict=True):
+                if isinstance(slot, Unreadable):
+                    self.damages.report(slot.damage)
+                elif slot is not None:  # otherwise it ended just now
+                    found.append((name, slot))
+            after = page[-1]
+        return found
 
-def _read_slot(timeline: str, stored: bytes | WrongType | None, size: int) -> Slot | Unreadable | None:
-    try:
-        if isinstance(stored, WrongType):
-            raise encoding.unreadable_slot(timeline, "its key is no hash")
-        if legible(timeline) != timeline:
-            raise encoding.unreadable_slot(timeline, "its name is not UTF-8")
-        return None if stored is None else encoding.slot(timeline, stored, size - 1)
-    except Unreadable as error:
-        return error
+    def _names(self, *, prefix: str, after: str | None, limit: int) -> list[str]:
+        first = prefix.encode()
+        start = b"[" + first if after is None or as_bytes(after) < first else b"(" + as_bytes(after)
+        pages = self._scripts.get(self._everywhere("names", "ZRANGEBYLEX", start, b"+", b"LIMIT", 0, limit))
+        in_order = merge(*pages)  # by bytes of UTF-8, which is by code points
+        return [as_text(name) for name in islice(in_order, limit) if name.startswith(first)]
 
+    def _everywhere(self, kind: str, command: str, *arguments: bytes | int) -> list[Command]:
+        """A command on a key of each partition."""
+        keys = self._scripts.keys
+        return [Command(each, (command, keys.key(each, kind), *arguments)) for each in range(keys.partitions)]
 
-def damage_of(scripts: Scripts, timeline: str) -> Unreadable:
-    """What is wrong with a timeline that a script took for damaged."""
-    [found] = read_slots(scripts, [timeline])
-    return (
-        found
-        if isinstance(found, Unreadable)
-        else encoding.unreadable_slot(timeline, "scripts can't read it, or a key of its records")
-    )
+    def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
+        own = self._scripts.keys.of(timeline)
+        found: list[Stored] = []
+        unread: list[Cursor] = []  # behind these a batch has more
+        for begin in BATCHES[part]:
+            page, complete = self._page(own.partition, own.keys[begin : begin + 3], after=after, limit=limit)
+            found += page
+            if not complete:
+                unread.append(age_order(page[-1]))
+        in_order = sorted(found, key=by_age, reverse=True)[:limit]
+        return [record for record in in_order if not unread or age_order(record) >= max(unread)]
 
+    def _page(
+        self, partition: int, keys: Sequence[bytes], *, after: Cursor | None, limit: int
+    ) -> tuple[list[Stored], bool]:
+        """A page of a batch, which ends early if its records are large, and whether it was the last."""
+        start = encoding.encode(after) if after else b""
+        complete, flat = self._scripts.read("page", partition, keys, limit, start)
+        return encoding.records(flat), bool(complete)
 
-def scan(scripts: Scripts, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
-    found: list[tuple[str, Slot]] = []
-    while len(found) < limit:
-        page = _names(scripts, prefix=prefix, after=after, limit=limit - len(found))
-        if not page:
-            break
-        for name, slot in zip(page, read_slots(scripts, page), strict=True):
-            if isinstance(slot, Unreadable):
-                scripts.damages.report(slot.damage)
-            elif slot is not None:  # otherwise it ended just now
-                found.append((name, slot))
-        after = page[-1]
-    return found
+    def find(self, timeline: str, key: str) -> dict[Part, Stored]:
+        own = self._scripts.keys.of(timeline)
+        batches = [(part, begin) for part, begins in BATCHES.items() for begin in begins]
+        commands = [Command(own.partition, ("HGET", own.keys[begin], key.encode())) for _, begin in batches]
+        found = zip(batches, self._scripts.get(commands), strict=True)
+        return {part: encoding.record(key, stored) for (part, _), stored in found if stored is not None}
 
+    # Dead letters
 
-def _names(scripts: Scripts, *, prefix: str, after: str | None, limit: int) -> list[str]:
-    first = prefix.encode()
-    start = b"[" + first if after is None or as_bytes(after) < first else b"(" + as_bytes(after)
-    pages = scripts.get(_everywhere(scripts, "names", "ZRANGEBYLEX", start, b"+", b"LIMIT", 0, limit))
-    in_order = merge(*pages)  # by bytes of UTF-8, which is by code points
-    return [as_text(name) for name in islice(in_order, limit) if name.startswith(first)]
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        found = self._find_letter(letter_id)
+        return None if found is None else encoding.dead_letter(found)
 
+    def _find_letter(self, letter_id: str) -> StoredLetter | None:
+        if is_incoming(letter_id):
+            return None  # its import is not complete
+        keys = self._scripts.keys
+        answers = self._scripts.ask(
+            [Command(each, ("HGET", keys.letter(each, letter_id)[0], b"")) for each in range(keys.partitions)]
+        )
+        stored = next((answer for answer in answers if isinstance(answer, bytes)), None)
+        if any(isinstance(answer, WrongType) for answer in answers):
+            stored = b""
+        if stored is None:
+            all_required(answers)  # it may be in a partition that failed
+            return None
+        return encoding.letter(letter_id, stored)
 
-def _everywhere(scripts: Scripts, kind: str, command: str, *arguments: bytes | int) -> list[Command]:
-    """A command on a key of each partition."""
-    keys = scripts.keys
-    return [
-        Command(partition, (command, keys.key(partition, kind), *arguments)) for partition in range(keys.partitions)
-    ]
+    def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
+        keys = self._scripts.keys
+        start = None
+        if after is not None:
+            last = self._find_letter(after)
+            if last is None:
+                return []
+            start = (last.buried, last.number, keys.partition_of(last.timeline))
+        if timeline is None:
+            orders = [(partition, keys.key(partition, "letters")) for partition in range(keys.partitions)]
+        else:
+            own = keys.of(timeline)
+            orders = [(own.partition, own.keys[9])]
+        positions = merge(*(self._letter_positions(partition, order, start, limit) for partition, order in orders))
+        found: list[DeadLetter] = []
+        while page := list(islice(positions, limit - len(found))):
+            letters = self._read_letters(page)
+            found += [encoding.dead_letter(letter) for letter in letters if timeline in (None, letter.timeline)]
+        return found
 
+    def _letter_positions(
+        self, partition: int, order: bytes, start: tuple[int, int, int] | None, limit: int
+    ) -> Iterator[LetterPosition]:
+        """The dead letters of an order after the start, earliest first."""
+        least = b"-inf" if start is None else start[0]
+        offset = 0
+        while True:
+            command = ("ZRANGEBYSCORE", order, least, b"+inf", b"WITHSCORES", b"LIMIT", offset, limit)
+            [flat] = self._scripts.get([Command(partition, command)])
+            for member, buried in zip(flat[::2], flat[1::2], strict=True):
+                if not member[:16].isdigit() or len(member) <= 16:
+                    continue  # a damaged member
+                position = (int(buried), int(member[:16]), partition, _letter_id(member))
+                if (start is None or position[:3] > start) and not is_incoming(position[3]):
+                    yield position
+            if len(flat) < 2 * limit:
+                return
+            offset += limit
 
-def records(scripts: Scripts, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
-    home = scripts.keys.home(timeline)
-    found: list[Stored] = []
-    unread: list[Cursor] = []  # behind these a batch has more
-    for begin in BATCHES[part]:
-        page, complete = _page(scripts, home.partition, home.keys[begin : begin + 3], after=after, limit=limit)
-        found += page
-        if not complete:
-            unread.append(age_order(page[-1]))
-    in_order = sorted(found, key=by_age, reverse=True)[:limit]
-    return [record for record in in_order if not unread or age_order(record) >= max(unread)]
+    def _read_letters(self, positions: Sequence[LetterPosition]) -> list[StoredLetter]:
+        keys = self._scripts.keys
+        answers = self._scripts.ask(
+            [Command(partition, ("HGET", keys.letter(partition, name)[0], b"")) for *_, partition, name in positions]
+        )
+        all_required([answer for answer in answers if not isinstance(answer, WrongType)])
+        found = []
+        for (*_, name), stored in zip(positions, answers, strict=True):
+            try:
+                if stored is not None:
+                    found.append(encoding.letter(name, b"" if isinstance(stored, WrongType) else stored))
+            except Unreadable as error:
+                self.damages.report(error.damage)
+        return found
 
+    def _letter_ids(self, timeline: str, *, limit: int) -> list[str]:
+        """The first dead letters of a timeline."""
+        own = self._scripts.keys.of(timeline)
+        [members] = self._scripts.get([Command(own.partition, ("ZRANGE", own.keys[9], 0, limit - 1))])
+        return [_letter_id(member) for member in members]
 
-def _page(
-    scripts: Scripts, partition: int, keys: Sequence[bytes], *, after: Cursor | None, limit: int
-) -> tuple[list[Stored], bool]:
-    """A page of a batch, which ends early if its records are heavy, and whether it was the last."""
-    complete, flat = scripts.read("page", partition, keys, limit, encoding.encode(after) if after else b"")
-    return encoding.records(flat), bool(complete)
-
-
-def find(scripts: Scripts, timeline: str, key: str) -> dict[Part, Stored]:
-    home = scripts.keys.home(timeline)
-    places = [(part, begin) for part, begins in BATCHES.items() for begin in begins]
-    commands = [Command(home.partition, ("HGET", home.keys[begin], key.encode())) for _, begin in places]
-    found = zip(places, scripts.get(commands), strict=True)
-    return {part: encoding.record(key, stored) for (part, _), stored in found if stored is not None}
-
-
-# Dead letters
-
-
-def letter_ids(scripts: Scripts, timeline: str, *, limit: int) -> list[str]:
-    """The first dead letters of a timeline."""
-    home = scripts.keys.home(timeline)
-    [members] = scripts.get([Command(home.partition, ("ZRANGE", home.keys[9], 0, limit - 1))])
-    return [_letter_id(member) for member in members]
-
-
-def find_letter(scripts: Scripts, letter_id: str) -> Letter | None:
-    keys = scripts.keys
-    commands = [
-        Command(partition, ("HGET", keys.letter(partition, letter_id)[0], b"")) for partition in range(keys.partitions)
-    ]
-    if is_incoming(letter_id):
-        return None  # it has not arrived whole
-    answers = scripts.ask(commands)
-    stored = next((answer for answer in answers if isinstance(answer, bytes)), None)
-    if any(isinstance(answer, WrongType) for answer in answers):
-        stored = b""
-    if stored is None:
-        every(answers)  # it may be where nobody answers
-        return None
-    return encoding.letter(letter_id, stored)
-
-
-def letters(scripts: Scripts, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
-    start = None
-    if after is not None:
-        last = find_letter(scripts, after)
-        if last is None:
+    def letter_records(self, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
+        found = self._find_letter(letter_id)
+        if found is None:
             return []
-        start = (last.buried, last.number, scripts.keys.partition_of(last.timeline))
-    if timeline is None:
-        orders = [(partition, scripts.keys.key(partition, "letters")) for partition in range(scripts.keys.partitions)]
-    else:
-        home = scripts.keys.home(timeline)
-        orders = [(home.partition, home.keys[9])]
-    places = merge(*(_letter_places(scripts, partition, order, start, limit) for partition, order in orders))
-    found: list[DeadLetter] = []
-    while page := list(islice(places, limit - len(found))):
-        letters = _read_letters(scripts, page)
-        found += [encoding.dead_letter(letter) for letter in letters if timeline in (None, letter.timeline)]
-    return found
+        partition = self._scripts.keys.partition_of(found.timeline)
+        page, _ = self._page(partition, self._scripts.keys.letter(partition, letter_id), after=after, limit=limit)
+        return page
 
+    def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
+        keys, own = self._scripts.keys, self._scripts.keys.of(timeline)
+        offset = 0
+        while True:
+            command = ("ZREVRANGE", own.keys[9], offset, offset + PAGE - 1)
+            [members] = self._scripts.get([Command(own.partition, command)])
+            ids = [_letter_id(member) for member in members]
+            letters = [keys.letter(own.partition, letter_id)[0] for letter_id in ids]
+            holding = self._scripts.ask(
+                [Command(own.partition, ("HEXISTS", letter, key.encode())) for letter in letters]
+            )
+            all_required([answer for answer in holding if not isinstance(answer, WrongType)])
+            for letter_id, held in zip(ids, holding, strict=True):
+                try:
+                    found = self.letter(letter_id) if held else None
+                except Unreadable as error:
+                    self.damages.report(error.damage)
+                    continue
+                if found is not None:
+                    return found
+            if len(ids) < PAGE:
+                return None
+            offset += PAGE
 
-Target = tuple[int, int, int, str]  # of a dead letter: buried, number, partition, id
+    # History
 
+    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        keys = self._scripts.keys
+        partitions = range(keys.partitions) if timeline is None else [keys.partition_of(timeline)]
+        latest_first = merge(*map(self._entries, partitions), key=attrgetter("ended"), reverse=True)
+        wanted = (entry for entry in latest_first if timeline in (None, entry.timeline))
+        return [encoding.history_entry(entry) for entry in islice(wanted, min(limit, HISTORY_LIMIT))]
 
-def _letter_places(
-    scripts: Scripts, partition: int, order: bytes, start: tuple[int, int, int] | None, limit: int
-) -> Iterator[Target]:
-    """The dead letters of an order behind the start, earliest first."""
-    least = b"-inf" if start is None else start[0]
-    offset = 0
-    while True:
-        command = ("ZRANGEBYSCORE", order, least, b"+inf", b"WITHSCORES", b"LIMIT", offset, limit)
-        [flat] = scripts.get([Command(partition, command)])
-        for member, buried in zip(flat[::2], flat[1::2], strict=True):
-            if not is_letter_member(member):
-                continue
-            place = (int(buried), int(member[:16]), partition, _letter_id(member))
-            if (start is None or place[:3] > start) and not is_incoming(place[3]):
-                yield place
-        if len(flat) < 2 * limit:
-            return
-        offset += limit
+    def _entries(self, partition: int) -> Iterator[StoredEntry]:
+        """The history of a partition, the latest first."""
+        ring, keys = self._ring, self._scripts.keys
+        [ended] = self._scripts.get([Command(partition, ("HGET", keys.key(partition, "ledger"), b"ended"))])
+        latest = int(ended) if ended and ended.isdigit() else 0
+        for begin in range(latest, max(0, latest - ring), -PAGE):
+            fields = [number % ring for number in range(begin, max(0, begin - PAGE, latest - ring), -1)]
+            [stored] = self._scripts.get([Command(partition, ("HMGET", keys.key(partition, "history"), *fields))])
+            for body in stored:
+                try:
+                    entry = None if body is None else encoding.entry(body)
+                except Unreadable as error:
+                    self.damages.report(error.damage)
+                    continue
+                if entry is not None and entry.number <= latest:
+                    yield entry
 
+    def _history_fields(self, timeline: str) -> list[tuple[int, int]]:
+        """The entries of a timeline in the history of its partition: their fields and their numbers."""
+        found = self._entries(self._scripts.keys.partition_of(timeline))
+        return [(entry.number % self._ring, entry.number) for entry in found if entry.timeline == timeline]
 
-def _read_letters(scripts: Scripts, places: Iterable[Target]) -> list[Letter]:
-    keys = scripts.keys
-    places = list(places)
-    commands = [Command(partition, ("HGET", keys.letter(partition, name)[0], b"")) for *_, partition, name in places]
-    answers = scripts.ask(commands)
-    every([answer for answer in answers if not isinstance(answer, WrongType)])
-    found = []
-    for (*_, name), stored in zip(places, answers, strict=True):
-        try:
-            if stored is not None:
-                found.append(encoding.letter(name, b"" if isinstance(stored, WrongType) else stored))
-        except Unreadable as error:
-            scripts.damages.report(error.damage)
-    return found
+    # Counts
 
+    def standing(self, *, now: Millis) -> Standing:
+        keys = self._scripts.keys
+        questions: list[tuple[str, str, tuple[bytes | int, ...]]] = [
+            *[("ZCARD", kind, ()) for kind in ("names", "waiting", "ready", "leases", "paused")],
+            *[("ZCOUNT", kind, (b"-inf", now)) for kind in ("waiting", "leases")],
+            *[("ZRANGE", kind, (0, 0, b"WITHSCORES")) for kind in ("waiting", "ready", "expiring")],
+        ]
+        commands = [
+            Command(partition, (command, keys.key(partition, kind), *arguments))
+            for partition in range(keys.partitions)
+            for command, kind, arguments in questions
+        ]
+        answers = self._scripts.get(commands)
+        rows = [answers[start : start + len(questions)] for start in range(0, len(answers), len(questions))]
+        return add_up(_standing(*row) for row in rows)
 
-def is_letter_member(member: bytes) -> bool:
-    return member[:16].isdigit() and len(member) > 16
+    def ledger(self) -> Ledger:
+        return total(map(ledger_of, self._scripts.get(self._everywhere("ledger", "HMGET", *COUNTED))))
 
 
 def _letter_id(member: bytes) -> str:
     return as_text(member[16:])  # behind its number
-
-
-def letter_records(scripts: Scripts, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:
-    found = find_letter(scripts, letter_id)
-    if found is None:
-        return []
-    partition = scripts.keys.partition_of(found.timeline)
-    page, _ = _page(scripts, partition, scripts.keys.letter(partition, letter_id), after=after, limit=limit)
-    return page
-
-
-def letter_with(scripts: Scripts, timeline: str, key: str) -> DeadLetter | None:
-    home = scripts.keys.home(timeline)
-    offset = 0
-    while True:
-        command = ("ZREVRANGE", home.keys[9], offset, offset + PAGE - 1)
-        [members] = scripts.get([Command(home.partition, command)])
-        ids = [_letter_id(member) for member in members]
-        letters = [scripts.keys.letter(home.partition, letter_id)[0] for letter_id in ids]
-        holding = scripts.ask([Command(home.partition, ("HEXISTS", letter, key.encode())) for letter in letters])
-        every([answer for answer in holding if not isinstance(answer, WrongType)])
-        for letter_id, held in zip(ids, holding, strict=True):
-            found = _unless_damaged(scripts, letter_id) if held else None
-            if found is not None:
-                return encoding.dead_letter(found)
-        if len(ids) < PAGE:
-            return None
-        offset += PAGE
-
-
-def _unless_damaged(scripts: Scripts, letter_id: str) -> Letter | None:
-    try:
-        return find_letter(scripts, letter_id)
-    except Unreadable as error:
-        scripts.damages.report(error.damage)
-        return None
-
-
-# History
-
-
-def history(scripts: Scripts, timeline: str | None, *, limit: int, ring: int) -> list[HistoryEntry]:
-    keys = scripts.keys
-    partitions = range(keys.partitions) if timeline is None else [keys.partition_of(timeline)]
-    latest_first = merge(
-        *(_entries(scripts, partition, ring) for partition in partitions), key=attrgetter("ended"), reverse=True
-    )
-    wanted = (entry for entry in latest_first if timeline in (None, entry.timeline))
-    return [encoding.history_entry(entry) for entry in islice(wanted, min(limit, HISTORY_LIMIT))]
-
-
-def _entries(scripts: Scripts, partition: int, ring: int) -> Iterator[Entry]:
-    """The history of a partition, the latest first."""
-    [ended] = scripts.get([Command(partition, ("HGET", scripts.keys.key(partition, "ledger"), b"ended"))])
-    latest = int(ended) if ended and ended.isdigit() else 0
-    for begin in range(latest, max(0, latest - ring), -PAGE):
-        numbers = range(begin, max(0, begin - PAGE, latest - ring), -1)
-        places = [number % ring for number in numbers]
-        [stored] = scripts.get([Command(partition, ("HMGET", scripts.keys.key(partition, "history"), *places))])
-        for body in stored:
-            try:
-                entry = None if body is None else encoding.entry(body)
-            except Unreadable as error:
-                scripts.damages.report(error.damage)
-                continue
-            if entry is not None and entry.number <= latest:
-                yield entry
-
-
-def places_of(scripts: Scripts, timeline: str, *, ring: int) -> list[tuple[int, int]]:
-    """Where the entries of a timeline stand in the history of its partition, and their numbers."""
-    found = _entries(scripts, scripts.keys.partition_of(timeline), ring)
-    return [(entry.number % ring, entry.number) for entry in found if entry.timeline == timeline]
-
-
-# Counts
-
-
-def standing(scripts: Scripts, *, now: Millis) -> Standing:
-    """Counts and firsts of the orders of each partition, added up."""
-    keys = scripts.keys
-    questions: list[tuple[str, str, tuple[bytes | int, ...]]] = [
-        *[("ZCARD", kind, ()) for kind in ("names", "waiting", "ready", "leases", "paused")],
-        *[("ZCOUNT", kind, (b"-inf", now)) for kind in ("waiting", "leases")],
-        *[("ZRANGE", kind, (0, 0, b"WITHSCORES")) for kind in ("waiting", "ready", "expiring")],
-    ]
-    commands = [
-        Command(partition, (command, keys.key(partition, kind), *arguments))
-        for partition in range(keys.partitions)
-        for command, kind, arguments in questions
-    ]
-    answers = scripts.get(commands)
-    rows = [answers[start : start + len(questions)] for start in range(0, len(answers), len(questions))]
-    return add_up(_standing(*row) for row in rows)
 
 
 def _standing(
@@ -333,12 +272,8 @@ def _standing(
     return Standing(names, waiting, ready, leases + paused, due + ready + lapsed, earliest, expires)
 
 
-def ledger(scripts: Scripts) -> Ledger:
-    return total(map(ledger_of, scripts.get(_everywhere(scripts, "ledger", "HMGET", *COUNTED))))
-
-
 def ledger_of(counts: Sequence[bytes | None]) -> Ledger:
-    """From the counts of COUNTED. What went to another store is no longer accepted here."""
+    """The ledger by the counts of COUNTED. Records that left for another store do not count as accepted here."""
     try:
         left, *fates = [int(count or 0) for count in counts]
     except ValueError as error:
@@ -351,6 +286,3 @@ def ledger_of(counts: Sequence[bytes | None]) -> Ledger:
 def total(ledgers: Iterable[Ledger]) -> Ledger:
     every = list(ledgers)
     return Ledger(**{name: sum(getattr(each, name) for each in every) for name in COUNTERS})
-
-
-COUNTED = [b"left", *(name.encode() for name in COUNTERS)]

@@ -1,4 +1,4 @@
-"""Repairing a partition: what a survey found is set aside or set right, each by a script that looks again first."""
+"""Repair of a partition: scripts quarantine or correct each damage that a survey found, after checking it again."""
 
 from collections.abc import Mapping
 from itertools import count
@@ -9,12 +9,12 @@ from digestif.core.times import Millis
 from digestif.errors import StoreUnavailable
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding
-from digestif.stores.redis.calls import Call, Scripts, every
+from digestif.stores.redis.calls import NO_KEYS, Call, Scripts
 from digestif.stores.redis.client.commands import Command, Packed, joined, pack
-from digestif.stores.redis.survey import Flaw, Survey, at_rest, short_keys
+from digestif.stores.redis.survey import PartitionFlaw, PartitionSurvey, short_keys, survey
 
-ROUNDS = 5  # of looking and mending, before it is given up
-SET_ASIDE = 100  # records that a call sets aside
+ROUNDS = 5  # of surveying and mending, before the repair gives up
+QUARANTINED = 100  # records that a call quarantines
 BATCHES = 3  # of a timeline
 
 
@@ -30,7 +30,7 @@ class Repair:
         self._ids = (f"{token}-{number}" for number in count())  # of dead letters
 
     def run(self, *, dry_run: bool) -> list[Damage]:
-        """Mend what there is, and look again, until nothing is found. The answer is what was found first."""
+        """Mend and survey in turn until nothing is found. Returns what the first survey found."""
         found = self._survey()
         damages = [flaw.damage for flaw in found.flaws] + _ledger(found)
         for _ in range(ROUNDS):
@@ -45,27 +45,26 @@ class Repair:
             f"repair: others kept changing partition {self._partition}; stop producers and workers, and try again"
         )
 
-    def _survey(self) -> Survey:
-        return at_rest(self._scripts, self._partition, ring=self._ring)
+    def _survey(self) -> PartitionSurvey:
+        return survey(self._scripts, self._partition, ring=self._ring)
 
-    def _mend(self, flaw: Flaw) -> None:
+    def _mend(self, flaw: PartitionFlaw) -> None:
         match flaw.damage.part:
             case "slot":
-                self._quarantine(flaw)
+                self._quarantine_timeline(flaw)
             case "record":
-                self._set_short_aside(flaw)
+                self._quarantine_short(flaw)
             case "letter":
                 self._mend_letter(flaw)
             case "history" | "note":
                 self._remove(flaw)
             case _:
-                self._write("agree", self._keys.home_in(self._partition, flaw.name), {})
+                self._write("agree", self._keys.packed_in(self._partition, flaw.name), {})
 
     def _write(self, script: str, keys: Packed, request: Mapping[str, object]) -> None:
-        call = Call(self._partition, keys, pack((encoding.encode(request),)))
-        self._scripts.write_one(script, call, now=self._now)
+        self._scripts.write_one(script, Call.of(self._partition, request, keys), now=self._now)
 
-    def _quarantine(self, flaw: Flaw) -> None:
+    def _quarantine_timeline(self, flaw: PartitionFlaw) -> None:
         ids = [next(self._ids) for _ in range(BATCHES)]
         reason = flaw.damage.problem
         letters = [
@@ -75,7 +74,7 @@ class Repair:
         ]
         owner = self._owner(flaw.name)
         keys = (
-            self._keys.home_in(self._partition, flaw.name),
+            self._keys.packed_in(self._partition, flaw.name),
             self._letters_of(owner),
             self._keys.letters(self._partition, ids),
         )
@@ -86,68 +85,58 @@ class Repair:
         )
 
     def _owner(self, name: str | None) -> str:
-        """The timeline that gets a dead letter: its own, or one of this partition for what has none any more."""
+        """The timeline for a dead letter: the given one, or if that is unusable, a lost-and-found of this partition."""
         if name and legible(name) == name and self._keys.partition_of(name) == self._partition:
             return name
         names = (f"{LOST_AND_FOUND}-{number}" if number else LOST_AND_FOUND for number in count())
         return next(name for name in names if self._keys.partition_of(name) == self._partition)
 
-    def _set_short_aside(self, flaw: Flaw) -> None:
-        keys = self._keys.home_keys(self._partition, flaw.name)
+    def _quarantine_short(self, flaw: PartitionFlaw) -> None:
+        keys = self._keys.keys_in(self._partition, flaw.name)
         for batch, key in enumerate((keys[0], keys[3])):
             short = short_keys(self._scripts, self._partition, key)
-            for start in range(0, len(short), SET_ASIDE):
+            for start in range(0, len(short), QUARANTINED):
                 records = [
                     (encoding.text(name), next(self._ids), "the stored value is missing")
-                    for name in short[start:][:SET_ASIDE]
+                    for name in short[start:][:QUARANTINED]
                 ]
                 letters = self._keys.letters(self._partition, [letter_id for _, letter_id, _ in records])
-                whole = self._keys.home_in(self._partition, flaw.name)
+                whole = self._keys.packed_in(self._partition, flaw.name)
                 self._write("quarantine_short", joined((whole, letters)), {"batch": batch, "records": records})
 
-    def _mend_letter(self, flaw: Flaw) -> None:
+    def _mend_letter(self, flaw: PartitionFlaw) -> None:
         number, old_id = flaw.name[:16], flaw.name[16:]
         letter_id = old_id if legible(old_id) == old_id else next(self._ids)
         owner = self._owner(flaw.damage.timeline)
-        at = self._time() if self._now is None else self._now
-        unknown = {
-            "revision": 1,
-            "attempts": 1,
-            "lapses": 1,
-            "dropped": 0,
-            "opened": at,
-            "buried": at,
-        }  # it may have gone out
+        at = self._scripts.time(self._partition) if self._now is None else self._now
+        # One lapse: it may have gone out.
+        unknown = {"revision": 1, "attempts": 1, "lapses": 1, "dropped": 0, "opened": at, "buried": at}
         names = {"id": letter_id, "timeline": owner, "number": int(number) if number.isdecimal() else 0}
         reason = {"reason": flaw.damage.problem[:LONGEST_TEXT]}
         letter = {**unknown, **reason, **_readable(old_id, flaw.stored), **names}
         keys = (self._keys.letters(self._partition, [old_id, letter_id]), self._letters_of(owner))
-        request = {"stored": encoding.text(flaw.stored), "member": encoding.told_key(flaw.name), "letter": letter}
+        request = {"stored": encoding.text(flaw.stored), "member": encoding.key_text(flaw.name), "letter": letter}
         self._write("mend_letter", joined(keys), request)
 
     def _letters_of(self, timeline: str) -> Packed:
         return pack((self._keys.key(self._partition, "d", timeline),))
 
-    def _time(self) -> Millis:
-        seconds, micros = self._scripts.time(self._partition)
-        return int(seconds) * 1000 + int(micros) // 1000
-
-    def _remove(self, flaw: Flaw) -> None:
+    def _remove(self, flaw: PartitionFlaw) -> None:
         kind = "history" if flaw.damage.part == "history" else "notes"
         key = self._keys.key(self._partition, kind)
-        every(self._scripts.change([Command(self._partition, ("HDEL", key, flaw.name))]))
+        self._scripts.change([Command(self._partition, ("HDEL", key, flaw.name))])
 
-    def _correct(self, found: Survey) -> None:
+    def _correct(self, found: PartitionSurvey) -> None:
         moved, accepted = found.raw[0] or b"", found.raw[2] or b""
         self._write(
             "correct",
-            Packed(0, b""),
+            NO_KEYS,
             {"seen": (encoding.text(moved), encoding.text(accepted)), "counts": found.corrections()},
         )
 
 
 def _readable(letter_id: str, stored: bytes) -> dict[str, object]:
-    """What a dead letter says that is wrong only about its records."""
+    """The readable fields of a dead letter, of which only the number of records is wrong."""
     try:
         letter = encoding.letter(letter_id, stored)
     except Unreadable:
@@ -159,7 +148,7 @@ def _readable(letter_id: str, stored: bytes) -> dict[str, object]:
     }
 
 
-def _ledger(found: Survey) -> list[Damage]:
+def _ledger(found: PartitionSurvey) -> list[Damage]:
     wrong = found.differences()
     if not wrong:
         return []

@@ -1,6 +1,10 @@
-"""The survey behind `verify` and `repair`: everything that a partition holds, looked at and counted."""
+"""Surveys of partitions: every timeline, dead letter, entry and note is read, checked and counted.
 
-from collections.abc import Iterator, Sequence
+`verify` reports what a survey finds, `repair` mends it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -8,43 +12,43 @@ from typing import Any, NamedTuple
 import msgspec
 
 from digestif.core.damage import Damage, legible
-from digestif.core.ledger import COUNTERS, Ledger
+from digestif.core.ledger import COUNTERS, Ledger, Verification
 from digestif.core.transfer import OUTGOING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding, queries
-from digestif.stores.redis.calls import Call, Scripts, every
-from digestif.stores.redis.client.commands import Command, Packed, joined
+from digestif.stores.redis.calls import NO_KEYS, Call, Scripts
+from digestif.stores.redis.client.commands import Command, joined
+from digestif.stores.redis.client.link import all_required
 from digestif.stores.redis.client.scripts import load
-from digestif.stores.redis.keys import SCHEDULE, as_text
+from digestif.stores.redis.keys import LETTER_KINDS, SCHEDULE, TIMELINE_KINDS, as_text
 from digestif.stores.transfer import ImportProgress
 
-TRIES = 3  # at finding a partition at rest
-NOTHING = Packed(0, b"")
-SURVEYED = 20  # timelines that a call looks at: about 1 ms of the server, more if their batches are large
+TRIES = 3  # of a survey during which nothing moves
+SURVEYED = 20  # timelines that a call reads: about 1 ms of the server, more if their batches are large
 RAW_COUNTERS = (b"moved", *queries.COUNTED)
 
 
-class Flaw(NamedTuple):
-    """Something that is wrong, and what is known of it."""
+class PartitionFlaw(NamedTuple):
+    """A damage, and what a repair needs to know of it."""
 
     damage: Damage
-    name: str = ""  # of the timeline, its place in the order of letters, in the history or among the notes
+    name: str = ""  # of the timeline or note, the member in the order of letters, or the field in the history
     stored: bytes = b""  # what was found there
 
 
 @dataclass
-class Survey:
-    """What was found in a partition."""
+class PartitionSurvey:
+    """What a survey found in a partition."""
 
     raw: list[bytes | None]  # RAW_COUNTERS as they are stored
     counted: dict[str, int] = field(default_factory=lambda: {"pending": 0, "open": 0, "dead": 0})
-    flaws: list[Flaw] = field(default_factory=list)
-    moved: int = 0  # records, by others, meanwhile
+    flaws: list[PartitionFlaw] = field(default_factory=list)
+    moved: int = 0  # records that changed their fate during the survey
 
     @property
     def ledger(self) -> Ledger:
-        """What the counters say; one that is not a number says nothing."""
+        """The ledger by the counters; one that is not a number counts as 0."""
         return queries.ledger_of([each if _is_number(each) else None for each in self.raw[1:]])
 
     def differences(self) -> list[str]:
@@ -62,7 +66,7 @@ class Survey:
         return [*wrong, ledger.imbalance] if ledger.imbalance else wrong
 
     def corrections(self) -> dict[str, int]:
-        """What the counters should be. What was accepted gives records their numbers, and never falls."""
+        """What the counters should be. `accepted` also numbers the records, so it never decreases."""
         ledger = self.ledger
         counts = {name: max(0, getattr(ledger, name)) for name in COUNTERS} | self.counted
         accounted = sum(count for name, count in counts.items() if name != "accepted")
@@ -78,15 +82,31 @@ def _is_number(stored: bytes | None) -> bool:
     return stored is None or stored.removeprefix(b"-").isdigit()
 
 
-def at_rest(scripts: Scripts, partition: int, *, ring: int) -> Survey:
-    """A survey during which nothing moved, if that can be had."""
+def verify(scripts: Scripts, *, ring: int) -> Verification:
+    """Count pending, open and dead records, partition by partition, and name what is damaged.
+
+    Workers go on meanwhile: a count may differ from the ledger by the records that moved during the survey.
+    """
+    ledgers: list[Ledger] = []
+    counted: Counter[str] = Counter(pending=0, open=0, dead=0)
+    problems: list[str] = []
+    for partition in range(scripts.keys.partitions):
+        found = survey(scripts, partition, ring=ring)
+        ledgers.append(found.ledger)
+        counted.update(found.counted)
+        problems += [*(str(flaw.damage) for flaw in found.flaws), *found.differences()]
+    return Verification(ledger=queries.total(ledgers), recounted=dict(counted), problems=tuple(problems))
+
+
+def survey(scripts: Scripts, partition: int, *, ring: int) -> PartitionSurvey:
+    """Survey a partition, again if records moved meanwhile."""
     for _ in range(TRIES):
         before = _moves(_counters(scripts, partition))
-        found = Survey(_counters(scripts, partition))
-        _look_at_timelines(scripts, partition, found)
-        _look_at_letters(scripts, partition, found)
-        _look_at_history(scripts, partition, found, ring=ring)
-        _look_at_notes(scripts, partition, found)
+        found = PartitionSurvey(_counters(scripts, partition))
+        _survey_timelines(scripts, partition, found)
+        _survey_letters(scripts, partition, found)
+        _survey_history(scripts, partition, found, ring=ring)
+        _survey_notes(scripts, partition, found)
         found.raw = _counters(scripts, partition)
         found.moved = _moves(found.raw) - before
         if found.moved == 0:
@@ -101,7 +121,7 @@ def _counters(scripts: Scripts, partition: int) -> list[bytes | None]:
 
 
 def _moves(counters: Sequence[bytes | None]) -> int:
-    """How many moves of records there have been."""
+    """How often records have changed their fate."""
     numbers = dict(zip(RAW_COUNTERS, counters, strict=True))
     return sum(int(numbers[name] or 0) for name in (b"moved", b"accepted") if _is_number(numbers[name]))
 
@@ -109,112 +129,120 @@ def _moves(counters: Sequence[bytes | None]) -> int:
 # Timelines
 
 
-class Batch(NamedTuple):
-    """What a batch of a timeline holds."""
+class BatchSizes(NamedTuple):
+    """The sizes of a batch of a timeline."""
 
     records: int
-    short: int  # of these, too short to be one; -1: there are too many to look at in one call
-    ordered: int  # in the order by age
+    short: int  # records without a value; -1: there are too many records to check in one call
+    ordered: int  # records in the order by age
 
 
-class Sight(NamedTuple):
-    """A timeline as `survey.lua` tells it."""
+class TimelineSurvey(NamedTuple):
+    """The reply of `survey.lua` for a timeline."""
 
     stored: bytes | None  # its slot
-    is_readable: bool  # for scripts
-    is_in_place: bool
-    wrong_keys: int  # of its keys, those of the wrong type
-    pending: Batch
-    digest: Batch
-    merging: Batch
+    is_readable: bool  # by scripts
+    is_in_place: bool  # in the schedule
+    wrong_keys: int  # keys of the wrong type
+    pending: BatchSizes
+    digest: BatchSizes
+    merging: BatchSizes
 
     @classmethod
-    def of(cls, told: Sequence[Any]) -> "Sight":
-        stored, readable, in_place, wrong_keys, *sizes = told
-        batches = [Batch(*sizes[start : start + 3]) for start in (0, 3, 6)]
+    def of(cls, reply: Sequence[Any]) -> "TimelineSurvey":
+        stored, readable, in_place, wrong_keys, *sizes = reply
+        batches = [BatchSizes(*sizes[start : start + 3]) for start in (0, 3, 6)]
         return cls(stored, bool(readable), bool(in_place), wrong_keys, *batches)
 
     @property
-    def batches(self) -> tuple[Batch, Batch, Batch]:
+    def batches(self) -> tuple[BatchSizes, BatchSizes, BatchSizes]:
         return self.pending, self.digest, self.merging
 
 
-def _look_at_timelines(scripts: Scripts, partition: int, found: Survey) -> None:
+def _survey_timelines(scripts: Scripts, partition: int, found: PartitionSurvey) -> None:
     seen: set[bytes] = set()
-    for order in ("names", *SCHEDULE):  # in the others are only those that are somewhere by mistake
-        for page in pages(scripts, partition, order, seen):
+    for order in ("names", *SCHEDULE):  # a timeline that only the schedule has is there by mistake
+        for page in _members(scripts, partition, order, seen):
             names = [as_text(name) for name in page]
-            keys = [scripts.keys.home_in(partition, name) for name in names]
+            keys = [scripts.keys.packed_in(partition, name) for name in names]
             groups = [joined(keys[start : start + SURVEYED]) for start in range(0, len(keys), SURVEYED)]
-            answers = every(scripts.looks("survey", [Call(partition, group, NOTHING) for group in groups]))
-            for name, told in zip(names, chain.from_iterable(answers), strict=True):
-                _look_at_timeline(scripts, partition, name, Sight.of(told), found)
+            answers = all_required(scripts.query("survey", [Call(partition, group, NO_KEYS) for group in groups]))
+            for name, reply in zip(names, chain.from_iterable(answers), strict=True):
+                _survey_timeline(scripts, partition, name, TimelineSurvey.of(reply), found)
 
 
-def _look_at_timeline(scripts: Scripts, partition: int, name: str, sight: Sight, found: Survey) -> None:
-    in_digest = sight.digest.records + sight.merging.records
-    found.counted["pending"] += sight.pending.records
+def _survey_timeline(
+    scripts: Scripts, partition: int, name: str, timeline: TimelineSurvey, found: PartitionSurvey
+) -> None:
+    in_digest = timeline.digest.records + timeline.merging.records
+    found.counted["pending"] += timeline.pending.records
     found.counted["open"] += in_digest
 
     def note(part: str, problem: str, records: int) -> None:
         damage = Damage(timeline=legible(name), part=part, problem=problem, records=records)
-        found.flaws.append(Flaw(damage, name, sight.stored or b""))
+        found.flaws.append(PartitionFlaw(damage, name, timeline.stored or b""))
 
     try:
-        noted = _noted_in_digest(scripts, partition, name, sight)
+        noted = _noted_in_digest(scripts, partition, name, timeline)
     except Unreadable as error:
-        note("slot", error.damage.problem, sight.pending.records + in_digest)
+        note("slot", error.damage.problem, timeline.pending.records + in_digest)
         return
     if noted != in_digest:
         note("count", f"{noted} noted in its digest, {in_digest} found", in_digest)
-    for batch in sight.batches:
+    for batch in timeline.batches:
         if batch.ordered not in (0, batch.records):
             note("count", f"{batch.records} records, {batch.ordered} in their order by age", batch.records)
-    if not sight.is_in_place:
+    if not timeline.is_in_place:
         note("place", "it does not stand in the schedule where it should", 0)
-    keys = scripts.keys.home_keys(partition, name)[:9:3]
+    keys = scripts.keys.keys_in(partition, name)[:9:3]
     short = sum(
         len(short_keys(scripts, partition, key)) if batch.short < 0 else batch.short
-        for key, batch in zip(keys, sight.batches, strict=True)
+        for key, batch in zip(keys, timeline.batches, strict=True)
     )
     if short:
         note("record", f"{short} records have no value", short)
 
 
-def _noted_in_digest(scripts: Scripts, partition: int, name: str, sight: Sight) -> int:
-    """How many records the digest of a timeline should have. Unreadable if the timeline is damaged."""
+def _noted_in_digest(scripts: Scripts, partition: int, name: str, timeline: TimelineSurvey) -> int:
+    """The number of records that the slot notes for its digest. Raises Unreadable if the timeline is damaged."""
     if legible(name) != name:
         raise encoding.unreadable_slot(name, "its name is not UTF-8")
     if scripts.keys.partition_of(name) != partition:
         raise encoding.unreadable_slot(name, "it belongs to another partition")
-    if sight.wrong_keys:
+    if timeline.wrong_keys:
         raise encoding.unreadable_slot(name, "its keys are of the wrong type")
-    slot = encoding.slot(name, sight.stored, 0)
-    if not sight.is_readable:
+    slot = encoding.slot(name, timeline.stored, 0)
+    if not timeline.is_readable:
         raise encoding.unreadable_slot(name, "scripts can't read it")
-    if sight.stored is None and any(batch.records for batch in sight.batches):
+    if timeline.stored is None and any(batch.records for batch in timeline.batches):
         raise encoding.unreadable_slot(name, "it is gone, and its records are not")
-    if slot.digest is None and (sight.digest.records or sight.merging.records):
+    if slot.digest is None and (timeline.digest.records or timeline.merging.records):
         raise encoding.unreadable_slot(name, "it has no digest, and the records of one")
     return 0 if slot.digest is None else slot.digest.records
 
 
 def short_keys(scripts: Scripts, partition: int, key: bytes) -> list[bytes]:
-    """Of a batch the keys of records that are too short to be one."""
-    cursor, found = b"0", set[bytes]()
-    while True:
-        cursor, keys = scripts.read("short", partition, [key], cursor)
-        found.update(keys)
-        if int(cursor) == 0:
-            return sorted(found)
+    """The keys of a batch's records that have no value."""
+    return sorted(chain.from_iterable(_scan(lambda cursor: scripts.read("short", partition, [key], cursor), set())))
 
 
-def pages(scripts: Scripts, partition: int, order: str, seen: set[bytes]) -> Iterator[list[bytes]]:
-    """The members of an order that were not seen yet, however it changes meanwhile."""
-    key, cursor = scripts.keys.key(partition, order), b"0"
+def _members(scripts: Scripts, partition: int, order: str, seen: set[bytes]) -> Iterator[list[bytes]]:
+    """The members of an order that were not seen yet, in pages."""
+    key = scripts.keys.key(partition, order)
+
+    def step(cursor: bytes) -> tuple[bytes, list[bytes]]:
+        [(following, flat)] = scripts.get([Command(partition, ("ZSCAN", key, cursor, b"COUNT", PAGE_TIMELINES))])
+        return following, flat[::2]
+
+    return _scan(step, seen)
+
+
+def _scan(step: Callable[[bytes], tuple[bytes, list[bytes]]], seen: set[bytes]) -> Iterator[list[bytes]]:
+    """Pages of a SCAN, which may return something twice; `step` runs it from a cursor."""
+    cursor = b"0"
     while True:
-        [(cursor, flat)] = scripts.get([Command(partition, ("ZSCAN", key, cursor, b"COUNT", PAGE_TIMELINES))])
-        fresh = [member for member in flat[::2] if member not in seen]
+        cursor, found = step(cursor)
+        fresh = [each for each in found if each not in seen]
         seen.update(fresh)
         yield fresh
         if int(cursor) == 0:
@@ -224,8 +252,8 @@ def pages(scripts: Scripts, partition: int, order: str, seen: set[bytes]) -> Ite
 # Dead letters, history, notes
 
 
-def _look_at_letters(scripts: Scripts, partition: int, found: Survey) -> None:
-    for members in pages(scripts, partition, "letters", set()):
+def _survey_letters(scripts: Scripts, partition: int, found: PartitionSurvey) -> None:
+    for members in _members(scripts, partition, "letters", set()):
         names = [as_text(member) for member in members]
         keys = [scripts.keys.letter(partition, name[16:])[0] for name in names]
         answers = scripts.get([Command(partition, (1, key), load("letter")) for key in keys])
@@ -233,14 +261,14 @@ def _look_at_letters(scripts: Scripts, partition: int, found: Survey) -> None:
             found.counted["dead"] += size
             if stored is None and size == 0:
                 continue  # it ended just now
-            problem = _flaw_of_letter(name[16:], stored or b"", size)
+            problem = _problem_of_letter(name[16:], stored or b"", size)
             if problem is not None:
                 timeline = encoding.salvaged_timeline(stored or b"")
                 damage = Damage(timeline=timeline, part="letter", problem=problem, records=size)
-                found.flaws.append(Flaw(damage, name, stored or b""))
+                found.flaws.append(PartitionFlaw(damage, name, stored or b""))
 
 
-def _flaw_of_letter(letter_id: str, stored: bytes, size: int) -> str | None:
+def _problem_of_letter(letter_id: str, stored: bytes, size: int) -> str | None:
     try:
         noted = encoding.letter(letter_id, stored).records
     except Unreadable as error:
@@ -248,29 +276,29 @@ def _flaw_of_letter(letter_id: str, stored: bytes, size: int) -> str | None:
     return None if noted == size else f"dead letter {letter_id}: {noted} noted, {size} found"
 
 
-def _look_at_history(scripts: Scripts, partition: int, found: Survey, *, ring: int) -> None:
+def _survey_history(scripts: Scripts, partition: int, found: PartitionSurvey, *, ring: int) -> None:
     key = scripts.keys.key(partition, "history")
     for start in range(0, ring, queries.PAGE):
-        places = range(start, min(ring, start + queries.PAGE))
-        [bodies] = scripts.get([Command(partition, ("HMGET", key, *places))])
-        for place, body in zip(places, bodies, strict=True):
+        fields = range(start, min(ring, start + queries.PAGE))
+        [bodies] = scripts.get([Command(partition, ("HMGET", key, *fields))])
+        for number, body in zip(fields, bodies, strict=True):
             try:
                 if body is not None:
                     encoding.entry(body)
             except Unreadable as error:
-                found.flaws.append(Flaw(error.damage, str(place), body))
+                found.flaws.append(PartitionFlaw(error.damage, str(number), body))
 
 
-def _look_at_notes(scripts: Scripts, partition: int, found: Survey) -> None:
+def _survey_notes(scripts: Scripts, partition: int, found: PartitionSurvey) -> None:
     [flat] = scripts.get([Command(partition, ("HGETALL", scripts.keys.key(partition, "notes")))])
     for name, body in zip(map(as_text, flat[::2]), flat[1::2], strict=True):
-        problem = _flaw_of_note(name, body)
+        problem = _problem_of_note(name, body)
         if problem is not None:
-            found.flaws.append(Flaw(Damage(timeline=None, part="note", problem=problem), name, body))
+            found.flaws.append(PartitionFlaw(Damage(timeline=None, part="note", problem=problem), name, body))
 
 
-def _flaw_of_note(name: str, body: bytes) -> str | None:
-    """What is wrong with a note of a move, whose form is known; None if nothing is."""
+def _problem_of_note(name: str, body: bytes) -> str | None:
+    """What is wrong with a note that a transfer wrote; the form of other notes is not known."""
     try:
         if name == "move":
             msgspec.json.decode(body, type=dict[str, object])
@@ -279,3 +307,48 @@ def _flaw_of_note(name: str, body: bytes) -> str | None:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return f"the note {legible(name)!r} can't be read ({error})"
     return None
+
+
+# The footprint
+
+ORDERS = ("names", *SCHEDULE, "letters")
+KEPT = {"meta", "ledger", "history"}  # settings; counters and the last answers to callers; history
+_HASHES = {"t": "timelines", "l": "letters", "o": "", "m": ""}  # kinds with records, and what their own field counts as
+
+
+def footprint(scripts: Scripts) -> Mapping[str, int]:
+    """Count what is stored, apart from counters, settings and history. Reads every key."""
+    counts: Counter[str] = Counter(timelines=0, records=0, letters=0, orders=0, places=0, others=0)
+    for partition in range(scripts.keys.partitions):
+        for keys in _all_keys(scripts, partition):
+            _count_keys(scripts, partition, keys, counts)
+    return dict(counts)
+
+
+def _all_keys(scripts: Scripts, partition: int) -> Iterator[list[bytes]]:
+    pattern = scripts.keys.tag(partition) + ":*"
+
+    def step(cursor: bytes) -> tuple[bytes, list[bytes]]:
+        [page] = scripts.get([Command(partition, ("SCAN", cursor, b"MATCH", pattern, b"COUNT", 1000))])
+        return page[0], page[1]
+
+    return _scan(step, set())
+
+
+def _count_keys(scripts: Scripts, partition: int, keys: list[bytes], counts: Counter[str]) -> None:
+    prefix = len(scripts.keys.tag(partition)) + 1
+    kinds = [(key, key[prefix:].split(b":", 1)[0].decode()) for key in keys]
+    hashes = [(key, kind) for key, kind in kinds if kind in _HASHES]
+    sizes = scripts.get([Command(partition, ("HLEN", key)) for key, _ in hashes])
+    for (_, kind), size in zip(hashes, sizes, strict=True):
+        own = 1 if _HASHES[kind] else 0
+        counts["records"] += size - own
+        if own:
+            counts[_HASHES[kind]] += 1
+    orders = [key for key, kind in kinds if kind in ORDERS]
+    counts["places"] += sum(scripts.get([Command(partition, ("ZCARD", key)) for key in orders]))
+    for _, kind in kinds:
+        if kind in (*TIMELINE_KINDS, *LETTER_KINDS) and kind not in _HASHES:
+            counts["orders"] += 1
+        elif kind not in (*_HASHES, *ORDERS, *KEPT):
+            counts["others"] += 1

@@ -1,6 +1,6 @@
-"""Moving a store in Redis into another, and another into it."""
+"""Transfers: timelines and dead letters leave for another store, and arrive from one."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,240 +15,208 @@ from digestif.core.transfer import INCOMING, OUTGOING
 from digestif.errors import Busy
 from digestif.stores.damage import Unreadable, unreadable_note
 from digestif.stores.redis import encoding
-from digestif.stores.redis.calls import DAMAGED, Call, Scripts, every
-from digestif.stores.redis.client.commands import Command, Packed, Refused, joined, pack
+from digestif.stores.redis.calls import DAMAGED, Call
+from digestif.stores.redis.client.commands import Command, Packed, ScriptRefused, joined, pack
+from digestif.stores.redis.client.link import all_required
+from digestif.stores.redis.verbs import RedisVerbs, shares_of
 from digestif.stores.transfer import PAST, ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, TransferStore
 
-LETTER_PARTS = 2  # while it is not whole, and then
+LETTER_PARTS = 2  # the names of a dead letter: during its import, and after
 
 
-class RedisMoving(TransferStore):
-    """What a store in Redis does on the move."""
+class RedisTransfer(RedisVerbs, TransferStore):
+    """The verbs of the store that export and import."""
 
     page_records = 250  # up to 5 ms of the server
-    _scripts: Any  # a Scripts
 
-    # ExportSource
+    # Exports
 
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
-        scripts: Scripts = self._scripts
-        shares = _shares(scripts, timelines)
+        shares = shares_of(self._scripts.keys, timelines)
         calls = []
-        for partition, places in shares.items():
-            keys = joined(scripts.keys.home(timelines[place]).whole for place in places)
-            tokens = [f"{OUTGOING}{token}-{place}" for place in places]
-            calls.append(Call(partition, keys, pack((encoding.encode({"tokens": tokens}),))))
+        for partition, positions in shares.items():
+            tokens = [f"{OUTGOING}{token}-{position}" for position in positions]
+            calls.append(self._call(partition, [timelines[position] for position in positions], {"tokens": tokens}))
         parcels: list[Parcel | None] = [None] * len(timelines)
-        replies = every(scripts.write("begin_export", calls, now=now))
-        for places, reply in zip(shares.values(), replies, strict=True):
-            for place, slot in zip(places, encoding.decode(reply), strict=True):
-                parcels[place] = Parcel.of(timelines[place], msgspec.convert(slot, Slot)) if slot else None
+        replies = all_required(self._scripts.write("begin_export", calls, now=now))
+        for positions, reply in zip(shares.values(), replies, strict=True):
+            for position, slot in zip(positions, encoding.decode(reply), strict=True):
+                parcels[position] = Parcel.of(timelines[position], msgspec.convert(slot, Slot)) if slot else None
         return parcels
 
     def read_export(
         self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int
     ) -> list[list[ExportedRecord]]:
-        scripts: Scripts = self._scripts
         pages: list[list[ExportedRecord]] = []
         for parcel, after in requests:
             size = min(limit, parcel.records)
-            page = _cargo(scripts, parcel, after, limit=size) if size else []
+            page = self._exported_page(parcel, after, limit=size) if size else []
             limit -= len(page)
             pages.append(page)
         return pages
 
+    def _exported_page(self, parcel: Parcel, after: Cursor | None, *, limit: int) -> list[ExportedRecord]:
+        own, letter = self._scripts.keys.of(parcel.timeline), parcel.letter
+        keys = own.keys[3:6] if letter is None else self._scripts.keys.letter(own.partition, letter.id)
+        start = encoding.encode(after) if after else b""
+        flat = self._scripts.read("read_export", own.partition, keys, limit, start)
+        triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        return [encoding.read_export(key.decode(), stored, deadline) for key, stored, deadline in triples]
+
     def commit_export(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
-        scripts: Scripts = self._scripts
-        shares = _shares(scripts, [parcel.timeline for parcel in parcels])
-        calls = []
-        for partition, places in shares.items():
-            share = [parcels[place] for place in places]
-            keys = joined(key for parcel in share for key in _keys(scripts, partition, parcel, parts=1))
+        def call(partition: int, share: list[Parcel]) -> Call:
+            keys = joined(key for parcel in share for key in self._keys_of(partition, parcel, parts=1))
             tokens = [parcel.id if parcel.letter is None else False for parcel in share]
-            calls.append(Call(partition, keys, pack((encoding.encode({"parcels": tokens}),))))
-        return _flags_in_place(len(parcels), shares, every(scripts.write("commit_export", calls, now=now)))
+            return Call.of(partition, {"parcels": tokens}, keys)
+
+        return self._write_shares("commit_export", parcels, lambda parcel: parcel.timeline, call, now=now)
 
     def abort_export(self, timelines: Sequence[str], *, now: Millis | None) -> list[bool]:
-        scripts: Scripts = self._scripts
-        shares = _shares(scripts, timelines)
-        calls = []
-        for partition, places in shares.items():
-            keys = joined(scripts.keys.home(timelines[place]).whole for place in places)
-            calls.append(Call(partition, keys, pack((encoding.encode({"count": len(places)}),))))
-        return _flags_in_place(len(timelines), shares, every(scripts.write("abort_export", calls, now=now)))
+        def call(partition: int, share: list[str]) -> Call:
+            return self._call(partition, share, {"count": len(share)})
+
+        return self._write_shares("abort_export", timelines, lambda timeline: timeline, call, now=now)
 
     def export_counts(self, partition: int, name: str) -> Mapping[str, int]:
         return self._count_past(partition, {"name": name, "fates": PAST})
 
-    # Arriving
+    # Imports
 
     def import_pages(
         self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None
     ) -> list[ImportProgress | None]:
-        scripts: Scripts = self._scripts
-        shares = _shares(scripts, [page.parcel.timeline for page in pages])
+        shares = shares_of(self._scripts.keys, [page.parcel.timeline for page in pages])
         calls = [
-            _arrival(scripts, partition, [pages[place] for place in places], fence)
-            for partition, places in shares.items()
+            self._import_call(partition, [pages[position] for position in positions], fence)
+            for partition, positions in shares.items()
         ]
-        marks: list[ImportProgress | None] = [None] * len(pages)
+        progress: list[ImportProgress | None] = [None] * len(pages)
         with _fenced():
-            replies = every(scripts.write("import_pages", calls, now=now))
-        for places, reply in zip(shares.values(), replies, strict=True):
-            for place, told in zip(places, encoding.decode(reply), strict=True):
-                marks[place] = _mark_after(pages[place], told) if told else None
-        return marks
+            replies = all_required(self._scripts.write("import_pages", calls, now=now))
+        for positions, reply in zip(shares.values(), replies, strict=True):
+            for position, state in zip(positions, encoding.decode(reply), strict=True):
+                progress[position] = _progress_after(pages[position], *state) if state else None
+        return progress
+
+    def _import_call(self, partition: int, pages: Sequence[ImportPage], fence: Fence | None) -> Call:
+        keys = [key for page in pages for key in self._keys_of(partition, page.parcel, parts=LETTER_PARTS)]
+        bodies = [
+            encoding.body(item.record.key, item.record.timestamp, item.record.payload)
+            for page in pages
+            for item in page.records
+        ]
+        head = pack((encoding.encode({"pages": list(map(_page, pages)), "fence": _fence(fence)}),))
+        arguments = Packed(head.parts + 2 * len(bodies), b"".join((head.body, *bodies)))
+        return Call(partition, joined([*keys, self._packed_notes(partition)]), arguments)
+
+    def _keys_of(self, partition: int, parcel: Parcel, *, parts: int) -> list[Packed]:
+        """The keys of a parcel's timeline, then those of its dead letter, by its last names.
+
+        Without a dead letter they are placeholders, so that scripts find the keys of each parcel at equal distances.
+        """
+        name = "" if parcel.letter is None else parcel.letter.id
+        names = [f"{INCOMING}{parcel.id}", name][LETTER_PARTS - parts :]
+        return [self._scripts.keys.of(parcel.timeline).whole, self._scripts.keys.letters(partition, names)]
 
     def abort_import(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:
-        scripts: Scripts = self._scripts
         calls = []
-        for partition, places in _shares(scripts, [parcel.timeline for parcel in parcels]).items():
-            share = [parcels[place] for place in places]
-            keys = [
-                key
-                for parcel in share
-                for key in (
-                    scripts.keys.home(parcel.timeline).whole,
-                    scripts.keys.letters(partition, [f"{INCOMING}{parcel.id}"]),
-                )
-            ]
-            request = encoding.encode({"ids": [parcel.id for parcel in share]})
-            calls.append(Call(partition, joined([*keys, pack((_notes(scripts, partition),))]), pack((request,))))
-        every(scripts.write("abort_import", calls, now=now))
+        for partition, positions in shares_of(self._scripts.keys, [parcel.timeline for parcel in parcels]).items():
+            share = [parcels[position] for position in positions]
+            keys: list[Packed] = []
+            for parcel in share:
+                keys.append(self._scripts.keys.of(parcel.timeline).whole)
+                keys.append(self._scripts.keys.letters(partition, [f"{INCOMING}{parcel.id}"]))
+            request = {"ids": [parcel.id for parcel in share]}
+            calls.append(Call.of(partition, request, joined([*keys, self._packed_notes(partition)])))
+        all_required(self._scripts.write("abort_import", calls, now=now))
 
     def progress(self, parcels: Sequence[Parcel]) -> list[ImportProgress]:
         notes = self._scripts.get([self._note_command("HGET", parcel) for parcel in parcels])
-        return [_mark_in(parcel, noted) for parcel, noted in zip(parcels, notes, strict=True)]
+        return [_progress_in(parcel, noted) for parcel, noted in zip(parcels, notes, strict=True)]
 
     def delete_progress(self, parcels: Sequence[Parcel]) -> None:
-        every(self._scripts.change([self._note_command("HDEL", parcel) for parcel in parcels]))
+        self._scripts.change([self._note_command("HDEL", parcel) for parcel in parcels])
 
     def delete_notes(self, prefix: str) -> None:
-        scripts: Scripts = self._scripts
-        partitions = range(scripts.keys.partitions)
-        names = scripts.get([Command(each, ("HKEYS", _notes(scripts, each))) for each in partitions])
+        partitions = range(self._scripts.keys.partitions)
+        names = self._scripts.get([Command(each, ("HKEYS", self._notes(each))) for each in partitions])
         commands = [
-            Command(each, ("HDEL", _notes(scripts, each), *found))
+            Command(each, ("HDEL", self._notes(each), *found))
             for each in partitions
             if (found := [name for name in names[each] if name.startswith(prefix.encode())])
         ]
-        every(scripts.change(commands))
+        self._scripts.change(commands)
 
     def _note_command(self, command: str, parcel: Parcel) -> Command:
         partition = self._scripts.keys.partition_of(parcel.timeline)
-        return Command(partition, (command, _notes(self._scripts, partition), parcel.id))
+        return Command(partition, (command, self._notes(partition), parcel.id))
 
     def import_counts(self, name: str, past: Mapping[str, int], *, fence: Fence | None) -> None:
         with _fenced():
-            self._count_past(0, {"name": name, "counts": past, "fence": _told_fence(fence)})
+            self._count_past(0, {"name": name, "counts": past, "fence": _fence(fence)})
 
     def _count_past(self, partition: int, request: Mapping[str, Any]) -> dict[str, int]:
-        call = Call(partition, pack((_notes(self._scripts, partition),)), pack((encoding.encode(request),)))
+        call = Call.of(partition, request, self._packed_notes(partition))
         counts: dict[str, int] = encoding.decode(self._scripts.write_one("export_counts", call, now=None))
         return counts
 
     # Notes
 
     def note(self, partition: int, name: str) -> bytes | None:
-        [body] = self._scripts.get([Command(partition, ("HGET", _notes(self._scripts, partition), name))])
+        [body] = self._scripts.get([Command(partition, ("HGET", self._notes(partition), name))])
         return body if body is None else bytes(body)
 
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
-        keys = pack((_notes(self._scripts, partition),))
-        call = Call(partition, keys, pack((name.encode(), old or b"", new or b"")))
+        call = Call(partition, self._packed_notes(partition), pack((name.encode(), old or b"", new or b"")))
         return encoding.flags(self._scripts.write_one("swap_note", call, now=None))[0]
 
+    def _notes(self, partition: int) -> bytes:
+        return self._scripts.keys.key(partition, "notes")
 
-_mark = msgspec.msgpack.Decoder(ImportProgress).decode
+    def _packed_notes(self, partition: int) -> Packed:
+        return pack((self._notes(partition),))
 
 
-def _mark_in(parcel: Parcel, noted: bytes | None) -> ImportProgress:
+_decode_progress = msgspec.msgpack.Decoder(ImportProgress).decode
+
+
+def _progress_in(parcel: Parcel, noted: bytes | None) -> ImportProgress:
     try:
-        return ImportProgress() if noted is None else _mark(noted)
+        return ImportProgress() if noted is None else _decode_progress(noted)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise unreadable_note(parcel.id, error) from error
 
 
-def _shares(scripts: Scripts, timelines: Iterable[str]) -> dict[int, list[int]]:
-    """The places of timelines by partition."""
-    shares: dict[int, list[int]] = {}
-    for place, timeline in enumerate(timelines):
-        shares.setdefault(scripts.keys.partition_of(timeline), []).append(place)
-    return shares
-
-
-def _flags_in_place(count: int, shares: Mapping[int, list[int]], replies: Sequence[bytes]) -> list[bool]:
-    """The flags that partitions answered, in the order in which they were asked for."""
-    flags = [False] * count
-    for places, reply in zip(shares.values(), replies, strict=True):
-        for place, flag in zip(places, encoding.flags(reply), strict=True):
-            flags[place] = flag
-    return flags
-
-
-def _notes(scripts: Scripts, partition: int) -> bytes:
-    return scripts.keys.key(partition, "notes")
-
-
-def _keys(scripts: Scripts, partition: int, parcel: Parcel, *, parts: int) -> list[Packed]:
-    """The keys of a parcel's timeline, and as many times those of its letter; of any, if it is none."""
-    name = "" if parcel.letter is None else parcel.letter.id
-    names = [f"{INCOMING}{parcel.id}", name][LETTER_PARTS - parts :]
-    return [scripts.keys.home(parcel.timeline).whole, scripts.keys.letters(partition, names)]
-
-
-def _cargo(scripts: Scripts, parcel: Parcel, after: Cursor | None, *, limit: int) -> list[ExportedRecord]:
-    home = scripts.keys.home(parcel.timeline)
-    keys = home.keys[3:6] if parcel.letter is None else scripts.keys.letter(home.partition, parcel.letter.id)
-    flat = scripts.read("read_export", home.partition, keys, limit, encoding.encode(after) if after else b"")
-    triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-    return [encoding.read_export(key.decode(), stored, deadline) for key, stored, deadline in triples]
-
-
-def _told_fence(fence: Fence | None) -> tuple[str, str] | bool:
+def _fence(fence: Fence | None) -> tuple[str, str] | bool:
     return fence is not None and (fence.name, fence.holder.decode())
 
 
 @contextmanager
 def _fenced() -> Iterator[None]:
+    """Translate the refusal of a script that found another holder, or damage."""
     try:
         yield
-    except Refused as error:
+    except ScriptRefused as error:
         if error.word == DAMAGED:
             problem = "a timeline that something is to be moved into, or a note about it, can't be read"
             raise Unreadable(Damage(timeline=None, part="slot", problem=problem)) from None
         raise Busy("move: this process was away for too long, and another one went on with the move") from None
 
 
-def _arrival(scripts: Scripts, partition: int, pages: Sequence[ImportPage], fence: Fence | None) -> Call:
-    keys = [key for page in pages for key in _keys(scripts, partition, page.parcel, parts=LETTER_PARTS)]
-    told = [_told(page) for page in pages]
-    bodies = [
-        encoding.body(item.record.key, item.record.timestamp, item.record.payload)
-        for page in pages
-        for item in page.records
-    ]
-    head = pack((encoding.encode({"pages": told, "fence": _told_fence(fence)}),))
-    arguments = Packed(head.parts + 2 * len(bodies), b"".join((head.body, *bodies)))
-    return Call(partition, joined([*keys, pack((_notes(scripts, partition),))]), arguments)
-
-
-def _told(page: ImportPage) -> list[Any]:
-    parcel, cargo = page.parcel, page.records
-    after = age_order(cargo[-1].record) if cargo else False
-    times = [(False if d is None else d, False if e is None else e) for _, d, e in cargo]
+def _page(page: ImportPage) -> list[Any]:
+    parcel, records = page.parcel, page.records
+    after = age_order(records[-1].record) if records else False
+    times = [(False if d is None else d, False if e is None else e) for _, d, e in records]
     letter = False if parcel.letter is None else _letter(parcel.letter)
     return [parcel.id, parcel.kind, parcel.records, page.done, after, parcel.slot, letter, times]
 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:
     times = {"opened": to_millis(letter.opened), "buried": to_millis(letter.buried)}
-    told: dict[str, Any] = {**msgspec.to_builtins(letter), **times}
-    return told
+    return {**msgspec.to_builtins(letter), **times}
 
 
-def _mark_after(page: ImportPage, told: Sequence[Any]) -> ImportProgress:
-    done, whole = told
+def _progress_after(page: ImportPage, done: int, whole: bool) -> ImportProgress:
     arrived = page.done + len(page.records)
     after = age_order(page.records[-1].record) if page.records and done == arrived else None
     return ImportProgress(done=done, after=after, whole=whole)

@@ -41,7 +41,7 @@ class WrongType(StoreError):
     """A key has another type than it should: another program has written it."""
 
 
-class Refused(Exception):
+class ScriptRefused(Exception):
     """A script refused: the first word of its error reply, which begins with DIGESTIF_, and the rest."""
 
     def __init__(self, word: str, rest: str = "") -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from redis import exceptions
 
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
-from digestif.stores.redis.client.commands import OURS, Refused, WrongType
+from digestif.stores.redis.client.commands import OURS, ScriptRefused, WrongType
 
 
 class Remedy(Enum):
@@ -83,7 +83,7 @@ def final(error: Exception, name: str) -> Exception:
     """The answer to a command that the node of this name refused, and would refuse again."""
     word = _word(error)
     if word.startswith(OURS):
-        return Refused(word, str(error).partition(" ")[2])
+        return ScriptRefused(word, str(error).partition(" ")[2])
     return _translated(error, f"{name}: {_text(error)}")
 
 

@@ -48,9 +48,9 @@ class Link:
     ) -> list[Any]:
         """Answer each command, in order: the reply of the server, never decoded, or an exception in its place.
 
-        The exception is Refused if a script refused, a DigestifError if the command failed for good. Failures that may
-        pass are retried until the link's patience is over, so a command may run more than once, and commands of one
-        call in any order. One that fails does not stop the others. `writes`: an answer counts only once as many
+        The exception is ScriptRefused if a script refused, a DigestifError if the command failed for good. Failures
+        that may pass are retried until the link's patience is over, so a command may run more than once, and commands
+        of one call in any order. One that fails does not stop the others. `writes`: an answer counts only once as many
         replicas have it as the link waits for. `fail_fast`: do not wait again for a node for which another call has
         just waited in vain. `patience`: instead of the link's; 0 tries once.
         """
@@ -140,3 +140,15 @@ class Link:
             backoff=self.backoff,
         ).send(requests)
         return [request.answer for request in requests]
+
+
+def required(answer: Any) -> Any:
+    """The answer; raises it if it is an error."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def all_required(answers: Sequence[Any]) -> list[Any]:
+    """The answers; raises the first error."""
+    return [required(answer) for answer in answers]

@@ -45,7 +45,7 @@ class Request:
         return self.retries_at_once >= 0
 
 
-class Pipeline:
+class NodePipeline:
     """The requests of one call that go to the same node."""
 
     def __init__(self, node: Node, requests: Sequence[Request]) -> None:
@@ -113,7 +113,7 @@ class Confirmation(NamedTuple):
         return Request(Command(0, ("WAIT", self.replicas, round(self.seconds * 1000))))
 
 
-class ConfirmedPipeline(Pipeline):
+class ConfirmedPipeline(NodePipeline):
     """A pipeline that ends with WAIT on its own connection.
 
     WAIT counts only what its own connection wrote. A repeated request that finds its work done writes nothing, and

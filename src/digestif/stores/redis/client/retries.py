@@ -8,7 +8,7 @@ from digestif.errors import ConfigError, StoreUnavailable
 from digestif.ids import chance
 from digestif.stores.redis.client.faults import FAILURES, Remedy, final, redirection, remedy, unavailable
 from digestif.stores.redis.client.node import Node
-from digestif.stores.redis.client.pipeline import UNANSWERED, Confirmation, ConfirmedPipeline, Pipeline, Request
+from digestif.stores.redis.client.pipeline import UNANSWERED, Confirmation, ConfirmedPipeline, NodePipeline, Request
 from digestif.stores.redis.client.topology import Topology
 
 Backoff = Callable[[int], float]
@@ -86,9 +86,9 @@ class Sender:
                 groups.setdefault(request.node, []).append(request)
         return groups
 
-    def _pipeline(self, node: Node, requests: Sequence[Request]) -> Pipeline:
+    def _pipeline(self, node: Node, requests: Sequence[Request]) -> NodePipeline:
         if self._confirmation is None:
-            return Pipeline(node, requests)
+            return NodePipeline(node, requests)
         return ConfirmedPipeline(node, requests, self._confirmation)
 
     def _prepare_retry(self, request: Request) -> bool:
@@ -141,7 +141,7 @@ class Sender:
         return self._topology.name if node is None else node.name
 
 
-def _succeeds(pipeline: Pipeline, step: Callable[[], None]) -> bool:
+def _succeeds(pipeline: NodePipeline, step: Callable[[], None]) -> bool:
     try:
         step()
     except FAILURES as error:

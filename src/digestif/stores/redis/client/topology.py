@@ -14,7 +14,7 @@ from digestif.ids import shuffled
 from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.client.faults import FAILURES
 from digestif.stores.redis.client.node import Node
-from digestif.stores.redis.client.pipeline import UNANSWERED, Pipeline, Request
+from digestif.stores.redis.client.pipeline import UNANSWERED, NodePipeline, Request
 
 SLOTS = 16384
 Address = tuple[str, int]
@@ -223,7 +223,7 @@ def slot_of(namespace: str, partition: int) -> int:
 def _slots(node: Node) -> list[Any]:
     """Ask a node for its table."""
     request = Request(Command(0, ("CLUSTER", "SLOTS")))
-    pipeline = Pipeline(node, [request])
+    pipeline = NodePipeline(node, [request])
     try:
         pipeline.send()
         pipeline.receive()

@@ -1,0 +1,232 @@
+"""Deliveries: claims and leases, the records of a digest, and how a delivery ends."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from digestif.core import machine
+from digestif.core.capacity import age_order
+from digestif.core.machine import Slot
+from digestif.core.times import Millis
+from digestif.errors import InvalidState, StoreError
+from digestif.ids import shuffled
+from digestif.stores.base import (
+    PAGE_BYTES,
+    PAGE_RECORDS,
+    PAGE_TIMELINES,
+    SUSPECTS_TOGETHER,
+    Burial,
+    ClaimPage,
+    Completion,
+    Lease,
+    QuarantinedRecord,
+    Release,
+    Store,
+    Take,
+    Taken,
+)
+from digestif.stores.redis import encoding
+from digestif.stores.redis.calls import NO_KEYS, Call
+from digestif.stores.redis.client.commands import Packed, ScriptRefused, joined, pack
+from digestif.stores.redis.client.link import all_required
+from digestif.stores.redis.keys import as_text
+from digestif.stores.redis.verbs import ACTED_TIMELINES, RedisVerbs, shares_of
+
+MOVED_RECORDS = 250  # of a digest that a call merges or trims: about 2 ms of the server
+LOST_ROUNDS = 8  # of a claim, in which other workers were faster, before it ends
+
+
+class RedisLeases(RedisVerbs, Store):
+    """The verbs of the store that give, use and end leases."""
+
+    # Claiming
+
+    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
+        leases: list[Lease] = []
+        suspect: Millis | None = None
+        rounds = retired = lost = 0  # lost: rounds in which other workers claimed some of the candidates first
+        while lost < LOST_ROUNDS and (rest := min(limit, PAGE_TIMELINES) - len(leases) - retired):
+            wanted = min(rest, ACTED_TIMELINES)
+            names, suspect = self._claimable(partition, wanted, lost=lost, now=now)
+            if not names:
+                break
+            # A token for each round: a process that was frozen between two rounds may claim a timeline again whose
+            # lease of the first round has lapsed, and that lease must not be valid again.
+            terms = {"token": f"{token}.{rounds}" if rounds else token, "lease": lease, "first": len(leases)}
+            rounds += 1
+            claimed = self._claim("claim", partition, names, terms, now=now)
+            leases += claimed.leases
+            retired += claimed.retired
+            if len(claimed.leases) + claimed.retired < len(names):
+                lost += 1
+            elif len(names) < wanted:
+                break
+        return ClaimPage(leases, retired, suspect)
+
+    def _claimable(
+        self, partition: int, wanted: int, *, lost: int, now: Millis | None
+    ) -> tuple[list[str], Millis | None]:
+        """The earliest candidates, after lost rounds a random choice of more; and the first lapse."""
+        choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES)
+        suspect, *found = self._scripts.query_one("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
+        names = self._without_strays(partition, list(map(as_text, found)))
+        order = shuffled(len(names)) if lost else range(len(names))
+        return [names[position] for position in order[:wanted]], None if suspect is None else int(float(suspect))
+
+    def _claim(
+        self, script: str, partition: int, names: list[str], terms: Mapping[str, Any], *, now: Millis | None
+    ) -> ClaimPage:
+        """Open those of the candidates that may still be claimed."""
+        call = self._call(partition, names, {"count": len(names), **terms})
+        emptied, leases, damaged = encoding.decode(self._scripts.write_one(script, call, now=now))
+        self._report_damaged([names[number - 1] for number in damaged])
+        return ClaimPage([encoding.lease(each, terms["token"]) for each in leases], emptied + len(damaged))
+
+    def claim_suspects(
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+    ) -> ClaimPage:
+        found = self._scripts.query_one("suspects", Call(partition, NO_KEYS, pack((SUSPECTS_TOGETHER,))), now=now)
+        names = self._without_strays(partition, list(map(as_text, found)))
+        if not names:
+            return ClaimPage([], 0)
+        terms = {"token": token, "lease": lease, "first": 0, "alone": alone}
+        return self._claim("claim_suspects", partition, names, terms, now=now)
+
+    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
+        partition = self._scripts.keys.of(timeline).partition
+        call = self._call(partition, [timeline], {"token": token, "lease": lease, "alone": alone})
+        with self._naming_damage(timeline):
+            reply = self._scripts.write_one("open", call, now=now)
+        opened, *refusal = encoding.decode(reply)
+        if opened:
+            return encoding.lease(opened, token)
+        at, slot = refusal
+        machine.refuse_opening(msgspec.convert(slot, Slot), timeline, now=at)
+        raise StoreError(f"{timeline!r}: the server refused to open it and does not say why")
+
+    def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
+        def call(partition: int, share: list[Lease]) -> Call:
+            request = {"lease": lease, "tokens": [held.token for held in share], "crowded": not alone}
+            return self._call(partition, [held.timeline for held in share], request, declared="slot")
+
+        return self._write_shares("extend", leases, lambda held: held.timeline, call, now=now)
+
+    # Records
+
+    def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
+        answers, unprepared = self._take(requests, now=now)
+        if unprepared:
+            self._prepare([requests[position] for position in unprepared], now=now)
+            answers, _ = self._take(requests, now=now)
+        return answers
+
+    def _take(self, requests: Sequence[Take], *, now: Millis | None) -> tuple[list[Taken | None], list[int]]:
+        """The answers, and the positions of requests whose digests are not merged or trimmed yet."""
+        shares = self._shares_of(requests)
+        limits = {"limit": max(1, PAGE_RECORDS // max(1, len(shares))), "room": PAGE_BYTES // max(1, len(shares))}
+        calls = []
+        for partition, positions in shares.items():
+            some = [requests[position] for position in positions]
+            wanted = [(each.lease.token, each.capacity, each.after, each.max_bytes) for each in some]
+            calls.append(self._call(partition, map(_timeline_of, some), {**limits, "requests": wanted}))
+        replies = all_required(self._scripts.query("take", calls, now=now))
+        answers: list[Taken | None] = [None] * len(requests)
+        unprepared = []
+        for positions, reply in zip(shares.values(), replies, strict=True):
+            for position, taken in zip(positions, reply, strict=True):
+                if taken is not None:
+                    answers[position] = _taken(requests[position], taken)
+                    if taken[3]:
+                        unprepared.append(position)
+        return answers, unprepared
+
+    def _prepare(self, requests: Sequence[Take], *, now: Millis | None) -> None:
+        shares = self._shares_of(requests)
+        limit = max(1, MOVED_RECORDS // max(1, len(shares)))
+        calls = []
+        for partition, positions in shares.items():
+            some = [requests[position] for position in positions]
+            wanted = [(each.lease.token, each.capacity, each.merge, each.max_bytes) for each in some]
+            calls.append(self._call(partition, map(_timeline_of, some), {"limit": limit, "requests": wanted}))
+        all_required(self._scripts.write("prepare", calls, now=now))
+
+    def _shares_of(self, requests: Sequence[Take]) -> dict[int, list[int]]:
+        return shares_of(self._scripts.keys, map(_timeline_of, requests))
+
+    def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
+        own = self._scripts.keys.of(lease.timeline)
+        held, raised = True, False
+        for start in range(0, len(records), MOVED_RECORDS):
+            page = records[start : start + MOVED_RECORDS]
+            letters = self._scripts.keys.letters(own.partition, [item.letter_id for item in page])
+            named = [(encoding.key_text(key), letter_id, reason) for key, letter_id, reason in page]
+            request = {"token": lease.token, "records": named, "raised": raised}
+            call = Call.of(own.partition, request, joined((own.whole, letters)))
+            held, raised = encoding.flags(self._scripts.write_one("quarantine", call, now=now))
+            if not held:
+                break
+        return held
+
+    def remove(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
+        own = self._scripts.keys.of(lease.timeline)
+        revision: int | None = None
+        raised = False
+        for start in range(0, max(1, len(keys)), MOVED_RECORDS):
+            page = keys[start : start + MOVED_RECORDS]
+            call = Call.of(own.partition, {"token": lease.token, "keys": page, "raised": raised}, own.whole)
+            removed = encoding.decode(self._scripts.write_one("remove", call, now=now))
+            if not removed:
+                return None
+            revision, raised = removed
+        return revision
+
+    def mark_served(self, lease: Lease, recipients: Sequence[str], *, now: Millis | None) -> bool:
+        own = self._scripts.keys.of(lease.timeline)
+        call = Call.of(own.partition, {"token": lease.token, "recipients": recipients}, own.slot)
+        return encoding.flags(self._scripts.write_one("mark_served", call, now=now))[0]
+
+    # Endings
+
+    def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
+        def call(partition: int, share: list[Completion]) -> Call:
+            endings = [(each.lease.token, each.cool_down, each.max_records, each.receipt) for each in share]
+            return self._call(partition, map(_timeline_of, share), {"ring": self._ring, "completions": endings})
+
+        return self._write_shares("complete", completions, _timeline_of, call, now=now)
+
+    def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
+        def call(partition: int, share: list[Release]) -> Call:
+            endings = [(each.lease.token, each.freeze, not each.counted, each.until) for each in share]
+            return self._call(partition, map(_timeline_of, share), endings, declared="slot")
+
+        return self._write_shares("release", releases, _timeline_of, call, now=now)
+
+    def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
+        def call(partition: int, share: list[Burial]) -> Call:
+            keys: list[Packed] = []
+            for burial in share:
+                keys.append(self._scripts.keys.of(burial.lease.timeline).whole)
+                keys.append(self._scripts.keys.letters(partition, [burial.lease.digest_id]))
+            endings = [
+                (each.lease.token, each.lease.digest_id, each.reason, each.cool_down, each.max_records, each.traceback)
+                for each in share
+            ]
+            return Call.of(partition, {"ring": self._ring, "burials": endings}, joined(keys))
+
+        def refusal(share: list[Burial], refused: ScriptRefused) -> InvalidState:
+            timeline = share[int(refused.rest) - 1].lease.timeline
+            return InvalidState(f"{timeline!r} is being merged: take it whole before burying it")
+
+        return self._write_shares("bury", burials, _timeline_of, call, now=now, refusal=refusal)
+
+
+def _timeline_of(item: Take | Completion | Release | Burial) -> str:
+    return item.lease.timeline
+
+
+def _taken(request: Take, reply: Sequence[Any]) -> Taken:
+    revision, dropped, complete, _, *pages = reply
+    records = encoding.records(pages[0]) if pages else []
+    after = age_order(records[-1]) if records else request.after
+    return Taken(revision, dropped, records, after, bool(complete))
