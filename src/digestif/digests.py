@@ -278,8 +278,8 @@ class Digests(Queries):
     def maintenance(self, deadline: float | None = None, *, now: float | None = None) -> int:
         """Make timelines wait again whose dispatch got lost or whose lease lapsed, and return how many.
 
-        A dispatch counts as lost if its timeline became ready before `deadline`, by default five minutes ago. Also
-        expires old records.
+        A dispatch counts as lost if its timeline became ready at or before `deadline`, by default five minutes ago.
+        Also expires old records.
         """
         given = None if deadline is None else to_millis(check_time("deadline", deadline))
         at = self._intake.millis(now)

@@ -158,7 +158,7 @@ class Queries:
         if letter is not None:
             sightings.append(Sighting(Fate.DEAD, letter.id, letter.buried))
         for entry in self.store.history(timeline, limit=PAGE_RECORDS):
-            known = any(entry.id == sighting.digest_id for sighting in sightings)  # it was replayed since
+            known = any(entry.id == sighting.digest_id for sighting in sightings)  # where the digest is now says more
             if record_key in entry.keys and not known:
                 sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
         return sightings
