@@ -77,7 +77,7 @@ class AsyncDigests:
     ) -> None:
         self._digests = Digests(store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock)
         self._renew_threads()
-        self._returning: set[asyncio.Task[None]] = set()  # give back digests whose opener was cancelled
+        self._returning: set[asyncio.Task[None]] = set()  # digests whose opener was cancelled meanwhile
         self._closed = False
 
     @property
@@ -240,7 +240,7 @@ class AsyncDigests:
         await self._end(partial(attempts.finish, attempt, DELIVERED))
 
     async def _opened(self, attempts: Attempts, call: Callable[[], Opened]) -> Opened:
-        """Open in a thread; if cancelled, give the digest back as soon as it is open."""
+        """Open in a thread; if cancelled meanwhile, give the digest back as soon as it is open."""
         opening = asyncio.ensure_future(self._in_thread(call))
         try:
             return await asyncio.shield(opening)

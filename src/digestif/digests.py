@@ -406,7 +406,7 @@ class Digests(Queries):
         start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
-        """Run a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
+        """Be a worker until SIGTERM or SIGINT; the options are those of `Worker`."""
         worker = Worker(
             self,
             concurrency=concurrency,
@@ -430,7 +430,7 @@ class Digests(Queries):
         start_timeout: float | None = 60.0,
         name: str | None = None,
     ) -> None:
-        """Run a worker on the running event loop until cancelled; the options are those of `Worker`."""
+        """Be a worker on the running event loop until cancelled; the options are those of `Worker`."""
         worker = Worker(
             self,
             concurrency=concurrency,
