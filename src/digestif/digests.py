@@ -46,7 +46,7 @@ SCHEDULE_PAGE = 1000  # timelines
 
 
 class Digests(Queries):
-    """Gathers records in timelines and gives them out as digests.
+    """Gathers records in timelines and returns them as digests.
 
     `store` is a DSN or a `Store`; `close` also closes a store that was made from a DSN. `clock` is a callable that
     returns seconds, for tests and simulations; without it the store's own clock counts.
@@ -242,7 +242,7 @@ class Digests(Queries):
         return attempts.finish_unstored(attempt, error)
 
     def retract(self, timeline: str, record_key: str, *, now: float | None = None) -> bool:
-        """Remove a pending record. False if there is none: it is in a digest already, or unknown."""
+        """Take back a pending record. False if there is none: it is in a digest already, or unknown."""
         return self.store.retract(check_timeline(timeline), check_record_key(record_key), now=self._intake.millis(now))
 
     # Dispatching through a task queue of the caller's own

@@ -72,11 +72,11 @@ class Queries:
         return pages
 
     def flush(self, timeline: str, *, now: float | None = None) -> bool:
-        """Deliver a waiting timeline now. False if it is not waiting."""
+        """Make a waiting timeline ready now. False if it is not waiting."""
         return self.store.flush(check_timeline(timeline), now=self._intake.millis(now))
 
     def pause(self, timeline: str, *, now: float | None = None) -> bool:
-        """Let a timeline accept records but not be delivered. False if it is paused already."""
+        """Stop deliveries of a timeline, which goes on accepting records. False if it is paused already."""
         return self.store.pause(check_timeline(timeline), True, now=self._intake.millis(now))
 
     def resume(self, timeline: str, *, now: float | None = None) -> bool:
@@ -84,7 +84,7 @@ class Queries:
         return self.store.pause(check_timeline(timeline), False, now=self._intake.millis(now))
 
     def replay(self, digest_id: str, *, now: float | None = None) -> bool:
-        """Deliver a dead letter again under its own id. False if there is none; Busy if another is unfinished."""
+        """Make a dead letter the next digest of its timeline. False if there is none; Busy if another is unfinished."""
         return self.store.replay(check_text("digest_id", digest_id), now=self._intake.millis(now))
 
     def discard(self, digest_id: str, *, now: float | None = None) -> bool:
