@@ -62,7 +62,7 @@ def _with_options_of(
 
 
 class Digests(Queries):
-    """Gathers records in timelines and gives them out as digests.
+    """Gathers records in timelines and returns them as digests.
 
     `store` is a DSN or a `Store`; `close` also closes a store that was made from a DSN. `clock` is a callable that
     returns seconds, for tests and simulations; without it the store's own clock counts.
@@ -258,7 +258,7 @@ class Digests(Queries):
         return attempts.finish_unstored(attempt, error)
 
     def retract(self, timeline: str, record_key: str, *, now: float | None = None) -> bool:
-        """Remove a pending record. False if there is none: it is in a digest already, or unknown."""
+        """Take back a pending record. False if there is none: it is in a digest already, or unknown."""
         return self.store.retract(check_timeline(timeline), check_record_key(record_key), now=self._intake.millis(now))
 
     # Dispatching through a task queue of the caller's own
@@ -294,8 +294,8 @@ class Digests(Queries):
     def maintenance(self, deadline: float | None = None, *, now: float | None = None) -> int:
         """Make timelines wait again whose dispatch got lost or whose lease lapsed, and return how many.
 
-        A dispatch counts as lost if its timeline became ready before `deadline`, by default five minutes ago. Also
-        expires old records.
+        A dispatch counts as lost if its timeline became ready at or before `deadline`, by default five minutes ago.
+        Also expires old records.
         """
         given = None if deadline is None else to_millis(check_time("deadline", deadline))
         at = self._intake.millis(now)

@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazy(package: str, homes: Mapping[str, str], **extras: str) -> Callable[[str], object]:
-    """The `__getattr__` of a package. `homes` maps a module to the names that it defines, separated by spaces.
+def lazy(
+    package: str, homes: Mapping[str, str], **extras: str
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package.
 
-    A module that is public as a whole is listed with its own name. `extras` maps a third-party module to the extra
-    that installs it; the error for a missing one names the extra.
+    `homes` maps a module to the names that it defines, separated by spaces; a module that is public as a whole is
+    listed with its own name. `extras` maps a third-party module to the extra that installs it; the error for a
+    missing one names the extra.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 
@@ -25,4 +28,4 @@ def lazy(package: str, homes: Mapping[str, str], **extras: str) -> Callable[[str
             raise ModuleNotFoundError(message, name=missing.name) from missing
         return home if home.__name__.endswith(f".{name}") else getattr(home, name)
 
-    return __getattr__
+    return __getattr__, lambda: sorted(home_of)

@@ -73,11 +73,11 @@ class Queries:
         return pages
 
     def flush(self, timeline: str, *, now: float | None = None) -> bool:
-        """Deliver a waiting timeline now. False if it is not waiting."""
+        """Make a waiting timeline ready now. False if it is not waiting."""
         return self.store.flush(check_timeline(timeline), now=self._intake.millis(now))
 
     def pause(self, timeline: str, *, now: float | None = None) -> bool:
-        """Let a timeline accept records but not be delivered. False if it is paused already."""
+        """Stop deliveries of a timeline, which goes on accepting records. False if it is paused already."""
         return self.store.pause(check_timeline(timeline), True, now=self._intake.millis(now))
 
     def resume(self, timeline: str, *, now: float | None = None) -> bool:
@@ -85,7 +85,7 @@ class Queries:
         return self.store.pause(check_timeline(timeline), False, now=self._intake.millis(now))
 
     def replay(self, digest_id: str, *, now: float | None = None) -> bool:
-        """Deliver a dead letter again under its own id. False if there is none; Busy if another is unfinished."""
+        """Make a dead letter the next digest of its timeline. False if there is none; Busy if another is unfinished."""
         return self.store.replay(check_text("digest_id", digest_id), now=self._intake.millis(now))
 
     def discard(self, digest_id: str, *, now: float | None = None) -> bool:
@@ -159,7 +159,7 @@ class Queries:
         if letter is not None:
             sightings.append(Sighting(Fate.DEAD, letter.id, letter.buried))
         for entry in self.store.history(timeline, limit=PAGE_RECORDS):
-            known = any(entry.id == sighting.digest_id for sighting in sightings)  # it was replayed since
+            known = any(entry.id == sighting.digest_id for sighting in sightings)  # where the digest is now says more
             if record_key in entry.keys and not known:
                 sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
         return sightings

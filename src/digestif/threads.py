@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class DaemonThreads(Executor):
-    """An executor of daemon threads: unlike the library's, the interpreter does not wait for them at its end."""
+    """An executor of daemon threads: the interpreter does not wait for them at its end, as for the standard ones."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count = count

@@ -41,6 +41,7 @@ def test_all_is_the_public_namespace(package: types.ModuleType) -> None:
 
     assert sorted(lazy) == sorted(package.__all__)
     assert eager == []
+    assert dir(package) == sorted(package.__all__)
     assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 

@@ -34,4 +34,4 @@ _HOMES = {  # where each name is defined
 if not _TYPE_CHECKING:
     from digestif.exports import lazy as _lazy
 
-    __getattr__ = _lazy(__name__, _HOMES, aiohttp="webhooks", apprise="apprise")
+    __getattr__, __dir__ = _lazy(__name__, _HOMES, aiohttp="webhooks", apprise="apprise")

@@ -43,10 +43,10 @@ class RecordLine(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass
 class Tally:
-    """The lines so far."""
+    """How many lines were accepted, and which timelines became ready."""
 
     accepted: int = 0
-    ready: set[str] = field(default_factory=set)  # timelines that became ready
+    ready: set[str] = field(default_factory=set)
 
 
 class BulkAdd:

@@ -125,7 +125,7 @@ def when(at: float, *, now: float) -> str:
 
 
 def clock(at: float, *, now: float) -> str:
-    """A time by the clock on the wall, with its date unless that is today."""
+    """A time in local time, with its date unless that is today."""
     moment = _local(at)
     if moment is None:
         return f"{at:.0f}"

@@ -152,7 +152,7 @@ _LEFT = re.compile(r"due in ([\d.e+]+) s")
 
 
 def _local(text: str, *, now: float) -> str:
-    """A text with its instants by the clock on the wall, and what is left until then as people say it."""
+    """A text with its times in local time, and its durations in words."""
     text = _LEFT.sub(lambda found: f"due in {span(float(found[1]))}", text)
     return _INSTANT.sub(lambda found: clock(datetime.fromisoformat(found[0]).timestamp(), now=now), text)
 

@@ -21,7 +21,7 @@ SHARED = ("store", "namespace", "app", "as_json")
 
 
 def shared_options(*, envvar: bool = False) -> Callable[[Function], Function]:
-    """The options of every command. Before the command, `envvar` lets the environment give them too."""
+    """The options of every command, which may also stand before it. `envvar` lets the environment set them."""
 
     def decorate(function: Function) -> Function:
         for option in reversed(

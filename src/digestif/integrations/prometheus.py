@@ -291,7 +291,7 @@ class _Scrape(threading.Thread):
             self._digests.events.emit(StoreFailed(operation="scrape", error=error))
 
     def wait(self) -> Reading | None:
-        """The reading, or None after the deadline, which later scrapes of a thread that hangs have passed already."""
+        """The reading, or None after the deadline. A later scrape that finds it hanging does not wait again."""
         self.join(max(0.0, self._deadline - monotonic()))
         return self._reading
 

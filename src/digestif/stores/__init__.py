@@ -119,4 +119,4 @@ _HOMES = {  # where each name is defined
 if not _TYPE_CHECKING:
     from digestif.exports import lazy as _lazy
 
-    __getattr__ = _lazy(__name__, _HOMES, redis="redis")
+    __getattr__, __dir__ = _lazy(__name__, _HOMES, redis="redis")

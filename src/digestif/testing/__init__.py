@@ -68,4 +68,4 @@ _HOMES = {  # where each name is defined
 if not _TYPE_CHECKING:
     from digestif.exports import lazy as _lazy
 
-    __getattr__ = _lazy(__name__, _HOMES, hypothesis="testing", pytest="testing", redis="redis")
+    __getattr__, __dir__ = _lazy(__name__, _HOMES, hypothesis="testing", pytest="testing", redis="redis")
