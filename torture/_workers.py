@@ -20,9 +20,11 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import Any, NamedTuple
 
 from digestif import Claimed, Digest, Digests, Event, LeaseLost, Policy, Record, Retry, StoreError
+from digestif.worker.limits import DEFAULT
 from tests.logbook import Logbook
 
 WORKERS = 4
@@ -31,7 +33,8 @@ BATCH = 20  # records of an add
 PAUSE = 0.02  # seconds between two adds
 LONGEST = 0.02  # seconds that a handler takes, at most
 SLOW = 0.3  # the same while workers are stopped
-ALLOWANCE = 2.0  # seconds after the lease
+ALLOWANCE = 2.0  # seconds after a digest could have come again at the latest
+SUSPECTS_WAIT = DEFAULT.suspects  # seconds that a busy worker lets others go first
 POLL = 0.2
 PATIENCE = 120.0  # seconds in which everything has to be delivered in the end
 
@@ -55,12 +58,13 @@ class Findings:
     stops: int
     deliveries: int  # calls of handlers that sent something
     duplicates: int  # of those, again
-    lost: list[str]  # record keys that nobody sent
+    lost: list[str]  # record keys that no worker sent
     changed: list[str]  # idempotency keys that came with other records than before
     split: list[str]  # record keys that came under two idempotency keys
     refused: int  # ends that came too late
     late: list[str]  # digests that came again later than allowed
-    slowest: float  # seconds from a kill until a digest came again
+    usual: float  # seconds from a kill until a digest came again, the median
+    slowest: float  # the same of the slowest
     balanced: bool
     verified: bool
     seconds: float
@@ -98,7 +102,7 @@ class Notes:
 
 
 def serve(dsn: str, notes: Notes, *, lease: float, longest: float) -> None:
-    """Be a worker until somebody ends it."""
+    """Be a worker until it is stopped or killed."""
     random = Random(os.getpid())
     pause = threading.Event()
 
@@ -233,6 +237,7 @@ def judged(notes: list[Note], accepted: list[str], killed: dict[int, float], *, 
         first.setdefault(note.key, note.records)
     under = Counter(record for records in first.values() for record in records)
     again = list(waits(notes, killed))
+    once = [each.seconds for each in again if each.leases == 1]
     return {
         "accepted": len(accepted),
         "deliveries": len(sent),
@@ -241,8 +246,9 @@ def judged(notes: list[Note], accepted: list[str], killed: dict[int, float], *, 
         "changed": sorted({note.key for note in sent if first[note.key] != note.records}),
         "split": [record for record, count in under.items() if count > 1],
         "refused": sum(note.what == "lost" for note in notes),
-        "late": [each.digest_id for each in again if each.seconds > each.leases * lease + ALLOWANCE],
-        "slowest": max((each.seconds for each in again if each.leases == 1), default=0.0),
+        "late": [each.digest_id for each in again if each.seconds > each.latest(lease) + ALLOWANCE],
+        "usual": median(once) if once else 0.0,
+        "slowest": max(once, default=0.0),
     }
 
 
@@ -252,6 +258,13 @@ class Wait(NamedTuple):
     digest_id: str
     seconds: float  # since
     leases: int  # that had to lapse: more than one, if others were killed before they could make a note of it
+
+    def latest(self, lease: float) -> float:
+        """The seconds after which it comes again if all workers are always busy.
+
+        It lapses, lets others go first, and then waits for what its worker still runs, for one lease at most.
+        """
+        return self.leases * (lease + SUSPECTS_WAIT + lease)
 
 
 def waits(notes: list[Note], killed: dict[int, float]) -> Iterator[Wait]:

@@ -10,6 +10,7 @@ from tests.worker.test_kills import emptied, tortured
 KILLS = 200
 STOPS = 5
 LEASE = 2.0
+SOON = 2.0  # seconds
 
 
 @pytest.fixture(params=["sqlite", "redis", "postgres"])
@@ -18,11 +19,16 @@ def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_killed_at_random_points(dsn: str) -> None:
-    """Every duplicate has the key and the records of its first attempt, and comes within lease + 2 seconds."""
+    """Every duplicate has the key and the records of its first attempt.
+
+    What a dead worker held can be claimed when its lease has lapsed. It is a suspect, so a worker takes it when nothing
+    else is due or under way there: usually soon, but while all workers are busy the others go first for a minute.
+    """
     found = tortured(dsn, kills=KILLS, lease=LEASE)
 
     assert found["is_good"], found
     assert found["late"] == [], found
+    assert found["usual"] <= LEASE + SOON, found
     assert found["duplicates"] > 0
 
 

@@ -1,4 +1,4 @@
-"""Who acts in a simulated world: producers, operators, tasks of a queue, and workers, with real `Attempts` each."""
+"""The actors of a simulated world: producers, operators, tasks of a queue, and workers, with real `Attempts` each."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ SOME = _handlers(*(timeline for timeline in POLICIES if timeline not in ("merge"
 
 
 class Task:
-    """An attempt in the hands of a worker."""
+    """An attempt that a worker holds."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -278,15 +278,15 @@ class Worker(Process):
             if self._is_current(lease) and lease not in asked and lease not in self._lost:
                 raise Violation(f"a lease in hand was not renewed: {lease}")
         if has_nothing and self._busy == ["beat"] and asked:
-            raise Violation(f"leases were renewed that nobody has in hand: {asked}")
+            raise Violation(f"leases were renewed of attempts that have ended: {asked}")
 
     def hear(self, verb: str, args: tuple[Any, ...], answer: Any) -> None:
         if verb in ("claim", "claim_suspects"):
             self._received += answer.leases
         elif verb in LEASES_OF:
             answers = [answer] if verb == "quarantine" else answer
-            told = zip(LEASES_OF[verb](args[0]), answers, strict=True)
-            self._lost += [lease for lease, alive in told if alive is None or alive is False]
+            answered = zip(LEASES_OF[verb](args[0]), answers, strict=True)
+            self._lost += [lease for lease, alive in answered if alive is None or alive is False]
 
     def _is_current(self, lease: Lease) -> bool:
         hold = self._world.book.holds.get(lease.timeline)
@@ -303,7 +303,7 @@ def _extended(entry: tuple[Any, ...]) -> Sequence[Lease]:
 
 
 class Courier:
-    """Delivers one timeline by its handler, as a task of somebody's own queue does, or in a block of `digest()`.
+    """Delivers one timeline by its handler, as a task of another queue does, or in a block of `digest()`.
 
     It does not renew its lease.
     """
@@ -343,7 +343,7 @@ class Courier:
                 self._has_ended = True
                 self._end(self._attempt)
         except (StoreError, InvalidState, StaleLease, ConfigError) as error:
-            self._world.note("was told:", error)
+            self._world.note("is refused:", error)
             self._has_ended = True
         except Crashed:
             self._has_ended = True
@@ -397,7 +397,7 @@ class Outside(Process):
         try:
             what()
         except (StoreError, Busy) as error:
-            self._world.note("was told:", error)
+            self._world.note("is refused:", error)
         except Crashed:
             self.is_dead = False  # there are many like that
 

@@ -61,7 +61,7 @@ class Handing:
 
 @dataclass(slots=True)
 class Hold:
-    """A lease that nobody has ended."""
+    """A lease that has not been ended."""
 
     token: str
     digest_id: str
@@ -92,7 +92,7 @@ class Book:
         self._store = store
         self._policies = policies
         self._pages = pages
-        self._poison = poison  # versions that end whoever delivers them
+        self._poison = poison  # versions that end the worker that delivers them
         self.versions: dict[int, Version] = {}  # by number, the value of the record
         self.holds: dict[str, Hold] = {}  # by timeline
         self.handings: dict[tuple[str, str], Handing] = {}  # by token and timeline
@@ -186,7 +186,7 @@ class Book:
         require(answer.suspect == min(suspects.values(), default=None), "have lapsed: {}, {}", suspects, answer)
         for each in leases:
             require(each.timeline not in suspects, "a suspect was claimed with the others: {}", each)
-            require(not self._leased(each, at, token=token, until=at + lease), "nobody said it is alone: {}", each)
+            require(not self._leased(each, at, token=token, until=at + lease), "it is noted as alone: {}", each)
         if len(leases) + answer.retired < limit:
             due = self._store.standing(now=at).due
             require(due == len(suspects), "a claim with room for more left {} that are due, {}", due, suspects)

@@ -71,7 +71,7 @@ def _close() -> Any:
 
 @fault()
 def _expiry() -> Any:
-    """a token is good as long as nobody took over"""
+    """a token is good until another one is given"""
 
     def wrong(slot: Slot, token: str, *, now: int) -> bool:
         return slot.token == token

@@ -57,7 +57,7 @@ class Simulation:
         self._workers = [Worker(world, f"w{number}", limited=True) for number in range(world.chances.randint(1, 3))]
         self._born = len(self._workers)
         self._couriers: list[Courier] = []
-        self._tasks = Process("tasks")  # of somebody's own queue
+        self._tasks = Process("tasks")  # of another queue
         self._left = world.chances.randint(30, 90)
 
     def step(self) -> bool:
@@ -171,7 +171,7 @@ class Simulation:
         raise Violation(f"not delivered after {ROUNDS} rounds of calm: {world.store.ledger()}")
 
     def _until_something(self) -> int:
-        """Milliseconds until something is due; as long as somebody may hold a lease, until it has to be renewed."""
+        """Milliseconds until something is due; while a lease may be held, until it has to be renewed."""
         world = self._world
         if world.book.holds or any(worker.tasks for worker in self._workers):
             return world.lease // 2

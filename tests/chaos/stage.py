@@ -46,7 +46,7 @@ class Stage:
             raise self._error
 
     def pause(self, actor: Hashable) -> None:
-        """Let others go on until somebody resumes this actor. Raises Crashed if that never happens."""
+        """Let others go on until this actor is resumed. Raises Crashed if that never happens."""
         baton = self._mine.baton
         self._parked[actor] = baton
         self._wake_another()

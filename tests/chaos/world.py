@@ -125,7 +125,7 @@ class Process:
 
     @property
     def tries_nothing(self) -> bool:
-        """True if all attempts that were begun here have ended, as far as was told."""
+        """True if all attempts that were begun here have ended, as events say."""
         return not any(ear.under_way for ear in self.ears)
 
     def hear(self, verb: str, args: tuple[Any, ...], answer: Any) -> None:
@@ -313,7 +313,7 @@ class Ear(Events):
 
     def expect_silence(self) -> None:
         """All that was begun has ended."""
-        require(not self.under_way, "attempts were begun and no end was told: {}", dict(self.under_way))
+        require(not self.under_way, "attempts were begun, and no event says how they ended: {}", dict(self.under_way))
 
 
 def told(trace: list[tuple[Any, ...]]) -> str:

@@ -1,9 +1,9 @@
-"""Celery drives the timelines: a tick by beat gives out what is due, and the delivery of each timeline is a task.
+"""Celery drives the timelines: beat makes a tick that finds due timelines, and the delivery of each is a task.
 
     tasks = install(app, digests)
     tasks.notify("mail:ada", {"title": "Build 7 failed"})
 
-Nothing depends on a task: what is lost with a worker or a broker is found by a later tick.
+Nothing depends on a single task: a later tick finds the timelines of tasks that a worker or a broker lost.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ except ImportError as missing:
 
 Task = Any  # Celery has no types
 
-# A tick that ends in the middle (killed, or the broker is gone) leaves a page of which no task was made; it waits until
-# it counts as lost.
+# A tick that ends in the middle (killed, or the broker is gone) leaves ready timelines without a task, a page at most.
+# They wait until they count as lost.
 PAGE = 100
 
-# Ticks that nobody took up in time are not worth doing. The time is compared by the clocks of two machines, so it is
-# long enough for clocks that differ.
+# A tick that no worker took up in time is skipped: a later one does its work. The clocks of two machines decide that,
+# so the time is long enough for clocks that differ.
 TICK_EXPIRES = 60.0
 
 _installed: WeakKeyDictionary[Celery, set[str]] = WeakKeyDictionary()
@@ -39,7 +39,7 @@ _installed: WeakKeyDictionary[Celery, set[str]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """What `install` registered."""
+    """The tasks that `install` registered."""
 
     digests: Digests
     schedule_digests: Task
@@ -54,15 +54,15 @@ class Tasks:
         timestamp: float | None = None,
         within: float | None = None,
     ) -> bool:
-        """Add a record, and have its timeline delivered by a task now if that makes it ready: then the answer is True.
+        """Add a record. If that makes its timeline ready, let a task deliver it now, and answer True.
 
-        Once the record is accepted nothing is raised: if the broker does not take the task, that is told as an event,
-        and a tick finds the timeline.
+        Once the record is accepted nothing is raised: if the broker does not take the task, an event says so, and a
+        tick finds the timeline.
         """
         return self.digests.notify(timeline, value, key=key, timestamp=timestamp, within=within, dispatch=self.dispatch)
 
     def dispatch(self, timeline: str) -> bool:
-        """Have a ready timeline delivered by a task. False if the broker does not take it."""
+        """Let a task deliver a ready timeline. False if the broker does not take it."""
         try:
             self.deliver_digest.delay(timeline)
         except Exception as error:  # noqa: BLE001  # the record is safe, so its producer must not add it again
@@ -90,8 +90,8 @@ def install(
     if name_prefix in names:
         raise ConfigError(f"name_prefix: {name_prefix!r} has been installed in this app; give another one")
 
-    # Late, so that a worker that dies gives the task to another one, where the broker notices. If the digest was open
-    # by then, the other one finds it busy. Celery never retries: the policy does.
+    # Acknowledged late: if a worker dies and the broker notices, another worker gets the task. If the digest was open
+    # by then, that one finds it busy. Celery never retries: the policy does.
     deliver = app.task(
         _deliver_digest(digests),
         name=f"{name_prefix}.deliver_digest",
@@ -147,10 +147,10 @@ def _deliver_digest(digests: Digests) -> Callable[[str, float | None], bool]:
             digests.events.emit(Dispatched(timeline=key, late=late))
         try:
             return digests.deliver(key)
-        except InvalidState as error:  # somebody else has delivered it, or is doing so
+        except InvalidState as error:  # another task has delivered it, or is doing so
             digests.events.emit(Skipped(timeline=key, reason=str(error)))
             return False
-        except StaleLease:  # told as LeaseLost
+        except StaleLease:  # LeaseLost was emitted
             return False
 
     return deliver_digest

@@ -1,4 +1,4 @@
-"""The life of timelines, told plainly: an oracle for tests.
+"""The life of timelines in plain code: an oracle for tests.
 
 Dicts, lists and integer milliseconds; no index, no page, no shortcut. It is written from the texts and shares no code
 with the engine or its stores, so that a mistake would have to be made twice to go unnoticed. It uses only public names.
@@ -89,7 +89,7 @@ class Parcel:
     lapses_alone: int = 0  # while nothing else ran beside it, and that was known before
     complete: bool = False  # looked at under the present lease
     frozen: bool = False  # stays as it is
-    replayed: bool = False  # does not expire: somebody asked for it again
+    replayed: bool = False  # does not expire: an operator asked for it again
     dropped: int = 0
     items: list[Item] = field(default_factory=list)
 
@@ -148,7 +148,7 @@ class Model:
         increment_delay: float | None = None,
         maximum_delay: float | None = None,
     ) -> bool:
-        """Accept a record; true if somebody should deliver now."""
+        """Accept a record; true if the caller should have it delivered now."""
         line = self.lines.setdefault(timeline, Line())
         self._join(line, record, policy, now, within)
         first = ms(policy.first_delay if first_delay is None else first_delay)
@@ -332,7 +332,7 @@ class Model:
         return Leased(line.token, digest.id, *counts, line.iteration, line.at, lapsed)
 
     def _lapse(self, line: Line) -> None:
-        """Nobody knows whether the digest went out: from now on it stays as it is."""
+        """The digest may have gone out: from now on it stays as it is."""
         line.token = None
         if line.digest is not None:
             line.digest.lapses += 1
@@ -491,7 +491,7 @@ class Model:
         self.counts["deleted"] += len(parcel.items) if parcel else 0
         return parcel is not None
 
-    # Looking
+    # Reading
 
     def timeline(self, key: str) -> Facts:
         line = self.lines.get(key, Line())

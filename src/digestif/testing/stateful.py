@@ -404,7 +404,7 @@ class StoreMachine(RuleBasedStateMachine):
         number = numbers[index % len(numbers)]
         return number, self.ids[number]
 
-    # Looking
+    # Reading
 
     @invariant()
     def timelines_are_the_same(self) -> None:
