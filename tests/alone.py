@@ -1,4 +1,4 @@
-"""An interpreter of its own for a piece of a test: one thread, no test runner; free to fork, to set limits, to die."""
+"""Runs a function of a test in a new interpreter, with one thread and no test runner: it may fork or die."""
 
 import json
 import subprocess
@@ -13,9 +13,9 @@ NAME = "tests.alone"
 
 
 def alone(program: Callable[..., Any], *arguments: Any, under: Sequence[str] = (), timeout: float = 90) -> Any:
-    """Call a function of a module in a fresh interpreter; arguments and answer pass as JSON.
+    """Call a function of a module in a new interpreter; arguments and answer pass as JSON.
 
-    `under` is a command that starts the interpreter, for one that needs surroundings of its own.
+    `under` is a command that starts the interpreter, such as one that limits its memory.
     """
     call = [program.__module__, program.__name__, json.dumps(arguments)]
     command = [*under, sys.executable, "-m", NAME, *call]

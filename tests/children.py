@@ -15,7 +15,7 @@ Report = Callable[[str], None]
 
 
 class Child:
-    """A process that runs `work(*arguments, report)`; what it reported, line by line, outlives it."""
+    """A process that runs `work(*arguments, report)`. Its reports, line by line, outlive it."""
 
     def __init__(self, work: Callable[..., None], *arguments: Any) -> None:
         self.pipe, end = os.pipe()
@@ -30,28 +30,28 @@ class Child:
 
     @property
     def lines(self) -> list[str]:
-        """What was reported whole."""
+        """The complete lines of its reports."""
         return self._heard.decode().split("\n")[:-1]
 
     def hear(self) -> bool:
-        """Read what it says next; False if it will say no more."""
+        """Read its next report; False if there will be no more."""
         heard = os.read(self.pipe, 1 << 16)
         self._heard += heard
         return bool(heard)
 
     def wait_for(self, line: str) -> None:
-        """Return when it has reported this."""
+        """Wait until it has reported this line."""
         while line not in self.lines:
             if not self.hear():
-                raise AssertionError(f"it ended without a word of {line!r}")
+                raise AssertionError(f"it ended without reporting {line!r}")
 
     def kill(self) -> None:
-        """End it with SIGKILL, at whatever it is."""
+        """End it with SIGKILL."""
         os.kill(self.pid, signal.SIGKILL)
         self._end()
 
     def finish(self) -> list[str]:
-        """Wait until it has done its work; gives what it reported."""
+        """Wait until it has done its work; return its reports."""
         status = self._end()
         assert status == 0, f"a child ended with {status}: {self.lines[-1:]}"
         return self.lines
@@ -65,7 +65,7 @@ class Child:
 
 
 def listen(children: Iterable[Child], *, seconds: float) -> None:
-    """Take what they report until this much time has passed."""
+    """Read their reports for so many seconds."""
     deadline = monotonic() + seconds
     speaking = {child.pipe: child for child in children}
     while speaking and (left := deadline - monotonic()) > 0:
@@ -75,7 +75,7 @@ def listen(children: Iterable[Child], *, seconds: float) -> None:
 
 
 class Gate:
-    """Lets children begin at once. Made before they are."""
+    """Lets children begin at the same time. To be made before the children."""
 
     def __init__(self) -> None:
         self._wait, self._hold = os.pipe()
@@ -86,14 +86,14 @@ class Gate:
         os.read(self._wait, 1)
 
     def open(self) -> None:
-        """In the parent, once."""
+        """In the parent, once: let the children begin."""
         os.close(self._hold)
         os.close(self._wait)
 
 
 @contextmanager
 def killed_at_the_end(children: Sequence[Child]) -> Iterator[None]:
-    """Leave none behind, whatever happens."""
+    """Kill the children that are left when the block ends."""
     try:
         yield
     finally:
@@ -107,7 +107,7 @@ def _run(work: Callable[..., None], arguments: Sequence[Any], end: int) -> NoRet
     try:
         work(*arguments, lambda line: _write(end, f"{line}\n".encode()))
         status = 0
-    except BaseException:  # noqa: BLE001 -- nothing may go on as if it were the parent
+    except BaseException:  # noqa: BLE001 -- the child must not go on as if it were the parent
         traceback.print_exc()
         sys.stderr.flush()
     finally:

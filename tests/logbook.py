@@ -1,4 +1,4 @@
-"""What processes note before somebody kills them."""
+"""Notes of processes that may be killed at any time."""
 
 import json
 import os
@@ -9,14 +9,14 @@ from typing import Any
 
 
 class Logbook:
-    """A file that many append to. A kill may tear a line: then what it was to tell of has not happened."""
+    """A file that many processes append to. A kill may tear a line: then the noted event has not happened."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
 
     def note(self, what: Any) -> None:
-        """All at once, on a line of its own whatever was written before."""
+        """Write in one call, on a new line even after a torn one."""
         if self._file is None:
             self._file = os.open(self._path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
         os.write(self._file, b"\n" + json.dumps(what).encode() + b"\n")

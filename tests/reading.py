@@ -1,4 +1,4 @@
-"""Digests of leases that a test has taken from the store itself."""
+"""Reads digests by leases that a test has taken from the store itself."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from digestif.stores.base import Lease
 
 
 def read(digests: Digests, leases: Sequence[Lease], *, now: float | None = None) -> list[Attempt]:
-    """What they hold, as it is stored; `is_lost` are those whose lease is gone."""
+    """Return the digests as they are stored; `is_lost` marks those whose lease is gone."""
     at = None if now is None else to_millis(now)
     attempts = [Attempt(lease, digests.policy, store=digests.store, now=lambda: at) for lease in leases]
     contents.read(digests.store, attempts, room=Room())

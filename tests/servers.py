@@ -1,4 +1,4 @@
-"""The servers that tests share: started when the first test asks, one of each per process, empty for every test.
+"""The servers that tests share: one of each per process, started at first use, empty for every test.
 
 A test that kills, freezes or configures a server starts its own, except on the cluster, which is healed for the next.
 """

@@ -1,4 +1,4 @@
-"""Somebody holds a transaction open, so that the server may clear nothing away: claims are quick nevertheless."""
+"""Claims beside an old transaction, which keeps the server from removing dead versions of rows."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from digestif.stores.base import Completion
 
 TIMELINES = 1000
 DEAD = 100_000  # versions of their rows
-HOUR = 3_600_000  # milliseconds, over which they were due
+HOUR = 3_600_000  # milliseconds, over which their due times spread
 CLAIMS = 100
 PAGE = 10
 MOVE = "UPDATE digestif.timeline SET ready = ready + %s, version = version + 1"  # as the store does
@@ -22,11 +22,11 @@ POLICY = Policy(minimum_delay=0, increment_delay=0)
 
 
 class Waits(NamedTuple):
-    """Seconds that claims took."""
+    """The seconds of claims."""
 
     median: float
     worst: float  # of all but one in a hundred
-    dead: int  # versions that the server could not clear away
+    dead: int  # versions that the server could not remove
 
     def __str__(self) -> str:
         return f"p50 {self.median * 1000:.1f} ms, p99 {self.worst * 1000:.1f} ms, {self.dead} dead versions"
@@ -34,7 +34,7 @@ class Waits(NamedTuple):
 
 @contextmanager
 def held_horizon(url: str) -> Iterator[None]:
-    """An old transaction that has read something, and rests."""
+    """Hold open a transaction that has read something."""
     with psycopg.connect(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT count(*) FROM digestif.timeline")
@@ -42,7 +42,7 @@ def held_horizon(url: str) -> Iterator[None]:
 
 
 def claims_before_a_horizon(url: str, *, dead: int, claims: int, page: int = PAGE) -> Waits:
-    """Let timelines be due again and again for an hour behind an old transaction, then claim."""
+    """Make timelines due again and again for an hour beside an old transaction, then claim."""
     with Digests(url, policy=POLICY) as digests:
         digests.add_many([(f"t{number}", 1) for number in range(TIMELINES)])
         with held_horizon(url), psycopg.connect(url, autocommit=True) as connection:
@@ -50,7 +50,9 @@ def claims_before_a_horizon(url: str, *, dead: int, claims: int, page: int = PAG
             connection.execute(MOVE, (-HOUR,))
             for _ in range(rounds):
                 connection.execute(MOVE, (HOUR // rounds,))
-            connection.execute("VACUUM digestif.timeline")  # the planner knows how many there are, and nothing of what
+            connection.execute(
+                "VACUUM digestif.timeline"
+            )  # the planner then knows their number, and nothing of their values
             seconds = sorted(claimed_in(digests, number, page) for number in range(claims))
             connection.execute("VACUUM digestif.timeline")
             found = connection.execute(COUNT).fetchone()
@@ -60,7 +62,7 @@ def claims_before_a_horizon(url: str, *, dead: int, claims: int, page: int = PAG
 
 
 def claims_with_nothing_dead(url: str, *, claims: int, page: int) -> Waits:
-    """The same claims where the server may clear away what it likes."""
+    """The same claims without an old transaction."""
     with Digests(url, policy=POLICY, namespace="beside") as digests:
         digests.add_many([(f"t{number}", 1) for number in range(TIMELINES)])
         return waits_of(sorted(claimed_in(digests, number, page) for number in range(claims)), dead=0)
@@ -68,12 +70,12 @@ def claims_with_nothing_dead(url: str, *, claims: int, page: int) -> Waits:
 
 def waits_of(seconds: Sequence[float], *, dead: int) -> Waits:
     waits = Waits(seconds[len(seconds) // 2], seconds[-1 - len(seconds) // 100], dead)
-    sys.stdout.write(f"{waits}\n")  # for those who want the figures: pytest -rP
+    sys.stdout.write(f"{waits}\n")  # pytest -rP shows the figures
     return waits
 
 
 def claimed_in(digests: Digests, number: int, page: int) -> float:
-    """How long a claim of a page took, of which all is delivered and comes again."""
+    """Return the seconds of a claim; its timelines are then delivered, and get new records."""
     began = monotonic()
     leases = digests.store.claim(0, page, token=f"w{number}", lease=30_000, now=None).leases
     took = monotonic() - began

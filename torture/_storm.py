@@ -1,9 +1,9 @@
-"""A storm on one store: processes that do everything at once, and that are killed, stopped and told to end meanwhile.
+"""A storm on one store: processes that use every verb at once, and are killed, stopped and terminated meanwhile.
 
     python -m torture._storm DSN SECONDS SEED
 
-In the end the wind drops, a worker delivers what is left, and the notes of all processes are compared with the ledger.
-The findings are printed as JSON; progress goes to stderr. The program forks, so it has one thread until then.
+After the storm a worker delivers the rest, and the notes of all processes are compared with the ledger. The program
+prints its findings as JSON, and progress to stderr. It forks, so it has one thread until then.
 """
 
 import heapq
@@ -33,10 +33,10 @@ CREW = {"produce": 2, "tasks": 1, "work": 3, "dispatch": 1, "operate": 1}
 PAUSE = (0.1, 1.5)  # seconds between two strikes
 STRIKES = {"kill": 4, "terminate": 2, "stop": 3}
 STOPPED = (0.2, 2 * LEASE)  # seconds, so that some leases lapse
-TO_END = 60.0  # seconds in which a worker that was told to end has to
-TO_SETTLE = 180.0  # seconds in which everything has to be delivered in the end
-TELL = 20.0  # seconds between two lines of progress
-UNKNOWN = 30.0  # seconds after which a call whose process was killed has surely ended
+TO_END = 60.0  # seconds for a worker to end after SIGTERM
+TO_DELIVER = 180.0  # seconds to deliver everything after the storm
+REPORT = 20.0  # seconds between two lines of progress
+UNKNOWN = 30.0  # seconds after which the call of a killed process has surely ended
 
 
 # The processes
@@ -46,12 +46,12 @@ UNKNOWN = 30.0  # seconds after which a call whose process was killed has surely
 class Process:
     role: str
     pid: int
-    told: float | None = None  # when it was told to end
+    ending_since: float | None = None  # when it was killed, or asked to end
     is_stopped: bool = False
 
 
 class Crew:
-    """The processes: as many of each role as there should be."""
+    """The processes of the storm, so many of each role."""
 
     def __init__(self, dsn: str, folder: Path, random: Random) -> None:
         self.struck: Counter[str] = Counter()
@@ -83,9 +83,11 @@ class Crew:
             os._exit(status)
 
     def strike(self) -> None:
-        """Do something to one of them."""
+        """Kill, terminate or stop one of the processes."""
         [blow] = self._random.choices([*STRIKES], weights=[*STRIKES.values()])
-        process = self._random.choice([each for each in self._processes if not each.told and not each.is_stopped])
+        process = self._random.choice(
+            [each for each in self._processes if not each.ending_since and not each.is_stopped]
+        )
         self.struck[blow] += 1
         if blow == "stop":
             os.kill(process.pid, signal.SIGSTOP)
@@ -93,13 +95,13 @@ class Crew:
             heapq.heappush(self._stopped, (monotonic() + self._random.uniform(*STOPPED), process.pid))
         elif blow == "kill":
             os.kill(process.pid, signal.SIGKILL)
-            process.told = monotonic()
+            process.ending_since = monotonic()
         else:
             os.kill(process.pid, signal.SIGTERM)
-            process.told = monotonic()
+            process.ending_since = monotonic()
 
     def tend(self) -> None:
-        """Let those go on that were stopped for long enough, bury the dead, and replace them."""
+        """Continue processes that were stopped for long enough, and replace those that ended."""
         while self._stopped and self._stopped[0][0] <= monotonic():
             self._continue(heapq.heappop(self._stopped)[1])
         self._reap()
@@ -117,26 +119,26 @@ class Crew:
             if pid:
                 self._processes.remove(process)
                 self._judge(process, os.waitstatus_to_exitcode(status))
-            elif process.told and monotonic() > process.told + TO_END:
+            elif process.ending_since and monotonic() > process.ending_since + TO_END:
                 self.problems.append(f"a process of {process.role} did not end within {TO_END:g} s")
                 os.kill(process.pid, signal.SIGKILL)
 
     def _judge(self, process: Process, code: int) -> None:
-        if process.told is None and code == 0:
+        if process.ending_since is None and code == 0:
             self.struck["ended by a handler"] += 1
-        elif code not in (0, -signal.SIGKILL, -signal.SIGTERM) or (process.told is None):
+        elif code not in (0, -signal.SIGKILL, -signal.SIGTERM) or (process.ending_since is None):
             self.problems.append(f"a process of {process.role} ended with {code}")
         elif process.role == "work" and code == -signal.SIGTERM:
             self.struck["terminated before it was ready"] += 1
 
     def dismiss(self) -> None:
-        """Let all of them end: workers finish what they have begun."""
+        """Terminate all processes, and wait for them: workers finish what they have begun."""
         while self._stopped:
             self._continue(heapq.heappop(self._stopped)[1])
         for process in self._processes:
-            if not process.told:
+            if not process.ending_since:
                 os.kill(process.pid, signal.SIGTERM)
-                process.told = monotonic()
+                process.ending_since = monotonic()
         becomes_true(self._has_ended, timeout=2 * TO_END, every=0.1)
 
     def _has_ended(self) -> bool:
@@ -152,7 +154,7 @@ class Crew:
 
 @contextmanager
 def crew(dsn: str, folder: Path, random: Random) -> Iterator[Crew]:
-    """Processes, of which none is left when the block ends."""
+    """Run the processes; kill those that are left when the block ends."""
     processes = Crew(dsn, folder, random)
     try:
         processes.fill()
@@ -161,15 +163,15 @@ def crew(dsn: str, folder: Path, random: Random) -> Iterator[Crew]:
         processes.kill()
 
 
-# What they noted
+# The notes of the processes
 
 
 @dataclass
 class Account:
-    """What the notes of all processes say, read as they grow."""
+    """The notes of all processes, read as they grow."""
 
     folder: Path
-    added: dict[str, float] = field(default_factory=dict)  # ids, and when somebody began to add them
+    added: dict[str, float] = field(default_factory=dict)  # ids, and when their add began
     acknowledged: set[str] = field(default_factory=set)
     sent: dict[str, list[str]] = field(default_factory=dict)  # ids by idempotency key
     key: dict[str, str] = field(default_factory=dict)  # idempotency keys by id
@@ -178,13 +180,13 @@ class Account:
     split: set[str] = field(default_factory=set)  # ids that came under two keys
     discarded: set[str] = field(default_factory=set)
     removed: dict[tuple[str, ...], dict[Path, float]] = field(default_factory=dict)
-    # … timelines that somebody deleted, or timeline and key of what they retracted: by whom, and when that was done
+    # … deleted timelines, or timeline and key of retracted records: by which process, and when
     failed: Counter[str] = field(default_factory=Counter)
     crashes: list[str] = field(default_factory=list)
     _places: Counter[Path] = field(default_factory=Counter)
 
     def read(self) -> None:
-        """What was noted since the last time."""
+        """Read the notes since the last time."""
         for path in self.folder.iterdir():
             with path.open("rb") as file:
                 file.seek(self._places[path])
@@ -225,11 +227,11 @@ class Account:
                 self.split.add(id)
 
     def missing(self) -> list[str]:
-        """Acknowledged, and never sent."""
+        """Return the ids that were acknowledged and never sent."""
         return [id for id in self.acknowledged if id not in self.key]
 
     def is_removed(self, id: str) -> bool:
-        """True if somebody did what ends a record before it is sent."""
+        """True if the record was discarded, retracted or deleted after its add began."""
         timeline = id.partition("/")[0]
         times = [self.removed.get(place, {}).values() for place in [(timeline,), (timeline, key_of(id))]]
         return id in self.discarded or any(at >= self.added[id] for at in chain(*times))
@@ -237,12 +239,12 @@ class Account:
 
 @dataclass(frozen=True)
 class Findings:
-    """What came of it."""
+    """The result of a storm."""
 
     seed: int
     seconds: float
     acknowledged: int
-    unknown: int  # nobody was told whether these were accepted
+    unknown: int  # adds without an answer
     delivered: int
     duplicates: int
     struck: dict[str, int]
@@ -252,7 +254,7 @@ class Findings:
 
 
 def judged(account: Account, digests: Digests) -> Iterator[str]:
-    """What is wrong in the end."""
+    """Compare account, ledger and recount, and yield what is wrong."""
     ledger, verified = digests.ledger(), digests.verify()
     missing = account.missing()
     dropped = [id for id in missing if family_of(id) == "small"]
@@ -285,7 +287,7 @@ def judged(account: Account, digests: Digests) -> Iterator[str]:
 
 
 def storm(dsn: str, *, seconds: float, seed: int) -> Findings:
-    """Let it blow for so long, then let a worker deliver everything, and look at what is left."""
+    """Run the storm for so many seconds, deliver everything, and compare the notes with the ledger."""
     random, began = Random(seed), monotonic()
     with tempfile.TemporaryDirectory() as folder:
         account = Account(Path(folder))
@@ -293,7 +295,7 @@ def storm(dsn: str, *, seconds: float, seed: int) -> Findings:
             blow(processes, account, random, seconds=seconds)
             processes.dismiss()
         with Digests(dsn, policy=POLICY, lease=LEASE) as digests:
-            problems = [*processes.problems, *settled(digests, Notes(account.folder / "calm"))]
+            problems = [*processes.problems, *delivered_in_the_end(digests, Notes(account.folder / "calm"))]
             account.read()
             problems += judged(account, digests)
             ledger = digests.ledger()
@@ -312,21 +314,21 @@ def storm(dsn: str, *, seconds: float, seed: int) -> Findings:
 
 
 def blow(processes: Crew, account: Account, random: Random, *, seconds: float) -> None:
-    began = told = monotonic()
+    began = reported = monotonic()
     strike = began + 2
     while (now := monotonic()) < began + seconds:
         processes.tend()
         if now >= strike:
             processes.strike()
             strike = now + random.uniform(*PAUSE)
-        if now >= told + TELL:
+        if now >= reported + REPORT:
             account.read()
-            tell(processes, account, now - began, seconds)
-            told = now
+            report(processes, account, now - began, seconds)
+            reported = now
         signal.sigtimedwait([], 0.05)  # a pause that needs no thread
 
 
-def tell(processes: Crew, account: Account, passed: float, seconds: float) -> None:
+def report(processes: Crew, account: Account, passed: float, seconds: float) -> None:
     struck = ", ".join(f"{blow} {times}" for blow, times in sorted(processes.struck.items()))
     words = (
         f"storm {processes.store} {passed:.0f}/{seconds:g} s: "
@@ -338,13 +340,13 @@ def tell(processes: Crew, account: Account, passed: float, seconds: float) -> No
     sys.stderr.flush()
 
 
-def settled(digests: Digests, notes: Notes) -> list[str]:
-    """Deliver everything, dead letters too. What was said if that took too long."""
+def delivered_in_the_end(digests: Digests, notes: Notes) -> list[str]:
+    """Deliver everything, dead letters too; return a problem if that takes too long."""
 
     def send(digest: Digest) -> None:
         notes.note("sent", digest.idempotency_key, ids_of(digest))
 
-    def is_settled() -> bool:
+    def is_all_delivered() -> bool:
         for letter in digests.dead_letters():
             with suppress(Busy):
                 digests.replay(letter.id)
@@ -355,9 +357,9 @@ def settled(digests: Digests, notes: Notes) -> list[str]:
     for timeline in TIMELINES:
         digests.resume(timeline)
     with working(digests, poll=0.2):
-        if becomes_true(is_settled, timeout=TO_SETTLE, every=0.2):
+        if becomes_true(is_all_delivered, timeout=TO_DELIVER, every=0.2):
             return []
-    return [f"not delivered within {TO_SETTLE:g} s: {[each for each in digests.timelines() if each.state != 'idle']}"]
+    return [f"not delivered within {TO_DELIVER:g} s: {[each for each in digests.timelines() if each.state != 'idle']}"]
 
 
 def main(dsn: str, seconds: str, seed: str) -> None:

@@ -1,6 +1,6 @@
-"""What the processes of a storm do: produce, work, dispatch and operate, until somebody ends them.
+"""The processes of a storm: they produce, work, dispatch and operate until they are ended.
 
-Each notes what it is about to do and what it was told, before anything relies on it: so it may be killed at any time.
+Each notes what it is about to do, and each answer before it goes on, so that it may be killed at any time.
 A record's id is its value too: `timeline/key`, with `#` and a number if several versions share the key.
 """
 
@@ -102,7 +102,7 @@ class Actor:
         return self.random.random() < probability
 
     def in_threads(self, *loops: Callable[[], Iterator[None]]) -> None:
-        """Run loops side by side, each step by step; what they may be told does not end them."""
+        """Run loops in threads, each step by step; expected errors do not end them."""
         threads = [threading.Thread(target=self._run, args=(loop,)) for loop in loops]
         for thread in threads:
             thread.start()
@@ -205,7 +205,7 @@ class Actor:
     # Delivering
 
     def work(self) -> None:
-        """Be a worker whose handlers fail, hang, and end their process."""
+        """Run a worker whose handlers fail, hang, and end their process."""
         with self.open() as digests:
             digests.handler("*")(self._handle)
             digests.handler("batch:*", batch=5)(lambda several: [self._outcome(digest) for digest in several])
@@ -246,7 +246,7 @@ class Actor:
         return None
 
     def _send(self, digest: Digest) -> None:
-        """Send it, as far as the world can tell, and perhaps end as a process does that is killed just then."""
+        """Note the digest as sent, and now and then end the process just after, as a kill would."""
         if self.chance(0.03):
             raise ConnectionError("nobody is there")
         if self.chance(0.0003):
@@ -259,17 +259,17 @@ class Actor:
             os._exit(0)
 
     def deliver(self, digests: Digests, timeline: str) -> None:
-        """By way of `digest()`."""
+        """Deliver by `digest()`."""
         with suppress(InvalidState, StaleLease, ConnectionError, SystemExit), digests.digest(timeline) as digest:
             self.pause(0.01)
             self._send(digest)
             if self.chance(0.01):
-                raise SystemExit  # nobody knows whether it went out
+                raise SystemExit  # it may have gone out or not
             if self.chance(0.002):
                 self._pause.wait(2 * LEASE)
 
     def dispatch(self) -> None:
-        """Schedule and deliver, as those do who have a task queue of their own; some dispatches get lost."""
+        """Schedule and deliver, as a program with a task queue of its own; some dispatches get lost."""
         with self.open() as digests:
 
             def tick() -> Iterator[None]:
@@ -288,7 +288,7 @@ class Actor:
     # Operating
 
     def operate(self) -> None:
-        """Flush, pause, resume, retract, delete, replay, discard, and look at everything."""
+        """Flush, pause, resume, retract, delete, replay, discard, and call every query."""
         with self.open() as digests:
             acts = [self._flush, self._pause_and_resume, self._retract, self._delete, self._settle_letters, self._look]
 
@@ -356,7 +356,7 @@ ROLES: dict[str, Callable[[Actor], None]] = {
 
 
 def play(role: str, dsn: str, path: Path, *, name: str, seed: str) -> None:
-    """Be a process of the storm. Only a worker ends by itself, when it is asked to."""
+    """Run one process of the storm. Only a worker ends by itself, on SIGTERM."""
     notes = Notes(path)
     _end_with_parent()
     try:

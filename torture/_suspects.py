@@ -1,7 +1,7 @@
-"""A worker that is ended by what it delivers, or killed: `python -m torture._suspects DSN FOLDER LEASE [MEGABYTES]`.
+"""A worker that a digest may end: `python -m torture._suspects DSN FOLDER LEASE [MEGABYTES]`.
 
-Its handler goes by the name of the timeline: `poison` ends the process, `slow…` takes three seconds. What it has
-delivered is noted in a file of the folder.
+Its handler goes by the name of the timeline: `poison` ends the process, `slow…` takes three seconds. It notes each
+delivery in a file of the folder.
 """
 
 import os
@@ -19,7 +19,7 @@ POLICY = Policy(minimum_delay=3600, maximum_delay=3600)
 
 def main(dsn: str, folder: str, lease: str, megabytes: str = "") -> None:
     if megabytes:
-        threading.stack_size(512 << 10)  # or the stacks of threads alone take a good part of it
+        threading.stack_size(512 << 10)  # otherwise the stacks of threads take a large part of it
         limit = int(megabytes) << 20
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     logbook = Logbook(Path(folder) / "delivered")

@@ -1,4 +1,4 @@
-"""A burst through Celery, and every few seconds one of its workers is killed: nothing is lost, and all is counted."""
+"""A burst through Celery while its workers are killed every few seconds: nothing is lost, and all is counted."""
 
 import random
 import sys
@@ -18,13 +18,13 @@ from tests.stores.postgres.servers import empty_database
 SECONDS = 60
 TIMELINES = 100
 PAUSE = 3.0  # between two kills, on average
-SETTLES = 60  # seconds: longer than a lease, a lost dispatch and the cool-down together
+TO_DELIVER = 60  # seconds: longer than a lease, a lost dispatch and the cool-down together
 
 
 @pytest.mark.parametrize("redelivered_after", [3600, 4], ids=["without redelivery", "with redelivery"])
 @pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"])
 def test_nothing_is_lost_while_workers_are_killed(store: str, redelivered_after: int, tmp_path: Path) -> None:
-    """Whether the broker gives the tasks of the dead to others, or the ticks alone find what they left."""
+    """Whether the broker redelivers the tasks of killed workers, or ticks alone find what they left."""
     with RedisServer() as server, other_stores(store) as others:
         setup = Setup.on(server, tmp_path, store, redelivered_after=redelivered_after)
         setup = replace(setup, stores=setup.stores | others)
@@ -33,8 +33,8 @@ def test_nothing_is_lost_while_workers_are_killed(store: str, redelivered_after:
                 process.wait_until_ready()
 
             accepted, kills = torment(room, store)
-            arrived = becomes_true(lambda: counts(setup).keys() >= accepted, timeout=SETTLES, every=0.5)
-            emptied = becomes_true(room.is_empty, timeout=SETTLES, every=0.5)
+            arrived = becomes_true(lambda: counts(setup).keys() >= accepted, timeout=TO_DELIVER, every=0.5)
+            emptied = becomes_true(room.is_empty, timeout=TO_DELIVER, every=0.5)
 
             digests = room.tasks[store].digests
             ledger = digests.ledger()
@@ -49,7 +49,7 @@ def test_nothing_is_lost_while_workers_are_killed(store: str, redelivered_after:
 
 @contextmanager
 def other_stores(store: str) -> Iterator[dict[str, str]]:
-    """Those that need neither the folder nor the broker."""
+    """Open a store that needs neither the folder nor the broker."""
     if store == "postgres":
         with empty_database() as url:
             yield {store: url}
@@ -58,7 +58,7 @@ def other_stores(store: str) -> Iterator[dict[str, str]]:
 
 
 def torment(room: Mailroom, store: str) -> tuple[set[str], int]:
-    """Notify without a pause, and kill in between; gives the records that were accepted, and the number of kills."""
+    """Notify without a pause, and kill in between; return the accepted records, and the number of kills."""
     accepted: set[str] = set()
     kills = 0
     end, next_kill = monotonic() + SECONDS, monotonic() + PAUSE
@@ -75,7 +75,7 @@ def torment(room: Mailroom, store: str) -> tuple[set[str], int]:
 
 
 def strike(room: Mailroom, worker: Process) -> None:
-    """A machine is lost, or a main process, or a child of a pool. There are two workers again, soon."""
+    """Kill a worker with its children, its main process, or a child of its pool; soon there are two workers again."""
     random.choice([worker.kill, worker.kill_main, worker.kill_child])()
     if not worker.is_alive:
         room.start_worker()

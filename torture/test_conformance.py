@@ -1,4 +1,4 @@
-"""Every fact once more, in the modes that the tests leave out for the sake of time."""
+"""The conformance suite in the modes that the tests leave out to save time."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Twenty thousand signals that raise in one thread of a process that writes to SQLite, beside another that does."""
+"""Twenty thousand signals that raise in one thread of a process, while another process writes to the same file."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_interruptions_of_one_thread_trouble_no_other_and_no_books(seed: int, tm
     account = alone(storm, path, INTERRUPTS, seed, timeout=1800)
 
     assert account["interrupts"] >= INTERRUPTS
-    assert account["told others"] == []
+    assert account["errors of others"] == []
     assert account["missing"] == []
     assert account["stuck"] == 0
     assert account["verified"]

@@ -1,4 +1,4 @@
-"""Every store lives many more random lives beside the model than the tests have time for."""
+"""Every store compared with the model in many more random runs than the tests have time for."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -21,13 +21,13 @@ LONG = settings(
     stateful_step_count=200,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.reuse, Phase.generate],  # a life of 200 steps is shrunk for hours: seek the cause by hand
+    phases=[Phase.reuse, Phase.generate],  # shrinking a run of 200 steps takes hours: find the cause by hand
 )
 
 
 @pytest.fixture
 def one_at_a_time() -> Iterator[Callable[[str], Callable[[], Store]]]:
-    """Stores of their own, each closed when the next one is made."""
+    """Make new stores, each closed when the next one is made."""
     opened: list[Store] = []
     numbers = count()
 

@@ -1,4 +1,4 @@
-"""A large store is moved in every direction, by processes that are killed, and goes on until it is there."""
+"""A large store is moved in every direction by processes that are killed, until the move is complete."""
 
 import os
 import signal
@@ -52,14 +52,14 @@ def test_a_large_store_is_moved_by_processes_that_are_killed(tmp_path: Path, her
 
 
 def fill(store: Any) -> None:
-    """By way of memory, where it takes no time."""
+    """Fill a store in memory, which is quick, and move it."""
     memory: Any = open_store("memory://")
     populate(memory, each=EACH, records=RECORDS, large=LARGE)
     Move(memory, store, now=lambda: NOW).run()
 
 
 def _moved_in_spite_of_kills(source: str, target: str, names: list[str]) -> int:
-    """Run the program until it is done; the first runs are killed after a while that nobody knows."""
+    """Run the program until it is done; the first runs are killed at random moments."""
     command = [sys.executable, "-m", "digestif", "move", source, target, "--no-verify", "--json"]
     command += ["--from-namespace", names[0], "--to-namespace", names[1]]
     kills, pause = 0, threading.Event()

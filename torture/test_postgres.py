@@ -1,4 +1,4 @@
-"""PostgreSQL under load and faults, for longer: no deadlock, no record lost, nobody kept waiting."""
+"""PostgreSQL under load and faults, for longer: no deadlock, no lost record, no long wait."""
 
 import os
 import random
@@ -50,7 +50,7 @@ def test_batches_in_any_order_deliveries_and_maintenance_never_deadlock(server: 
 
 
 def test_claims_are_quick_although_nothing_dead_is_cleared_away() -> None:
-    """Without fsync: what dead versions cost is shown here, not how slow the disk is."""
+    """Without fsync: this measures the cost of dead versions, not the disk."""
     with PostgresServer(fsync=False) as server:
         waits = claims_before_a_horizon(server.url, dead=DEAD, claims=CLAIMS)
 
@@ -127,7 +127,7 @@ def test_thousands_of_interruptions_trouble_nobody_else(server: PostgresServer) 
 
 
 def test_a_frozen_server_keeps_nobody_waiting_for_long() -> None:
-    """It takes connections and says nothing. Whoever comes first must not make the others wait in a row."""
+    """It takes connections and does not answer. Callers must not wait for it one after the other."""
     with PostgresServer(fsync=False) as server, Digests(f"{server.url}?timeout=1") as digests:
         os.kill(server.pid, signal.SIGSTOP)
         try:

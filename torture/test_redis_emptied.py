@@ -1,4 +1,4 @@
-"""A server that is emptied all the time, and engines that divide the namespace differently: one division at a time."""
+"""A server that is emptied again and again, and engines with different partitions: one number of them at a time."""
 
 import random
 import sys
@@ -13,11 +13,11 @@ from digestif.testing.servers import RedisServer
 SECONDS = 60.0
 SOON = Policy(minimum_delay=0, increment_delay=0)
 DIVISIONS = (1, 2, 7, 64)
-HOMES = "#!lua\nreturn redis.call('KEYS', '*:t:t')"  # of the timeline t, whichever partition has it: all at one moment
+HOMES = "#!lua\nreturn redis.call('KEYS', '*:t:t')"  # of the timeline t in any partition, at one moment
 
 
 def live(url: str, over: Event, seen: Counter[str]) -> None:
-    """Open the namespace with some division, work with it for a while, and begin again."""
+    """Open the namespace with some number of partitions, use it for a while, and begin again."""
     while not over.is_set():
         try:
             with Digests(f"{url}?partitions={random.choice(DIVISIONS)}", policy=SOON) as digests:

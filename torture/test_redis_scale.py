@@ -1,4 +1,4 @@
-"""The program that proves how long calls keep a server, with small numbers, run as people run it."""
+"""The benchmark redis_scale with small numbers, run from the command line."""
 
 import json
 import subprocess

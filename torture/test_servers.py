@@ -1,4 +1,4 @@
-"""PostgreSQL for tests where it takes seconds: programs that only root may run, forks of the owner."""
+"""Slow tests of the PostgreSQL for tests: programs that only root may run, forks of the owner."""
 
 import os
 import shutil

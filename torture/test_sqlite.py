@@ -1,4 +1,4 @@
-"""Processes are killed on one file two hundred times; everybody's turn comes soon, and claims are quick."""
+"""SQLite for longer: two hundred kills, short waits of concurrent writers, and quick claims."""
 
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.stores.sqlite.populations import HOUR, NOW, store_with_due
 ROUNDS = 200
 FEW, MANY = 1_000, 100_000
 LONGEST_WAIT = 1.0  # seconds
-ATTEMPTS = 3  # a machine that does other things as well may hold everybody up
+ATTEMPTS = 3  # other programs may slow the machine down
 
 
 def test_every_acknowledged_record_is_there_after_writers_were_killed(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_claim_of_two_hundred_costs_with_a_hundred_thousand_due_what_it_costs_
         closing(store_with_due(FEW, tmp_path / "few.db")) as few,
         closing(store_with_due(MANY, tmp_path / "many.db")) as many,
     ):
-        for _ in range(ATTEMPTS):  # something else may use the machine
+        for _ in range(ATTEMPTS):  # other programs may slow the machine down
             ratio = claim_time(many) / claim_time(few)
             if ratio < 2:
                 break
@@ -60,7 +60,7 @@ def test_a_claim_of_two_hundred_costs_with_a_hundred_thousand_due_what_it_costs_
 
 
 def claim_time(store: SQLiteStore) -> float:
-    """The median seconds of a claim; what it took is given back each time."""
+    """Return the median seconds of a claim; its timelines are released each time."""
     times = []
     for number in range(9):
         begun = monotonic()

@@ -4,8 +4,8 @@
     DIGESTIF_STORM_SECONDS=120 DIGESTIF_STORM_SEED=7 ./dev torture -k "storm and redis"
 
 Producers in threads and tasks, workers whose handlers fail, `digest()`, retract, flush, pause, delete, replay, discard,
-schedule and maintenance, all at once; processes are killed, stopped and told to end at random moments. A seed chooses
-what is done to whom, not when the others get their turn: the same storm is much alike, never the same.
+schedule and maintenance, all at once; processes are killed, stopped and terminated at random moments. A seed chooses
+faults and victims, but not how processes interleave: two storms of one seed are alike, never the same.
 """
 
 import json
@@ -27,7 +27,7 @@ SEED = os.environ.get("DIGESTIF_STORM_SEED", str(int(chance() * 1_000_000)))
 @pytest.mark.timeout(float(SECONDS) + 600)
 @pytest.mark.parametrize("store", ["sqlite", "redis", "cluster", "postgres"])
 def test_a_storm_loses_nothing(store: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with dsn_of(store, tmp_path) as dsn, capfd.disabled():  # progress is to be seen while it is made
+    with dsn_of(store, tmp_path) as dsn, capfd.disabled():  # shows progress at once
         sys.stderr.write(f"\nstorm on {store}, {SECONDS} s, seed {SEED}\n")
         command = [sys.executable, "-m", "torture._storm", dsn, SECONDS, SEED]
         ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)

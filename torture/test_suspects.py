@@ -1,4 +1,4 @@
-"""One digest that ends its workers, one that is too large for them, workers that are killed: neighbours are served."""
+"""A digest that ends its workers, one that is too large for them, and killed workers: other digests are delivered."""
 
 import os
 import subprocess
@@ -86,7 +86,7 @@ def digests_on(dsn: str) -> Iterator[Digests]:
 
 
 def test_a_digest_that_ends_its_worker_takes_no_neighbour_along(dsn: str, tmp_path: Path) -> None:
-    """Fact 66. Sixty neighbours are delivered, none is buried; the one is, after its lapses alone, and it says so."""
+    """Sixty neighbours are delivered, none is buried. The digest itself is, after lapses alone, as its reason says."""
     neighbours = [f"n{number}" for number in range(60)]
     with digests_on(dsn) as digests:
         digests.add_many([(name, name) for name in [*neighbours[:30], "poison", *neighbours[30:]]])
@@ -102,7 +102,7 @@ def test_a_digest_that_ends_its_worker_takes_no_neighbour_along(dsn: str, tmp_pa
 
 
 def test_kills_of_workers_bury_nothing(dsn: str, tmp_path: Path) -> None:
-    """Fact 66. Six kills 2.2 s apart, with 300 digests of 3 s: nothing is wrong with any of them."""
+    """Six kills 2.2 s apart, with 300 digests of 3 s: none of the digests is to blame."""
     with digests_on(dsn) as digests:
         digests.add_many([(f"slow{number}", number) for number in range(300)])
 
@@ -119,7 +119,7 @@ def test_kills_of_workers_bury_nothing(dsn: str, tmp_path: Path) -> None:
 
 
 def test_a_giant_holds_up_no_neighbour(dsn: str, tmp_path: Path) -> None:
-    """Fact 67. 4,000 records of 250 KB in one timeline, workers of 512 MB: the newest are delivered."""
+    """4,000 records of 250 KB in one timeline, workers of 512 MB: the newest are delivered."""
     value = "x" * 250_000
     neighbours = [f"n{number}" for number in range(40)]
     with digests_on(dsn) as digests:

@@ -1,4 +1,4 @@
-"""Templates that would never end: stopped within two seconds."""
+"""Templates that would never end are stopped within two seconds."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from digestif.compose.renderer import TemplateFailed
 from tests.compose.samples import many
 from tests.compose.test_bombs import BOMBS, arm
 
-ATTEMPTS = 3  # a machine that does other things as well may take longer
+ATTEMPTS = 3  # other programs may slow the machine down
 
 
 @pytest.mark.parametrize("name", BOMBS)

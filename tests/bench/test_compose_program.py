@@ -1,4 +1,4 @@
-"""The program that measures composing, with small numbers."""
+"""The benchmark compose, with small numbers."""
 
 import json
 
@@ -29,11 +29,11 @@ def test_summaries_and_mails_are_measured(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_people_get_a_table_of_80_columns_with_verdicts_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    told = run(capsys)
+    output = run(capsys)
 
-    assert ORDINARY in told
-    assert "mails of ordinary digests a second" in told
-    assert max(map(len, told.splitlines())) <= 80
+    assert ORDINARY in output
+    assert "mails of ordinary digests a second" in output
+    assert max(map(len, output.splitlines())) <= 80
 
 
 def test_what_is_measured_has_the_shape_that_it_is_named_for() -> None:

@@ -1,4 +1,4 @@
-"""The programs that people run first, with small numbers."""
+"""The benchmark rounds, with small numbers."""
 
 from pathlib import Path
 

@@ -94,7 +94,7 @@ def open_digests(setup: Setup, dsn: str) -> Digests:
     def get_stuck(digest: Digest) -> None:
         log.note({"begun": digest.timeline, "pid": os.getpid(), "group": os.getpgrp()})
         if digest.attempt == 1:
-            signal.pause()  # until somebody ends this process
+            signal.pause()  # until a signal ends this process
         deliver(digest)
 
     @digests.handler("fails:*")
@@ -123,7 +123,7 @@ def counts(setup: Setup) -> Counter[str]:
 
 
 def check_identity(setup: Setup) -> int:
-    """A digest that went out more than once did so with the same records. Gives how many deliveries were repeated."""
+    """Check that a digest that went out again had the same records; return the number of repeated deliveries."""
     known: dict[str, list[str]] = {}
     repeated = 0
     for line in sent(setup):
@@ -187,13 +187,13 @@ class Process:
             os.kill(int(children[0]), signal.SIGKILL)
 
     def end(self) -> None:
-        """Leave nothing of it."""
+        """End it and its children."""
         if not self._is_gone:
             self.kill()
 
 
 class Mailroom:
-    """Workers and a beat, ended at the latest when it is left, and the tasks for a producer."""
+    """Workers and a beat, ended with the block at the latest, and the tasks for a producer."""
 
     def __init__(self, setup: Setup, directory: Path) -> None:
         self.setup = setup

@@ -102,7 +102,7 @@ def test_an_empty_digest_sends_nothing_and_ends_the_round(office: Office) -> Non
 
 @pytest.mark.parametrize("state", ["idle", "waiting", "paused", "open"])
 def test_a_task_that_finds_another_state_ends_quietly(office: Office, state: str) -> None:
-    """So does a task that a broker delivers twice. What it found is told."""
+    """So does a task that a broker delivers twice. Its result says what it found."""
     deliver = office.tasks.deliver_digest
     if state != "idle":
         office.digests.add("t", 1)
@@ -159,7 +159,7 @@ def test_a_task_that_lost_its_lease_ends_quietly_and_the_digest_comes_again(offi
 
 
 def test_a_timeline_without_a_handler_fails_its_task(office: Office) -> None:
-    """So that somebody sees it; its records wait."""
+    """So that operators see it; the records wait."""
     tasks = install(office.app, Digests("memory://"), name_prefix="other")
     tasks.notify("t", 1)
 

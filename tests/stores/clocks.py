@@ -1,4 +1,4 @@
-"""Processes that add and deliver in one store by clocks that differ, and the account of what they did."""
+"""Processes with different clocks that add and deliver in one store, and the account of what they did."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from digestif.stores.base import Completion, Lease, Take
 from digestif.stores.sqlite import SQLiteStore
 from tests.children import Report
 
-Account = dict[str, int]  # how often what happened
+Account = dict[str, int]  # counts of events
 APART = 3600.0  # seconds
 LEASE = 200  # milliseconds
 SECONDS = 0.7
@@ -23,7 +23,7 @@ POLICY = Policy(minimum_delay=0, increment_delay=0, capacity=None, lapses=1_000_
 
 
 def check_lives(life: Callable[[int], Account]) -> None:
-    """Lives, each in a store of its own, until two processes have met: that is a matter of chance."""
+    """Check lives, each in a new store, until in one of them two processes have met, which is a matter of chance."""
     for number in range(5):
         account = life(number)
 
@@ -37,7 +37,7 @@ def check_lives(life: Callable[[int], Account]) -> None:
 
 
 def live(opened: Callable[[str], SQLiteStore], path: str, name: str, chance: random.Random, report: Report) -> None:
-    """Add, claim, deliver, and now and then forget a lease; reports what was acknowledged, after it was."""
+    """Add, claim, deliver, and now and then forget a lease; report each acknowledgement."""
     store = opened(path)
     digests = Digests(store, policy=POLICY, lease=LEASE / 1000)
     ends = monotonic() + SECONDS
@@ -76,7 +76,7 @@ def suspects(store: SQLiteStore, token: str, *, lease: int = LEASE) -> list[Leas
 
 
 def records(store: SQLiteStore, lease: Lease) -> tuple[str, list[str]]:
-    """What an open digest carries, and under which key; StaleLease if the lease is lost."""
+    """Return the idempotency key and the record keys of an open digest; StaleLease if the lease is lost."""
     request, keys = Take(lease, None, merge=True), list[str]()
     while True:
         [taken] = store.take([request], now=None)
@@ -98,7 +98,7 @@ def close(store: SQLiteStore, lease: Lease, report: Report) -> None:
 
 
 def drain(store: SQLiteStore, report: Report) -> None:
-    """Deliver what is left, by the faster clock: for that one every lease of the slower has lapsed."""
+    """Deliver the rest by the faster clock, for which every lease of the slower one has lapsed."""
     number = 0
     while (ledger := store.ledger()).pending or ledger.open:
         number += 1

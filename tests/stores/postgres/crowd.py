@@ -25,7 +25,7 @@ Steps = Iterator[dict[str, int]]
 
 
 def meet(dsn: str, seconds: float, adders: int, seed: int) -> dict[str, Any]:
-    """Let them loose; gives what they did, what was refused, and how often the server had to end a deadlock."""
+    """Run the crowd; return what it did, its errors, and the number of deadlocks."""
     with Digests(dsn) as digests:
         digests.ledger()  # the tables are there
     roles = [add] * adders + [deliver, maintain, maintain]
@@ -44,7 +44,7 @@ def meet(dsn: str, seconds: float, adders: int, seed: int) -> dict[str, Any]:
 
 
 def live(role: str, dsn: str, seconds: float, seed: int, report: Report) -> None:
-    """Repeat what the role does until the time is over."""
+    """Repeat the steps of a role until the time is over."""
     done: dict[str, int] = {}
     with Digests(dsn, policy=POLICY) as digests:
         end = monotonic() + seconds
@@ -86,7 +86,7 @@ def deliver(digests: Digests, chance: random.Random) -> Steps:
 
 
 def is_read(store: Store, lease: Lease) -> bool:
-    """Read a digest whole; False if its lease is lost."""
+    """Read a digest to its end; False if its lease is lost."""
     request = Take(lease, POLICY.capacity, merge=True)
     while True:
         [taken] = store.take([request], now=None)
@@ -108,7 +108,7 @@ ROLES: dict[str, Callable[[Digests, random.Random], Steps]] = {"add": add, "deli
 
 
 def deadlocks(dsn: str) -> int:
-    """How often the server had to end one; what a backend counted is known once it has gone."""
+    """Return the number of deadlocks; the server adds a backend's count when the backend ends."""
     with psycopg.connect(dsn, autocommit=True) as connection:
 
         def value(query: str) -> int:
@@ -126,7 +126,7 @@ ADDERS = 8
 
 def meeting(url: str, *, seconds: float) -> dict[str, Any]:
     found: dict[str, Any] = alone(meet, url, seconds, ADDERS, random.randrange(2**32), timeout=seconds + 90)
-    sys.stdout.write(f"{found}\n")  # for those who want the figures: pytest -rP
+    sys.stdout.write(f"{found}\n")  # pytest -rP shows the figures
     return found
 
 

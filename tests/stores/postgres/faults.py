@@ -46,7 +46,7 @@ def tormented(
     processes: int,
     steps: int = 3,
 ) -> Account:
-    """Let these faults happen to a server that is in use; after each of them everybody goes on by himself."""
+    """Cause these faults in a server that is in use; after each, all users must go on by themselves."""
     with Load(server.url, directory=directory, processes=processes) as load:
         load.go_on(steps)
         for fault in faults:

@@ -18,7 +18,7 @@ POLICY = Policy(minimum_delay=0, increment_delay=0, capacity=None, attempts=100_
 
 
 def check(account: dict[str, Any]) -> None:
-    """Fail unless the books hold and only the interrupted thread was troubled."""
+    """Fail unless the ledger is right and only the interrupted thread got errors."""
     assert account["given to others"] == []
     assert account["other errors"] == []
     assert account["missing"] == []
@@ -28,11 +28,11 @@ def check(account: dict[str, Any]) -> None:
 
 
 class Interruption(BaseException):
-    """As KeyboardInterrupt is: raised by a signal handler, in the main thread, wherever that is."""
+    """Like KeyboardInterrupt: a signal handler raises it in the main thread, at any moment."""
 
 
 def interrupt(url: str, seconds: float) -> dict[str, Any]:
-    """The main thread works and is interrupted again and again by a timer, while others work beside it."""
+    """Work in the main thread, interrupted again and again by a timer, and in two other threads."""
     acknowledged: list[str] = []
     given: list[str] = []
     errors: list[str] = []
@@ -105,7 +105,7 @@ def interrupt(url: str, seconds: float) -> dict[str, Any]:
 
 
 def connections(url: str) -> dict[str, int]:
-    """Those of our own that the server knows, and of these the ones that are inside of a transaction."""
+    """Count our connections, and those inside a transaction, as the server sees them."""
     with psycopg.connect(url, autocommit=True) as connection:
         states = connection.execute(
             "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "

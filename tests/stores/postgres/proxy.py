@@ -1,4 +1,4 @@
-"""A go-between that knows a COMMIT when it sees one, and loses it or its answer, and the connection with it.
+"""A proxy that recognizes COMMIT, and loses it or its answer, and the connection with it.
 
 with Proxy(url) as proxy, Digests(proxy.url) as digests:
     proxy.lose = Loss.ANSWER  # every other commit, beginning with the next
@@ -20,7 +20,7 @@ SSL_REQUEST, GSS_REQUEST = 80877103, 80877104
 class Loss(Enum):
     """What happens to a commit."""
 
-    ANSWER = auto()  # it takes place, and nobody is told
+    ANSWER = auto()  # it takes place, and the answer is lost
     REQUEST = auto()  # it does not reach the server, which notices that its client is gone…
     SILENCE = auto()  # …or does not
 
@@ -56,7 +56,7 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         for each in (self._listener, *self._open):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)  # wakes whoever reads from it
+                each.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it
         for thread in self._threads:
             thread.join()
         for each in (self._listener, *self._open):
@@ -84,7 +84,7 @@ class Proxy:
         thread.start()
 
     def loses(self) -> Loss | None:
-        """What happens to a commit that has just come. What was lost comes again, and passes."""
+        """Return what happens to this commit. One that is repeated after a loss passes."""
         self.commits += 1
         self._lost_last = self.lose is not None and (self.always or not self._lost_last)
         self.lost += self._lost_last

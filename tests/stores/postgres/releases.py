@@ -1,4 +1,4 @@
-"""Releases before and after this one, by what they would find or leave in the database; and users with few rights."""
+"""Other releases, by what they find or leave in the database; and users with few rights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ _numbers = count(1)
 
 
 def next_release(folder: Path, monkeypatch: pytest.MonkeyPatch, *texts: str) -> int:
-    """Go on as a release with more migrations than this one; its version."""
+    """Behave as a release with more migrations than this one; return its version."""
     for file in migrations.FOLDER.iterdir():
         if file.name.endswith(".sql"):
             (folder / file.name).write_bytes(file.read_bytes())
@@ -38,7 +38,7 @@ def written_by_a_newer_release(url: str) -> None:
 
 @contextmanager
 def user_without_rights(url: str) -> Iterator[str]:
-    """The URL for somebody who may connect, and nothing else."""
+    """The URL of a user who may connect, and nothing else."""
     name = f"Ada {next(_numbers)}"
     role = sql.Identifier(name)
     with psycopg.connect(url, autocommit=True) as administrator:

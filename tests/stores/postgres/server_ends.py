@@ -1,4 +1,4 @@
-"""Ends of a process that owns a server: the server and its files go with it."""
+"""Checks that a server and its files go when the process ends that owns them."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 from digestif.testing import processes
 from digestif.testing.processes import becomes_true
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become another user")
 OWNER = """
 import sys, time
 from pathlib import Path

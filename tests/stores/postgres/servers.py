@@ -1,4 +1,4 @@
-"""The PostgreSQL that tests share: started when the first test asks, one per process, an empty database for each test.
+"""The PostgreSQL that tests share: one per process, started at first use, with an empty database for each test.
 
 A test that kills or configures a server starts its own.
 """
@@ -13,7 +13,7 @@ import psycopg
 
 from digestif.testing.postgres import PostgresServer
 
-# Emptying takes 10 ms, where a new database takes 40 and its end 20. It ends whoever is still connected;
+# Emptying takes 10 ms, where a new database takes 40 and its end 20. It ends connections that are left;
 # no need to wait for that: who holds a lock is waited for, and the function would look every 100 ms only.
 EMPTY = """
     SET lock_timeout = '10s';
@@ -40,11 +40,11 @@ def shared_server() -> PostgresServer:
 
 @contextmanager
 def empty_database() -> Iterator[str]:
-    """The URL of a database that is empty and the caller's alone."""
+    """Yield the URL of an empty database that no other test uses."""
     server = shared_server()
     name = _spare.pop() if _spare else _new(server)
     yield server.url_of(name)
-    # One that a failed test leaves is not used again: nobody knows what goes on in it.
+    # A database that a failed test leaves is not used again: a thread may still use it.
     with psycopg.connect(server.url_of(name), autocommit=True) as connection:
         connection.execute(EMPTY)
     _spare.append(name)

@@ -1,4 +1,4 @@
-"""Callers who add in transactions of their own, and keep them open: nobody waits for them or hears too early."""
+"""Callers who add in transactions of their own and keep them open: no other call waits, or sees records too early."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ def test_callers_in_opposite_order_neither_wait_nor_delay_others(digests: Digest
 
 
 def test_versions_of_a_key_keep_their_order_whoever_folds_them_in(digests: Digests, url: str) -> None:
-    """Whoever has taken the older version is kept waiting; the newer one must not overtake it."""
+    """The call that folds the older version has to wait; the newer version must not overtake it."""
     digests.add("a", 0)
     with psycopg.connect(url) as caller, psycopg.connect(url) as holder, ThreadPoolExecutor(2) as threads:
         holder.execute("SELECT FROM digestif.timeline FOR UPDATE")
@@ -86,7 +86,7 @@ def test_versions_of_a_key_keep_their_order_whoever_folds_them_in(digests: Diges
 def test_what_is_committed_after_a_call_has_begun_is_not_waited_for(
     digests: Digests, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with callers who add more quickly than anybody folds."""
+    """Callers may add more quickly than records are folded in."""
     folds = count()
     with psycopg.connect(url) as caller:
 

@@ -24,7 +24,7 @@ def on_time(url: str) -> Any:  # the program that it is given to is annotated fo
 
 
 def an_hour_ahead(url: str) -> Any:
-    """Even the clock that it takes for the server's is wrong."""
+    """A store whose idea of the server's clock is wrong."""
     store = PostgresStore(url)
     store.clock = lambda: wall_clock() + APART
     return store

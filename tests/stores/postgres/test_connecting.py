@@ -1,4 +1,4 @@
-"""A server that can't be reached, or does not let us in: the reason is told, and soon if waiting mends nothing."""
+"""A server that can't be reached, or refuses us: the error gives the reason, and comes soon if waiting is useless."""
 
 import logging
 import socket
@@ -27,7 +27,7 @@ def nobody() -> Iterator[str]:
 
 
 def refusal(url: str) -> tuple[str, float]:
-    """What is said, and after how many seconds."""
+    """Return the error, and the seconds until it came."""
     began = monotonic()
     with pytest.raises(StoreUnavailable) as refused, Digests(url) as digests:
         digests.ledger()

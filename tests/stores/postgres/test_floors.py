@@ -1,4 +1,4 @@
-"""Where a search for what is due begins, while dead versions can not be cleared away."""
+"""Where a search for due timelines begins, while the server can't remove dead versions."""
 
 from collections.abc import Iterator
 

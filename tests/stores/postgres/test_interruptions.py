@@ -1,4 +1,4 @@
-"""Signal handlers that raise, as Ctrl-C does, wherever the main thread is: the pool stays whole and the books hold."""
+"""Signal handlers that raise in the main thread at any moment, as Ctrl-C does: pool and ledger stay right."""
 
 import os
 import signal
@@ -83,7 +83,7 @@ digests.add("t", 1)
 
 
 def test_an_interrupted_program_ends_at_once(url: str) -> None:
-    """The call that was interrupted, which waits for a lock, is not waited for."""
+    """It does not wait for the interrupted call, which waits for a lock."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, url], capture_output=True, text=True, timeout=30, check=False)
 
     assert done.stderr.rstrip().endswith("KeyboardInterrupt")

@@ -1,4 +1,4 @@
-"""Locks are taken in one order by all: nobody waits for somebody who waits for him."""
+"""All transactions take locks in one order, so that there is no deadlock."""
 
 from tests.stores.postgres.crowd import check, have_met, meeting
 from tests.stores.postgres.servers import empty_database

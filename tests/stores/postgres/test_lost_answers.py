@@ -1,4 +1,4 @@
-"""Connections that are lost at the commit: the server is asked what became of it, and the caller is told."""
+"""Connections that are lost at the commit: the store asks the server for its outcome, and answers accordingly."""
 
 from functools import cache
 from typing import Any
@@ -74,7 +74,7 @@ def test_what_others_did_meanwhile_does_not_hide_that_it_took_place(url: str) ->
 
 
 def test_a_server_that_crashed_meanwhile_gives_the_same_id_to_others_who_are_not_taken_for_it() -> None:
-    """What was never written to its log is forgotten, ids too. Nothing else writes it out here, for ten seconds."""
+    """A crash loses transactions, and their ids, that are not in the log yet; it is written every ten seconds here."""
     with (
         PostgresServer(fsync=False, wal_writer_delay=10_000) as server,
         Proxy(server.url) as proxy,

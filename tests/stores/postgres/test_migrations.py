@@ -1,4 +1,4 @@
-"""How the schema of a PostgreSQL store comes about, and what becomes of that of another release."""
+"""The schema of a PostgreSQL store: how it is created, and upgraded from another release."""
 
 import re
 from collections.abc import Callable

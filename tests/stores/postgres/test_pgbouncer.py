@@ -36,7 +36,7 @@ default_pool_size = {connections}
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """Of a bouncer before an empty database. It can not be had from PyPI, so no CI has to have it."""
+    """The URL of a PgBouncer before an empty database. PyPI has none, so CI may be without it."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         pytest.skip("pgbouncer is not installed: apt-get install pgbouncer")
@@ -49,7 +49,7 @@ def bouncing(program: str, direct: str) -> Iterator[str]:
     parts, port = urlsplit(direct), free_port()
     settings = SETTINGS.format(server=parts.port, user=parts.username, port=port, connections=CONNECTIONS)
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)  # it refuses to be root, and becomes somebody else
+        Path(folder).chmod(0o755)  # it refuses to run as root, and becomes another user
         file = Path(folder) / "pgbouncer.ini"
         file.write_text(settings)
         somebody = {"user": "nobody"} if os.geteuid() == 0 else {}

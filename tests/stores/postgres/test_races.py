@@ -1,4 +1,4 @@
-"""Two who do the same at the same time: it happens once, and is counted once."""
+"""Two callers who do the same at the same time: it happens once, and is counted once."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Somebody who may only read, a person or a dashboard, looks at a store that is there."""
+"""A user with the right to read only, such as a dashboard, queries a store."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from tests.stores.postgres.releases import user_without_rights
 
 @pytest.fixture
 def readers(url: str) -> Iterator[str]:
-    """The URL for somebody who was granted what the documentation names."""
+    """The URL of a user with the rights that the documentation names."""
     with Digests(url) as digests:
         digests.add("t", "first")
     with user_without_rights(url) as theirs:

@@ -1,4 +1,4 @@
-"""The password: neither what is kept nor what is told about a failure shows it."""
+"""The password: neither a store nor its errors show it."""
 
 import traceback
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def with_password(server: PostgresServer, password: str = PASSWORD) -> str:
 
 
 def everything_about(error: BaseException) -> str:
-    """What a traceback with all local variables says, as the tools of operators print it, from our frames on."""
+    """Return a traceback with all local variables, as the tools of operators print it, from our frames on."""
     account, links = list[str](), [error]
     for link in links:
         links += [other for other in (link.__cause__, link.__context__) if other and other not in links]
@@ -44,7 +44,7 @@ def everything_about(error: BaseException) -> str:
 
 
 def reachable(start: object) -> Iterator[object]:
-    """All that can be had from an object by its attributes, and inside of its containers."""
+    """Yield all objects that are reachable by attributes and in containers."""
     seen, found = set[int](), [start]
     while found:
         thing = found.pop()

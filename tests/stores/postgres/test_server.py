@@ -1,4 +1,4 @@
-"""The PostgreSQL that the other tests stand on: it starts, dies, comes back and goes with its owner."""
+"""The PostgreSQL for tests: it starts, is killed, comes back, and ends with its owner."""
 
 import os
 import pwd
@@ -56,10 +56,9 @@ def test_a_folder_without_postgresql_is_refused(tmp_path: Path, monkeypatch: pyt
 
 def test_a_machine_without_the_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(postgres.VARIABLE, raising=False)
-    monkeypatch.setattr(postgres, "WHEEL", "no-such-wheel")
 
     with pytest.raises(ServerMissing, match="pip install no-such-wheel, or set DIGESTIF_POSTGRES_BIN="):
-        find_postgres()
+        find_postgres(wheel="no-such-wheel")
 
 
 def test_redis_need_not_be_installed() -> None:

@@ -1,4 +1,4 @@
-"""The short way of a single add: whoever comes between its look and its save is noticed."""
+"""The short way of a single add: it notices changes between its look and its save."""
 
 import threading
 from collections.abc import Callable

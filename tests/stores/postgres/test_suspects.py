@@ -127,7 +127,7 @@ def test_suspects_are_looked_for_where_claims_are(url: str) -> None:
 
 
 def test_many_that_lapsed_long_ago_keep_no_floor_above_them(url: str) -> None:
-    """A slow search learns from the first suspect, and the next still tells of it."""
+    """A slow search learns from the first suspect, and the next one still finds it."""
     with slow_searches(url) as digests:
         store = digests.store
         digests.add("early", 1, now=1000.0)

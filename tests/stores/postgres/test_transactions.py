@@ -1,4 +1,4 @@
-"""Adds inside the caller's transaction: a record exists if and only if the caller commits, and nobody waits for it."""
+"""Adds inside the caller's transaction: a record exists if and only if the caller commits, and no call waits for it."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def test_a_later_version_that_is_added_directly_comes_after_one_that_was_committ
 
 
 def test_deadline_and_expiry_count_from_the_add(digests: Digests, url: str) -> None:
-    """However long nobody folds it in."""
+    """However late it is folded in."""
     with psycopg.connect(url) as connection:
         digests.add("t", 1, within=100, connection=connection)
         connection.execute("UPDATE digestif.inbox SET added = added - 60_000".replace("_", ""))

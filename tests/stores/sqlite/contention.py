@@ -22,7 +22,7 @@ def write_beside_batches(path: str) -> dict[str, float]:
 
 
 def measure(path: str, *, batches: list[int]) -> dict[str, float]:
-    """Let one process write for each size of batch; tells about those that add singly."""
+    """Let one process write for each size of batch; return figures about those that add singly."""
     Digests(f"sqlite:///{path}").close()
     gate = Gate()
     children = [Child(write, path, size, gate) for size in batches]
@@ -37,7 +37,7 @@ def measure(path: str, *, batches: list[int]) -> dict[str, float]:
 
 
 def write(path: str, size: int, gate: Gate, report: Report) -> None:
-    """Add for a while; reports how often, and the longest time that an add took."""
+    """Add for a while; report how often, and the longest time of an add."""
     count, longest = 0, 0.0
     with Digests(f"sqlite:///{path}") as digests:
         gate.wait()

@@ -1,4 +1,4 @@
-"""Groups of calls that the store commits together, made on purpose."""
+"""Groups of calls that the store commits together."""
 
 import os
 import threading
@@ -53,7 +53,7 @@ class Group:
 
 @contextmanager
 def one_group(store: SQLiteStore) -> Iterator[Group]:
-    """What is submitted in the block is committed together after it."""
+    """Calls that are submitted in the block are committed together after it."""
     group = Group(store)
     try:
         yield group

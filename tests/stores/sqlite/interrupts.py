@@ -21,11 +21,11 @@ PATIENCE = 30  # seconds, for threads that end at once unless they are stuck
 
 
 class Interruption(BaseException):
-    """As KeyboardInterrupt is: raised by a signal handler, in the main thread, wherever that is."""
+    """Like KeyboardInterrupt: a signal handler raises it in the main thread, at any moment."""
 
 
 class Timer:
-    """Raises in the main thread some time after it is set, and sometimes again while that is being dealt with."""
+    """Raises in the main thread some time after it is set, and sometimes again while the first is handled."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -50,7 +50,7 @@ class Timer:
 
 
 def storm(path: str, interrupts: int, seed: int) -> dict[str, Any]:
-    """Interrupt the main thread so often. Tells what the others were told, and which records are missing."""
+    """Interrupt the main thread so often; return the errors of other threads, and the missing records."""
     child = Child(lambda report: add_until_stopped(path, report))
     with killed_at_the_end([child]):
         account = Storm(path, seed).blow(interrupts)
@@ -58,7 +58,7 @@ def storm(path: str, interrupts: int, seed: int) -> dict[str, Any]:
         acknowledged, *errors = child.finish()
     keys = {f"child-{number}" for number in range(int(acknowledged))} | set(account.pop("acknowledged"))
     account["missing"] = sorted(keys - set(account.pop("delivered")) - stored_keys(path))
-    return {**account, "told others": [*account["told others"], *errors]}
+    return {**account, "errors of others": [*account["errors of others"], *errors]}
 
 
 def stored_keys(path: str) -> set[str]:
@@ -67,7 +67,7 @@ def stored_keys(path: str) -> set[str]:
 
 
 def add_until_stopped(path: str, report: Report) -> None:
-    """Another process: adds singly, then reports how many, and what went wrong."""
+    """In another process: add singly, then report how many, and the errors."""
     errors = []
     number = 0
     with Digests(f"sqlite:///{path}", policy=Policy(capacity=None)) as digests:
@@ -93,7 +93,7 @@ class Storm:
         self._done = threading.Event()
         self._acknowledged: list[str] = []
         self._delivered: list[str] = []
-        self._told: list[str] = []  # to threads that were not interrupted
+        self._errors: list[str] = []  # to threads that were not interrupted
 
     def blow(self, interrupts: int) -> dict[str, Any]:
         works = [self._add_singly, self._add_singly, self._add_batches, self._deliver, self._read]
@@ -106,7 +106,7 @@ class Storm:
         for thread in threads:
             thread.join(PATIENCE)
         stuck = sum(thread.is_alive() for thread in threads)
-        account = {"stuck": stuck, "told others": self._told, "calls": calls, "interrupts": self._timer.raised}
+        account = {"stuck": stuck, "errors of others": self._errors, "calls": calls, "interrupts": self._timer.raised}
         if not stuck:
             account["verified"] = bool(self._digests.verify())
             self._store.close()
@@ -151,7 +151,7 @@ class Storm:
             try:
                 work(name, number)
             except BaseException as error:  # noqa: BLE001 -- to be judged by the caller
-                self._told.append(repr(error))
+                self._errors.append(repr(error))
             number += 1
 
     def _add_singly(self, name: int, number: int) -> None:
@@ -164,7 +164,7 @@ class Storm:
         self._acknowledged += keys
 
     def _deliver(self, name: int, number: int) -> None:
-        """Claim what is ready, take it whole and close it."""
+        """Claim ready timelines, read their digests and complete them."""
         store = self._store
         claimed = store.claim(0, 20, token=fresh_id(), lease=30_000, now=None)
         for lease in claimed.leases:

@@ -103,7 +103,7 @@ def kill_writers_of(path: str, chance: random.Random, rounds: int) -> Counter[st
 
 
 def compare(writers: Iterable[Writer], stored: Iterable[str]) -> Counter[str]:
-    """Count adds that are missing or in excess; a batch is there as a whole or not at all."""
+    """Count missing and unacknowledged adds; a batch is stored as a whole or not at all."""
     found: dict[str, Counter[int]] = {writer.name: Counter() for writer in writers}
     sizes: dict[tuple[str, int], int] = {}
     for key in stored:
@@ -123,7 +123,7 @@ def compare(writers: Iterable[Writer], stored: Iterable[str]) -> Counter[str]:
 
 
 def deliver(path: str, report: Report) -> None:
-    """Deliver whatever is due; what goes out is reported before the digest is closed."""
+    """Deliver due timelines; report each digest before it is closed."""
     digests = Digests(f"sqlite:///{path}", policy=patient(), lease=0.05)
     while True:
         deliver_once(digests, report)
@@ -139,7 +139,7 @@ def deliver_once(digests: Digests, report: Report) -> None:
 
 
 def patient() -> Policy:
-    """Never gives a digest up."""
+    """Return a policy that never gives a digest up."""
     return Policy(minimum_delay=0, increment_delay=0, capacity=None, lapses=1_000_000, attempts=1_000_000)
 
 

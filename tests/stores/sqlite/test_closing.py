@@ -115,7 +115,7 @@ def test_closing_while_threads_add_and_read_gives_each_an_answer_or_a_refusal(tm
 
 
 def close_amid_threads(folder: str) -> dict[str, Any]:
-    """Again and again, since a connection that is closed under a thread's feet crashes only now and then."""
+    """Close many times: closing a connection that a thread uses crashes only now and then."""
     missing: list[str] = []
     refusals: Counter[str] = Counter()
     left_open: list[str] = []

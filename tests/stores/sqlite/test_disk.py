@@ -199,7 +199,7 @@ def open_what_may_not_be_written(what: str) -> dict[str, Any]:
 
 
 def lose_the_right_to_write() -> dict[str, Any]:
-    """A child opens the file anew: what its parent could do does not count."""
+    """A child opens the file anew, without the rights that its parent had."""
     with unprivileged_folder() as folder:
         path = folder / "d.db"
         digests = Digests(f"sqlite:///{path}")
@@ -232,7 +232,7 @@ def failure(call: Callable[[], object]) -> BaseException | None:
 
 @contextmanager
 def unprivileged_folder() -> Iterator[Path]:
-    """A folder of somebody whom permissions bind: as root, become nobody meanwhile."""
+    """A folder of a user whom permissions bind: as root, become the user nobody meanwhile."""
     with tempfile.TemporaryDirectory() as name:
         if os.geteuid() != 0:
             yield Path(name)

@@ -1,4 +1,4 @@
-"""Many processes at one file: everybody's turn comes, and nobody waits for ever. How soon: torture/test_sqlite.py."""
+"""Many processes at one file take turns, and none waits for ever. How long they wait: torture/test_sqlite.py."""
 
 import fcntl
 import os
@@ -46,7 +46,7 @@ def test_whoever_is_interrupted_while_it_waits_for_its_turn_does_not_take_it_lat
 
 
 def interrupt_a_wait(path: str) -> dict[str, object]:
-    """Another process has the turn; a signal handler raises in the one that waits; then the turn is free."""
+    """Another process holds the lock; a signal handler raises in the waiting process; then the lock is released."""
     digests = Digests(f"sqlite:///{path}")
     digests.add("t", 0, key="before", timestamp=1)
     other = os.open(f"{path}-lock", os.O_RDWR)
@@ -73,7 +73,7 @@ def interrupt(*_: object) -> None:
 
 
 def can_have_turns(file: int, *, seconds: float) -> bool:
-    """Take the lock again and again; False if it can't be had at all."""
+    """Try the lock for so many seconds; False if it was never free."""
     had = False
     ends = monotonic() + seconds
     while monotonic() < ends:

@@ -106,7 +106,7 @@ def told_of(path: str) -> dict[str, list[str]]:
 
 @contextmanager
 def time_limit(seconds: int = LONGEST) -> Iterator[None]:
-    """Ends the process if it takes longer, by SIGALRM's own doing: what is stuck in C hears nothing else."""
+    """End the process by SIGALRM's default action if it takes longer: a thread that is stuck in C runs no handler."""
     signal.alarm(seconds)
     yield
     signal.alarm(0)
@@ -167,7 +167,7 @@ def go_on_without_the_parent(path: str) -> dict[str, list[str]]:
 
 
 def meet_a_stranger(path: str) -> dict[str, list[str]]:
-    """The parent lets go; then a program that was not forked from it works on the file, beside the child."""
+    """The parent closes; then a program that was not forked from it uses the file, beside the child."""
     digests = engine(path)
     stranger_has_come = Gate()
 

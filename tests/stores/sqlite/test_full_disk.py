@@ -139,7 +139,7 @@ def in_a_small_disk(folder: Path, size: str) -> list[str]:
 
 
 def use_up(store: SQLiteStore) -> None:
-    """Let others who end digests have taken all free pages, and the disk be full."""
+    """Use up all free pages, as endings of digests would, and fill the disk."""
     with closing(sqlite3.connect(store._database.name, isolation_level=None)) as other:
         other.execute("CREATE TABLE taken (bytes BLOB)")
         free = other.execute("PRAGMA freelist_count").fetchone()[0]
@@ -156,7 +156,7 @@ def free_pages(path: Path) -> int:
 
 
 def deliver_from_a_full_disk(folder: str, timelines: int, size: int) -> dict[str, Any]:
-    """Another program has all that the disk has left, and takes whatever becomes free."""
+    """Another program takes all free space of the disk, and all that becomes free."""
     account = Delivery(folder, timelines, size).run(lambda: greedy(folder))
     check_sound(f"{folder}/d.db")
     return account

@@ -1,4 +1,4 @@
-"""Signal handlers that raise, as Ctrl-C does, wherever the main thread is: no other thread or process is troubled."""
+"""Signal handlers that raise in the main thread at any moment, as Ctrl-C does: other threads and processes go on."""
 
 import fcntl
 import os
@@ -180,7 +180,7 @@ def test_a_storm_of_interruptions_troubles_no_other_thread_and_no_other_process(
     account = alone(storm, path, 100, 1)
 
     assert account["interrupts"] >= 100
-    assert account["told others"] == []
+    assert account["errors of others"] == []
     assert account["missing"] == []
     assert account["stuck"] == 0
     assert account["verified"]

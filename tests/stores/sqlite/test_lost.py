@@ -1,4 +1,4 @@
-"""Files that vanish, disks that are full: told plainly, and nothing is acknowledged in vain."""
+"""Files that vanish, disks that are full: a clear error, and no acknowledgement of a record that is not stored."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who may read and lock the files of a store: their owner, or those who may write the database."""
+"""Only the owner, or users who may write the database, can read and lock the files of a store."""
 
 import os
 import stat

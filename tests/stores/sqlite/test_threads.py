@@ -127,7 +127,7 @@ def test_a_refusal_of_one_does_not_disturb_its_neighbours(store: SQLiteStore, pa
 
 
 def test_a_unit_that_is_run_again_answers_for_what_it_did_in_the_end(store: SQLiteStore) -> None:
-    """Its group was spoiled, and meanwhile another process may have changed the state that it was refused for."""
+    """Its page was rolled back, and another process may have changed the state that the refusal was based on."""
     digests = Digests(store)
     runs = []
 
