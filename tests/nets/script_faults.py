@@ -432,7 +432,7 @@ BATCHES = [
         file="include/batches.lua",
         old="""\
     if old then
-      unnote(batch, key, old)
+      remove_from_orders(batch, key, old)
     end
 """,
         new="",
@@ -442,7 +442,7 @@ BATCHES = [
         says="a record that is taken away stays in the order of its batch",
         file="include/batches.lua",
         old="""\
-    unnote(batch, key, record)
+    remove_from_orders(batch, key, record)
     call('HDEL', batch.records, key)
 """,
         new="    call('HDEL', batch.records, key)\n",

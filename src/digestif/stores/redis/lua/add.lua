@@ -9,7 +9,7 @@
 -- Unguarded  it looks for an earlier answer itself, and defines the functions for that only if it needs them
 -- include: partition.lua
 
-local TERMS = 56 -- bytes of a policy's numbers; what is not set is not a number, or for the capacity infinite
+local TERMS = 56 -- bytes of a policy's numbers: one that is not set is NaN, a capacity that is not set is infinite
 local noted, accepted, pending, layout = unpack(call('HMGET', LEDGER, CALL, 'accepted', 'pending', 'layout'))
 -- include: layout.lua
 local arrival = tonumber(accepted or 0)
@@ -19,7 +19,7 @@ if not arrival or not pending then
 end
 local loaded = {} -- timelines that need more than a record put in
 
--- The long way, made only when it is needed: its functions cost more than adding a record.
+-- The long way. Its functions are defined only when it is needed: they cost more than adding a record.
 local function the_long_way()
   -- include: timelines.lua
 
@@ -117,7 +117,7 @@ local superseded = 0
 local flags = {} -- by record, where it is not '0'
 local drops = {} -- of records that made others be dropped: their numbers, and how many
 local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
-local known, capacity, expires, expiry -- the policy of the record before, what it allows, and when its records expire
+local known, capacity, expires, expiry -- of the record before; the expiry is packed
 local many = (#arguments - 6) / 2
 for number = 1, many do
   local timeline, policy, within = read('>HHd', arguments[5], number * 12 - 11)
@@ -125,7 +125,7 @@ for number = 1, many do
   local place = 9 + timeline * 3
   local joins = false
 
-  -- The short way, and the usual one: the timeline is on its way to a delivery and a record more changes nothing else.
+  -- The short way, and the usual one: the timeline will be delivered anyway, and one record more changes nothing else.
   if within ~= within and not loaded[place] then
     local hash = keys[place]
     local slot = try('HGET', hash, '') -- an error, which is a table, if the key is no hash

@@ -23,7 +23,7 @@ local function bury(timeline, burial)
     local served = who_got(digest)
     letter.served = #served > 0 and served or nil
     letter.traceback = burial[6] ~= '' and burial[6] or nil
-    remember(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial[3])
+    add_to_history(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial[3])
     rename(batch, place)
     write_letter(timeline, place, letter)
   end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Write something that leaves nothing behind: WAIT speaks of what its own connection wrote.
+-- Write something that leaves nothing behind: WAIT covers only the writes of its own connection.
 -- KEYS   1 a key of the partition that nothing else uses
 -- Reply  OK
 -- Unguarded  a repeated call writes the same

@@ -12,7 +12,7 @@ if damage_of(timeline) then
 end
 local slot = timeline.slot
 
-local function forget(place, number)
+local function delete_entry(place, number)
   local is_read, entry = pcall(cmsgpack.unpack, call('HGET', HISTORY, place))
   if is_read and type(entry) == 'table' and entry.number == number then
     call('HDEL', HISTORY, place)
@@ -33,7 +33,7 @@ local function delete_letters()
 end
 
 for _, entry in ipairs(request.entries) do
-  forget(entry[1], entry[2])
+  delete_entry(entry[1], entry[2])
 end
 local letters, dead = delete_letters()
 if not timeline.stored and letters == 0 then

@@ -13,7 +13,7 @@ if not letter then
   return answer('0')
 end
 local keys = newest_keys(batch_found_at(place), HISTORY_KEYS)
-remember(timeline.name, letter, 'discarded', request.ring, keys, letter.reason)
+add_to_history(timeline.name, letter, 'discarded', request.ring, keys, letter.reason)
 erase_letter(timeline, letter, place)
 count('dead', -letter.records)
 count('deleted', letter.records)

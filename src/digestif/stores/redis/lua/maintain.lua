@@ -30,7 +30,7 @@ local function expire_pending(timeline, limit)
   local batch = pending_of(timeline)
   local gone = expire(batch, now, limit)
   count('pending', -gone)
-  fewer_pending(timeline, gone)
+  subtract_pending(timeline, gone)
   slot.expires = timeline.pending > 0 and earliest_expiry(batch) or nil
   return gone
 end
@@ -47,7 +47,7 @@ local function expire_frozen(timeline, batches)
     return 0
   end
   erase_digest(timeline)
-  remember(timeline.name, digest, 'expired', request.ring, {})
+  add_to_history(timeline.name, digest, 'expired', request.ring, {})
   local gone = digest.records
   digest.records, digest.merging = 0, nil
   return gone
@@ -104,7 +104,7 @@ end
 -- Records of a digest that lapses may have expired meanwhile.
 local function lapse(timeline)
   local slot = timeline.slot
-  if slot.state ~= 'open' or slot['until'] > now or not (request.deadline or slot.paused) then
+  if not is_suspect(slot, now) or not (request.deadline or slot.paused) then
     put_in_place(timeline)
     return
   end

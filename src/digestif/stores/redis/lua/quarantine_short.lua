@@ -27,7 +27,7 @@ end
 count('dead', gone)
 if request.batch == 0 then
   count('pending', -gone)
-  fewer_pending(timeline, gone)
+  subtract_pending(timeline, gone)
 else
   count('open', -gone)
   after_losing(digest, gone, true)

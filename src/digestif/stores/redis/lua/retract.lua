@@ -14,6 +14,6 @@ if ARGV[4] == '' or not pull(pending_of(timeline), ARGV[4]) then
 end
 count('pending', -1)
 count('deleted', 1)
-fewer_pending(timeline, 1)
+subtract_pending(timeline, 1)
 save_timeline(timeline)
 return answer('1')

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Replace a note, if it is still what the caller believes.
+-- Replace a note, if it is still the one that the caller knows.
 -- KEYS   12 notes (hash)
 -- ARGV   4 name  5 the old note  6 the new one; empty is none
 -- Reply  '1', or '0' with nothing done if another one is noted

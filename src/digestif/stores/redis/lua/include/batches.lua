@@ -11,7 +11,7 @@ local function batch_at(place, large)
   return { records = KEYS[place], ages = KEYS[place + 1], times = KEYS[place + 2], large = large }
 end
 
--- A batch of which it is not noted whether it is large.
+-- A batch whose slot does not say whether it is large.
 local function batch_found_at(place)
   return batch_at(place, call('EXISTS', KEYS[place + 1]) == 1)
 end
@@ -21,7 +21,7 @@ local function packed(arrival, expires, rest)
   return struct.pack('>I5i7', arrival, expires or NEVER) .. rest
 end
 
--- A record that was damaged, and is too short to be one, still has to be moved and counted.
+-- A damaged record, too short to be one, still has to be moved and counted.
 local WHOLE = 20 -- bytes before the payload
 
 local function arrival_of(record)
@@ -35,7 +35,7 @@ end
 
 local function timestamp_of(record)
   local timestamp = string.len(record) < WHOLE and 0 or (struct.unpack('>d', record, 13))
-  return timestamp == timestamp and timestamp or 0 -- what is not a number can't be sorted
+  return timestamp == timestamp and timestamp or 0 -- NaN can't be sorted
 end
 
 local function age_member(key, record)
@@ -46,7 +46,7 @@ local function key_of(member)
   return string.sub(member, 9)
 end
 
-local function note(batch, key, record)
+local function add_to_orders(batch, key, record)
   call('ZADD', batch.ages, timestamp_of(record), age_member(key, record))
   local expires = expiry_of(record)
   if expires then
@@ -70,7 +70,7 @@ end
 local function enlarge(batch)
   if not batch.large then
     for key, record in each(batch) do
-      note(batch, key, record)
+      add_to_orders(batch, key, record)
       effort = effort - 1
     end
     batch.large = true
@@ -78,7 +78,7 @@ local function enlarge(batch)
 end
 
 -- Remove a record from the orders, not from the hash.
-local function unnote(batch, key, record)
+local function remove_from_orders(batch, key, record)
   if batch.large then
     call('ZREM', batch.ages, age_member(key, record))
   end
@@ -90,12 +90,12 @@ local function put(batch, key, record, has_deadlines, size)
   if batch.large or has_deadlines then
     local old = call('HGET', batch.records, key)
     if old then
-      unnote(batch, key, old)
+      remove_from_orders(batch, key, old)
     end
   end
   local replaced = call('HSET', batch.records, key, record) == 0
   if batch.large then
-    note(batch, key, record)
+    add_to_orders(batch, key, record)
   elseif size >= SMALL or string.len(record) > LIGHT then
     if effort > 0 or size >= 4 * SMALL then -- many that grow in step are enlarged by and by
       enlarge(batch)
@@ -108,7 +108,7 @@ end
 local function pull(batch, key)
   local record = call('HGET', batch.records, key)
   if record then
-    unnote(batch, key, record)
+    remove_from_orders(batch, key, record)
     call('HDEL', batch.records, key)
   end
   return record
@@ -160,7 +160,7 @@ local function rename(batch, place)
   end
 end
 
--- Take up to `limit` expired records out, unless they are heavy; the answer is how many.
+-- Take out up to `limit` expired records, fewer if they are heavy; the answer is how many.
 local function expire(batch, now, limit)
   local old = {}
   if batch.large then

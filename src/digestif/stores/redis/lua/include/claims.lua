@@ -26,7 +26,7 @@ local function open(timeline, token, lease, fresh_id, alone)
   }
 end
 
--- The timeline of this number; nil if it is not what the claim looks for.
+-- The timeline of this number; nil if it is not wanted any more.
 local function candidate(number, is_wanted)
   local timeline = with_sound_batches(timeline_number(number))
   if timeline.state == 'damaged' then

@@ -5,7 +5,7 @@ local HISTORY_KEYS = 100 -- keys of records that an entry of the history has
 local WITH_LETTER = STRIDE + 3 -- keys of a timeline and a dead letter
 
 -- Note a digest that ended in the ring of the last ones.
-local function remember(timeline, digest, outcome, ring, keys, reason, receipt)
+local function add_to_history(timeline, digest, outcome, ring, keys, reason, receipt)
   local number = add_to('ended', 1)
   call('HSET', HISTORY, number % ring, cmsgpack.pack({
     number = number,

@@ -75,7 +75,7 @@ local function page_of_small(batch, after, limit, room)
   return flat, true, bytes
 end
 
--- The whole of a small batch, as it lies: the reader sorts it.
+-- All records of a small batch, unsorted: the client sorts them.
 local function whole_of_small(batch)
   local flat, bytes = call('HGETALL', batch.records), 0
   for place = #flat - 1, 1, -2 do
@@ -105,7 +105,7 @@ local function page(batch, after, limit, room)
   return flat, true, bytes
 end
 
--- The keys of the newest records; in a call that has looked through many already, of any.
+-- The keys of the newest records; of any records, once the call has used up its effort.
 local function newest_keys(batch, limit)
   local keys = {}
   if batch.large then

@@ -1,7 +1,6 @@
 -- include: endings.lua
 -- include: transfer.lua
--- What a move takes from one store to another. Records that leave are counted beside `accepted`, which never falls: it
--- numbers them.
+-- Parcels that leave. Their records are counted as `left`: `accepted`, which numbers records, must not fall.
 
 local function erase_exported_digest(timeline)
   local digest = timeline.slot.digest

@@ -4,8 +4,8 @@
 -- A timeline is a hash: the slot in the field '', the pending records in fields of their own, which are never empty.
 -- A slot is a table with the names of core/machine.py, stored behind a head: whether a record may join it as it is, and
 -- its earliest expiry. A script that needs no more declares the hash alone. All keys of a timeline are three per batch
--- (records, ages, times) for what is pending, what is in the digest and what is being merged into it, and the order of
--- its dead letters.
+-- (records, ages, times), for the pending records, those of the digest and those that are being merged into it, and the
+-- order of its dead letters.
 local STRIDE = 10 -- keys
 local DIGEST, MERGING, DEAD = 3, 6, 9 -- offsets
 local HEAD = 8 -- bytes
@@ -96,7 +96,7 @@ local function load_timeline(place)
   }
 end
 
--- The refusal to do anything about a damaged timeline; nil if it is sound.
+-- The error that refuses a call for a damaged timeline; nil if it is sound.
 local function damage_of(timeline)
   return timeline.state == 'damaged' and redis.error_reply('DIGESTIF_DAMAGED') or nil
 end
@@ -190,8 +190,8 @@ local function erase_digest(timeline)
   end
 end
 
--- Pending records were taken away one by one: note what is left.
-local function fewer_pending(timeline, many)
+-- Note that pending records were taken out one by one.
+local function subtract_pending(timeline, many)
   local slot = timeline.slot
   timeline.pending = timeline.pending - many
   if timeline.pending == 0 then

@@ -46,7 +46,7 @@ local function after_commit_export(slot, now, pending)
   return slot
 end
 
--- The timeline stays. What it was to take along is an unfinished digest, and is delivered as it is.
+-- The timeline stays. Its parcel is an unfinished digest now, also if it was pending, and is delivered as it is.
 local function after_abort_export(slot, pending)
   if slot.digest.records == 0 then
     slot.digest = nil
