@@ -1,4 +1,4 @@
-"""What the nodes of a Redis cluster think of it, each for itself."""
+"""The state of a Redis cluster as each of its nodes sees it."""
 
 from typing import Any, NamedTuple
 
@@ -6,12 +6,12 @@ SLOTS = 16384
 
 
 class Outlook(NamedTuple):
-    """What one node thinks of the cluster. Nodes go by their ports."""
+    """The cluster as one node sees it. Nodes are named by their ports."""
 
     state: str
     known: set[int]
-    doubted: set[int]  # seem to be dead to this node…
-    dead: set[int]  # …and to most others
+    doubted: set[int]  # fail? or fail: this node suspects them
+    dead: set[int]  # fail: most nodes suspect them
     owners: dict[int, int]  # the first slot of a range → its owner
     slots: int  # that have an owner
     primary_of: dict[int, int]  # replica → primary
@@ -19,7 +19,7 @@ class Outlook(NamedTuple):
 
     @classmethod
     def of(cls, client: Any) -> "Outlook":
-        """By a client of the node that gives text."""
+        """Ask a node, through a client that decodes answers."""
         info = _facts(client.execute_command("CLUSTER", "INFO"))
         lines = [line.split() for line in client.execute_command("CLUSTER", "NODES").splitlines()]
         role = client.execute_command("ROLE")
@@ -41,7 +41,7 @@ class Outlook(NamedTuple):
 
 
 def trouble_at(port: int, outlooks: dict[int, Outlook], excused: set[int]) -> str | None:
-    """The first thing that is not as it should be, as this node sees it; `excused` are known to be dead."""
+    """The first problem that this node sees, in words; nodes in `excused` are known to be dead."""
     mine = outlooks[port]
     owners = set(mine.owners.values())
     if mine.state != "ok":

@@ -1,4 +1,4 @@
-"""Schedule and maintenance: due timelines become ready; forgotten and lapsed ones wait again; records expire."""
+"""Schedule and maintenance: due timelines become ready; lost and lapsed ones wait again; records expire."""
 
 from collections.abc import Sequence
 
