@@ -49,7 +49,7 @@ def test_everything_arrives_as_it_was(make: Make, here: str, there: str) -> None
     arrived = seen(target)
     assert arrived.keys() == timelines.keys()
     for name, was in timelines.items():
-        if name.startswith("lapsed"):  # nobody knows whether it went out
+        if name.startswith("lapsed"):  # it may have gone out
             assert arrived[name].slot.digest.frozen  # type: ignore[union-attr]
             assert arrived[name].slot.state is State.WAITING
             assert arrived[name][1:] == was[1:]
@@ -103,7 +103,7 @@ def test_a_digest_keeps_its_id_and_its_attempts(make: Make) -> None:
 
 @pytest.mark.parametrize("there", KINDS)
 def test_a_timeline_that_lives_in_both_goes_on_where_it_goes_to(make: Make, there: str) -> None:
-    """A producer has gone over before the timeline: what it added is the later version, and is not put off."""
+    """A producer switched before the timeline was moved: its records are later versions, and keep their time."""
     source, target = make("memory"), make(there)
     old, new = Digests(source, policy=POLICY), Digests(target, policy=POLICY)
     old.add("t", "older", key="both", now=T)
@@ -124,7 +124,7 @@ def test_a_timeline_that_lives_in_both_goes_on_where_it_goes_to(make: Make, ther
 
 @pytest.mark.parametrize("there", KINDS)
 def test_a_later_version_that_is_added_to_the_old_store_comes_after(make: Make, there: str) -> None:
-    """A producer that has not gone over yet."""
+    """A producer that has not switched yet."""
     source, target = make("memory"), make(there)
     old, new = Digests(source, policy=POLICY), Digests(target, policy=POLICY)
     old.add("t", "first", key="k", now=T)
@@ -188,7 +188,7 @@ def test_a_timeline_on_its_way_says_so(make: Make) -> None:
 
 @pytest.mark.parametrize("there", KINDS)
 def test_a_page_that_comes_twice_counts_once(make: Make, there: str) -> None:
-    """A reply got lost, or somebody else was quicker."""
+    """A reply got lost, or another process was faster."""
     source, target = make("memory"), make(there)
     populate(source, each=1, records=3)
     ledger = source.ledger()
@@ -222,7 +222,7 @@ def test_a_move_that_was_begun_goes_to_the_same_store(make: Make) -> None:
 
 @pytest.mark.parametrize("there", KINDS)
 def test_who_was_frozen_brings_nothing_after_another_went_on(make: Make, there: str) -> None:
-    """Its hold lapsed before its page was sent: the other has moved everything, and forgotten all about it."""
+    """Its lock lapsed before it sent a page: another process has moved everything and deleted all notes."""
     source, target = make("memory"), make(there)
     populate(source, each=1, records=3)
     ledger = source.ledger()
