@@ -130,7 +130,7 @@ INTERRUPT = KeyboardInterrupt()
         (BOOM, LAST + 1, QUICK, 1, buried(BOOM, "ValueError: boom")),
         (BOOM, 1, ONCE, 1, buried(BOOM, "ValueError: boom")),
         (BOOM, 1, ONCE, 0, failed(BOOM, "ValueError: boom", None)),
-        # what a handler may say means nothing special here: nobody asked a handler
+        # a block is no handler: these errors have no special meaning
         (LATER_7, 1, QUICK, 1, failed(LATER_7, "RetryLater: busy", None)),
         (LATER_7, LAST, QUICK, 1, buried(LATER_7, "RetryLater: busy")),
         (UNWANTED, 1, QUICK, 1, failed(UNWANTED, "Discard: gone", None)),

@@ -182,7 +182,7 @@ OURS = [
         old="if slot.placed <= began and",
         new="if began >= 0 and",
         directed="test_what_is_due_again_meanwhile_is_not_given_again",
-        model=False,  # nobody delivers there while a call of schedule is under way
+        model=False,  # it does not deliver while a call of schedule is under way
     ),
     Fault(
         says="a paused timeline is scheduled and claimed",

@@ -69,7 +69,7 @@ def _failed(digests: Digests, timeline: str, count: int) -> None:
 
 
 def _lapsed(digests: Digests, timeline: str, count: int) -> None:
-    """Open, and nobody there."""
+    """Open, and its lease ran out."""
     _add(digests, timeline, count, now=T)
     digests.store.open(timeline, token=f"gone-{timeline}", lease=30_000, now=int((T + 500) * 1000))
     _add(digests, timeline, 2, now=T + 501)

@@ -23,7 +23,7 @@ T = 1_500_000_000.0
 
 
 def unpickled(value: bytes) -> Any:
-    """As somebody would write it who knows that these values are their own."""
+    """A decoder of the user's own, for values that are known to be safe."""
     return pickle.loads(zlib.decompress(value))
 
 
@@ -185,7 +185,7 @@ def test_a_timeline_that_cannot_be_read_stays_and_the_others_go(client: Any, tar
 
 
 def test_what_no_schedule_knows_of_stays_and_is_told(client: Any, target: Any) -> None:
-    """Records of a timeline that the origin itself would never have delivered. Those that are told already are not."""
+    """Sets of records that the origin would never deliver are named, without those of skipped timelines."""
     put(client, "good", {"a": (T, b"1")})
     put(client, "odd", {"a": (T, b"?")})
     put(client, "odd", {"b": (T, b"?")}, part=":d")
@@ -243,7 +243,7 @@ def test_a_server_that_is_lost_is_unavailable_whatever_is_asked(client: Any, ver
     [parcel] = origin.begin_export(["t"], token="move-1", now=None)
     assert parcel is not None
     origin.close()
-    origin._client = redis.Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0))  # where nobody listens
+    origin._client = redis.Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0))  # where no server listens
     acts: dict[str, Callable[[], object]] = {
         "note": lambda: origin.note(0, "n"),
         "swap_note": lambda: origin.swap_note(0, "n", None, b"1"),

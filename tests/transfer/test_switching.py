@@ -1,4 +1,4 @@
-"""Producers and workers go over to another store while it is being filled."""
+"""Producers and workers switch to another store while it is being filled."""
 
 import threading
 from collections import Counter

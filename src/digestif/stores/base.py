@@ -57,13 +57,15 @@ class Accepted(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A timeline that changed its state, and the time it was due."""
+    """A timeline that became ready, or waits again, and the time it was due."""
 
     timeline: str
     at: Millis
 
 
 class SchedulePage(NamedTuple):
+    """Timelines that one call of `schedule` made ready."""
+
     entries: list[Due]
     after: tuple[int | str, ...] | None  # where the next page begins; None: this was the last page
 
@@ -93,6 +95,8 @@ class Lease(NamedTuple):
 
 
 class ClaimPage(NamedTuple):
+    """The answer to one claim."""
+
     leases: list[Lease]
     retired: int  # timelines that left the schedule: empty ones, now idle, and damaged ones
     suspect: Millis | None = None  # when the first suspect lapsed; None: there is no suspect

@@ -1,4 +1,4 @@
-"""The channel suite: what every channel must show, in sentences.
+"""The conformance suite for channels.
 
     class TestMyChannel(ChannelConformance):
         supports = {Failure.LOST, Failure.BUSY}
@@ -37,18 +37,18 @@ HUGE_LINES = 2_000
 class Failure(StrEnum):
     """A way in which the far side can fail."""
 
-    UNREACHABLE = "unreachable"  # nobody is there
-    SILENT = "silent"  # it is there and does not answer
-    LOST = "lost"  # it took the message, and the connection broke before it said so
-    TROUBLE = "trouble"  # it says that something is wrong with itself, for now
-    BUSY = "busy"  # it asks for PATIENCE
-    REFUSED = "refused"  # it says that the message is bad
-    GONE = "gone"  # it says that nobody will ever be there again
+    UNREACHABLE = "unreachable"  # it can't be connected
+    SILENT = "silent"  # it accepts the connection and does not answer
+    LOST = "lost"  # it took the message, and the connection broke before its answer
+    TROUBLE = "trouble"  # it answers that it has a temporary problem of its own
+    BUSY = "busy"  # it asks to wait for PATIENCE
+    REFUSED = "refused"  # it answers that the message is bad
+    GONE = "gone"  # it answers that the recipient does not exist any more
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a channel has to say of a failure."""
+    """What the `DeliveryFailed` of a channel has to say."""
 
     retry: bool
     throttled: bool = False
@@ -80,13 +80,13 @@ HOSTILE_TEXTS = {
 
 
 class Failing(Protocol):
-    """Lets the far side fail in this way inside of the block, and work again after it."""
+    """A context manager: inside of its block the far side fails in this way."""
 
     def __call__(self, failure: Failure, /) -> AbstractContextManager[object]: ...
 
 
 class Run(Protocol):
-    """Runs a coroutine to its end, on the loop of the test; fails if that takes longer than BOUND."""
+    """Runs a coroutine on the loop of the test; fails if it takes longer than BOUND."""
 
     def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T: ...
 
@@ -94,7 +94,7 @@ class Run(Protocol):
 class ChannelConformance:
     """Every fact that a channel has to show. Subclass it with a fixture `channel`."""
 
-    supports: ClassVar[Collection[Failure]] = frozenset()  # what `failing` can bring about
+    supports: ClassVar[Collection[Failure]] = frozenset()  # the failures that `failing` can cause
 
     @pytest.fixture
     def channel(self) -> Channel:
@@ -108,7 +108,7 @@ class ChannelConformance:
 
     @pytest.fixture
     def secrets(self) -> Sequence[str]:
-        """Optional: texts that the channel was given and that nobody must see."""
+        """Optional: texts that the channel was given, and that must not be shown."""
         return ()
 
     @pytest.fixture
@@ -271,7 +271,7 @@ def failure_of(run: Run, channel: Channel, message: Message) -> DeliveryFailed:
 
 
 def assert_taken_or_refused(run: Run, channel: Channel, message: Message) -> None:
-    """A receipt, or a failure that another attempt would not mend; nothing else."""
+    """Fail unless the channel gives a receipt, or a failure without `retry`."""
     refused: DeliveryFailed | None = None
     try:
         receipt = run(channel.deliver(message))
@@ -281,7 +281,7 @@ def assert_taken_or_refused(run: Run, channel: Channel, message: Message) -> Non
 
 
 def texts_of(error: BaseException) -> list[str]:
-    """All that a log or a tracker of errors could show of an error, with those behind it."""
+    """All texts that a log or a tracker could show of an error, its causes included."""
     behind = [other for other in (error.__cause__, error.__context__) if other is not None]
     own = [str(error), repr(error), repr(error.args), *traceback.format_exception(error)]
     return own + [text for other in behind for text in texts_of(other)]

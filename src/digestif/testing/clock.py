@@ -1,4 +1,4 @@
-"""A clock for tests: it shows what it is told to."""
+"""A clock for tests, which moves only on request."""
 
 
 class FakeClock:
@@ -18,6 +18,6 @@ class FakeClock:
         return self.set(self._now + seconds)
 
     def set(self, seconds: float) -> float:
-        """Show this time, earlier or later; gives it back."""
+        """Set the time, earlier or later; gives it back."""
         self._now = seconds
         return seconds

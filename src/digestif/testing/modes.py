@@ -1,4 +1,4 @@
-"""One test text, two modes: `Digests` as it is, or `AsyncDigests` behind a face with the same synchronous methods."""
+"""Two modes for one test: `Digests`, or `AsyncDigests` behind the same blocking methods."""
 
 import asyncio
 import inspect
@@ -31,16 +31,16 @@ class Blocking:
         self._thread = Thread(target=self._loop.run_forever, name="digestif-async-mode", daemon=True)
         self._thread.start()
         try:
-            self._digests: AsyncDigests = self._wait(_settled(make))
+            self._digests: AsyncDigests = self._wait(_awaited(make))
         except BaseException:
             self._stop()
             raise
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._digests, name)
-        if not callable(found) or name.startswith("_"):  # what a worker uses, on a loop of its own
+        if not callable(found) or name.startswith("_"):  # a worker calls these, on its own loop
             return found
-        return lambda *args, **kwargs: self._wait(_settled(lambda: found(*args, **kwargs)))
+        return lambda *args, **kwargs: self._wait(_awaited(lambda: found(*args, **kwargs)))
 
     def schedule(self, *args: Any, **kwargs: Any) -> Iterator[ScheduleEntry]:
         async def begin() -> AsyncIterator[ScheduleEntry]:
@@ -57,7 +57,7 @@ class Blocking:
                 yield entry
         finally:
             if isinstance(entries, AsyncGenerator) and self._thread.is_alive():
-                self._wait(_settled(entries.aclose))
+                self._wait(_awaited(entries.aclose))
 
     @contextmanager
     def digest(self, *args: Any, **kwargs: Any) -> Iterator[Digest]:
@@ -75,7 +75,7 @@ class Blocking:
     def close(self) -> None:
         if self._thread.is_alive():
             try:
-                self._wait(_settled(self._digests.close))
+                self._wait(_awaited(self._digests.close))
             finally:
                 self._stop()
 
@@ -117,7 +117,7 @@ class _Block:
             raise
 
 
-async def _settled(call: Callable[[], Any]) -> Any:
-    """Call it inside the loop, and wait if there is something to wait for."""
+async def _awaited(call: Callable[[], Any]) -> Any:
+    """Call it inside the loop, and await its answer if that is awaitable."""
     answer = call()
     return await answer if inspect.isawaitable(answer) else answer

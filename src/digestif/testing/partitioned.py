@@ -1,4 +1,4 @@
-"""A store made of stores, for tests: each is a partition or more, and it can be told to fail and to forget."""
+"""A store made of stores, for tests of failures: each is one partition or more, and can be made to fail."""
 
 import operator
 from collections import Counter
@@ -39,10 +39,10 @@ Answer = TypeVar("Answer")
 
 
 class Partitioned(Store):
-    """Several stores as one, a timeline in the part that the hash of its key says.
+    """Several stores as one; the hash of a timeline's key decides in which part it is.
 
-    `failing` are the parts (by number) that refuse every call with StoreUnavailable; the values of the record keys in
-    `lost` are missing when they are read; `largest` is the most that each verb was given or gave in one call.
+    Parts whose numbers are in `failing` refuse every call with StoreUnavailable. Values of record keys in `lost` are
+    missing when they are read. `largest` is the size of the largest call or answer of each verb.
     """
 
     def __init__(self, parts: Sequence[Store]) -> None:
@@ -121,7 +121,7 @@ class Partitioned(Store):
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         answers = self._under_leases("take", requests, lambda part, share: part.take(share, now=now))
         self._watch("take", sum(len(taken.records) for taken in answers if taken))
-        return [taken and taken._replace(records=self._forget(taken.records)) for taken in answers]
+        return [taken and taken._replace(records=self._without_lost(taken.records)) for taken in answers]
 
     def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
         self._watch("quarantine", len(records))
@@ -158,7 +158,7 @@ class Partitioned(Store):
         return self._home(timeline).delete(timeline, now=now)
 
     def sweep(self) -> bool:
-        return sum(part.sweep() for part in self._all()) > 0  # each of them, not only up to the first
+        return sum(part.sweep() for part in self._all()) > 0  # sum, not any: every part sweeps
 
     def flush(self, timeline: str, *, now: Millis | None) -> bool:
         return self._home(timeline).flush(timeline, now=now)
@@ -172,7 +172,7 @@ class Partitioned(Store):
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         return any(part.discard(letter_id, now=now) for part in self._all())
 
-    # Looking
+    # Queries
 
     def inspect(self, timeline: str) -> Slot:
         return self._home(timeline).inspect(timeline)
@@ -182,7 +182,7 @@ class Partitioned(Store):
         return list(islice(merge(*pages, key=operator.itemgetter(0)), limit))
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
-        return self._forget(self._home(timeline).records(timeline, part, after=after, limit=limit))
+        return self._without_lost(self._home(timeline).records(timeline, part, after=after, limit=limit))
 
     def find(self, timeline: str, key: str) -> dict[Part, Stored]:
         return self._home(timeline).find(timeline, key)
@@ -229,11 +229,11 @@ class Partitioned(Store):
         for part in self.parts:
             part.close()
 
-    # Finding the way
+    # Parts
 
     def _part(self, number: int) -> Store:
         if number in self.failing:
-            raise StoreUnavailable(f"part {number} was told to fail")
+            raise StoreUnavailable(f"part {number} was made to fail")
         return self.parts[number]
 
     def _place(self, partition: int) -> tuple[Store, int]:
@@ -282,12 +282,12 @@ class Partitioned(Store):
     def _watch(self, verb: str, size: int) -> None:
         self.largest[verb] = max(self.largest[verb], size)
 
-    def _forget(self, records: list[Stored]) -> list[Stored]:
+    def _without_lost(self, records: list[Stored]) -> list[Stored]:
         return [record._replace(payload=None) if record.key in self.lost else record for record in records]
 
 
 class UnderLease(Protocol):
-    """Anything that is done under a lease."""
+    """A request under a lease."""
 
     @property
     def lease(self) -> Lease: ...
@@ -312,6 +312,6 @@ def _added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _known(answer: Any) -> bool | None:
-    """As an error carries it."""
+    """The answer in the form that an error carries."""
     known: bool | None = answer.ready if isinstance(answer, Accepted) else answer
     return known

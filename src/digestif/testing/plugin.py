@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for tests of code that uses Digestif. Every pytest run loads it: it imports little."""
+"""The pytest plugin: fixtures for tests of code that uses Digestif. Every pytest run loads it, so it imports little."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ pytest.register_assert_rewrite(
 
 @pytest.fixture
 def digestif_clock() -> "FakeClock":
-    """A clock that stands still until it is told to `advance`."""
+    """A clock that stands still until `advance` is called."""
     from digestif.testing.clock import FakeClock
 
     return FakeClock()

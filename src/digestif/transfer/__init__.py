@@ -1,4 +1,4 @@
-"""Moving everything from one store into another, while producers and workers go over."""
+"""Moves of everything from one store into another, while producers and workers switch over."""
 
 from digestif.transfer.lock import abandon
 from digestif.transfer.move import Move, Progress

@@ -1,4 +1,4 @@
-"""One move at a time, and to one target: who moves a store says so in it, for a while, and renews that."""
+"""The lock of a move: a note in the source lets one process at a time move a store, into one target."""
 
 from enum import StrEnum
 from threading import Event
@@ -14,39 +14,40 @@ from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import unreadable_note
 from digestif.stores.transfer import ExportSource, Fence, TransferStore
 
-HOLD_SECONDS = 6.0  # after which somebody else may go on with a move that was interrupted
-LOOK_SECONDS = 0.2
+LOCK_SECONDS = 6.0  # then another process may go on with an interrupted move
+POLL_SECONDS = 0.2
 NAME = "move"  # of the note in the source
 AWAY = "move: this process was away for too long, and another one went on with the move"
 
 
 class Stage(StrEnum):
-    """How far a move is, whatever happens to those who are at it."""
+    """How far a move is."""
 
     BEGUN = "begun"
-    AGREED = "agreed"  # the target knows of it
+    AGREED = "agreed"  # the target has the fence
     ENDING = "ending"  # everything has been moved
 
 
-class Note(msgspec.Struct, frozen=True):
-    """What the source says of a move."""
+class MoveNote(msgspec.Struct, frozen=True):
+    """The note about a move in its source."""
 
     id: str
     stage: Stage
-    holder: str = ""  # who is at it…
-    until: float = 0.0  # …until then, by the clock of the source
+    holder: str = ""  # the process that moves…
+    until: float = 0.0  # …until this time, by the clock of the source
 
 
-class Hold:
-    """The right to move a store, which one process has at a time."""
+class MoveLock:
+    """The right to move a store, for one process at a time."""
 
-    def __init__(self, source: ExportSource, target: TransferStore) -> None:
+    def __init__(self, source: ExportSource, target: TransferStore, *, seconds: float) -> None:
         self._source = source
         self._target = target
+        self._seconds = seconds
         self._me = fresh_id()
-        self._noted: bytes | None = None  # by me
+        self._noted: bytes | None = None  # the note, while it is mine
         self._renewed = 0.0
-        self._note = Note(id="", stage=Stage.BEGUN)
+        self._note = MoveNote(id="", stage=Stage.BEGUN)
 
     def _clock(self) -> float:
         return to_seconds(self._source.time(0))
@@ -56,24 +57,24 @@ class Hold:
         return self._note.id
 
     def past_name(self, partition: int) -> str:
-        """Under which name the counts of a partition go."""
+        """The name of the note with the exported counts of a partition."""
         return f"{OUTGOING}{self.id}-past-{partition}"
 
-    def take(self, *, patience: float) -> None:
+    def acquire(self, *, patience: float) -> None:
         """Begin a move, or go on with the one that was begun.
 
-        Busy if somebody else is at it for longer than `patience` seconds. ConfigError if it goes to another store.
+        Busy if another process holds the lock for `patience` seconds. ConfigError if that move has another target.
         """
         end, pause = monotonic() + patience, Event()
         while not self._is_mine():
             if monotonic() > end:
                 raise Busy("move: another process is moving this store just now; wait for it, or stop it")
-            pause.wait(LOOK_SECONDS)
+            pause.wait(POLL_SECONDS)
         self._agree()
 
     def _is_mine(self) -> bool:
         noted = self._source.note(0, NAME)
-        note = Note(fresh_id(), Stage.BEGUN) if noted is None else _read(noted)
+        note = MoveNote(fresh_id(), Stage.BEGUN) if noted is None else _read(noted)
         if note.until > self._clock():
             return False
         if note.stage is Stage.AGREED and self._target.note(0, _target_name(note)) is None:
@@ -83,14 +84,14 @@ class Hold:
             )
         if not self._put(noted, note.id, note.stage):
             return False
-        if note.stage is Stage.ENDING:  # somebody was interrupted at the very end of the last one
+        if note.stage is Stage.ENDING:  # the last move was interrupted while it deleted its notes
             self._clear()
             return self._is_mine()
         return True
 
     @property
     def fence(self) -> Fence:
-        """What lets nobody else bring anything to the target."""
+        """The note in the target that lets only this process import."""
         return Fence(_target_name(self._note), self._me.encode())
 
     def _agree(self) -> None:
@@ -105,7 +106,7 @@ class Hold:
         self._advance(Stage.AGREED)
 
     def _put(self, noted: bytes | None, move_id: str, stage: Stage) -> bool:
-        note = Note(move_id, stage, self._me, self._clock() + HOLD_SECONDS)
+        note = MoveNote(move_id, stage, self._me, self._clock() + self._seconds)
         new = msgspec.json.encode(note)
         if not self._source.swap_note(0, NAME, noted, new):
             return False
@@ -117,12 +118,12 @@ class Hold:
             raise Busy(AWAY)
 
     def renew(self) -> None:
-        """Say that I am still at it; Busy if somebody else took over."""
-        if monotonic() - self._renewed > HOLD_SECONDS / 5:
+        """Extend the lock; Busy if another process took over."""
+        if monotonic() - self._renewed > self._seconds / 5:
             self._advance(self._note.stage)
 
     def end(self) -> None:
-        """Everything has been moved: nothing remains to be known of it."""
+        """Everything has been moved: delete all notes of the move."""
         self._advance(Stage.ENDING)
         self._clear()
 
@@ -135,27 +136,27 @@ class Hold:
         self._noted = None
 
     def release(self) -> None:
-        """Not finished: whoever comes may go on at once."""
+        """Release the lock of an unfinished move, so that another process can go on at once."""
         if self._noted is not None:
-            self._source.swap_note(0, NAME, self._noted, msgspec.json.encode(Note(self.id, self._note.stage)))
+            self._source.swap_note(0, NAME, self._noted, msgspec.json.encode(MoveNote(self.id, self._note.stage)))
             self._noted = None
 
 
-def _read(noted: bytes) -> Note:
+def _read(noted: bytes) -> MoveNote:
     try:
-        return msgspec.json.decode(noted, type=Note)
+        return msgspec.json.decode(noted, type=MoveNote)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise unreadable_note(NAME, error) from error
 
 
-def _target_name(note: Note) -> str:
+def _target_name(note: MoveNote) -> str:
     return f"{OUTGOING}{note.id}-target"
 
 
 def abandon(source: ExportSource, *, now: Millis | None = None) -> int:
-    """Give a move up: what is held for the road stays, as unfinished digests. The answer is how many timelines.
+    """Abort a move: exported timelines stay in the source, as unfinished digests. The answer is their number.
 
-    What has arrived in the target by then is there as well. Busy while somebody is at it.
+    Records that the target has by then are in both stores. Busy while a process holds the lock.
     """
     noted = source.note(0, NAME)
     if noted is not None:

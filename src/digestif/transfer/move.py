@@ -1,8 +1,7 @@
-"""A move: timelines and dead letters go page by page, then the counts of what ended long ago.
+"""A move: timelines and dead letters are copied page by page, then the counts of records that ended before.
 
-Each parcel is held in the store that it leaves, copied, and let go once the other store has it whole. Wherever the
-process is interrupted, the next run finds what is held and how much of it has arrived. Nothing but a page is kept in
-memory.
+Each parcel is exported, copied, and committed once the target has it whole. If the process is interrupted, the next run
+finds the exports and their progress. Only one page is kept in memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,26 +25,26 @@ from digestif.stores.transfer import (
     ParcelKind,
     TransferStore,
 )
-from digestif.transfer.lock import Hold
+from digestif.transfer.lock import LOCK_SECONDS, MoveLock
 
-PAGE_BYTES = 2**20  # of payloads that go together; a single record may be more
-LETTERS = 50  # that go together
-PAUSE_SECONDS = 0.2  # before looking again at timelines that somebody has open
+PAGE_BYTES = 2**20  # of payloads in one import; a single record may be larger
+LETTERS = 50  # dead letters that are copied together
+PAUSE_SECONDS = 0.2  # between two passes that move nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far a move is."""
 
-    timelines: int = 0  # parcels of pending records and of unfinished digests that have arrived
+    timelines: int = 0  # parcels of pending records and of unfinished digests that were moved
     letters: int = 0
     records: int = 0
-    waiting: int = 0  # timelines that could not go yet: a delivery is under way, here or there
+    waiting: int = 0  # timelines that can't be moved yet: a delivery is under way, in the source or the target
     finished: bool = False
 
 
 class Move:
-    """Everything of one store goes into another. `run` may be called again, by any process, wherever it was stopped."""
+    """Moves everything from one store into another. After an interruption any process can go on with `run`."""
 
     def __init__(
         self,
@@ -54,36 +53,37 @@ class Move:
         *,
         report: Callable[[Progress], None] = lambda _: None,
         now: Callable[[], Millis | None] = lambda: None,
+        lock_seconds: float = LOCK_SECONDS,
     ) -> None:
         self._source = source
         self._target = target
         self._report = report
         self._now = now
         self._stop = Event()
-        self._hold = Hold(source, target)
+        self._lock = MoveLock(source, target, seconds=lock_seconds)
         self._limit = self._room = min(source.page_records, target.page_records)
         self.progress = Progress()
 
     def stop(self) -> None:
-        """Let `run` come to its end soon. Comes from any thread."""
+        """Let `run` end soon. Any thread may call it."""
         self._stop.set()
 
     def run(self, *, patience: float = 60, follow: bool = False) -> Progress:
-        """Move until the source is empty; with `follow`, and whatever comes there, until stopped.
+        """Move until the source is empty; with `follow`, until `stop`, also records that are added there meanwhile.
 
-        Timelines that somebody has open, in either store, are waited for; `Busy` after so many seconds in which nothing
-        else could be moved. ConfigError if a move of the source into another store was begun.
+        Waits for timelines that are open in either store; Busy after `patience` seconds in which nothing could be
+        moved. ConfigError if a move of the source into another target was begun.
         """
-        self._hold.take(patience=patience)
+        self._lock.acquire(patience=patience)
         try:
             if self._empty(patience, follow=follow):
                 self._finish()
         finally:
-            self._hold.release()
+            self._lock.release()
         return self.progress
 
     def _empty(self, patience: float, *, follow: bool) -> bool:
-        """Pass over the source until nothing is left there; False if stopped before."""
+        """Move all that is in the source, pass after pass; False if stopped before it is empty."""
         idle_since = monotonic()
         while not self._stop.is_set():
             before = self.progress
@@ -95,7 +95,7 @@ class Move:
                 return True
             if not follow and monotonic() - idle_since > patience:
                 raise Busy(f"move: {left} are left whose deliveries have to end first; try again later")
-            self._hold.renew()
+            self._lock.renew()
             self._stop.wait(PAUSE_SECONDS)
         return False
 
@@ -103,47 +103,47 @@ class Move:
         self.progress = replace(self.progress, **changes)  # type: ignore[arg-type]  # the counts
         self._report(self.progress)
 
-    # One pass over all that is there
+    # One pass over the source
 
     def _pass(self) -> int:
-        """Move what can be moved; the answer is how many timelines and letters are left."""
+        """Move what can be moved; the answer is how many timelines and dead letters are left."""
         left, after = 0, None
         while not self._stop.is_set():
             page = self._source.scan(prefix="", after=after, limit=PAGE_TIMELINES)
             if not page:
                 break
             after = page[-1][0]
-            self._hold.renew()
+            self._lock.renew()
             left += self._move_timelines(page)
         left += self._move_letters()
         self._tell(waiting=left)
         return left
 
     def _move_timelines(self, page: Sequence[tuple[str, Slot]]) -> int:
-        """An unfinished digest goes first, what is pending beside it in a second round."""
+        """Move unfinished digests first, then the pending records of the same timelines."""
         names = [name for name, slot in page if not self._must_wait(name, slot)]
         left = len(page) - len(names)
         for _ in range(2):
             parcels = (
-                self._source.begin_export(names, token=f"{self._hold.id}-{fresh_id()}", now=self._now())
+                self._source.begin_export(names, token=f"{self._lock.id}-{fresh_id()}", now=self._now())
                 if names
                 else []
             )
-            going = [self._settled(parcel) for parcel in parcels if parcel is not None]
-            arrived = self._carry(going)
+            going = [self._merged(parcel) for parcel in parcels if parcel is not None]
+            arrived = self._copy(going)
             left += len(names) - len(arrived)
             names = [parcel.timeline for parcel in arrived if parcel.kind is ParcelKind.DIGEST]
         return left
 
     def _must_wait(self, name: str, slot: Slot) -> bool:
-        """True for an unfinished digest if the timeline has one in the other store, too."""
+        """True if the timeline has an unfinished digest in both stores."""
         if slot.digest is None or (slot.token or "").startswith(OUTGOING):
             return False
         target = self._target
         return isinstance(target, Store) and target.inspect(name).digest is not None
 
-    def _settled(self, parcel: Parcel) -> Parcel:
-        """Finish a merge that somebody began in it and did not end."""
+    def _merged(self, parcel: Parcel) -> Parcel:
+        """End a merge that an interrupted attempt began: an import needs all records in one batch."""
         digest = parcel.slot.digest
         source = self._source
         if digest is None or digest.merging is None or not isinstance(source, Store):
@@ -155,7 +155,7 @@ class Move:
         while not complete:
             [answer] = source.take([take], now=self._now())
             complete = answer is None or answer.complete
-            self._hold.renew()
+            self._lock.renew()
             take = take._replace(after=answer.after if answer else None)
         [again] = self._source.begin_export([parcel.timeline], token=parcel.id, now=self._now())
         return again or parcel
@@ -165,30 +165,30 @@ class Move:
             letters = self._source.letters(None, after=None, limit=LETTERS)
             if not letters:
                 return 0
-            self._hold.renew()
-            arrived = self._carry([self._letter_parcel(letter) for letter in letters])
+            self._lock.renew()
+            arrived = self._copy([self._letter_parcel(letter) for letter in letters])
             if not arrived:
                 return len(letters)
         return 0
 
     def _letter_parcel(self, letter: DeadLetter) -> Parcel:
-        name = f"{OUTGOING}{self._hold.id}-letter-{letter.id}"
+        name = f"{OUTGOING}{self._lock.id}-letter-{letter.id}"
         return Parcel(name, letter.timeline, ParcelKind.LETTER, letter.records, IDLE, letter)
 
     # Parcels
 
-    def _carry(self, parcels: Sequence[Parcel]) -> list[Parcel]:
-        """Bring parcels over and let go of those that arrived whole."""
+    def _copy(self, parcels: Sequence[Parcel]) -> list[Parcel]:
+        """Copy parcels and commit those that the target has whole; the answer is the latter."""
         whole: list[Parcel] = []
         rest: list[tuple[Parcel, ImportProgress]] = []
-        for parcel, mark in zip(parcels, self._target.progress(parcels) if parcels else [], strict=True):
-            if mark.whole:
+        for parcel, imported in zip(parcels, self._target.progress(parcels) if parcels else [], strict=True):
+            if imported.whole:
                 whole.append(parcel)
             else:
-                rest.append((parcel, mark))
+                rest.append((parcel, imported))
         while rest:
-            self._hold.renew()
-            rest = self._carry_page(rest, whole)
+            self._lock.renew()
+            rest = self._copy_page(rest, whole)
         if whole:
             self._source.commit_export(whole, now=self._now())
             self._target.delete_progress(whole)
@@ -196,41 +196,45 @@ class Move:
         self._tell(timelines=self.progress.timelines + len(whole) - letters, letters=self.progress.letters + letters)
         return whole
 
-    def _carry_page(
+    def _copy_page(
         self, rest: Sequence[tuple[Parcel, ImportProgress]], whole: list[Parcel]
     ) -> list[tuple[Parcel, ImportProgress]]:
-        """One page of them all; the answer is what is still to be brought."""
-        cargo = self._read(rest)
+        """Copy one page over all parcels; the answer is what is left, with its progress."""
+        read = self._read(rest)
         pages = [
-            ImportPage(parcel, mark.done, records)
-            for (parcel, mark), records in zip(rest, cargo, strict=True)
-            if records or mark.done == parcel.records
+            ImportPage(parcel, imported.done, records)
+            for (parcel, imported), records in zip(rest, read, strict=True)
+            if records or imported.done == parcel.records
         ]
         if not pages:
-            return self._without_gone(rest)
-        answers = self._target.import_pages(pages, fence=self._hold.fence, now=self._now())
+            return self._without_deleted(rest)
+        answers = self._target.import_pages(pages, fence=self._lock.fence, now=self._now())
         self._tell(records=self.progress.records + sum(len(page.records) for page in pages))
-        marks = {page.parcel.id: mark for page, mark in zip(pages, answers, strict=True)}
+        answered = {page.parcel.id: imported for page, imported in zip(pages, answers, strict=True)}
         going: list[tuple[Parcel, ImportProgress]] = []
         for parcel, before in rest:
-            mark = marks.get(parcel.id, before)
-            if mark is not None and mark.whole:
+            imported = answered.get(parcel.id, before)
+            if imported is not None and imported.whole:
                 whole.append(parcel)
-            elif mark is not None:
-                going.append((parcel, mark if mark.after or not mark.done else self._target.progress([parcel])[0]))
+            elif imported is not None:
+                going.append(
+                    (parcel, imported if imported.after or not imported.done else self._target.progress([parcel])[0])
+                )
         return going
 
-    def _without_gone(self, rest: Sequence[tuple[Parcel, ImportProgress]]) -> list[tuple[Parcel, ImportProgress]]:
-        """Nothing more can be read of these: somebody has deleted them in the source, so their parts go, too."""
-        gone = [parcel for parcel, mark in rest if not self._source.read_export([(parcel, mark.after)], limit=1)[0]]
+    def _without_deleted(self, rest: Sequence[tuple[Parcel, ImportProgress]]) -> list[tuple[Parcel, ImportProgress]]:
+        """Abort imports of parcels that were deleted in the source meanwhile; the answer is the others."""
+        gone = [
+            parcel for parcel, imported in rest if not self._source.read_export([(parcel, imported.after)], limit=1)[0]
+        ]
         if gone:
             self._target.abort_import(gone, now=self._now())
         names = {parcel.id for parcel in gone}
-        return [(parcel, mark) for parcel, mark in rest if parcel.id not in names]
+        return [(parcel, imported) for parcel, imported in rest if parcel.id not in names]
 
     def _read(self, rest: Sequence[tuple[Parcel, ImportProgress]]) -> list[list[ExportedRecord]]:
-        """A page that is neither too many records nor too many bytes; the next is smaller if these were too heavy."""
-        pages = self._source.read_export([(parcel, mark.after) for parcel, mark in rest], limit=self._limit)
+        """Read a page within the limits of records and bytes; the next one has fewer records if this was too heavy."""
+        pages = self._source.read_export([(parcel, imported.after) for parcel, imported in rest], limit=self._limit)
         read = sum(map(len, pages))
         room, heavy = PAGE_BYTES, False
         for page in pages:
@@ -246,11 +250,11 @@ class Move:
     # The end
 
     def _finish(self) -> None:
-        """The counts of records that ended before go over, and nothing stays behind on either side."""
+        """Move the counts of records that ended before, and delete all notes."""
         for partition in range(self._source.partitions):
-            name = self._hold.past_name(partition)
-            self._target.import_counts(name, self._source.export_counts(partition, name), fence=self._hold.fence)
-        self._hold.end()
+            name = self._lock.past_name(partition)
+            self._target.import_counts(name, self._source.export_counts(partition, name), fence=self._lock.fence)
+        self._lock.end()
         if isinstance(self._source, Store):
             while self._source.sweep():
                 pass

@@ -1,11 +1,11 @@
-"""Timelines as the origin kept them in Redis, to be moved into a store of ours.
+"""Timelines of the origin (Sentry's digests in Redis), to be moved into a store of ours.
 
 Two sorted sets hold the schedule, `d:s:w` (waiting) and `d:s:r` (ready), by time. A timeline has `d:t:NAME` (records by
 timestamp), `d:t:NAME:d` (those of a digest that did not end), `d:t:NAME:l` (when it was delivered last) and a value for
-each record, `d:t:NAME:r:KEY`. What did not end is pending again here, since nobody knows whether it went out.
+each record, `d:t:NAME:r:KEY`. Records of a digest that did not end become pending: they may have gone out or not.
 
-The application that wrote them has to be stopped. What has arrived in the store is removed; a timeline that can't be
-read is skipped, and stays. Notes about the move are in `d:digestif` until it is finished.
+Stop the application that writes them before a move. A timeline is deleted once the target has it; one that can't be
+read is skipped and stays. Notes about the move are in `d:digestif` until it is finished.
 """
 
 import re
@@ -65,17 +65,17 @@ class Origin(ExportSource):
             raise ConfigError(f"move: {error}") from error
         with _translated():
             self._client.ping()
-        self.skipped: dict[str, str] = {}  # timelines that can't be read, and why; they stay where they are
+        self.skipped: dict[str, str] = {}  # timelines that can't be read, and why
         self._prefix = prefix
         self._decode = decoder
         self._seal = Sealer(codec).seal
         self._names: list[str] = []
-        self._places: dict[str, list[tuple[float, bytes]]] = {}  # of parcels that are held: their records in order
+        self._places: dict[str, list[tuple[float, bytes]]] = {}  # of each parcel: its records, oldest first
 
     def close(self) -> None:
         self._client.close()
 
-    # What is there
+    # Queries
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         if after is None:
@@ -94,7 +94,7 @@ class Origin(ExportSource):
         return found
 
     def left_behind(self) -> Iterator[str]:
-        """What was not moved, and why, in sentences."""
+        """Sentences about what was not moved, and why."""
         for name, why in self.skipped.items():
             yield f"{name!r} was left there: {why}"
         with _translated():
@@ -115,19 +115,19 @@ class Origin(ExportSource):
             yield member
 
     def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:  # noqa: ARG002
-        return []  # there were none
+        return []  # the origin has none
 
-    # ExportSource
+    # Exports
 
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:  # noqa: ARG002
-        """A parcel is named after what is in it: held again, it has the same name."""
+        """Nothing is held: the id of a parcel is a hash of its contents, so that it is the same again."""
         move = token.rpartition("-")[0]
         with _translated():
             return [self._unless_unreadable(timeline, move) for timeline in timelines]
 
     def _unless_unreadable(self, timeline: str, move: str) -> Parcel | None:
         try:
-            return self._depart(timeline, move)
+            return self._parcel(timeline, move)
         except InvalidRecord as error:
             self.skipped[timeline] = str(error)
         except redis.ResponseError as error:
@@ -136,15 +136,16 @@ class Origin(ExportSource):
             self.skipped[timeline] = str(error)
         return None
 
-    def _depart(self, timeline: str, move: str) -> Parcel | None:
+    def _parcel(self, timeline: str, move: str) -> Parcel | None:
         check_timeline(timeline)
         waiting = self._client.zscore(self._waiting, timeline)
         ready = self._client.zscore(self._ready, timeline)
         if waiting is None and ready is None:
             return None
         places = self._records(timeline)
-        for start in range(0, len(places), PAGE):  # to the end: half of it in the other store would be in the way there
-            self._cargo(timeline, places[start : start + PAGE], start)
+        # Decode all of it first: a parcel that fails halfway would stay incomplete in the target.
+        for start in range(0, len(places), PAGE):
+            self._exported(timeline, places[start : start + PAGE], start)
         content = sha256(repr(places).encode()).hexdigest()[:20]
         parcel_id = f"{OUTGOING}{move}-{sha256(timeline.encode()).hexdigest()[:20]}-{content}"
         due = to_millis(_due(waiting if waiting is not None else ready))
@@ -162,7 +163,7 @@ class Origin(ExportSource):
         return Parcel.of(timeline, slot)
 
     def _last(self, timeline: str) -> Millis | None:
-        """What is no time counts as never."""
+        """The end of the last delivery; None if there was none, or it can't be read."""
         try:
             last = float(self._client.get(self._key(timeline, "l")) or b"")
         except ValueError:
@@ -170,7 +171,7 @@ class Origin(ExportSource):
         return to_millis(last) if abs(last) <= to_seconds(FOREVER) else None
 
     def _records(self, timeline: str) -> list[tuple[float, bytes]]:
-        """Timestamps and keys, oldest first; of two versions the pending one."""
+        """Timestamps and keys of records, oldest first; of two versions the pending one."""
         found: dict[bytes, float] = {}
         for key in (self._key(timeline, "d"), self._key(timeline)):
             found.update(self._client.zrange(key, 0, -1, withscores=True))
@@ -185,10 +186,10 @@ class Origin(ExportSource):
             places = self._places[parcel.id][start : start + limit]
             limit -= len(places)
             with _translated(), _named(parcel.timeline):
-                pages.append(self._cargo(parcel.timeline, places, start) if places else [])
+                pages.append(self._exported(parcel.timeline, places, start) if places else [])
         return pages
 
-    def _cargo(self, timeline: str, places: Sequence[tuple[float, bytes]], start: int) -> list[ExportedRecord]:
+    def _exported(self, timeline: str, places: Sequence[tuple[float, bytes]], start: int) -> list[ExportedRecord]:
         values = self._client.mget([self._value_key(timeline, key) for _, key in places])
         return [
             ExportedRecord(self._stored(key, value, timestamp, start + number), None, None)
@@ -196,7 +197,7 @@ class Origin(ExportSource):
         ]
 
     def _stored(self, key: bytes, value: bytes | None, timestamp: float, place: int) -> Stored:
-        """A value that is missing there is missing here: it becomes a dead letter, and is counted."""
+        """A record whose value is missing is moved without one; a delivery quarantines it."""
         try:
             name = check_record_key(_text(key))
             check_timestamp(timestamp)
@@ -212,10 +213,10 @@ class Origin(ExportSource):
 
     def commit_export(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:  # noqa: ARG002
         with _translated():
-            return [self._let_go(parcel) for parcel in parcels]
+            return [self._delete(parcel) for parcel in parcels]
 
-    def _let_go(self, parcel: Parcel) -> bool:
-        """Values first, the schedule last: whoever is interrupted finds the timeline again."""
+    def _delete(self, parcel: Parcel) -> bool:
+        """Delete the values first and the schedule last: if interrupted, the next run finds the timeline again."""
         timeline, keys = parcel.timeline, [key for _, key in self._places.pop(parcel.id)]
         for start in range(0, len(keys), PAGE):
             page = keys[start : start + PAGE]
@@ -235,7 +236,7 @@ class Origin(ExportSource):
         return int(seconds) * 1000 + int(micros) // 1000
 
     def export_counts(self, partition: int, name: str) -> Mapping[str, int]:  # noqa: ARG002
-        return {}  # nobody counted
+        return {}  # the origin does not count
 
     # Notes
 
@@ -293,7 +294,7 @@ def _named(timeline: str) -> Iterator[None]:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Tell errors of the driver as ours."""
+    """Raise errors of the driver as ours."""
     try:
         yield
     except redis.ConnectionError as error:

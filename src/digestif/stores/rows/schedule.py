@@ -1,4 +1,4 @@
-"""Schedule and maintenance: due timelines become ready; forgotten and lapsed ones wait again; records expire."""
+"""Schedule and maintenance: due timelines become ready; lost and lapsed ones wait again; records expire."""
 
 from collections.abc import Sequence
 
@@ -31,9 +31,7 @@ def maintain(rows: Rows, deadline: Millis | None, *, limit: int, now: Millis) ->
     stale = [] if deadline is None else rows.stale_ready(deadline, limit=limit)
     lapsed = (rows.lapsed_while_paused if deadline is None else rows.lapsed)(now, limit=limit)
     expiring = rows.expiring(now, limit=limit)
-    rows.concern(
-        [*stale, *lapsed, *expiring]
-    )  # in one call: locked group by group, two transactions could wait for each other
+    rows.concern([*stale, *lapsed, *expiring])  # at once: locked in groups, two transactions could wait for each other
     full = limit in (len(stale), len(lapsed), len(expiring))
     moved = [] if deadline is None else _move_back(rows, stale, deadline)
     ended = _end_leases(rows, lapsed, now=now)

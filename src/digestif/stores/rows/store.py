@@ -281,11 +281,11 @@ class RowStore(Store, TransferStore):
         return self._read(lambda rows: [transfer.progress_of(rows, parcel) for parcel in parcels])
 
     def delete_progress(self, parcels: Sequence[Parcel]) -> None:
-        def forget(rows: Rows) -> None:
+        def unit(rows: Rows) -> None:
             for parcel in parcels:
                 rows.put_note(parcel.id, None)
 
-        self._write(forget)
+        self._write(unit)
 
     def delete_notes(self, prefix: str) -> None:
         self._write(lambda rows: rows.remove_notes(prefix))

@@ -93,7 +93,7 @@ class DeadLetters(Suite):
         assert giving_up.dead_records(letter.id) == list(digest)
 
     def test_a_replayed_letter_is_delivered_under_the_same_id(self, giving_up: Digests) -> None:
-        """Fact 40. Replay delivers it under the same key, never merged; what is new is in the next digest."""
+        """Fact 40. A replayed digest has the same key and is not merged; newer records are in the next digest."""
         giving_up.add("t", Record("a", 1, T), now=T)
         buried = fail(giving_up, "t")
         giving_up.add("t", Record("b", 2, T), now=T)
@@ -107,7 +107,7 @@ class DeadLetters(Suite):
         assert (giving_up.ledger().delivered, giving_up.ledger().dead) == (2, 0)
 
     def test_a_replayed_letter_has_all_its_attempts_again(self, digests_with: DigestsWith) -> None:
-        """Fact 25. Replayed, attempts count from 1: it is buried again after the last of them, not before."""
+        """Fact 25. After a replay, attempts count from 1, and the last of them buries again."""
         digests = digests_with(attempts=2)
         digests.add("t", "a", now=T)
         buried = [fail(digests, "t"), fail(digests, "t")][-1]
@@ -162,7 +162,7 @@ class DeadLetters(Suite):
 
 
 class RandomRun:
-    """Somebody who does everything that can be done, in no order."""
+    """A user who calls every verb, in random order."""
 
     def __init__(self, digests: Digests, random: Random) -> None:
         self.digests = digests

@@ -1,4 +1,4 @@
-"""Short words for what the tests do again and again through the engine."""
+"""Helpers of the tests that act through the engine."""
 
 from collections.abc import Iterable
 
@@ -51,7 +51,7 @@ def let_wait(digests: Digests, timeline: str, *, due: float = T, last: float = T
 
 
 def scheduled(digests: Digests, deadline: float = T) -> list[str]:
-    """The timelines that become ready, when it is the time of the deadline."""
+    """Schedule at the time of the deadline; the timelines that become ready."""
     return [entry.key for entry in digests.schedule(deadline, now=deadline)]
 
 

@@ -99,7 +99,7 @@ class Arrivals(Suite):
         assert digests.ledger().delivered == 1
 
     def test_a_record_without_key_and_timestamp_gets_them(self, digests: Digests) -> None:
-        """Fact 5. An added record reads back equal; what it did not say, key and time, was chosen for it."""
+        """Fact 5. An added record reads back equal; a key and a time that were not given are chosen for it."""
         digests.add("t", "one", now=T)
         digests.add("t", "two", now=T + 1.5)
 

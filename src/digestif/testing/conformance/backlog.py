@@ -1,4 +1,4 @@
-"""What there is to do, at the level of the port: how many timelines stand where, and attempts that do not count."""
+"""The backlog, at the level of the port: how many timelines are in which state; and attempts that do not count."""
 
 from digestif.stores.base import Release, Store
 from digestif.testing.conformance.base import Suite
@@ -24,7 +24,7 @@ class BacklogCounts(Suite):
         assert store.standing(now=NOW) == (0, 0, 0, 0, 0, None, None)
 
     def test_timelines_are_counted_by_where_they_stand(self, store: Store) -> None:
-        """Fact 12. One waits, two are ready, one is open; what is due first is known."""
+        """Fact 12. One waits, two are ready, one is open; the earliest due time is given."""
         for name in ("ready 1", "ready 2", "open", "waits"):
             arrive(store, name, ["a"])
         close(store, open_digest(store, "waits"), cool_down=700)
@@ -46,7 +46,7 @@ class BacklogCounts(Suite):
         assert store.standing(now=LATER).earliest == LATER
 
     def test_what_is_paused_is_counted_and_not_due(self, store: Store) -> None:
-        """Fact 53. A paused timeline is neither scheduled nor claimed, so nobody has to hurry."""
+        """Fact 53. A paused timeline is neither scheduled nor claimed, so it is not due."""
         arrive(store, "t", ["a"])
         store.pause("t", True, now=NOW)
 
@@ -55,7 +55,7 @@ class BacklogCounts(Suite):
         assert (found.timelines, found.waiting, found.ready, found.due, found.earliest) == (1, 0, 0, 0, None)
 
     def test_the_first_record_to_expire_is_known(self, store: Store) -> None:
-        """Fact 45. By arrival, whatever the timestamps say."""
+        """Fact 45. The first expiry follows from the arrival, not from the timestamps."""
         arrive(store, "late", ["a"], ttl=900, now=NOW + 5)
         arrive(store, "early", ["a"], ttl=900)
 
@@ -64,7 +64,7 @@ class BacklogCounts(Suite):
 
 class UncountedAttempts(Suite):
     def test_an_attempt_that_was_none_does_not_count(self, store: Store) -> None:
-        """Fact 47. Given back untried, now or for later, a digest has as many attempts left as before."""
+        """Fact 47. A digest that is released uncounted, at once or for later, has as many attempts left as before."""
         for name, until in (("at once", None), ("later", NOW + 5)):
             arrive(store, name, ["a"])
             lease = open_digest(store, name)
@@ -85,7 +85,7 @@ class UncountedAttempts(Suite):
         assert (again.attempt, taken.revision, [record.key for record in taken.records]) == (1, 1, ["a"])
 
     def test_a_lease_tells_whether_it_was_taken_over(self, store: Store) -> None:
-        """Fact 40. From somebody whose lease ran out; not after a release, and not the first time."""
+        """Fact 40. `lapsed` is true after another lease ran out, and false the first time and after a release."""
         arrive(store, "t", ["a"])
         first = open_lease(store)
         second = open_lease(store, now=LATER)

@@ -1,4 +1,4 @@
-"""What every topic is given: engines over the store under test, in both modes."""
+"""The fixtures of every topic: engines over the store under test, in both modes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,8 +22,8 @@ class Harm(StrEnum):
     """A way to damage what is stored of a timeline."""
 
     GARBLED = "garbled"  # its slot can't be decoded
-    IMPOSSIBLE = "impossible"  # its slot says that it is open, and nothing of a lease
-    MISPLACED = "misplaced"  # it stands nowhere in the schedule
+    IMPOSSIBLE = "impossible"  # its slot is open, without a lease
+    MISPLACED = "misplaced"  # it is in no index of the schedule
     VALUE = "value"  # one of its pending records has lost its value
     RECORD = "record"  # one of its pending records is gone
     LETTER = "letter"  # its dead letters can't be decoded
@@ -47,7 +47,7 @@ class Suite:
 
     @pytest.fixture
     def damage(self) -> Damager:
-        """Optional: damages what is stored of a timeline, behind the store's back. See `Harm` for what there is."""
+        """Optional: damages the stored data of a timeline in the ways of `Harm`, without the store's help."""
         pytest.skip("this needs a fixture `damage`: a callable that damages what is stored of a timeline")
 
     @pytest.fixture(params=MODES)

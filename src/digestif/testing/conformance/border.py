@@ -108,7 +108,7 @@ class StoredValues(Suite):
 class Refusals(Suite):
     @pytest.fixture
     def untouched(self, digests: Digests, store: Store) -> Any:
-        """Something is stored already, and afterwards it is exactly that."""
+        """Fail unless a refused call leaves the store as it was, with something in it."""
         digests.add("known", Record("a", 1, T), now=T)
         before = (digests.ledger(), dict(store.footprint()))
         yield
@@ -212,7 +212,7 @@ def assert_refused(digests: Digests, timeline: str, record: Record) -> None:
 
 
 def same_types(one: object, other: object) -> bool:
-    """1 == 1.0 == True: equal is not yet the same."""
+    """True if two values are equal and of the same type: 1 == 1.0 == True is not enough."""
     if isinstance(one, dict) and isinstance(other, dict):
         return list(one) == list(other) and all(map(same_types, one.values(), other.values()))
     if isinstance(one, list) and isinstance(other, list):

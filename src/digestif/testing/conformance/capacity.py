@@ -36,13 +36,13 @@ class Capacity(Suite):
         assert digest.dropped == 2
 
     def test_each_record_tells_how_many_had_to_go_for_it(self, store: Store) -> None:
-        """Fact 8. Capacity 2, four records in one call of the port: the third and the fourth make one go each."""
+        """Fact 8. Capacity 2, four records in one call of the port: the third and the fourth drop one each."""
         batch = [Arrival("t", f"r{n}", b"", float(n), None, Terms(capacity=2)) for n in range(4)]
 
         assert store.add(batch, now=NOW) == [Accepted(ready=True), Accepted(), Accepted(dropped=1), Accepted(dropped=1)]
 
     def test_a_lowered_capacity_tells_at_once_how_many_had_to_go(self, store: Store) -> None:
-        """Fact 8. Five records are pending, then one comes with a capacity of 2: four go, and that is its answer."""
+        """Fact 8. Five records are pending; an add with a capacity of 2 drops four, and its answer says so."""
         arrive(store, "t", [f"r{n}" for n in range(5)])
 
         [answer] = store.add([Arrival("t", "r5", b"", 5.0, None, Terms(capacity=2))], now=NOW)

@@ -1,4 +1,4 @@
-"""Finishing, at the level of the port: close, extend, release and bury; and none of them with a stale token."""
+"""Endings, at the level of the port: complete, extend, release, bury and replay; none with a stale token."""
 
 from collections.abc import Callable
 
@@ -172,7 +172,7 @@ class Completions(Suite):
         assert store.verify()
 
     def test_an_empty_digest_makes_no_dead_letter(self, store: Store) -> None:
-        """Fact 18. An empty digest that is given up ends as one that is closed: idle, and nothing is left."""
+        """Fact 18. An empty digest that is buried ends like a closed one: idle, and nothing is left."""
         let_wait(store, ["t"], at=NOW)
         store.flush("t", now=NOW)
         lease = open_digest(store)
@@ -196,7 +196,7 @@ class Completions(Suite):
 class StaleTokens(Suite):
     @pytest.mark.parametrize("loss", LOSSES)
     def test_a_stale_token_changes_nothing(self, store: Store, loss: str) -> None:
-        """Fact 39. A close, extend, release (or take, set aside, bury) with a stale token: refused, nothing changes."""
+        """Fact 39. A close, extend, release (or take, quarantine, bury) with a stale token changes nothing."""
         arrive(store, "t", ["a", "b"])
         lease = open_digest(store)
         arrive(store, "t", ["a", "c"], now=NOW + 1)
@@ -287,7 +287,7 @@ class Replays(Suite):
             release(store, lease, until=NOW + 10)
 
     def test_a_replayed_digest_does_not_expire(self, store: Store) -> None:
-        """Fact 45. Somebody asked for it again: a replayed digest is there however old it is; so is its dead letter."""
+        """Fact 45. Neither a dead letter nor a replayed digest expires."""
         arrive(store, "t", ["a"], ttl=100)
         lease = open_digest(store)
         store.bury([Burial(lease, "poison", 0)], now=NOW)

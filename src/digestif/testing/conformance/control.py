@@ -1,4 +1,4 @@
-"""Steering by hand: pause and resume, flush, retract."""
+"""The verbs of operators: pause and resume, flush, retract."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is damaged is named and stops nothing else; `repair` sets it aside. Needs the fixture `damage`."""
+"""Damage is reported by name and stops nothing else, and `repair` removes it. Needs the fixture `damage`."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ in_both_ways = pytest.mark.parametrize("harm", SLOTS)
 
 
 def told_of(digests: Digests) -> list[DamagedEvent]:
-    """The damages that an engine hears of from now on."""
+    """The damages that an engine reports from now on."""
     heard: list[DamagedEvent] = []
 
     def listen(event: Event) -> None:
@@ -45,7 +45,7 @@ class DamagedTimelines(Suite):
     def test_a_damaged_timeline_keeps_no_other_from_being_claimed(
         self, store: Store, damage: Damager, harm: Harm
     ) -> None:
-        """Fact 70. It is passed over, and leaves the schedule: the next claim does not meet it again."""
+        """Fact 70. A claim skips it and removes it from the schedule: the next claim does not find it."""
         arrive_everywhere(store, ["bad", "good", "late"])
         damage(harm, "bad")
 
@@ -56,7 +56,7 @@ class DamagedTimelines(Suite):
         assert [claim(store, partition, 10).retired for partition in range(store.partitions)] == [0] * store.partitions
 
     def test_a_page_full_of_damaged_timelines_stops_nobody(self, store: Store, damage: Damager) -> None:
-        """Fact 70. More of them than any page holds stand before the others, due earlier."""
+        """Fact 70. More damaged timelines than a page holds are due before the others."""
         names = [f"bad{n}" for n in range(40)]
         arrive_everywhere(store, names)
         arrive_everywhere(store, ["good"], now=NOW + 1)
@@ -73,7 +73,7 @@ class DamagedTimelines(Suite):
     def test_a_damaged_timeline_keeps_no_other_from_being_scheduled(
         self, digests: Digests, damage: Damager, harm: Harm
     ) -> None:
-        """Fact 70. Of three that are due, the others are given."""
+        """Fact 70. Of three due timelines the two sound ones are given."""
         for name in ("a", "bad", "c"):
             let_wait(digests, name)
             digests.add(name, 1, now=T, increment_delay=0)
@@ -146,7 +146,7 @@ class DamagedTimelines(Suite):
 
     @in_both_ways
     def test_verify_names_a_damaged_timeline(self, digests: Digests, damage: Damager, harm: Harm) -> None:
-        """Fact 70. It stands among the problems."""
+        """Fact 70. It is listed in the problems."""
         digests.add("bad", 1, now=T)
         digests.add("good", 1, now=T)
         damage(harm, "bad")
@@ -161,7 +161,7 @@ class DamagedAccounts(Suite):
     """Damaged dead letters and a damaged history."""
 
     def test_a_damaged_dead_letter_hides_no_other(self, digests_with: DigestsWith, damage: Damager) -> None:
-        """Fact 70. Others are listed and replayed; what names it says what to do."""
+        """Fact 70. Others are listed and replayed; a call that names it says what to do."""
         digests = digests_with(attempts=1, minimum_delay=0)
         for name in ("bad", "good"):
             digests.add(name, name, key="r", now=T)
@@ -197,7 +197,7 @@ class DamagedAccounts(Suite):
         assert digests.verify()
 
     def test_a_damaged_entry_of_the_history_hides_no_other(self, digests: Digests, damage: Damager) -> None:
-        """Fact 70. The others are told, and a repair removes it."""
+        """Fact 70. The other entries are given, and a repair removes it."""
         for name in ("good", "bad"):
             digests.add(name, 1, now=T)
             deliver(digests, name)
@@ -212,13 +212,13 @@ class DamagedAccounts(Suite):
 
 
 class Repairs(Suite):
-    """`repair` keeps what can be kept, and the books agree afterwards."""
+    """`repair` keeps all records that can be read, and the ledger agrees afterwards."""
 
     @in_both_ways
     def test_the_records_of_a_damaged_timeline_become_dead_letters(
         self, digests: Digests, damage: Damager, harm: Harm
     ) -> None:
-        """Fact 70. What was pending and what was in a digest are kept apart: the latter may have gone out."""
+        """Fact 70. Pending records and those of a digest, which may have gone out, become two dead letters."""
         digests.add("bad", 1, key="in digest", now=T)
         digests.add("good", 1, now=T)
         fail(digests, "bad")
@@ -241,7 +241,7 @@ class Repairs(Suite):
     def test_a_repaired_timeline_goes_on_and_its_letters_can_be_replayed(
         self, digests: Digests, damage: Damager
     ) -> None:
-        """Fact 70. It is idle: the next record goes at once, and the dead letter after it."""
+        """Fact 70. It is idle: the next record makes it ready, and the dead letter can be replayed after it."""
         digests.add("bad", 1, key="old", now=T)
         damage(Harm.GARBLED, "bad")
         digests.repair(now=T)
@@ -254,7 +254,7 @@ class Repairs(Suite):
         assert digests.verify()
 
     def test_a_dry_run_changes_nothing(self, digests: Digests, damage: Damager) -> None:
-        """Fact 70. It answers what a repair would, and leaves it to that."""
+        """Fact 70. A dry run gives the same answer as a repair, and changes nothing."""
         digests.add("bad", 1, now=T)
         damage(Harm.GARBLED, "bad")
 
@@ -299,7 +299,7 @@ class Repairs(Suite):
         assert len(deliver(digests, "t", now=T)) == 1
 
     def test_a_record_that_is_gone_is_told_and_no_longer_counted(self, digests: Digests, damage: Damager) -> None:
-        """Fact 70. The books follow the data, and say by how much they differed."""
+        """Fact 70. The ledger is corrected from the data, and the answer says by how much."""
         digests.add("t", 1, key="a", now=T)
         digests.add("t", 2, key="b", now=T)
         damage(Harm.RECORD, "t")
@@ -315,7 +315,7 @@ class Repairs(Suite):
     def test_a_timeline_that_nobody_would_find_is_put_back_into_the_schedule(
         self, digests: Digests, damage: Damager
     ) -> None:
-        """Fact 70. It waits, its slot says since when, and no order holds it."""
+        """Fact 70. Its slot says that it waits, and no index contains it."""
         let_wait(digests, "t", due=T + 60)
         digests.add("t", 1, key="a", now=T, increment_delay=0)
         damage(Harm.MISPLACED, "t")

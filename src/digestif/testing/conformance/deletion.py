@@ -37,7 +37,7 @@ class Deletion(Suite):
         assert digests.verify()
 
     def test_an_open_timeline_can_be_deleted(self, digests: Digests, store: Store) -> None:
-        """Fact 29. After delete no key or row of the timeline remains, even while somebody has it open."""
+        """Fact 29. After delete no key or row of the timeline remains, even while it is open."""
         add_all(digests, "t", numbered(range(3)))
         with pytest.raises(StaleLease), digests.digest("t", now=T):
             digests.add("t", "meanwhile", now=T)

@@ -1,4 +1,4 @@
-"""Delivering: what handlers are given through notify, ticks and workers, whenever those die and however they fail."""
+"""Deliveries through notify, ticks and workers: what handlers get, also when processes die and attempts fail."""
 
 import asyncio
 from collections import Counter
@@ -100,7 +100,7 @@ class WorkerTicks(Suite):
         assert [keys(digest) for digest in sent] == [["a"]]
 
     def test_a_delivery_in_an_invalid_state_does_not_call_the_handler(self, digests: Digests) -> None:
-        """Fact 35. Waiting, unknown, paused, or in somebody's hands: InvalidState, and nothing is sent or changed."""
+        """Fact 35. Waiting, unknown, paused, or open under a lease: InvalidState, and nothing is sent or changed."""
         sent = sent_by(digests, "*")
         let_wait(digests, "waiting", due=T + 60)
         digests.add("paused", "a", now=T)
@@ -130,7 +130,7 @@ class WorkerTicks(Suite):
         assert_nothing_left(store)
 
     def test_a_worker_sends_nothing_for_an_empty_timeline(self, digests: Digests, store: Store) -> None:
-        """Fact 35. A worker finds a timeline due and without records: nothing is sent, and nothing is left of it."""
+        """Fact 35. A worker finds a due timeline without records: nothing is sent, and the timeline is idle."""
         sent = sent_by(digests, "t")
         let_wait(digests, "t", due=T + 60)
 
@@ -141,7 +141,7 @@ class WorkerTicks(Suite):
 
 
 class DeadWorkers(Suite):
-    """A process is killed between two store calls: here, from the n-th call on the store no longer answers it."""
+    """A process is killed between two store calls: from the n-th call on, the store does not answer it any more."""
 
     @pytest.mark.parametrize("way", ["worker", "deliver"])
     @pytest.mark.parametrize("case", ["new", "failed before", "killed before", "many records", "unreadable record"])
@@ -200,7 +200,7 @@ class FailedAttempts(Suite):
         assert (timeline.state, timeline.due) == ("waiting", T + 90)
 
     def test_other_timelines_are_on_time_beside_one_that_always_fails(self, digests_with: DigestsWith) -> None:
-        """Fact 47. Whatever becomes of one timeline, the others are delivered when they are due, in the same round."""
+        """Fact 47. However one timeline fails, the others are delivered when they are due, in the same round."""
         digests = digests_with(minimum_delay=10, increment_delay=0, retry=Retry(initial=1, factor=1, jitter=0))
         failing(digests, "bad")
         sent = sent_by(digests, "good:*")
@@ -217,7 +217,7 @@ class FailedAttempts(Suite):
         assert len(digests.dead_letters("bad")) == 1
 
     def test_a_dead_letter_is_delivered_again_under_its_id(self, digests_with: DigestsWith, store: Store) -> None:
-        """Fact 47. Replayed once its handler is well: the same records under the same id, from the first attempt."""
+        """Fact 47. Replayed when its handler works again: the same records under the same id, attempts from 1."""
         digests = digests_with(attempts=2, minimum_delay=0, retry=Retry(initial=1, jitter=0))
         seen = failing(digests, "t", times=2)
         add_all(digests, "t", numbered(range(3)))
@@ -237,18 +237,18 @@ class FailedAttempts(Suite):
 
 
 class Deliveries(Notifications, WorkerTicks, DeadWorkers, FailedAttempts):
-    """All of it."""
+    """All topics of this file."""
 
 
 def sent_by(digests: Digests, pattern: str) -> list[Digest]:
-    """What a handler is given from now on; it delivers all of it."""
+    """The digests that a handler gets from now on; it delivers all of them."""
     sent: list[Digest] = []
     digests.handler(pattern)(sent.append)
     return sent
 
 
 def failing(digests: Digests, pattern: str, *, times: int = 1_000_000) -> list[Digest]:
-    """What a handler is given that fails so many times."""
+    """The digests that a handler gets, which fails the first `times` times."""
     seen: list[Digest] = []
 
     def fail(digest: Digest) -> None:
@@ -261,7 +261,7 @@ def failing(digests: Digests, pattern: str, *, times: int = 1_000_000) -> list[D
 
 
 def tick(digests: Digests, *, now: float) -> list[str]:
-    """What an external scheduler does once in a while; gives the timelines that it delivered."""
+    """What an external scheduler does at each tick; the answer is the timelines that it delivered."""
     digests.maintenance(now=now)
     entries = [entry.key for entry in digests.schedule(now=now)]
     for key in entries:
@@ -295,7 +295,7 @@ class Mortal(Partitioned):
         self._calls = calls
 
     def _part(self, number: int) -> Store:
-        if self._calls == 0:  # and whatever it still tries
+        if self._calls == 0:  # and so does every further call
             raise Killed
         self._calls -= 1
         return super()._part(number)
@@ -305,7 +305,7 @@ class Scene:
     """One timeline, a process that is to be killed while it delivers it, and others that are not."""
 
     def __init__(self, store: Store, timeline: str, case: str, *, at_most_once: bool = False) -> None:
-        self.sent: list[Digest] = []  # whatever may have gone out
+        self.sent: list[Digest] = []  # all that may have gone out
         self._store = store
         self._timeline = timeline
         self._at_most_once = at_most_once
@@ -333,7 +333,7 @@ class Scene:
         self._accepted.update(keys(records))
 
     def is_killed_after(self, calls: int, way: str, *, now: float = T + LEASE) -> bool:
-        """Let a process deliver the timeline that is killed after so many store calls; was it, before it was done?"""
+        """Let a process deliver that is killed after so many store calls; True if that was before it was done."""
         digests = self._engine(Mortal(self._store, calls=calls))
         try:
             if way == "worker":
@@ -345,7 +345,7 @@ class Scene:
         return False
 
     def let_others_finish(self) -> None:
-        """The lease lapses, and a worker comes, and comes again for what has arrived meanwhile."""
+        """After the lapse a worker delivers the rest, and then what has arrived meanwhile."""
         for _ in range(4):
             step(self.digests, now=T + 2 * LEASE)
         assert self.digests.timeline(self._timeline).state == "idle"
@@ -360,7 +360,7 @@ class Scene:
 
 
 def step(digests: Digests, *, now: float, is_killed: bool = False) -> None:
-    """A worker's round, one store call after the other; it may be killed when everything has gone out."""
+    """A worker's round, one store call after the other; it may be killed after everything was sent."""
     attempts = digests.attempts(now)
     attempts.maintain()
     page = attempts.claim(10, room=Room())

@@ -1,4 +1,4 @@
-"""Digesting: what a digest carries, and how the timeline goes on after it."""
+"""Digests: what they carry, and how the timeline goes on after them."""
 
 from typing import Any
 
@@ -165,10 +165,10 @@ class DigestBlocks(Suite):
 
 
 class UndecodableRecords(Suite):
-    """Fact 24. A record whose stored value is missing or cannot be decoded is set aside; the others are delivered."""
+    """Fact 24. A record whose stored value is missing or cannot be decoded is quarantined; the others are delivered."""
 
     def test_a_value_that_cannot_be_decoded_is_set_aside(self, digests: Digests, store: Store) -> None:
-        """Fact 24. A value that cannot be decoded is set aside, counted dead, and does not come back."""
+        """Fact 24. A value that cannot be decoded is quarantined, counted dead, and is in no later digest."""
         digests.add("t", Record("good", 1, T), now=T)
         spoil(store, "t", "bad")
 
@@ -181,7 +181,7 @@ class UndecodableRecords(Suite):
         assert digests.verify()
 
     def test_a_missing_value_is_set_aside(self, digests_with: DigestsWith, store: Store) -> None:
-        """Fact 24. A missing value is set aside with its error and counted dead; the others are delivered."""
+        """Fact 24. A missing value is quarantined with its error and counted dead; the others are delivered."""
         forgetful = Partitioned([store])
         forgetful.lost.add("lost")
         digests = digests_with(over=forgetful)
@@ -207,7 +207,7 @@ class UndecodableRecords(Suite):
         assert first.idempotency_key != second.idempotency_key
 
     def test_each_has_a_dead_letter_of_its_own_that_says_why(self, digests: Digests, store: Store) -> None:
-        """Fact 24. What is set aside is a dead letter of its own, with its error."""
+        """Fact 24. A quarantined record is a dead letter of its own, with its error."""
         digests.add("t", Record("good", 1, T), now=T)
         spoil(store, "t", "bad")
         spoil(store, "t", "worse")

@@ -1,4 +1,4 @@
-"""Endings: however an attempt was begun and however it ends, exactly one event tells of that."""
+"""Endings: every attempt ends with exactly one event, however it was begun."""
 
 import asyncio
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Way:
         return self.name
 
     def attempt(self, digests: Digests, act: Act, *, now: float = T + LATE, at_most_once: bool = False) -> list[Event]:
-        """One attempt; the answer is what was told from its beginning on."""
+        """Make one attempt; the answer is all events from its beginning on."""
         told: list[Event] = []
         if self.name != "digest":
             digests.handler("t", at_most_once=at_most_once)(act)
@@ -123,7 +123,7 @@ class Endings(Suite):
 
     @opened
     def test_poison_is_told_once_as_a_burial(self, digests_with: DigestsWith, store: Store, way: Way) -> None:
-        """Fact 65. It ended its workers while it was alone: buried before anything of it is read."""
+        """Fact 65. It killed its workers while it was alone: buried before any record is read."""
         digests = digests_with(lapses=1)
         digests.add("t", "a", now=T)
         for lapse in range(2):
@@ -138,7 +138,7 @@ class Endings(Suite):
 
     @whatever
     def test_a_lost_lease_is_told_once(self, digests: Digests, store: Store, way: Way) -> None:
-        """Fact 65. Somebody else took over meanwhile: LeaseLost, whatever the handler did."""
+        """Fact 65. Another process took over meanwhile: LeaseLost, whatever the handler did."""
         add_before(digests, way)
 
         told = way.attempt(digests, lambda digest: open_alone(store, now=T + LATE + LEASE))
@@ -157,7 +157,7 @@ class Endings(Suite):
 
     @handled
     def test_at_most_once_is_told_when_the_handler_has_ended(self, digests: Digests, way: Way) -> None:
-        """Fact 65. It is closed before the handler runs, and told afterwards."""
+        """Fact 65. The digest is closed before the handler runs; the event comes after it."""
         add_before(digests, way)
         delivered: list[int] = []
 
@@ -189,7 +189,7 @@ class Endings(Suite):
 
     @handled
     def test_patience_is_told_once_and_not_as_a_failure(self, digests: Digests, way: Way) -> None:
-        """Fact 65. The receiver asked for patience: PutOff, which counts as no attempt."""
+        """Fact 65. The receiver asked to wait: PutOff, and the attempt does not count."""
         add_before(digests, way)
 
         ended = the_end_of(way.attempt(digests, raising(DeliveryFailed("slow down", after=7, throttled=True))))
@@ -243,7 +243,7 @@ class Endings(Suite):
 
     @pytest.mark.parametrize("way", [DIGEST, DELIVER, NOTIFY], ids=repr)
     def test_an_interrupt_is_told_once_as_given_back(self, digests: Digests, way: Way) -> None:
-        """Fact 65. Nobody knows whether it went out: Returned, and it comes again exactly as it was."""
+        """Fact 65. It may have gone out: Returned, and the next attempt carries exactly the same records."""
         add_before(digests, way)
 
         ended = the_end_of(way.attempt(digests, raising(Interrupt())))
@@ -253,7 +253,7 @@ class Endings(Suite):
 
     @whatever
     def test_a_store_that_never_answers_is_told_once(self, digests_with: DigestsWith, store: Store, way: Way) -> None:
-        """Fact 65. The attempt is over, and the store could not be told: Unsettled; the lease lapses."""
+        """Fact 65. The attempt ended and the store does not answer: Unsettled; the lease lapses."""
         over = Partitioned([store])
         digests = digests_with(over=over)
         add_before(digests, way)
@@ -271,7 +271,7 @@ class Endings(Suite):
 
 
 async def _at_once(loop: Any) -> None:
-    """As if the worker was told to stop while it waited for the store."""
+    """As if a signal stopped the worker while it waited for the store."""
     await loop._execution.finished()
 
 
@@ -289,12 +289,12 @@ def raising(error: BaseException) -> Act:
 
 
 def open_alone(store: Store, *, now: float) -> None:
-    """Take the timeline as a process that runs nothing else, and vanish."""
+    """Open the timeline as a process that runs nothing else, and do not end the attempt."""
     store.open("t", token=fresh_id(), lease=int(LEASE * 1000), now=int(now * 1000), alone=True)
 
 
 def the_end_of(told: list[Event]) -> Ended:
-    """The one event that tells how the one attempt ended."""
+    """The event that ends the only attempt."""
     [begun] = [event for event in told if isinstance(event, Claimed)]
     [ended] = [event for event in told if isinstance(event, Ended)]
     assert told.index(begun) < told.index(ended)

@@ -1,4 +1,4 @@
-"""Expiry: what arrived longer ago than its ttl is removed by maintenance, and counted."""
+"""Expiry: maintenance deletes and counts records that arrived longer ago than their ttl."""
 
 from typing import Any
 
@@ -108,7 +108,7 @@ class Expiry(Suite):
         assert (entry.id, entry.outcome, entry.ended) == (lapsed.id, Outcome.EXPIRED, T + 200)
 
     def test_with_redelivery_same_a_failed_digest_expires_as_a_whole(self, digests_with: DigestsWith) -> None:
-        """Fact 45. A digest that is to come exactly as it was loses no part to its age."""
+        """Fact 45. A digest that must be delivered exactly as it was expires only as a whole."""
         digests = digests_with(redelivery="same", **OPTIONS)
         digests.add("t", Record("older", 1, T), now=T)
         digests.add("t", Record("newer", 2, T), now=T + 50)

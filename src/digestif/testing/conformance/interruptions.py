@@ -1,4 +1,4 @@
-"""Interruptions, at the level of the port: in the middle of merging or trimming many pages, something else happens."""
+"""Interruptions, at the level of the port: something happens while a digest of many pages is merged or trimmed."""
 
 import pytest
 
@@ -93,7 +93,7 @@ class Interruptions(Suite):
         assert_nothing_left(store)
 
     def test_a_stale_token_changes_nothing_in_the_middle_of_a_merge(self, store: Store) -> None:
-        """Fact 39. The holder is in the middle of a merge, and somebody comes with a stale token: refused as ever."""
+        """Fact 39. The holder is in the middle of a merge, and another call has a stale token: refused as ever."""
         stale = begin_merge(store)._replace(token="stale")
 
         assert_refused(store, stale, NOW)

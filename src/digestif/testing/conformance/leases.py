@@ -81,7 +81,7 @@ class Claims(Suite):
         assert_nothing_left(store)
 
     def test_a_digest_of_which_nothing_is_left_is_retired_too(self, store: Store) -> None:
-        """Fact 24. All records of a digest were set aside, and its worker died: there is nothing to claim."""
+        """Fact 24. All records of a digest were quarantined, and its worker died: there is nothing to claim."""
         arrive(store, "t", ["a"])
         store.quarantine(open_digest(store), [QuarantinedRecord("a", "letter", "odd")], now=NOW)
 
@@ -136,7 +136,7 @@ class Claims(Suite):
 
     @pytest.mark.parametrize("first_delay", [0, 1], ids=["ready", "due"])
     def test_paused_timelines_do_not_hide_the_others(self, store: Store, first_delay: int) -> None:
-        """Fact 53. However many paused timelines come before it, a claim gives the one that it may."""
+        """Fact 53. However many paused timelines are due before it, a claim gives the one that is not paused."""
         paused = [f"t{n}" for n in range(2 * PAGE_TIMELINES + 50)]
         arrive_everywhere(store, paused, first_delay=first_delay)
         for timeline in paused:
@@ -156,7 +156,7 @@ class Claims(Suite):
         assert sorted([*taken, *(lease.timeline for lease in other)]) == [f"t{n}" for n in range(10)]
 
     def test_many_empty_timelines_do_not_hide_a_full_one(self, store: Store) -> None:
-        """Fact 18. More empty timelines than the limit are retired on the way to one with a record."""
+        """Fact 18. More empty timelines than the limit are retired before one with a record is claimed."""
         let_wait(store, [f"empty{n}" for n in range(30)], at=NOW)
         arrive(store, "full", ["a"], now=NOW + 1)
 

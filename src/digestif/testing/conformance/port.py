@@ -1,4 +1,4 @@
-"""Short words for what the tests do again and again at the level of the port. Times in milliseconds."""
+"""Helpers of the tests that act at the level of the port. Times in milliseconds."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -56,7 +56,7 @@ def arrive_everywhere(store: Store, timelines: Iterable[str], *, now: int = NOW,
 
 
 def claim(store: Store, partition: int, limit: int, *, now: int = NOW) -> ClaimPage:
-    """Claim once, with a token that nobody has used before."""
+    """Claim once, with a fresh token."""
     claimed = store.claim(partition, limit, token=fresh_id(), lease=LEASE, now=now)
     assert len(claimed.leases) <= limit
     return claimed
@@ -105,7 +105,7 @@ def take_all(
 
 
 def open_lease(store: Store, timeline: str = "t", *, now: int = NOW, alone: bool = False) -> Lease:
-    """Open a timeline, with a token that nobody has used before."""
+    """Open a timeline, with a fresh token."""
     return store.open(timeline, token=fresh_id(), lease=LEASE, now=now, alone=alone)
 
 
@@ -139,7 +139,7 @@ def let_wait(store: Store, timelines: Iterable[str], *, at: int) -> None:
 
 
 def maintain(store: Store, deadline: int | None = None, *, now: int = NOW, limit: int = 200) -> Maintained:
-    """Maintain all partitions until there is no more to do; all that was done."""
+    """Maintain all partitions until there is no more to do; the answer is the sum."""
     total = Maintained([], [], [])
     for partition in range(store.partitions):
         for _ in range(ROUNDS):
@@ -155,7 +155,7 @@ def maintain(store: Store, deadline: int | None = None, *, now: int = NOW, limit
 
 
 def expire(store: Store, *, now: int) -> int:
-    """Maintain as a worker does; how many records expired?"""
+    """Maintain as a worker does; the answer is how many records expired."""
     return sum(count for _, count in maintain(store, now=now).expired)
 
 

@@ -1,4 +1,4 @@
-"""Looking: what is pending, when it is due and why, and what became of a record."""
+"""Queries: what is pending, when it is due and why, and the fate of a record."""
 
 import json
 

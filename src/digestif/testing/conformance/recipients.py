@@ -1,4 +1,4 @@
-"""Records that nobody wants any more, and recipients who have got their part."""
+"""Records that are removed from an open digest, recipients who have their part, and notes."""
 
 from digestif.core.machine import LOST
 from digestif.stores.base import PAGE_RECORDS, Burial, Store
@@ -20,7 +20,7 @@ from digestif.testing.conformance.port import (
 
 class Removals(Suite):
     def test_records_leave_the_digest_and_count_as_deleted(self, store: Store) -> None:
-        """Fact 48. Of an open digest some are withdrawn: they count as deleted, the others as delivered."""
+        """Fact 48. Records that are removed from an open digest count as deleted, the others as delivered."""
         arrive(store, "t", ["a", "b", "c"])
         lease = open_digest(store)
 
@@ -32,7 +32,7 @@ class Removals(Suite):
         assert store.verify()
 
     def test_what_an_earlier_attempt_may_have_carried_raises_the_revision_once(self, store: Store) -> None:
-        """Fact 46. One key never stands for two contents: the revision rises, once for a call, however many leave."""
+        """Fact 46. An idempotency key never stands for two contents: a call that removes some raises the revision."""
         arrive(store, "t", numbers(0, PAGE_RECORDS))
         release(store, open_digest(store), freeze=True)
         lease = open_digest(store)
@@ -43,7 +43,7 @@ class Removals(Suite):
         assert len(list(stored(store, "t", Part.DIGEST))) == 1
         assert store.verify()
 
-    def test_a_stale_token_withdraws_nothing(self, store: Store) -> None:
+    def test_a_stale_token_removes_nothing(self, store: Store) -> None:
         """Fact 39. After a lapse the token is stale."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
@@ -53,8 +53,8 @@ class Removals(Suite):
 
 
 class NoteSwaps(Suite):
-    def test_of_those_who_note_at_once_one_has_its_way(self, store: Store) -> None:
-        """Fact 49. What is noted changes only for who knows what is there; nothing is noted by one in the dark."""
+    def test_a_note_is_replaced_only_by_a_caller_that_knows_it(self, store: Store) -> None:
+        """Fact 49. A swap changes nothing unless `old` is the note that is there."""
         last = store.partitions - 1
 
         assert store.note(last, "n") is None
@@ -71,7 +71,7 @@ class NoteSwaps(Suite):
 
 class ServedRecipients(Suite):
     def test_who_has_got_a_digest_is_known_to_the_next_attempt(self, store: Store) -> None:
-        """Fact 46. Recipients are noted with the digest, each once, and go with it."""
+        """Fact 46. Recipients are noted in the digest, each once, as long as it is unfinished."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
 
@@ -88,7 +88,7 @@ class ServedRecipients(Suite):
         assert store.inspect("t").digest is None
 
     def test_what_some_have_got_is_joined_by_nothing(self, store: Store) -> None:
-        """Fact 46. Whoever has got a part would miss what joined it: it comes again as it was, whoever releases it."""
+        """Fact 46. Recipients who have their part would miss merged records: the digest is frozen at any release."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
         store.mark_served(lease, ["ada"], now=NOW)
@@ -101,7 +101,7 @@ class ServedRecipients(Suite):
         assert record_keys(stored(store, "t", Part.PENDING)) == ["b"]
 
     def test_a_digest_that_is_replayed_knows_who_has_got_it(self, store: Store) -> None:
-        """Fact 46. Its dead letter names them, but not those who could not be reached: they are tried again."""
+        """Fact 46. A dead letter names those who have it, not those who could not be reached: a replay tries them."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
         store.mark_served(lease, ["ada", f"{LOST}böb", "eve"], now=NOW)

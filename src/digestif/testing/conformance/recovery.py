@@ -1,4 +1,4 @@
-"""Failure and recovery: a digest that was not delivered comes again, and nothing is lost on the way."""
+"""Failure and recovery: a digest that was not delivered is tried again, and nothing is lost."""
 
 import pytest
 
@@ -129,7 +129,7 @@ class Recovery(Suite):
         """Fact 28. A dispatch that never happened is recovered by maintenance + schedule; no data lost."""
         digests.add("t", Record("a", 1, T), now=T)  # True, and the caller died
         digests.maintenance(T + 300, now=T + 300)
-        scheduled(digests, T + 300)  # again nobody delivers
+        scheduled(digests, T + 300)  # and again no worker delivers
         digests.add("t", Record("b", 2, T), now=T + 301)
         digests.maintenance(T + 600, now=T + 600)
 

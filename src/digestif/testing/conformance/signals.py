@@ -1,4 +1,4 @@
-"""Signals: an exception out of a signal handler, at any step of a call in one thread, troubles no other thread."""
+"""Signals: an exception out of a signal handler, at any step of a call in one thread, disturbs no other thread."""
 
 import gc
 import sys
@@ -75,7 +75,7 @@ def _watched(profile: Callable[[FrameType, str, object], None], call: Callable[[
 
 
 def _is_step(frame: FrameType, event: str) -> bool:
-    """Leaves out finalizers, whose errors nobody gets: callbacks of weak references, and generators that end."""
+    """False in finalizers, whose errors are not raised: callbacks of weak references, and generators that end."""
     if frame.f_globals.get("__name__") in ("weakref", "_weakrefset"):
         return False
     return event == "c_return" or (event == "call" and not frame.f_code.co_flags & CO_GENERATOR)
@@ -132,7 +132,7 @@ class Signals(Suite):
     def test_an_interrupt_at_any_step_breaks_no_books_and_no_other_thread(
         self, store: Store, prepared: Callable[[Store, str], Callable[[], object]]
     ) -> None:
-        """Fact 69. Signals that raise at any moment in one thread: the books hold, no other thread gets an error."""
+        """Fact 69. Signals that raise at any moment in one thread: the ledger agrees, no other thread gets an error."""
         seen: list[BaseException] = []  # their tracebacks keep alive whatever was left behind
         with ThreadPoolExecutor(1) as other:
             for step in _tried(steps_of(prepared(store, "counted"))):

@@ -1,4 +1,4 @@
-"""Fencing: who lost the lease can change nothing, and what may have gone out comes again under the same key only."""
+"""Stale leases: a stale token changes nothing, and a digest that may have gone out keeps its idempotency key."""
 
 from collections.abc import Callable
 from random import Random
@@ -27,7 +27,7 @@ def delete_and_add_again(digests: Digests) -> None:
 
 
 def take_over(digests: Digests) -> None:
-    """Somebody else opens it after the lapse, and fails."""
+    """Another worker opens it after the lapse, and fails."""
     fail(digests, "t", now=T + 30)
 
 
@@ -140,7 +140,7 @@ class StaleLeases(Suite):
         assert digests.timeline("t").state == "waiting"
 
     def test_a_clock_that_is_ahead_takes_over_but_only_one_can_close(self, digests_with: DigestsWith) -> None:
-        """Fact 49. Clocks an hour apart: who is ahead takes the lease over, and the other's token is stale."""
+        """Fact 49. Clocks an hour apart: the process that is ahead takes the lease over; the other's token is stale."""
         slow, fast = digests_with(), digests_with()
         slow.add("t", Record("a", 1, T), now=T)
         with pytest.raises(StaleLease), slow.digest("t", now=T) as first, fast.digest("t", now=T + 3600) as second:
@@ -152,7 +152,7 @@ class StaleLeases(Suite):
         assert slow.ledger().delivered == 1
 
     def test_a_clock_that_is_behind_waits_for_the_lease_of_the_other(self, digests_with: DigestsWith) -> None:
-        """Fact 49. Clocks an hour apart: who is behind is refused while the other's lease lives, and loses nothing."""
+        """Fact 49. Clocks an hour apart: the process that is behind gets Busy while the other's lease lives."""
         slow, fast = digests_with(), digests_with()
         fast.add("t", Record("a", 1, T), now=T + 3600)
         with pytest.raises(StaleLease), fast.digest("t", now=T + 3600):

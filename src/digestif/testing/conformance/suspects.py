@@ -1,4 +1,4 @@
-"""Suspects, at the level of the port: digests whose lease lapsed, one of which may be what ended their worker."""
+"""Suspects, at the level of the port: digests whose lease lapsed, one of which may have killed the worker."""
 
 from collections.abc import Callable, Sequence
 
@@ -47,7 +47,7 @@ in_either_way = pytest.mark.parametrize("take_over", [by_claim, by_opening], ids
 
 class SuspectClaims(Suite):
     def test_what_lapsed_is_not_claimed_with_others(self, store: Store) -> None:
-        """Fact 66. It may be what ended its worker, and would end the next one with all that it holds."""
+        """Fact 66. It may have killed its worker, and could kill the next one with all that it holds."""
         arrive_everywhere(store, ["lapsed", "ready"])
         arrive(store, "due", ["a"], first_delay=LEASE)
         open_digest(store, "lapsed")
@@ -69,7 +69,7 @@ class SuspectClaims(Suite):
         assert [lease.timeline for each in claims for lease in each.leases] == ["healthy"]
 
     def test_a_claim_tells_when_the_first_lease_lapsed(self, store: Store) -> None:
-        """Fact 66. The time of the first that is to be had; None before that, and once all are taken over."""
+        """Fact 66. The time of the first lapse; None before it, and when all suspects are taken over."""
         partition, (first, second) = neighbours(store, 2)
         for timeline, now in ((second, NOW + 10), (first, NOW)):
             arrive(store, timeline, ["a"])
@@ -85,7 +85,7 @@ class SuspectClaims(Suite):
         assert told(LAPSED + 20) is None
 
     def test_a_claim_that_gives_nothing_else_tells_of_suspects_too(self, store: Store) -> None:
-        """Fact 66. Told beside healthy ones, beside none, and if no more was asked for than there is."""
+        """Fact 66. A claim gives that time with healthy timelines, without any, and with a full page."""
         partition, (suspect, *healthy) = neighbours(store, 3)
         arrive(store, suspect, ["a"])
         open_digest(store, suspect)
@@ -107,7 +107,7 @@ class SuspectClaims(Suite):
         assert len({lease.digest_id for group in groups for lease in group.leases}) == 20
 
     def test_one_that_lapsed_before_is_tried_alone(self, store: Store) -> None:
-        """Fact 66. Then it is known whether it was the cause; the others wait until it has been taken over."""
+        """Fact 66. This shows whether it was the cause; the others wait until it has been taken over."""
         partition, (again, *others) = neighbours(store, 4)
         let_lapse(store, [again])
         open_digest(store, again, now=LAPSED)
@@ -187,7 +187,7 @@ class SuspectClaims(Suite):
             open_lease(store, "u", now=LAPSED)
 
     def test_paused_suspects_are_not_given(self, store: Store) -> None:
-        """Fact 53. Neither given nor told of while paused, and as before when resumed."""
+        """Fact 53. Neither claimed nor announced while paused; as before when resumed."""
         partition, (paused, other) = neighbours(store, 2)
         let_lapse(store, [paused])
         let_lapse(store, [other], now=NOW + 5)
@@ -201,7 +201,7 @@ class SuspectClaims(Suite):
         assert [lease.timeline for lease in claim_suspects(store, now=LAPSED + 5)] == [paused]
 
     def test_empty_suspects_are_retired(self, store: Store) -> None:
-        """Fact 24. All records of their digests were set aside: nothing is left to try, and they are idle."""
+        """Fact 24. All records of their digests were quarantined: nothing is left to try, and they are idle."""
         partition, (full, *empty) = neighbours(store, 3)
         let_lapse(store, [full])
         for timeline in empty:
@@ -231,7 +231,7 @@ class SuspectClaims(Suite):
         assert record_keys(take_all(store, second, now=LAPSED).records) == ["b"]
 
     def test_a_deleted_suspect_is_gone(self, store: Store) -> None:
-        """Fact 29. Deleted: no claim tells of it, and nothing is left."""
+        """Fact 29. Deleted: no claim announces it, and nothing is left."""
         let_lapse(store, ["t"])
 
         delete(store, "t")
@@ -244,7 +244,7 @@ class SuspectClaims(Suite):
 
     @pytest.mark.parametrize("harm", [Harm.GARBLED, Harm.IMPOSSIBLE])
     def test_a_damaged_suspect_keeps_no_other_from_being_tried(self, store: Store, damage: Damager, harm: Harm) -> None:
-        """Fact 70. It is passed over, and leaves the schedule: no claim tells of it any more."""
+        """Fact 70. It is skipped and removed from the schedule: no claim announces it any more."""
         partition, (bad, good) = neighbours(store, 2)
         let_lapse(store, [bad])
         let_lapse(store, [good], now=NOW + 1)
@@ -260,7 +260,7 @@ class SuspectClaims(Suite):
 class LapsesAlone(Suite):
     @in_either_way
     def test_only_a_lapse_that_was_noted_alone_counts_as_such(self, store: Store, take_over: TakeOver) -> None:
-        """Fact 66. Each lapse counts, but only one while nothing else ran beside it speaks against the digest."""
+        """Fact 66. Every lapse counts in `lapses`; only those while nothing else ran count in `lapses_alone`."""
         let_lapse(store, ["t"])
         counts = []
 
@@ -271,7 +271,7 @@ class LapsesAlone(Suite):
         assert counts == [(1, 0), (2, 1), (3, 1), (4, 2), (5, 3)]
 
     def test_a_first_attempt_is_not_noted(self, store: Store) -> None:
-        """Fact 66. What has never lapsed is no suspect: its first lapse proves nothing, whoever ran beside it."""
+        """Fact 66. The first lapse of a digest proves nothing, even if it was alone: it was no suspect."""
         arrive(store, "t", ["a"])
         open_lease(store, alone=True)
 
@@ -279,7 +279,7 @@ class LapsesAlone(Suite):
         assert [lease.lapses_alone for lease in claim_suspects(store)] == [0]
 
     @in_either_way
-    def test_a_note_can_be_withdrawn(self, store: Store, take_over: TakeOver) -> None:
+    def test_the_note_can_be_cleared(self, store: Store, take_over: TakeOver) -> None:
         """Fact 66. Something else begins beside it: renewed without `alone`, its lapse proves nothing."""
         let_lapse(store, ["t"])
         lease = take_over(store, True, LAPSED)
@@ -335,7 +335,7 @@ class LapsesAlone(Suite):
 
     @pytest.mark.parametrize("until", [None, LAPSED + 5], ids=["at once", "later"])
     def test_a_release_ends_the_note_and_keeps_the_count(self, store: Store, until: int | None) -> None:
-        """Fact 66. The worker lived: the next attempt, among others, is not noted."""
+        """Fact 66. The worker lived: the next attempt, beside others, is not noted."""
         let_lapse(store, ["t"])
         claim_suspects(store, alone=True)
         [lease] = claim_suspects(store, alone=True, now=LAPSED + LEASE)
@@ -351,7 +351,7 @@ class LapsesAlone(Suite):
 
     @pytest.mark.parametrize("ending", ["close", "bury"])
     def test_the_next_digest_begins_without_note_and_count(self, store: Store, ending: str) -> None:
-        """Fact 66. Closed or buried: nothing of it speaks against what comes after."""
+        """Fact 66. After a close or a burial the next digest has no lapses."""
         let_lapse(store, ["t"])
         claim_suspects(store, alone=True)
         [lease] = claim_suspects(store, alone=True, now=LAPSED + LEASE)
@@ -369,7 +369,7 @@ class LapsesAlone(Suite):
         assert (again.lapses, again.lapses_alone) == (1, 0)
 
     def test_a_replayed_digest_begins_anew(self, store: Store) -> None:
-        """Fact 40. Somebody asked for it again: its lapses are counted from the beginning."""
+        """Fact 40. A replay counts the lapses of a digest from 0."""
         let_lapse(store, ["t"])
         claim_suspects(store, alone=True)
         [lease] = claim_suspects(store, alone=True, now=LAPSED + LEASE)
@@ -392,7 +392,7 @@ class SuspectMaintenance(Suite):
         assert [lease.lapses for lease in claim_suspects(store, now=LAPSED + 60_000)] == [1]
 
     def test_with_a_deadline_a_suspect_waits_and_is_claimed_like_others(self, store: Store) -> None:
-        """Fact 40. As ever: waiting, its time carried over, the lapse counted; no claim tells of it any more."""
+        """Fact 40. It waits, its due time is kept, the lapse counts, and no claim announces it any more."""
         partition, (timeline,) = neighbours(store, 1)
         let_lapse(store, [timeline])
 
@@ -405,7 +405,7 @@ class SuspectMaintenance(Suite):
         assert claimed.suspect is None
 
     def test_a_lapse_that_was_noted_alone_counts_in_maintenance_too(self, store: Store) -> None:
-        """Fact 66. Whoever finds it: the worker died with this digest alone."""
+        """Fact 66. Maintenance counts a lapse alone as a claim does."""
         let_lapse(store, ["t"])
         claim_suspects(store, alone=True)
 

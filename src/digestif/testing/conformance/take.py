@@ -1,4 +1,4 @@
-"""Taking, at the level of the port: digests are read, merged and trimmed in pages under their lease."""
+"""Takes, at the level of the port: digests are merged, trimmed and read in pages under their lease."""
 
 from collections.abc import Sequence
 
@@ -287,7 +287,7 @@ class Merges(Suite):
 
 class Quarantine(Suite):
     def test_records_leave_the_digest_as_dead_letters_of_their_own(self, store: Store) -> None:
-        """Fact 24. Set aside: counted dead, each with its error; the others are delivered."""
+        """Fact 24. Quarantined records are counted dead, each with its error; the others are delivered."""
         arrive(store, "t", ["a", "b", "c"])
         lease = open_digest(store)
 
@@ -321,7 +321,7 @@ class Quarantine(Suite):
         assert (store.ledger().dead, store.ledger().delivered) == (1, 0)
 
     def test_a_whole_page_can_be_set_aside(self, store: Store) -> None:
-        """Fact 24. As many as a page are set aside in one call."""
+        """Fact 24. One call quarantines a page of records."""
         arrive(store, "t", numbers(0, PAGE_RECORDS))
         lease = open_digest(store)
 

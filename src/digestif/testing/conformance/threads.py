@@ -1,4 +1,4 @@
-"""Many threads at once: each record is counted once, and nobody is given what another has."""
+"""Many threads at once: each record is counted once, and no two threads get the same timeline."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

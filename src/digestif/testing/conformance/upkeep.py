@@ -137,7 +137,7 @@ class ExpiryPages(Suite):
         assert store.ledger().expired == 2
 
     def test_a_failed_digest_expires_record_by_record(self, store: Store) -> None:
-        """Fact 45. Unfinished and not open: each record by its arrival; with the last the digest vanishes."""
+        """Fact 45. Unfinished and not open: each record expires by its arrival; with the last the digest ends."""
         arrive(store, "t", ["a"], ttl=100)
         arrive(store, "t", ["b"], ttl=100, now=NOW + 50)
         release(store, open_digest(store, now=NOW + 60), until=NOW + 120, now=NOW + 60)
@@ -245,7 +245,7 @@ class DeletionPages(Suite):
         assert store.verify()
 
     def test_what_is_deleted_is_not_found_before_it_is_swept(self, store: Store) -> None:
-        """Fact 29. After delete nothing of the timeline is counted or found, though it is not yet erased."""
+        """Fact 29. After delete nothing of the timeline is counted or found, though its records are not yet swept."""
         arrive(store, "t", numbers(0, 3_500))
         delete(store, "t")
         arrive(store, "t", ["anew"])
@@ -255,7 +255,7 @@ class DeletionPages(Suite):
         assert store.verify()
 
     def test_what_is_deleted_is_swept_in_pages(self, store: Store) -> None:
-        """Fact 29. No call erases more than a page, and in the end no key or row remains."""
+        """Fact 29. No call sweeps more than a page, and in the end no key or row remains."""
         arrive(store, "t", numbers(0, 3_500))
         delete(store, "t")
         sizes = [sum(store.footprint().values())]
