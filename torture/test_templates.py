@@ -6,15 +6,15 @@ import pytest
 
 from digestif.clock import monotonic
 from digestif.compose.renderer import TemplateFailed
+from tests.compose.bombs import BOMBS, bomb_renderer
 from tests.compose.samples import many
-from tests.compose.test_bombs import BOMBS, arm
 
 ATTEMPTS = 3  # other programs may slow the machine down
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_stopped_within_two_seconds(tmp_path: Path, name: str) -> None:
-    renderer = arm(tmp_path)
+    renderer = bomb_renderer(tmp_path)
     for _ in range(ATTEMPTS):
         started = monotonic()
         with pytest.raises(TemplateFailed, match=BOMBS[name][1]):

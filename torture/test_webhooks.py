@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.routes.killing import seen_through_kills
+from tests.routes.kills import seen_through_kills
 from tests.transfer.stores import dsn_of
 
 

@@ -1,4 +1,4 @@
-"""A mail server for tests, on the event loop of the test: it takes mails, or misbehaves as it is told."""
+"""A mail server for tests, on the test's event loop. It takes mails, or answers as the test says."""
 
 import asyncio
 import logging
@@ -15,6 +15,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from digestif.channels.base import Channel, DeliveryFailed, Message
 from digestif.channels.registry import open_channel
+from tests.channels.deliveries import message
 
 USER, PASSWORD = "ada", "hunter2-hunter2"
 HOST = "127.0.0.1"
@@ -22,12 +23,12 @@ HOST = "127.0.0.1"
 
 @dataclass
 class MailServer:
-    """What it has seen, and what it answers instead of yes, by command."""
+    """The mails and commands that it got, and its answers by command where they are not the usual ones."""
 
     port: int = 0
     mails: list[bytes] = field(default_factory=list)
     envelopes: list[tuple[str, list[str]]] = field(default_factory=list)
-    utf8: list[bool] = field(default_factory=list)  # whether each mail was said to be beyond ASCII
+    utf8: list[bool] = field(default_factory=list)  # for each mail: was it announced as SMTPUTF8?
     answers: dict[str, str] = field(default_factory=dict)
     answers_once: dict[str, str] = field(default_factory=dict)  # the next time only
     commands: list[str] = field(default_factory=list)
@@ -39,7 +40,7 @@ class MailServer:
         return f"{scheme}://{login}{host}:{self.port}?from=digests@example.org{options}"
 
     def hang_up(self) -> None:
-        """End all connections, as a server does that was idle for long."""
+        """End all connections, as a server does with idle ones."""
         for connection in self.connections:
             if isinstance(connection.transport, asyncio.WriteTransport):
                 connection.transport.abort()
@@ -83,7 +84,7 @@ class MailServer:
 
 
 class _Protocol(SMTP):
-    """One connection, which the server remembers."""
+    """One connection to the server."""
 
     def __init__(self, owner: MailServer, **options: Any) -> None:
         super().__init__(owner, hostname="mail.example.org", ident="test", **options)
@@ -99,7 +100,7 @@ class _Protocol(SMTP):
 async def mail_server(
     *, tls: ssl.SSLContext | None = None, from_start: bool = False, login: bool = False, utf8: bool = False
 ) -> AsyncIterator[MailServer]:
-    """A server that runs within the block."""
+    """A server that runs during the block."""
     owner = MailServer()
     options: dict[str, Any] = {"tls_context": None if from_start else tls, "enable_SMTPUTF8": utf8}
     if login:
@@ -126,8 +127,8 @@ async def mail_server(
 
 @contextmanager
 def running_mail_server(**options: Any) -> Iterator[MailServer]:
-    """A server on a loop and a thread of its own, for tests that run loops themselves."""
-    logging.getLogger("mail.log").setLevel(logging.CRITICAL)  # it tells all that it hears
+    """A server in its own thread, for tests that run event loops themselves."""
+    logging.getLogger("mail.log").setLevel(logging.CRITICAL)  # it logs every command
     started: queue.Queue[MailServer] = queue.Queue()
     loop = asyncio.new_event_loop()
     ended = asyncio.Event()
@@ -148,7 +149,7 @@ def running_mail_server(**options: Any) -> Iterator[MailServer]:
 
 @asynccontextmanager
 async def scripted_server(*lines: bytes) -> AsyncIterator[MailServer]:
-    """A server that says these lines, one for each that it is sent, the first at once; then it hangs up."""
+    """A server that sends the first line at once, another for each line that it gets, and then hangs up."""
     owner = MailServer()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -166,20 +167,6 @@ async def scripted_server(*lines: bytes) -> AsyncIterator[MailServer]:
     finally:
         listening.close()
         await listening.wait_closed()
-
-
-def message(number: int = 1, **changes: Any) -> Message:
-    """A message to Ada."""
-    values: dict[str, Any] = {
-        "key": f"0123456789abcdef0123.{number}",
-        "timeline": "mail:ada",
-        "recipient": "ada@example.org",
-        "subject": f"Build {number} failed",
-        "text": f"Build {number} failed.\n",
-        "html": f"<p>Build {number} failed.</p>\n",
-        "timestamp": 1_700_000_000.0,
-    }
-    return Message(**values | changes)
 
 
 def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -1,4 +1,4 @@
-"""A real receiver of webhooks on loopback, in a thread of its own, that misbehaves when asked to.
+"""A receiver of webhooks on loopback, in its own thread, with several ways to misbehave.
 
 What is behind `behave` happens to every request until something else is said. All requests are kept.
 """
@@ -21,7 +21,7 @@ Behaviour = Callable[["Receiver", web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came."""
+    """A request as it arrived."""
 
     method: str
     path: str  # with its query
@@ -36,7 +36,7 @@ class Received:
 
 @dataclass
 class Receiver:
-    """Answers 200 until told otherwise."""
+    """Answers 200 until a test sets another behaviour."""
 
     port: int = 0
     tls: bool = False
@@ -73,7 +73,7 @@ class Receiver:
 
 
 async def reset(receiver: Receiver, request: web.Request) -> web.StreamResponse:
-    """Takes the whole request, and then resets the connection instead of answering."""
+    """Read the whole request, then reset the connection instead of answering."""
     return _cut_off(request)
 
 
@@ -83,7 +83,7 @@ async def never_answer(receiver: Receiver, request: web.Request) -> web.StreamRe
 
 
 async def drip(receiver: Receiver, request: web.Request) -> web.StreamResponse:
-    """Says 200, begins to tell, and does not end."""
+    """Answer 200 and send the body slowly, without an end."""
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(b"well, ")
@@ -92,7 +92,7 @@ async def drip(receiver: Receiver, request: web.Request) -> web.StreamResponse:
 
 
 async def break_off(receiver: Receiver, request: web.Request) -> web.StreamResponse:
-    """Promises more than it sends."""
+    """Send less than the Content-Length says."""
     response = web.StreamResponse(headers={"Content-Length": "1000"})
     await response.prepare(request)
     await response.write(b"well, ")
@@ -100,7 +100,7 @@ async def break_off(receiver: Receiver, request: web.Request) -> web.StreamRespo
 
 
 async def talk_for_ever(receiver: Receiver, request: web.Request) -> web.StreamResponse:
-    """Says 200 and then anything, as long as anybody listens."""
+    """Answer 200 and send an endless body."""
     response = web.StreamResponse()
     await response.prepare(request)
     while not receiver.over.is_set():
@@ -109,7 +109,7 @@ async def talk_for_ever(receiver: Receiver, request: web.Request) -> web.StreamR
 
 
 async def talk_nonsense(receiver: Receiver, request: web.Request) -> web.StreamResponse:
-    """Answers, but not in HTTP."""
+    """Answer with something that is not HTTP."""
     assert request.transport is not None
     request.transport.write(b"220 mail.example ready\r\n\r\n")
     request.transport.close()
@@ -128,7 +128,7 @@ def _cut_off(request: web.Request) -> web.StreamResponse:
 
 @contextmanager
 def running(receiver: Receiver | None = None, certificate: ssl.SSLContext | None = None) -> Iterator[Receiver]:
-    """A receiver that listens, over TLS if it is given a certificate."""
+    """A receiver that runs during the block, over TLS if there is a certificate."""
     receiver = receiver or Receiver(tls=certificate is not None)
     started = Event()
     thread = Thread(target=lambda: asyncio.run(_serve(receiver, certificate, started)), name="receiver")

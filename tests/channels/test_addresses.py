@@ -1,4 +1,4 @@
-"""Which addresses are connected to."""
+"""Which addresses channels may connect to."""
 
 import asyncio
 import socket

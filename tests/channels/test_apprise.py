@@ -1,4 +1,4 @@
-"""Apprise: a title and a body go to whatever service it knows."""
+"""Apprise: title and body reach a service, and addresses can be restricted."""
 
 import asyncio
 import logging
@@ -124,7 +124,7 @@ def test_others_who_use_apprise_keep_their_lines_for_debugging(caplog: pytest.Lo
     assert caplog.messages == ["a line of theirs"]
 
 
-# Where it may connect to
+# Addresses
 
 
 GUARDED = ["json://{host}:{port}/hook", "mailto://ada:secret@mail.example:{port}?smtp={host}&mode=insecure"]
@@ -133,7 +133,7 @@ GUARDED = ["json://{host}:{port}/hook", "mailto://ada:secret@mail.example:{port}
 @pytest.mark.parametrize("url", GUARDED)
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_guarded_it_does_not_connect_to_private_addresses(receiver: Receiver, url: str, host: str) -> None:
-    """Whichever library a service is reached with, by name or by address."""
+    """By name or by address, with each of the libraries that services use."""
     channel = AppriseChannel(url.format(host=host, port=receiver.port), allow_private=False)
 
     with pytest.raises(DeliveryFailed, match="is not a public address; allow_private=true allows it") as failed:

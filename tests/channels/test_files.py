@@ -22,7 +22,7 @@ from digestif.channels.base import Channel, DeliveryFailed, Message
 from digestif.channels.files import FolderChannel, file_name
 from digestif.channels.registry import open_channel
 from digestif.testing.channels import ChannelConformance, Failing, Failure
-from tests.channels.mailserver import message
+from tests.channels.deliveries import message
 
 
 def deliver(channel: Channel, *messages: Message) -> list[str]:

@@ -26,7 +26,7 @@ from digestif.channels.mail import (
     one_line,
     thread_id,
 )
-from tests.channels.mailserver import message
+from tests.channels.deliveries import message
 
 GOLDEN = Path(__file__).parent / "golden"
 ADA = Mailbox.parse("ada@example.org")
@@ -91,7 +91,7 @@ def parsed(mail: bytes) -> EmailMessage:
 
 
 def names_line_by_line(mail: bytes) -> list[str]:
-    """As a program would that knows nothing of mail: a line that does not begin with a blank is a header."""
+    """Headers as a simple program reads them: a line that does not begin with a blank is a header."""
     head = re.split(rb"\r\n\r\n|\n\n|\r\r", mail)[0]
     return [line.partition(b":")[0].decode() for line in re.split(rb"[\r\n]+", head) if line[:1] not in b" \t"]
 

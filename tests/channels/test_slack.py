@@ -1,6 +1,5 @@
-"""Slack: what is posted stays within its limits, and its words are understood."""
+"""Slack: messages stay within Slack's limits, and its answers are understood."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from digestif.core.secret import Secret
 from digestif.core.verdicts import DeliveryFailed
 from digestif.dsn import Dsn
 from digestif.testing.channels import a_message, huge
+from tests.channels.deliveries import delivered
 from tests.channels.receiver import Receiver, running
 
 PATH = "/services/T00000000/B00000000/XXXXaaaabbbbccccddddeeee"
@@ -32,14 +32,7 @@ def receiver(server: Receiver) -> Receiver:
 
 
 def deliver(receiver: Receiver, message: Message | None = None) -> Receipt:
-    async def deliver() -> Receipt:
-        channel = SlackChannel(Secret(receiver.url + PATH), allow_private=True)
-        try:
-            return await channel.deliver(message or a_message())
-        finally:
-            await channel.close()
-
-    return asyncio.run(deliver())
+    return delivered(SlackChannel(Secret(receiver.url + PATH), allow_private=True), message)
 
 
 def test_blocks_are_posted_with_the_subject_beside_them(receiver: Receiver) -> None:

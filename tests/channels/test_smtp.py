@@ -1,4 +1,4 @@
-"""Mail goes to a real server, and every way in which that can fail has a verdict."""
+"""Mail to a real server: deliveries, connections, TLS and secrets."""
 
 import asyncio
 import email
@@ -18,6 +18,7 @@ from digestif.channels.base import Channel
 from digestif.channels.registry import open_channel
 from digestif.channels.smtp import REPLY_LENGTH, SmtpChannel
 from digestif.testing.channels import ChannelConformance, Failing, Failure
+from tests.channels.deliveries import message
 from tests.channels.mailserver import (
     HOST,
     PASSWORD,
@@ -27,7 +28,6 @@ from tests.channels.mailserver import (
     fail_once,
     failure,
     mail_server,
-    message,
     run,
     running_mail_server,
 )
@@ -37,7 +37,7 @@ LOGIN = f"{USER}:{PASSWORD}@"
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates of `localhost` and 127.0.0.1, and the file that one has to trust."""
+    """Certificates for `localhost` and 127.0.0.1, and the file to trust."""
     folder = tmp_path_factory.mktemp("certificates")
     ca = trustme.CA()
     ca.cert_pem.write_to_path(folder / "ca.pem")
@@ -204,7 +204,7 @@ def test_a_delivery_that_is_cancelled_leaves_no_connection_in_the_middle_of_some
 def test_a_connection_that_is_ended_is_let_go_of_at_once_also_over_tls(
     server_tls: ssl.SSLContext, authority: Path
 ) -> None:
-    """An event loop that ends right afterwards leaves nothing open."""
+    """Although the event loop ends right afterwards."""
 
     async def scene() -> None:
         async with mail_server(tls=server_tls, login=True) as server:

@@ -1,17 +1,12 @@
-"""What the DSN of a mail server may say, and whom a mail may go to."""
+"""The DSN of a mail server, and the recipients of a mail."""
 
 import pytest
 
 from digestif import ConfigError
 from digestif.channels.registry import open_channel
 from digestif.channels.smtp import SmtpChannel
-from tests.channels.mailserver import (
-    deliver_once,
-    fail_once,
-    mail_server,
-    message,
-    run,
-)
+from tests.channels.deliveries import message
+from tests.channels.mailserver import deliver_once, fail_once, mail_server, run
 
 # Recipients
 

@@ -7,7 +7,8 @@ import pytest
 
 from digestif.channels.mail import Letterhead, Mailbox, build_mail
 from digestif.channels.registry import open_channel
-from tests.channels.mailserver import deliver_once, fail_once, failure, mail_server, message, run
+from tests.channels.deliveries import message
+from tests.channels.mailserver import deliver_once, fail_once, failure, mail_server, run
 
 RECIPIENTS = ["äda@example.org", "阿达@例え.jp", "дарья.é+x@example.org", "e\u0301va@example.org"]
 

@@ -1,4 +1,4 @@
-"""Every way in which a mail server can refuse or fail has a verdict."""
+"""What each refusal or failure of a mail server means for the digest."""
 
 import asyncio
 import email
@@ -10,6 +10,7 @@ import pytest
 
 from digestif.channels.base import DeliveryFailed
 from digestif.channels.registry import open_channel
+from tests.channels.deliveries import message
 from tests.channels.mailserver import (
     HOST,
     MailServer,
@@ -17,7 +18,6 @@ from tests.channels.mailserver import (
     fail_once,
     failure,
     mail_server,
-    message,
     run,
     scripted_server,
 )

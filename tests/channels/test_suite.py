@@ -1,4 +1,4 @@
-"""The channel suite, run on the channels that speak HTTP and on Apprise; and that it sees what is wrong."""
+"""The channel suite, run on the channels over HTTP and on Apprise; faulty channels fail it."""
 
 import asyncio
 import inspect
@@ -30,7 +30,7 @@ def receiver() -> Iterator[Receiver]:
 
 @contextmanager
 def misbehaving(receiver: Receiver, failure: Failure, *, echo: str = "") -> Iterator[None]:
-    """Lets the receiver fail, and tell in its answer what it should not."""
+    """Makes the receiver fail, with an answer that repeats secrets."""
     waits = {"Retry_After": f"{PATIENCE:g}"}
     ways: dict[Failure, Callable[[], None]] = {
         Failure.SILENT: lambda: receiver.behave(never_answer),
@@ -90,11 +90,11 @@ class TestApprise(OverHttp):
         return AppriseChannel(f"json://ada:correcthorse@127.0.0.1:{receiver.port}/{TOKEN}")
 
 
-# That it sees what is wrong
+# Faulty channels
 
 
 class Good(Channel):
-    """Delivers everything, unless told to fail; the others have one fault each."""
+    """Delivers everything, unless a test makes it fail. Each subclass has one fault."""
 
     scheme: ClassVar[str] = "good"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT})
@@ -220,7 +220,7 @@ class FaultySuite(ChannelConformance):
 
 
 def run_sentence(name: str, channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
-    """Run one test of the suite on a channel, with the case that matters."""
+    """Run one test of the suite on a channel."""
     sentence = getattr(FaultySuite(), f"test_{name}")
     with asyncio.Runner() as runner:
         given = {

@@ -13,7 +13,7 @@ from digestif.channels.base import Channel, DeliveryFailed
 from digestif.channels.registry import open_channel
 from digestif.channels.terminal import TerminalChannel, page
 from digestif.testing.channels import ChannelConformance
-from tests.channels.mailserver import message
+from tests.channels.deliveries import message
 
 
 class Terminal(io.StringIO):

@@ -1,6 +1,5 @@
-"""TLS with an authority of one's own: channels over HTTP trust the file that they are given, and nobody else."""
+"""TLS with a certificate authority of the user's own: channels over HTTP trust the file in `ca`, and no other."""
 
-import asyncio
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from digestif import ConfigError
 from digestif.channels.base import Receipt
 from digestif.channels.registry import open_channel
 from digestif.core.verdicts import DeliveryFailed
-from digestif.testing.channels import a_message
+from tests.channels.deliveries import delivered
 from tests.channels.receiver import Receiver, running
 
 SECRET = "whsec_" + "c2VjcmV0" * 4
@@ -47,14 +46,7 @@ def dsn_of(scheme: str, receiver: Receiver, ca: Path) -> str:
 
 
 def deliver(dsn: str) -> Receipt:
-    async def deliver() -> Receipt:
-        channel = open_channel(dsn)
-        try:
-            return await channel.deliver(a_message())
-        finally:
-            await channel.close()
-
-    return asyncio.run(deliver())
+    return delivered(open_channel(dsn))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from digestif.channels.webhook import BODY_BYTES, WebhookChannel, body_of, from_
 from digestif.core.verdicts import DeliveryFailed
 from digestif.dsn import Dsn
 from digestif.testing.channels import a_message, huge
+from tests.channels.deliveries import delivered, run_and_close
 from tests.channels.receiver import (
     Behaviour,
     Receiver,
@@ -51,17 +52,7 @@ def receiver(server: Receiver) -> Receiver:
 
 def deliver(receiver: Receiver, message: Message | None = None, **options: Any) -> Receipt:
     channel = WebhookChannel(f"{receiver.url}/hook", secrets=[SECRET], allow_private=True, **options)
-    return run(channel, lambda: channel.deliver(message or a_message()))
-
-
-def run(channel: WebhookChannel, act: Callable[[], Coroutine[Any, Any, Receipt]]) -> Receipt:
-    async def run() -> Receipt:
-        try:
-            return await act()
-        finally:
-            await channel.close()
-
-    return asyncio.run(run())
+    return delivered(channel, message)
 
 
 def failure(receiver: Receiver, **options: Any) -> DeliveryFailed:
@@ -70,7 +61,7 @@ def failure(receiver: Receiver, **options: Any) -> DeliveryFailed:
     return failed.value
 
 
-# What is sent
+# Requests
 
 
 def test_a_message_is_posted_as_signed_json(receiver: Receiver) -> None:
@@ -105,7 +96,7 @@ def test_the_id_and_the_body_stay_the_same_over_attempts_and_the_time_of_sending
         await channel.deliver(a_message())
         return await channel.deliver(a_message(attempt=2))
 
-    run(channel, twice)
+    run_and_close(channel, twice)
 
     first, second = receiver.requests
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
@@ -121,7 +112,7 @@ def test_one_connection_serves_several_deliveries(receiver: Receiver) -> None:
         await channel.deliver(a_message())
         return await channel.deliver(a_message())
 
-    run(channel, thrice)
+    run_and_close(channel, thrice)
 
     assert len({request.peer for request in receiver.requests}) == 1
 
@@ -131,7 +122,7 @@ def test_a_channel_that_nobody_closed_works_on_the_next_loop_too(receiver: Recei
     channel = WebhookChannel(receiver.url, secrets=[SECRET], allow_private=True)
     receiver.answer(200, Connection="close")
 
-    receipts = [asyncio.run(channel.deliver(a_message())), run(channel, lambda: channel.deliver(a_message()))]
+    receipts = [asyncio.run(channel.deliver(a_message())), delivered(channel)]
 
     assert [receipt.channel for receipt in receipts] == ["webhook", "webhook"]
 
@@ -211,7 +202,7 @@ def test_different_keys_have_different_ids_that_headers_can_carry() -> None:
     assert all(text.isascii() and text.isprintable() and " " not in text and len(text) <= 256 for text in ids)
 
 
-# The ladder
+# Answers
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
@@ -383,7 +374,7 @@ def test_a_dsn_gives_the_address_as_written_and_all_secrets(receiver: Receiver) 
         f"webhook+http://127.0.0.1:{receiver.port}/a%2Fb?secret={SECRET},{OTHER}&query={query}&allow_private=true"
     )
 
-    run(channel, lambda: channel.deliver(a_message()))
+    delivered(channel)
 
     [request] = receiver.requests
     assert request.path == "/a%2Fb?a=1&b=%26"

@@ -21,7 +21,7 @@ COLOURS: tuple[Colours, ...] = ("light", "dark")
 
 
 def main(folder: Path) -> None:
-    """Put the pictures into a folder."""
+    """Save the pictures in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     mails: dict[str, Summary] = {"one": single(), "many": many(), "overflow": overflow()}
     with browser() as chromium:
@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
 
 
 def html_of(summary: Summary) -> str:
-    """The built-in mail, with everything that it may have."""
+    """The built-in mail with all optional parts."""
     renderer = Renderer(zone="Europe/Berlin")
     rendered = renderer.render(summary, formats=["html"], title="Acme alerts", links=LINKS, next_delivery=MONDAY + 9000)
     return rendered.html
@@ -40,7 +40,7 @@ def html_of(summary: Summary) -> str:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """The computer's own chromium, without a window."""
+    """The installed Chromium, without a window."""
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium

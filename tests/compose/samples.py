@@ -101,7 +101,7 @@ def many() -> Summary:
 
 
 def overflow() -> Summary:
-    """More than is shown, at each level."""
+    """More groups, subjects and records than are shown."""
     lines = [
         subject(f"Alert {n:02} of the night shift", {"title": f"Threshold {n} passed"}, count=400 // n, lasts=60.0 * n)
         for n in range(1, 11)
@@ -116,7 +116,7 @@ def overflow() -> Summary:
 
 
 def hostile() -> Summary:
-    """Contents by somebody who means harm."""
+    """Contents of an attacker."""
     return summary(
         group(
             "<script>alert('group')</script>",

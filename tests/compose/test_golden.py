@@ -1,4 +1,4 @@
-"""Mails as they were when somebody found them good. `python -m tests.compose.test_golden` writes them anew."""
+"""Mails are as in the approved files. `python -m tests.compose.test_golden` writes the files anew."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From the records of a digest to groups and subjects: counted exactly, in an order that nothing accidental decides."""
+"""From the records of a digest to groups and subjects: exact counts, in an order that does not depend on chance."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ def issue(rule: Any, name: Any, user: Any = None) -> dict[str, Any]:
     return {"rule": rule, "issue": name, "user": {"id": user}}
 
 
-# What a reader sees
+# Groups and subjects
 
 
 def test_records_are_found_under_their_subject_and_subjects_under_their_group() -> None:
@@ -206,7 +206,7 @@ def test_groups_of_as_many_subjects_go_by_count_then_to_the_later_one_then_by_la
     assert labels(summary.groups) == ["twice", "late", "a", "b"]
 
 
-# What agrees
+# Equal values
 
 
 def test_values_that_json_tells_apart_are_apart() -> None:
@@ -340,7 +340,7 @@ def test_hostile_values_make_a_summary_neither_large_nor_slow() -> None:
     assert len(json.dumps(summary.to_dict())) < 60_000
 
 
-# Whatever comes
+# Any records
 
 
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(allow_nan=False, width=16) | st.text(max_size=2)
@@ -401,7 +401,7 @@ def test_what_is_counted_is_what_a_plain_count_finds(rows: list[Any], options: d
 def test_the_order_of_records_of_the_same_moment_changes_nothing(
     rows: list[Any], options: dict[str, Any], chance: random.Random
 ) -> None:
-    """Apart from which of them is the newest: that is the one that arrived last."""
+    """Except for `newest`, which is the record that arrived last."""
     digest = digest_of_rows(rows)
     shuffled = replace(digest, records=tuple(chance.sample(digest.records, len(digest))))
 

@@ -1,4 +1,4 @@
-"""What readers are told, and what hostile contents can't do to it."""
+"""The texts that readers get, also from hostile contents."""
 
 import email
 import email.policy
@@ -32,7 +32,7 @@ def slack_text(rendered: Rendered) -> str:
     return "\n".join(texts)
 
 
-# What is said
+# Texts
 
 
 def test_only_the_formats_that_are_asked_for_are_made() -> None:
@@ -333,7 +333,7 @@ def test_two_thousand_subjects_fit_and_the_rest_is_counted(letter: str, groups: 
 
 
 def left_out(text: str) -> int:
-    """How many events a text says that it does not show."""
+    """The number of events that a text says are missing."""
     notes = [line.strip("…_ \n") for line in text.splitlines() if line.strip("…_ ").startswith("and ")]
     return sum(int(note.split(" with ")[1].split()[0].replace(",", "")) for note in notes)
 

@@ -1,4 +1,4 @@
-"""Templates of one's own: where they are found, what they are given, and what happens when they are wrong."""
+"""Users' templates: where they are found, what they are given, and what happens when they are wrong."""
 
 import multiprocessing
 import os
@@ -26,8 +26,8 @@ def renderer_of(folder: Path, /, **files: str) -> Renderer:
     return Renderer("own", folder=folder)
 
 
-class Desk:
-    """One child for many templates: starting it is what takes the time."""
+class OwnTemplate:
+    """One renderer, and so one child process, for many versions of a template: starting a child is slow."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,15 +38,15 @@ class Desk:
         file = self.folder / "own.txt"
         file.write_text(template)
         self._version += 1
-        os.utime(file, (self._version, self._version))  # two that were written in one moment look the same
+        os.utime(file, (self._version, self._version))  # Jinja2 reloads a file when its time changes
         return self.renderer.render(what or many(), formats=["text"], **options).text
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    desk = Desk(tmp_path_factory.mktemp("templates"))
-    yield desk
-    desk.renderer.close()
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnTemplate]:
+    own = OwnTemplate(tmp_path_factory.mktemp("templates"))
+    yield own
+    own.renderer.close()
 
 
 def test_files_of_a_folder_make_what_their_endings_say(tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ def test_a_folder_without_templates_of_that_name_is_refused(tmp_path: Path) -> N
         Renderer("weekly")
 
 
-def test_no_name_leads_out_of_the_folder(desk: Desk) -> None:
-    (desk.folder.parent / "secret.txt").write_text("secret")
+def test_no_name_leads_out_of_the_folder(own: OwnTemplate) -> None:
+    (own.folder.parent / "secret.txt").write_text("secret")
 
     with pytest.raises(ConfigError):
-        Renderer("../secret", folder=desk.folder)
+        Renderer("../secret", folder=own.folder)
     with pytest.raises(TemplateFailed, match="TemplateNotFound"):
-        desk.text("{% include '../secret.txt' %}")
+        own.text("{% include '../secret.txt' %}")
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_no_name_leads_out_of_the_folder(desk: Desk) -> None:
         "{% include 'way/secret.txt' %}",
     ],
 )
-def test_no_link_leads_out_of_the_folder(desk: Desk, template: str) -> None:
-    (desk.folder.parent / "secret.txt").write_text("secret")
+def test_no_link_leads_out_of_the_folder(own: OwnTemplate, template: str) -> None:
+    (own.folder.parent / "secret.txt").write_text("secret")
     for link, target in ("link.txt", "../secret.txt"), ("way", ".."):
-        (desk.folder / link).unlink(missing_ok=True)
-        (desk.folder / link).symlink_to(target)
+        (own.folder / link).unlink(missing_ok=True)
+        (own.folder / link).symlink_to(target)
 
     with pytest.raises(TemplateFailed, match=r"own.txt, line 1: SecurityError: \S+ is a link that leads out of"):
-        desk.text(template)
+        own.text(template)
 
 
 def test_a_template_that_is_a_link_to_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_links_within_the_folder_and_to_the_folder_are_followed(tmp_path: Path) 
     renderer.close()
 
 
-def test_a_template_is_given_the_summary_the_window_the_next_delivery_and_the_links(desk: Desk) -> None:
+def test_a_template_is_given_the_summary_the_window_the_next_delivery_and_the_links(own: OwnTemplate) -> None:
     template = (
         "{{ count }} {{ subjects }} {{ dropped }} {{ more }} {{ more_records }} {{ timeline }}\n"
         "{{ window }} ({{ zone }}), next {{ next }}\n"
@@ -157,7 +157,7 @@ def test_a_template_is_given_the_summary_the_window_the_next_delivery_and_the_li
         "{% endfor %}{% for link in links %}{{ link.name }}={{ link.url }} {% endfor %}"
     )
 
-    text = desk.text(template, overflow(), zone="Europe/Berlin", next_delivery=MONDAY + 9000, links=LINKS)
+    text = own.text(template, overflow(), zone="Europe/Berlin", next_delivery=MONDAY + 9000, links=LINKS)
 
     assert text == (
         "9961 2023 120 17 203 mail:ada\n"
@@ -169,7 +169,7 @@ def test_a_template_is_given_the_summary_the_window_the_next_delivery_and_the_li
     )
 
 
-def test_a_template_sees_values_and_has_filters_for_times_numbers_and_text(desk: Desk) -> None:
+def test_a_template_sees_values_and_has_filters_for_times_numbers_and_text(own: OwnTemplate) -> None:
     value = {"title": "T", "user": {"name": "A*da", "tags": ["x", "y"]}, "url": "javascript:1"}
     template = (
         "{% set s = groups[0].subjects[0] %}{{ s.value.user.name | md }} {{ s.value.user.tags[1] }} "
@@ -177,7 +177,7 @@ def test_a_template_sees_values_and_has_filters_for_times_numbers_and_text(desk:
         "{{ s.count | plural('event') }} {{ 'a\n\u202eb' | line }}"
     )
 
-    text = desk.text(template, single(value, count=2, lasts=60), hours=12)
+    text = own.text(template, single(value, count=2, lasts=60), hours=12)
 
     assert text == "A\\*da y [] 8:12 am Mon 16 Nov 2026, 8:13 am 12,345 2 events a b"
 
@@ -293,9 +293,9 @@ def test_names_that_are_misspelt_are_empty_in_mails_and_visible_in_previews(tmp_
         ("{{ groups.append(1) }}", "unsafe"),
     ],
 )
-def test_a_template_that_is_wrong_fails_with_its_place_and_reason(desk: Desk, template: str, reason: str) -> None:
+def test_a_template_that_is_wrong_fails_with_its_place_and_reason(own: OwnTemplate, template: str, reason: str) -> None:
     with pytest.raises(TemplateFailed, match=reason):
-        desk.text(template)
+        own.text(template)
 
 
 def test_a_template_finds_no_passwords_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +391,7 @@ def test_after_a_fork_both_processes_render_even_if_all_children_were_at_work(tm
 
 @contextmanager
 def at_work(renderer: Renderer) -> Iterator[None]:
-    """All turns taken, as by other threads."""
+    """All children busy, as if with other threads."""
     assert renderer._children is not None
     with ExitStack() as turns:
         for _ in range(MOST_CHILDREN):
@@ -399,11 +399,11 @@ def at_work(renderer: Renderer) -> Iterator[None]:
         yield
 
 
-def test_large_values_reach_a_template_cut(desk: Desk) -> None:
+def test_large_values_reach_a_template_cut(own: OwnTemplate) -> None:
     value = {"long": "x" * 10_000_000, "list": list(range(100_000)), "deep": [[[[[[[[[1]]]]]]]]]}
     lines = [subject(f"s{n}", value) for n in range(90)]
 
-    text = desk.text(
+    text = own.text(
         "{% set v = groups[0].subjects[-1].value %}{{ v.long | length }} {{ v.list | length }} {{ v.deep }}",
         summary(group("", *lines)),
     )

@@ -1,12 +1,16 @@
-"""A channel that keeps what it is given, and fails when it is told to."""
+"""A channel for tests, which records messages and can be made to fail, and records to deliver."""
 
 from typing import ClassVar
 
+from digestif import Digest, Digests, Policy, Record
 from digestif.channels.base import Channel, Format, Message, Receipt
+
+T = 1_700_000_000.0
+POLICY = Policy(minimum_delay=60, increment_delay=0, maximum_delay=600)
 
 
 class Recording(Channel):
-    """Everything that was delivered; `failures` are raised for a recipient, one after the other."""
+    """Records messages. Deliveries to a recipient first raise its `failures`, one each."""
 
     scheme: ClassVar[str] = "recording"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT, Format.DATA})
@@ -33,3 +37,12 @@ class Recording(Channel):
     def records(self, place: int = -1) -> list[str]:
         """The keys of the records of a message."""
         return [record["key"] for record in self.messages[place].data["records"]]
+
+
+def add(digests: Digests, timeline: str, *keys: str, now: float = T) -> None:
+    digests.add_many([(timeline, Record(key, {"title": f"about {key}"}, now)) for key in keys], now=now)
+
+
+def by_reader(digest: Digest) -> dict[str, list[Record]]:
+    """Split a digest: each reader gets all records but their own."""
+    return {name: [record for record in digest if record.key != name] for name in ("ada", "bob", "eve")}

@@ -1,4 +1,4 @@
-"""Routes to real servers, from records to what arrives: hostile digests by mail, and the ladder of a bad receiver."""
+"""Routes to real servers, from records to arrival: hostile digests by mail, and a webhook receiver that fails."""
 
 import email
 import email.policy
@@ -61,7 +61,7 @@ def test_a_hostile_digest_arrives_as_a_harmless_mail(digests: Digests, name: str
 
 
 def test_the_ladder_is_followed(digests: Digests) -> None:
-    """500, a reset after the body, a redirect, patience, success: each at its time, all under one id."""
+    """500, a reset after the body, a redirect, 429, success: each retry at its time, all with one id."""
 
     async def answers(receiver: Receiver, request: web.Request) -> web.StreamResponse:
         match len(receiver.requests):

@@ -2,10 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,6 @@ from digestif import (
     Budget,
     ConfigError,
     DeliveryFailed,
-    Digest,
     Digests,
     Message,
     Policy,
@@ -23,38 +19,14 @@ from digestif import (
     Receipt,
     Record,
 )
-from digestif.attempts import Attempt
 from digestif.core.ledger import Ledger
-from digestif.core.times import to_millis
-from digestif.routes.budget import BOOKS, Account
-from digestif.stores.base import Lease
-from digestif.testing import FakeClock
-from tests.routes.recording import Recording
-from tests.worker.test_kills import Kind, emptied
+from tests.routes.recording import POLICY, Recording, T, add, by_reader
 from tests.worker.workers import Ear, becomes, once, working
-
-T = 1_700_000_000.0
-POLICY = Policy(minimum_delay=60, increment_delay=0, maximum_delay=600)
 
 
 class Plain(Recording):
-    def deliver(self, message: Message) -> Receipt:  # type: ignore[override]  # as somebody may write it
+    def deliver(self, message: Message) -> Receipt:  # type: ignore[override]  # a mistake that users may make
         return Receipt(channel="plain")
-
-
-@pytest.fixture
-def channel() -> Recording:
-    return Recording()
-
-
-@pytest.fixture
-def digests() -> Iterator[Digests]:
-    with Digests("memory://", policy=POLICY) as digests:
-        yield digests
-
-
-def add(digests: Digests, timeline: str, *keys: str, now: float = T) -> None:
-    digests.add_many([(timeline, Record(key, {"title": f"about {key}"}, now)) for key in keys], now=now)
 
 
 def test_a_digest_goes_to_whom_the_star_stands_for(digests: Digests, channel: Recording) -> None:
@@ -87,7 +59,7 @@ def test_recipients_may_be_named(digests: Digests, channel: Recording, to: Any, 
 
 
 def test_the_policy_of_the_route_holds_for_its_timelines(digests: Digests, channel: Recording) -> None:
-    """Call before route before engine; of several patterns the one with the longest literal part."""
+    """A policy in the call wins over the route's, and that over the engine's. The longest literal pattern wins."""
     digests.route("mail:*", channel=channel, policy=Policy(minimum_delay=5, maximum_delay=10, capacity=2))
     digests.route("mail:vip:*", channel=channel, policy=Policy(minimum_delay=1, maximum_delay=10))
     digests.route("sms:*", channel=channel)
@@ -118,7 +90,7 @@ def test_records_are_grouped_as_the_route_says(digests: Digests, channel: Record
     assert [subject["distinct"] for subject in group["subjects"]] == [{"users": 3}, {"users": 3}]
 
 
-# Records that nobody wants any more
+# Records that are no longer wanted
 
 
 def test_records_that_are_not_kept_are_not_sent_and_count_as_deleted(digests: Digests, channel: Recording) -> None:
@@ -146,7 +118,7 @@ def test_a_digest_of_which_nothing_is_kept_is_not_sent(digests: Digests, channel
 
 
 def test_what_is_not_kept_in_a_later_attempt_changes_the_key(digests: Digests, channel: Recording) -> None:
-    """The first attempt may have carried it: one key never stands for two contents."""
+    """The first attempt may have arrived, and one key never has two contents."""
     unwanted: set[str] = set()
     policy = Policy(minimum_delay=60, redelivery="same")
     keep = lambda records: [record for record in records if record.key not in unwanted]  # noqa: E731
@@ -183,176 +155,7 @@ def test_a_hook_that_runs_out_fails_the_attempt(digests: Digests, channel: Recor
     assert "StopIteration" in letter.reason
 
 
-# Personal digests
-
-
-def by_reader(digest: Digest) -> dict[str, list[Record]]:
-    """Everybody gets all but what they wrote themselves."""
-    return {name: [record for record in digest if record.key != name] for name in ("ada", "bob", "eve")}
-
-
-def test_each_recipient_gets_a_part_under_a_key_of_its_own(digests: Digests, channel: Recording) -> None:
-    digests.route("room:*", channel=channel, split=by_reader)
-    add(digests, "room:7", "ada", "x")
-
-    once(digests, now=T)
-
-    [entry] = digests.history()
-    assert channel.keys == [f"{entry.id}.1.{name}" for name in ("ada", "bob", "eve")]
-    assert [channel.records(place) for place in range(3)] == [["x"], ["x", "ada"], ["x", "ada"]]
-    assert digests.ledger().delivered == 2
-
-
-def test_a_retry_serves_only_those_who_were_not_served(digests: Digests, channel: Recording) -> None:
-    digests.route("room:*", channel=channel, split=by_reader)
-    channel.failures["bob"] = [DeliveryFailed("mailbox full", after=30)]
-    add(digests, "room:7", "x")
-
-    once(digests, now=T)
-    add(digests, "room:7", "later", now=T + 1)
-    assert [message.recipient for message in channel.messages] == ["ada", "eve"]
-    assert digests.timeline("room:7").due == T + 30
-    once(digests, now=T + 30)
-
-    assert [message.recipient for message in channel.messages] == ["ada", "eve", "bob"]
-    assert channel.records() == ["x"]  # exactly what the others got
-    assert len({message.key.rpartition(".")[0] for message in channel.messages}) == 1
-    assert digests.ledger().delivered == 1
-
-
-def test_nobody_who_was_served_misses_what_comes_later(digests: Digests, channel: Recording) -> None:
-    """Although the route says that newer records may join: then they come with the next one."""
-    digests.route("room:*", channel=channel, split=by_reader, redelivery="merge")
-    channel.failures["bob"] = [DeliveryFailed("mailbox full", after=30)]
-    add(digests, "room:7", "x")
-    once(digests, now=T)
-    add(digests, "room:7", "later", now=T + 1)
-    for number in range(1, 200):
-        once(digests, now=T + 10 * number)
-
-    got = {name: set[str]() for name in ("ada", "bob", "eve")}
-    for place, message in enumerate(channel.messages):
-        got[message.recipient] |= set(channel.records(place))
-    assert got == {name: {"x", "later"} for name in got}
-
-
-def test_patience_with_one_does_not_serve_the_others_again(digests: Digests, channel: Recording) -> None:
-    """What counts as no attempt is still known."""
-    digests.route("room:*", channel=channel, split=by_reader)
-    channel.failures["bob"] = [DeliveryFailed("429", after=30, throttled=True) for _ in range(3)]
-    add(digests, "room:7", "x")
-    for number in range(4):
-        once(digests, now=T + 30 * number)
-
-    assert [message.recipient for message in channel.messages] == ["ada", "eve", "bob"]
-    assert [message.attempt for message in channel.messages] == [1, 1, 1]
-
-
-def test_whatever_goes_wrong_with_one_the_others_are_served(digests: Digests, channel: Recording) -> None:
-    zones = {"ada": "UTC", "eve": "UTC"}
-    digests.route("room:*", channel=channel, split=by_reader, zone=lambda name: zones[name], policy=Policy(attempts=1))
-    add(digests, "room:7", "x")
-
-    once(digests, now=T)
-
-    assert [message.recipient for message in channel.messages] == ["ada", "eve"]
-    [letter] = digests.dead_letters()
-    assert "KeyError: 'bob'" in letter.reason
-    assert "zones[name]" in letter.traceback
-
-
-def test_a_dead_letter_that_is_replayed_goes_to_those_who_have_not_got_it(digests: Digests, channel: Recording) -> None:
-    digests.route("room:*", channel=channel, split=by_reader)
-    channel.failures["bob"] = [DeliveryFailed("410", retry=False)]
-    add(digests, "room:7", "x")
-    once(digests, now=T)
-    [letter] = digests.dead_letters()
-    assert letter.served == ("ada", "eve")
-
-    digests.replay(letter.id, now=T)
-    once(digests, now=T)
-
-    assert [message.recipient for message in channel.messages] == ["ada", "eve", "bob"]
-    assert digests.ledger().delivered == 1
-
-
-def test_who_can_never_be_reached_is_not_asked_again_and_not_forgotten(digests: Digests, channel: Recording) -> None:
-    digests.route("room:*", channel=channel, split=by_reader)
-    channel.failures["ada"] = [DeliveryFailed("410", retry=False)]
-    channel.failures["bob"] = [DeliveryFailed("500", after=5)]
-    add(digests, "room:7", "x")
-
-    once(digests, now=T)
-    once(digests, now=T + 5)
-
-    assert [message.recipient for message in channel.messages] == ["eve", "bob"]
-    [letter] = digests.dead_letters()
-    assert "'ada'" in letter.reason
-
-
-def test_the_patience_that_one_asks_for_does_not_hold_up_another(digests: Digests, channel: Recording) -> None:
-    digests.route("room:*", channel=channel, split=by_reader)
-    channel.failures["ada"] = [DeliveryFailed("429", after=86_400, throttled=True)]
-    channel.failures["bob"] = [DeliveryFailed("500", after=5)]
-    add(digests, "room:7", "x")
-
-    once(digests, now=T)
-
-    assert digests.timeline("room:7").due == T + 5
-
-
-def test_who_has_lost_the_lease_serves_nobody_else(digests: Digests, channel: Recording) -> None:
-    """Somebody else has it, and would serve them again."""
-    deliver = channel.deliver
-
-    async def deliver_slowly(message: Message) -> Receipt:
-        lease_over = int((T + 31) * 1000)
-        digests.store.claim_suspects(0, alone=False, token="other", lease=30_000, now=lease_over)
-        return await deliver(message)
-
-    channel.deliver = deliver_slowly  # type: ignore[method-assign]
-    digests.route("room:*", channel=channel, split=by_reader)
-    add(digests, "room:7", "x")
-
-    once(digests, now=T)
-
-    assert [message.recipient for message in channel.messages] == ["ada"]
-
-
-def test_one_who_can_not_be_reached_does_not_keep_the_others_waiting(digests: Digests, channel: Recording) -> None:
-    digests.route("room:*", channel=channel, split=by_reader)
-    channel.failures["ada"] = [DeliveryFailed("no such mailbox", retry=False)]
-    add(digests, "room:7", "x")
-
-    once(digests, now=T)
-
-    assert [message.recipient for message in channel.messages] == ["bob", "eve"]
-    [letter] = digests.dead_letters()
-    assert "1 of 3 recipients" in letter.reason
-    assert "no such mailbox" in letter.reason
-
-
-@pytest.mark.parametrize(
-    ("split", "fate"),
-    [
-        (lambda _: {}, "deleted"),
-        (lambda _: {"ada": iter(())}, "deleted"),
-        (lambda _: ["ada"], "dead"),
-        (lambda digest: {"\ud800": digest.records}, "dead"),
-        (lambda digest: {"ada": digest.records, "x" * 513: digest.records}, "dead"),
-    ],
-)
-def test_a_digest_for_nobody_is_not_sent(digests: Digests, channel: Recording, split: Any, fate: str) -> None:
-    digests.route("t", channel=channel, split=split, policy=Policy(attempts=1))
-    add(digests, "t", "a")
-
-    once(digests, now=T)
-
-    assert channel.messages == []
-    assert getattr(digests.ledger(), fate) == 1
-
-
-# Failures and patience
+# Failures and throttling
 
 
 def test_a_failure_comes_again_when_the_channel_says(digests: Digests, channel: Recording) -> None:
@@ -377,7 +180,7 @@ def test_a_failure_for_good_is_buried_at_once(digests: Digests, channel: Recordi
 
 
 def test_when_the_receiver_asks_for_patience_the_window_grows(digests: Digests, channel: Recording) -> None:
-    """Not a queue of messages: one, with all that came meanwhile. However long it takes, that is no failed attempt."""
+    """One message carries all records that came meanwhile. Waiting counts as no attempt."""
     digests.route("t", channel=channel, policy=Policy(minimum_delay=60, attempts=2))
     channel.failures["t"] = [DeliveryFailed("429", after=10, throttled=True) for _ in range(5)]
     for number in range(6):
@@ -390,7 +193,7 @@ def test_when_the_receiver_asks_for_patience_the_window_grows(digests: Digests, 
 
 
 def test_the_window_grows_also_where_all_else_comes_again_as_it_was(digests: Digests, channel: Recording) -> None:
-    """Who asks for patience has not taken it, so newer ones may join; after any other failure they may not."""
+    """A receiver that asks to wait has not taken the digest, so records may join; after other failures they may not."""
     digests.route("t", channel=channel, policy=Policy(minimum_delay=60), redelivery="same")
     patience = DeliveryFailed("429", after=10, throttled=True)
     channel.failures["t"] = [patience, patience, DeliveryFailed("500", after=10), patience]
@@ -400,20 +203,6 @@ def test_the_window_grows_also_where_all_else_comes_again_as_it_was(digests: Dig
 
     assert [sorted(channel.records(place)) for place in range(len(channel.messages))] == [["0", "1", "2"]]
     assert [record.key for record in digests.peek("t")] == ["5", "4", "3"]
-
-
-def test_when_the_budget_is_spent_the_window_grows(digests: Digests, channel: Recording) -> None:
-    quick = Policy.immediate()
-    digests.route("t:*", channel=channel, policy=quick, budget=Budget(2, per=3600))
-    for number in range(5):
-        for name in ("t:ada", "t:bob"):
-            add(digests, name, f"{name}{number}", now=T + number)
-            once(digests, now=T + number)
-
-    assert [message.recipient for message in channel.messages] == ["ada", "bob", "ada", "bob"]
-    assert digests.ledger().open + digests.ledger().pending == 6
-    assert digests.timeline("t:ada").due == pytest.approx(T + 2 + 3600, abs=5)
-    assert sorted(record.key for record in digests.peek("t:ada")) == ["t:ada2", "t:ada3", "t:ada4"]
 
 
 def test_a_receiver_that_does_not_say_how_long_is_left_alone_for_a_minute(digests: Digests, channel: Recording) -> None:
@@ -428,113 +217,6 @@ def test_a_receiver_that_does_not_say_how_long_is_left_alone_for_a_minute(digest
     assert "slow down" in put_off.reason
     assert put_off.retry_in >= 60
     assert (digests.timeline("t").due or 0) >= T + 60
-
-
-def test_a_message_that_was_not_sent_is_not_paid_for(digests: Digests, channel: Recording) -> None:
-    digests.route("t", channel=channel, budget=Budget(1, per=3600))
-    channel.failures["t"] = [DeliveryFailed("500", after=5)]
-    add(digests, "t", "a")
-
-    once(digests, now=T)
-    once(digests, now=T + 5)
-
-    assert len(channel.messages) == 1
-
-
-def attempt(digests: Digests, digest_id: str, *, now: float = T) -> Attempt:
-    """An attempt to deliver a digest that only an account asks about."""
-    lease = Lease("t", "token", 0, digest_id, 1, 0, 0, 0)
-    return Attempt(lease, digests.policy, store=digests.store, now=lambda: to_millis(now))
-
-
-def test_a_budget_holds_for_any_stretch_of_time() -> None:
-    clock = FakeClock()
-    account = Account(Budget(3, per=60), "*")
-    sent = []
-    with Digests("memory://") as digests:
-        for number in range(600):
-            if account.spend(attempt(digests, str(number), now=clock()), "ada") == 0:
-                sent.append(clock())
-            clock.advance(1)
-
-    assert all(sum(1 for other in sent if at <= other < at + 60) <= 3 for at in sent)
-    assert len(sent) == 30
-
-
-def test_a_digest_that_comes_again_is_paid_for_once(digests: Digests) -> None:
-    """Whoever paid was killed: nobody knows whether it was sent, and it does not wait for that."""
-    account = Account(Budget(1, per=3600), "*")
-
-    assert account.spend(attempt(digests, "one"), "ada") == 0
-    assert account.spend(attempt(digests, "one"), "ada") == 0
-    assert account.spend(attempt(digests, "other"), "ada") == 3600
-
-
-def test_only_what_was_paid_for_it_is_given_back(digests: Digests) -> None:
-    account = Account(Budget(1, per=10), "*")
-    account.spend(attempt(digests, "slow"), "ada")
-    account.spend(attempt(digests, "sent", now=T + 11), "ada")
-
-    account.give_back(attempt(digests, "slow", now=T + 15), "ada")
-
-    assert account.spend(attempt(digests, "another", now=T + 15), "ada") == 6
-
-
-def test_a_clock_that_was_ahead_silences_nobody_for_longer_than_the_budget_says(digests: Digests) -> None:
-    account = Account(Budget(1, per=60), "*")
-    account.spend(attempt(digests, "one", now=T + 86400), "ada")
-
-    assert account.spend(attempt(digests, "other"), "ada") == 60
-    assert account.spend(attempt(digests, "other", now=T + 60), "ada") == 0
-
-
-@pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"])
-def test_all_who_deliver_go_by_one_budget(store: Kind, tmp_path: Path, channel: Recording) -> None:
-    """As many as the budget says, however many engines there are, and although they take turns."""
-    with contextmanager(emptied)(store, tmp_path) as dsn:
-        go_by_one_budget(dsn, channel)
-
-
-def go_by_one_budget(dsn: str, channel: Recording) -> None:
-    budget = Budget(2, per=3600)
-    with Digests(dsn, policy=Policy.immediate()) as one, Digests(dsn, policy=Policy.immediate()) as other:
-        for engine in (one, other):
-            engine.route("t:*", channel=channel, to="ada", budget=budget)
-        add(one, "t:1", "a")
-        add(one, "t:2", "b")
-        add(one, "t:3", "c")
-        for engine in (one, other, one):
-            once(engine, now=T)
-
-        assert len(channel.messages) == 2
-        assert one.backlog(now=T).due == 0
-        once(other, now=T + 3600)
-        assert sorted(key for place in range(3) for key in channel.records(place)) == ["a", "b", "c"]
-
-
-def test_spending_at_the_same_time_no_message_is_forgotten(digests: Digests) -> None:
-    account = Account(Budget(50, per=3600), "*")
-
-    with ThreadPoolExecutor(8) as threads:
-        waits = list(threads.map(lambda number: account.spend(attempt(digests, str(number)), "ada"), range(60)))
-
-    assert waits.count(0) == 50
-    assert set(waits) == {0, 3600}
-
-
-@pytest.mark.parametrize(("messages", "per"), [(0, 60), (1001, 60), (True, 60), (1, 0), (1, -1), (1, float("inf"))])
-def test_a_budget_that_is_none_is_refused(messages: int, per: float) -> None:
-    with pytest.raises(ConfigError, match="budget"):
-        Budget(messages, per=per)
-
-
-def test_books_hold_nothing_of_those_whose_messages_have_stopped_to_count(digests: Digests) -> None:
-    account = Account(Budget(1, per=60), "*")
-    for number in range(20 * BOOKS):
-        account.spend(attempt(digests, "id", now=T + number), f"recipient {number}")
-
-    noted = [digests.store.note(0, f"budget-{number}") or b"" for number in range(BOOKS)]
-    assert sum(book.count(b"recipient") for book in noted) < 60 + 2 * BOOKS
 
 
 def test_a_slow_hook_holds_up_no_other_route(digests: Digests, channel: Recording) -> None:
@@ -575,7 +257,7 @@ def test_the_age_of_a_backlog_is_not_told_too_high(digests: Digests, channel: Re
     assert digests.backlog(now=T + 5).oldest == 5
 
 
-# How it is called
+# Calls
 
 
 def test_a_route_that_does_not_digest_sends_each_record_at_once(digests: Digests, channel: Recording) -> None:

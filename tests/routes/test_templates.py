@@ -1,4 +1,4 @@
-"""Templates of one's own in a route: what they may do to a worker, which is nothing."""
+"""Users' templates in a route: they make messages, and can't harm the worker."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -28,7 +28,7 @@ from aiosmtplib import (
 
 from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
 from digestif.channels.mail import BadAddress, Letterhead, Mailbox, build_mail, one_line
-from digestif.channels.smtp_options import Server, SmtpOptions, Tls, server_of
+from digestif.channels.smtp_options import Server, Tls, server_of
 from digestif.channels.tls import tls_context
 from digestif.core.texts import shortened
 from digestif.dsn import Dsn
@@ -45,7 +45,7 @@ _RATE = re.compile(r"\brate|too many|throttl|\b4\.7\.\d|\b4\.5\.3\b|\b4\.2\.1\b|
 _QUEUED = re.compile(r"queued as[ :]+<?([\w.@+/=-]+)", re.IGNORECASE)
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """The connection ended before the mail was sent. Its cause says why."""
 
 
@@ -65,22 +65,22 @@ class SmtpChannel(Channel):
     scheme: ClassVar[str] = "smtp"
     formats: ClassVar[frozenset[Format]] = frozenset({Format.TEXT, Format.HTML})
 
-    def __init__(self, server: Server, letterhead: Letterhead, *, connections: int = 2) -> None:
+    def __init__(self, server: Server) -> None:
+        options = server.options
         self.server = server
-        self.letterhead = letterhead
-        self._connections = connections
-        self._turns = asyncio.Semaphore(connections)
+        self.letterhead = options.letterhead()
+        self._turns = asyncio.Semaphore(options.connections)
         self._kept: list[SMTP] = []
-        self._tls = None if server.tls is Tls.NONE else tls_context(server.ca, verify=server.verify)
+        self._tls = None if server.tls is Tls.NONE else tls_context(options.ca, verify=options.verify)
         self._own_name: str | None = None  # looking it up may take seconds
 
     async def deliver(self, message: Message) -> Receipt:
         to = recipient_of(message)
-        mail = fitting(message, self.letterhead, to=to)
+        mail = mail_bytes(message, self.letterhead, to=to)
         try:
             async with self._turns:
                 reply = await self._hand_over(to, mail)
-        except (Gone, SMTPException, OSError) as error:
+        except (Disconnected, SMTPException, OSError) as error:
             failed = failure_of(error, self.server)
             await asyncio.sleep(0)  # lets a closed connection free its socket, even if the loop ends now
         else:
@@ -89,7 +89,7 @@ class SmtpChannel(Channel):
 
     async def close(self) -> None:
         kept, self._kept = self._kept, []
-        self._turns = asyncio.Semaphore(self._connections)  # the old one belongs to this event loop
+        self._turns = asyncio.Semaphore(self.server.options.connections)  # the old one belongs to this event loop
         for client in kept:
             try:
                 with suppress(SMTPException, OSError):
@@ -105,13 +105,13 @@ class SmtpChannel(Channel):
 
     async def _hand_over(self, to: Mailbox, mail: bytes) -> SMTPResponse:
         if self._kept:
-            with suppress(Gone):  # it ended while it was idle
+            with suppress(Disconnected):  # it ended while it was idle
                 return await self._send(self._kept.pop(), to, mail)
         return await self._send(await self._connect(), to, mail)
 
     async def _send(self, client: SMTP, to: Mailbox, mail: bytes) -> SMTPResponse:
         async with self._borrowed(client):
-            await _address(client, self.letterhead, to)
+            await _send_envelope(client, self.letterhead, to)
             return await client.data(mail)
 
     @asynccontextmanager
@@ -140,7 +140,7 @@ class SmtpChannel(Channel):
             username=server.user or None,
             password=server.password.reveal() if server.user else None,
             local_hostname=self._own_name,
-            timeout=server.timeout,
+            timeout=server.options.timeout,
             use_tls=server.tls is Tls.FROM_START,
             start_tls=server.tls is Tls.STARTTLS,
             tls_context=self._tls,
@@ -152,11 +152,10 @@ class SmtpChannel(Channel):
 
 def from_dsn(dsn: Dsn) -> SmtpChannel:
     """`smtp://user:password@host:587?from=…`, or `smtps://` for TLS from the start."""
-    options = dsn.read(SmtpOptions)
-    return SmtpChannel(server_of(dsn, options), options.letterhead(), connections=options.connections)
+    return SmtpChannel(server_of(dsn))
 
 
-def fitting(message: Message, letterhead: Letterhead, *, to: Mailbox) -> bytes:
+def mail_bytes(message: Message, letterhead: Letterhead, *, to: Mailbox) -> bytes:
     """The bytes of the mail. Raises DeliveryFailed if hardly any server would take such a size."""
     size = len(message.text) + len(message.html)
     if size > LARGEST:
@@ -175,20 +174,20 @@ def recipient_of(message: Message) -> Mailbox:
     return address
 
 
-async def _address(client: SMTP, letterhead: Letterhead, to: Mailbox) -> None:
+async def _send_envelope(client: SMTP, letterhead: Letterhead, to: Mailbox) -> None:
     try:
-        options = await _options(client, letterhead, to)
+        options = await _mail_options(client, letterhead, to)
         await client.mail(str(letterhead.sender), options=options, encoding="utf-8")
         await client.rcpt(str(to), encoding="utf-8")
     except (SMTPServerDisconnected, SMTPTimeoutError, OSError) as error:
-        raise Gone from error
+        raise Disconnected from error
     except SMTPResponseException as error:
         if error.code == CLOSING:
-            raise Gone from error
+            raise Disconnected from error
         raise
 
 
-async def _options(client: SMTP, letterhead: Letterhead, to: Mailbox) -> list[str]:
+async def _mail_options(client: SMTP, letterhead: Letterhead, to: Mailbox) -> list[str]:
     """The options of MAIL for addresses beyond ASCII. Raises DeliveryFailed if the server can't take them."""
     own = [address for address in (letterhead.sender, letterhead.reply_to) if address and not address.is_ascii]
     if to.is_ascii and not own:
@@ -209,12 +208,12 @@ async def _options(client: SMTP, letterhead: Letterhead, to: Mailbox) -> list[st
 def failure_of(error: BaseException | None, server: Server) -> DeliveryFailed:
     """The failure that an error means: whether to try again, and whether a person has to mend the configuration."""
     match error:
-        case Gone():
+        case Disconnected():
             return failure_of(error.__cause__, server)
         case SMTPResponseException():
             return _refusal(error, server)
         case TimeoutError():
-            return DeliveryFailed(f"{server} did not answer within {server.timeout:g} s")
+            return DeliveryFailed(f"{server} did not answer within {server.options.timeout:g} s")
         case SMTPServerDisconnected() | ConnectionResetError():
             return DeliveryFailed(f"{server} ended the connection before it answered")
         case SMTPException() | OSError():

@@ -58,23 +58,22 @@ class SmtpOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A mail server, and how to talk to it."""
+    """A mail server: where it is, how to log in, and how to talk to it."""
 
     host: str
     port: int
     tls: Tls
     user: str
     password: Secret
-    timeout: float  # seconds for each answer
-    verify: bool
-    ca: str | None
+    options: SmtpOptions
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
 
-def server_of(dsn: Dsn, options: SmtpOptions) -> Server:
+def server_of(dsn: Dsn) -> Server:
     """The server that a DSN names."""
+    options = dsn.read(SmtpOptions)
     credentials, _, address = dsn.location.rpartition("@")
     user, _, password = credentials.partition(":")
     host, port = _host_and_port(address.removesuffix("/"), PORTS[dsn.scheme])
@@ -83,16 +82,7 @@ def server_of(dsn: Dsn, options: SmtpOptions) -> Server:
         raise ConfigError("tls: a password is not sent to another computer without TLS")
     if tls is Tls.NONE and dsn.options.keys() & {"ca", "verify"}:
         raise ConfigError("ca, verify: only for TLS; add tls=starttls or write smtps://")
-    return Server(
-        host=host,
-        port=port,
-        tls=tls,
-        user=user,
-        password=Secret(password),
-        timeout=options.timeout,
-        verify=options.verify,
-        ca=options.ca,
-    )
+    return Server(host=host, port=port, tls=tls, user=user, password=Secret(password), options=options)
 
 
 def is_loopback(host: str) -> bool:

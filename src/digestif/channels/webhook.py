@@ -155,10 +155,10 @@ def body_of(message: Message) -> bytes:
     for entries, characters in CUTS:
         if len(body) <= BODY_BYTES:
             return body
-        body = _encoded(message, _Cutter(entries, characters).shortened(data))
+        body = _encoded(message, _Shortener(entries, characters).shortened(data))
     if len(body) <= BODY_BYTES:
         return body
-    least = _Cutter(0, LEAST, entries_left_out=len(message.data))
+    least = _Shortener(0, LEAST, entries_left_out=len(message.data))
     return _encoded(message, least.shortened(_own_texts(message)))
 
 
@@ -182,7 +182,7 @@ def _own_texts(message: Message) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Cutter:
+class _Shortener:
     """Shortens values, and counts what it leaves out."""
 
     entries: int

@@ -21,12 +21,7 @@ from digestif.errors import ConfigError
 __all__ = ["Rendered", "Renderer", "TemplateFailed"]
 
 DEFAULT = "default"
-TEXTS = {
-    "subject": ".subject.txt",
-    "text": ".txt",
-    "html": ".html",
-    "markdown": ".md",
-}  # suffixes of the files, by part
+TEXTS = {"subject": ".subject.txt", "text": ".txt", "html": ".html", "markdown": ".md"}  # endings of files, by part
 ENDINGS = TEXTS | {"slack": ".slack.json"}
 ENVIRONMENT = environment()
 NO_LINKS: Mapping[str, str] = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""The place that a DSN names: which servers, of what kind, and how to log in."""
+"""The servers that a DSN names: their kind, their addresses, and the log-in."""
 
 import re
 from enum import Enum
@@ -13,7 +13,7 @@ SENTINEL_PORT = 26379
 
 
 class ServerKind(Enum):
-    """What is found at the addresses."""
+    """What runs at the addresses."""
 
     SINGLE = None
     CLUSTER = "cluster"
@@ -30,22 +30,22 @@ class Login(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a DSN says, apart from its options."""
+    """A DSN of Redis or Valkey, without its options."""
 
     kind: ServerKind
     tls: bool
     login: Login
     addresses: list[tuple[str, int]]  # of the server, of nodes, or of sentinels
-    path: list[str]  # what follows the addresses
+    path: list[str]  # the parts after the addresses
 
     @classmethod
     def of(cls, dsn: Dsn) -> "Target":
-        """Take a DSN apart: `redis://user:password@host:port/db` and its relatives."""
+        """Parse `redis://user:password@host:port/db` and similar DSNs."""
         scheme = SCHEME.fullmatch(dsn.scheme)
         if scheme is None:
             raise ConfigError(f"store: {dsn.scheme}:// is not a scheme of Redis or Valkey")
         kind = ServerKind(scheme["kind"])
-        login, _, rest = dsn.location.rpartition("@")  # the last one: a password may contain others
+        login, _, rest = dsn.location.rpartition("@")  # the last @: a password may contain others
         user, _, password = login.partition(":")
         hosts, *path = rest.split("/")
         port = SENTINEL_PORT if kind is ServerKind.SENTINEL else PORT
@@ -53,20 +53,20 @@ class Target(NamedTuple):
         return cls(kind, bool(scheme["tls"]), Login(user or None, password or None), addresses, path)
 
     def address(self) -> tuple[str, int]:
-        """The only one."""
+        """The address of a single server."""
         if len(self.addresses) > 1:
             raise ConfigError("store: several hosts make a cluster; write redis+cluster:// instead of redis://")
         return self.addresses[0]
 
     def db(self, *, after: int = 0) -> int:
-        """The number of the database, the last of the path."""
+        """The number of the database, after so many parts of the path."""
         text = "/".join(self.path[after:])
         if not re.fullmatch("[0-9]{0,9}", text):
             raise ConfigError(f"store: {text!r} is not the number of a database")
         return int(text or 0)
 
     def service(self) -> str:
-        """What the sentinels call it."""
+        """The name by which the sentinels know the server."""
         if not self.path or not self.path[0]:
             raise ConfigError("store: write redis+sentinel://host/service, by the name that the sentinels know")
         return self.path[0]

@@ -140,13 +140,13 @@ def test_no_dsn_shows_its_secrets_when_it_is_opened_or_refused(
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    shown = told_of(open_channel, spoil(dsn)) + told_of(open_store, spoil(dsn)) + caplog.text
+    shown = shown_of(open_channel, spoil(dsn)) + shown_of(open_store, spoil(dsn)) + caplog.text
 
     assert SECRET not in shown
 
 
-def told_of(opener: Callable[[str], object], dsn: str) -> str:
-    """All that anybody can see of it."""
+def shown_of(opener: Callable[[str], object], dsn: str) -> str:
+    """Everything that an error, or the representation of a channel, shows of a DSN."""
     try:
         opened = opener(dsn)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Workers that send webhooks are killed again and again; a receiver ignores what it has seen."""
+"""Kills workers that send webhooks, and counts what a receiver that deduplicates by id has got."""
 
 import signal
 import subprocess
@@ -22,14 +22,14 @@ WORKERS, TIMELINES = 3, 5
 
 
 async def misbehave(receiver: Receiver, request: web.Request) -> web.StreamResponse:
-    """Mostly well; now and then it has taken the message, and does not say so."""
+    """Mostly take the message; sometimes take it and reset the connection, or answer 500."""
     if chance() < 0.05:
         return await reset(receiver, request)
     return web.Response(status=500 if chance() < 0.05 else 204)
 
 
 def seen_through_kills(store: str, *, kills: int) -> dict[str, Any]:
-    """Kill workers while records come in, let them finish, and tell what the receiver got."""
+    """Kill workers while records come in, let others finish, and count what the receiver got."""
     with Digests(store, policy=POLICY) as digests, running() as receiver:
         receiver.behave(misbehave)
         channel = f"webhook+http://127.0.0.1:{receiver.port}/hook?secret={SECRET}&allow_private=true"
@@ -42,8 +42,8 @@ def seen_through_kills(store: str, *, kills: int) -> dict[str, Any]:
                     accepted += 1
                     pause.wait(0.01 * chance())
                 receiver.arrived.clear()
-                receiver.arrived.wait(5)  # somebody is at work…
-                pause.wait(0.03 * chance())  # …anywhere in a delivery
+                receiver.arrived.wait(5)  # a worker delivers…
+                pause.wait(0.03 * chance())  # …and is killed at any point of it
                 victim = kill % WORKERS
                 workers[victim].send_signal(signal.SIGKILL)
                 workers[victim].wait()
@@ -68,7 +68,7 @@ def _drained(digests: Digests, pause: threading.Event) -> None:
 
 
 def _judged(receiver: Receiver) -> dict[str, Any]:
-    """How often each record was seen by somebody who ignores ids that came before."""
+    """How often each record arrived, if ids that came before are ignored."""
     contents: dict[str, list[str]] = {}
     differing = 0
     for request in receiver.requests:

@@ -1,0 +1,19 @@
+"""An engine in memory, and a channel that records what it is given."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from digestif import Digests
+from tests.routes.recording import POLICY, Recording
+
+
+@pytest.fixture
+def channel() -> Recording:
+    return Recording()
+
+
+@pytest.fixture
+def digests() -> Iterator[Digests]:
+    with Digests("memory://", policy=POLICY) as digests:
+        yield digests
