@@ -11,7 +11,7 @@ from digestif import Digests
 from digestif.clock import monotonic
 from digestif.ids import fresh_id
 from digestif.stores.base import Store, Wakeups
-from digestif.stores.redis.client.subscription import Heartbeat
+from digestif.stores.redis.client.subscription import Keepalive
 from digestif.stores.redis.store import RedisStore
 from digestif.stores.redis.wakeups import RedisWakeups, listen
 from digestif.stores.registry import open_store
@@ -20,7 +20,7 @@ from digestif.testing.servers import RedisServer, becomes_true
 AT_ONCE = 10.0  # seconds: a tenth of a millisecond is usual, and a wake-up that is missed takes LONG
 SHORT = 0.05
 LONG = 30.0
-IMPATIENT = Heartbeat(quiet_seconds=0.1, answer_seconds=0.3)
+IMPATIENT = Keepalive(quiet_seconds=0.1, answer_seconds=0.3)
 GIVEN_UP = 0.8  # seconds after which an impatient subscription has given up a server that hangs
 
 
@@ -34,17 +34,17 @@ def opened(url: str, namespace: str = "d") -> Iterator[Store]:
 
 
 @contextmanager
-def heard(url: str, namespace: str = "d", *, heartbeat: Heartbeat | None = None) -> Iterator[tuple[Store, Wakeups]]:
+def heard(url: str, namespace: str = "d", *, keepalive: Keepalive | None = None) -> Iterator[tuple[Store, Wakeups]]:
     """A store and its wake-ups."""
-    with opened(url, namespace) as store, closing(listen_to(store, heartbeat)) as wakeups:
+    with opened(url, namespace) as store, closing(listen_to(store, keepalive)) as wakeups:
         yield store, wakeups
 
 
-def listen_to(store: Store, heartbeat: Heartbeat | None = None) -> Wakeups:
-    if heartbeat is None:
+def listen_to(store: Store, keepalive: Keepalive | None = None) -> Wakeups:
+    if keepalive is None:
         return store.listen()
     assert isinstance(store, RedisStore)
-    return listen(store._link.topology, lambda: store._scripts.keys, heartbeat)
+    return listen(store._link.topology, lambda: store._scripts.keys, keepalive)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import redis
 
 from digestif.clock import monotonic
 from digestif.stores.redis import from_client
-from digestif.stores.redis.client.subscription import Heartbeat
+from digestif.stores.redis.client.subscription import Keepalive
 from digestif.stores.redis.store import RedisStore
 from digestif.stores.redis.wakeups import RedisWakeups
 from digestif.testing.servers import RedisServer, becomes_true
@@ -31,10 +31,10 @@ from tests.stores.redis.sentinels import Watched, ask_before_each_call
 from tests.stores.redis.tls import Encrypted
 
 # Ask soon, and be patient with a machine that does other things as well.
-CURIOUS = Heartbeat(quiet_seconds=0.1, answer_seconds=1.0)
+CURIOUS = Keepalive(quiet_seconds=0.1, answer_seconds=1.0)
 ANSWERED = 1.3  # seconds after which a curious subscription has an answer, or has given up
 # Ask at once, and accept any answer, however late.
-RELUCTANT = Heartbeat(quiet_seconds=0.0, answer_seconds=60.0)
+RELUCTANT = Keepalive(quiet_seconds=0.0, answer_seconds=60.0)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_the_successor_that_sentinels_name_is_heard(watched: Watched, order: str
 
 
 def test_a_server_that_hangs_costs_nobody_his_time_and_is_heard_again(server: RedisServer) -> None:
-    with heard(server.url, heartbeat=IMPATIENT) as (store, wakeups):
+    with heard(server.url, keepalive=IMPATIENT) as (store, wakeups):
         server.freeze()
         began = monotonic()
         assert not wakeups.wait(GIVEN_UP)  # from here on somebody tries to connect
@@ -144,7 +144,7 @@ def test_a_server_that_hangs_costs_nobody_his_time_and_is_heard_again(server: Re
 
 
 def test_close_does_not_wait_for_a_server_that_hangs(server: RedisServer) -> None:
-    with heard(server.url, heartbeat=IMPATIENT) as (_, wakeups):
+    with heard(server.url, keepalive=IMPATIENT) as (_, wakeups):
         server.freeze()
         assert not wakeups.wait(GIVEN_UP)
         with waiting(wakeups) as answer:
@@ -170,19 +170,19 @@ def test_a_server_that_is_only_quiet_keeps_its_connection(redis_server: RedisSer
 
 
 def test_also_through_tls(encrypted: Encrypted, namespace: str) -> None:
-    with heard(f"{encrypted.url}?ca={encrypted.ca}", namespace, heartbeat=CURIOUS) as (store, wakeups):
+    with heard(f"{encrypted.url}?ca={encrypted.ca}", namespace, keepalive=CURIOUS) as (store, wakeups):
         assert not wakeups.wait(ANSWERED)
         assert is_heard(store, wakeups)
 
 
 def test_an_answer_is_found_however_late_somebody_looks(server: RedisServer) -> None:
-    with heard(server.url, heartbeat=RELUCTANT) as (_, wakeups):
+    with heard(server.url, keepalive=RELUCTANT) as (_, wakeups):
         before = subscribers(server)
         assert not wakeups.wait(0)
         assert becomes_true(lambda: "cmd=ping" in server.cli("CLIENT", "LIST", "TYPE", "pubsub"))
         assert isinstance(wakeups, RedisWakeups)
         for subscription in wakeups._subscriptions.values():
-            subscription.heartbeat = Heartbeat(quiet_seconds=0.0, answer_seconds=0.0)
+            subscription.keepalive = Keepalive(quiet_seconds=0.0, answer_seconds=0.0)
 
         assert not wakeups.wait(0)
         assert subscribers(server) == before

@@ -75,8 +75,16 @@ def _partitions_elsewhere(link: Link, namespace: str, wanted: int) -> int | None
 class Layouts:
     """What an engine knows of the layouts of its partitions. Safe to use from many threads."""
 
-    def __init__(self, link: Link, keys: Keys, first: bytes, *, emit: Callable[[Event], None]) -> None:
-        self.probe_seconds = PROBE_SECONDS
+    def __init__(
+        self,
+        link: Link,
+        keys: Keys,
+        first: bytes,
+        *,
+        emit: Callable[[Event], None],
+        probe_seconds: float = PROBE_SECONDS,
+    ) -> None:
+        self.probe_seconds = probe_seconds
         self._link = link
         self._keys = keys
         self._prefix = b"%d/%d/" % (SCHEMA, keys.partitions)  # of the layouts of all partitions

@@ -23,7 +23,7 @@ from digestif.stores.fork import watch
 from digestif.stores.redis.client.faults import Remedy, remedy
 from digestif.stores.redis.client.node import Node
 from digestif.stores.redis.client.retries import backoff
-from digestif.stores.redis.client.subscription import Heartbeat, Subscription, subscribe
+from digestif.stores.redis.client.subscription import Keepalive, Subscription, subscribe
 from digestif.stores.redis.client.topology import Topology
 from digestif.stores.redis.keys import Keys
 
@@ -43,9 +43,9 @@ class Source(NamedTuple):
     partitions: tuple[int, ...]
 
 
-def listen(topology: Topology, find_keys: Callable[[], Keys], heartbeat: Heartbeat | None = None) -> "RedisWakeups":
+def listen(topology: Topology, find_keys: Callable[[], Keys], keepalive: Keepalive | None = None) -> "RedisWakeups":
     """Wake-ups that are heard from now on, or as soon as the servers can be reached."""
-    wakeups = RedisWakeups(topology, find_keys, heartbeat or Heartbeat())
+    wakeups = RedisWakeups(topology, find_keys, keepalive or Keepalive())
     deadline = monotonic() + FIRST_SECONDS
     while not wakeups.is_complete() and (left := deadline - monotonic()) > 0:
         wakeups.wait(left)
@@ -59,11 +59,11 @@ class RedisWakeups(Wakeups):
     `_connected` and rings: a byte through a pair of sockets interrupts the wait.
     """
 
-    def __init__(self, topology: Topology, find_keys: Callable[[], Keys], heartbeat: Heartbeat) -> None:
+    def __init__(self, topology: Topology, find_keys: Callable[[], Keys], keepalive: Keepalive) -> None:
         super().__init__()
         self._topology = topology
         self._find_keys = find_keys
-        self._heartbeat = heartbeat
+        self._keepalive = keepalive
         self._keys: Keys | None = None
         self._begin()
         watch(self)
@@ -218,7 +218,7 @@ class RedisWakeups(Wakeups):
     def _subscribe(self, source: Source, keys: Keys) -> None:
         channels = [keys.key(partition, "wake") for partition in source.partitions]
         try:
-            subscription = subscribe(source.node, channels, self._heartbeat)
+            subscription = subscribe(source.node, channels, self._keepalive)
         except _TROUBLE as error:
             self._failed.append(source.node)
             self._refused = self._refused or remedy(error) is Remedy.NONE

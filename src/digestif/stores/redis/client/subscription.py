@@ -23,18 +23,18 @@ _NOTHING = object()
 _NOT_NOW = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
 
 
-class Heartbeat(NamedTuple):
+class Keepalive(NamedTuple):
     """When a silent server is asked whether it is alive, and how long it may take to answer."""
 
     quiet_seconds: float = 5.0
     answer_seconds: float = 3.0
 
 
-def subscribe(node: Node, channels: Sequence[bytes], heartbeat: Heartbeat) -> "Subscription":
+def subscribe(node: Node, channels: Sequence[bytes], keepalive: Keepalive) -> "Subscription":
     """Connect to a node and subscribe. Raises if it can't be reached, or refuses one of the channels."""
     connection = node.connect_outside_pool()
     try:
-        return Subscription(connection, channels, heartbeat)
+        return Subscription(connection, channels, keepalive)
     except BaseException:
         connection.disconnect()
         raise
@@ -43,12 +43,12 @@ def subscribe(node: Node, channels: Sequence[bytes], heartbeat: Heartbeat) -> "S
 class Subscription:
     """Reads the messages of some channels, over a connection of its own."""
 
-    def __init__(self, connection: Any, channels: Sequence[bytes], heartbeat: Heartbeat) -> None:
-        self.heartbeat = heartbeat
+    def __init__(self, connection: Any, channels: Sequence[bytes], keepalive: Keepalive) -> None:
+        self.keepalive = keepalive
         self._connection = connection
         self._socket = connection._sock
         self._reader = Reader(protocolError=InvalidResponse, replyError=ResponseError, notEnoughData=_NOTHING)
-        self._read_at = monotonic()
+        self._received_at = monotonic()
         self._pinged_at: float | None = None
         self._begin(channels)
 
@@ -68,8 +68,8 @@ class Subscription:
     def read_at(self) -> float:
         """When to read even if nothing has arrived, so that a silent server is noticed."""
         if self._pinged_at is None:
-            return self._read_at + self.heartbeat.quiet_seconds
-        return self._pinged_at + self.heartbeat.answer_seconds
+            return self._received_at + self.keepalive.quiet_seconds
+        return self._pinged_at + self.keepalive.answer_seconds
 
     def close(self) -> None:
         self._connection.disconnect()
@@ -98,7 +98,7 @@ class Subscription:
         if not data:
             raise Unreachable("the server closed the connection")
         self._reader.feed(data)
-        self._read_at = monotonic()
+        self._received_at = monotonic()
         self._pinged_at = None
 
     def _messages(self) -> Iterator[Any]:
