@@ -67,7 +67,7 @@ ORIGIN = [
         new="""\
     slot = rows.slot(timeline)
     if slot.state is machine.State.IDLE:
-        put(rows, timeline, slot, replace(slot, state=machine.State.WAITING, at=now + closing.cool_down))
+        put(rows, timeline, slot, replace(slot, state=machine.State.WAITING, at=now + completion.cool_down))
     slot = held_slot(rows, completion.lease, now=now)
 """,
         directed="test_who_lost_the_lease_changes_nothing",
