@@ -240,9 +240,7 @@ class Attempts:
         if attempt.is_lost:
             raise attempt.stale()
         iteration = attempt.lease.iteration + 1 if attempt.stored else 0
-        self._set_cool_down(
-            attempt, minimum_delay, iteration=iteration
-        )  # a policy that fails does so before the delivery
+        self._set_cool_down(attempt, minimum_delay, iteration=iteration)  # a policy fails before the delivery
         for event in contents.unpack(attempt, self._sealer):
             self.events.emit(event)
 
@@ -415,7 +413,7 @@ class Attempts:
 
     @contextmanager
     def renewed(self, attempt: Attempt, *, renews: bool) -> Iterator[None]:
-        """Renew the lease of an attempt in the background while the block runs."""
+        """Renew the lease of an attempt in the background while the block runs, if `renews`."""
         if renews and not attempt.is_closed:
             with Heartbeat(self.renew, seconds=self.lease / 3000):
                 yield
