@@ -66,7 +66,7 @@ RULES = MACHINE | TRANSFER
 MODULES = (machine,)  # that hold these rules
 ONLY_IN_PYTHON: set[Callable[..., Any]] = {
     machine.flaw,  # scripts check slots as they read them
-    machine.who_never_can,  # told by the engine
+    machine.who_never_can,  # the engine reports them
     machine.lost,
     machine.is_coming,  # scripts compare whole tokens
     machine.takes_pending,  # the client makes parcels
