@@ -1,7 +1,7 @@
 """Which net finds which fault of the scripts, by hand: `python -m tests.nets.matrix [part of what a fault says]`.
 
 Minutes for each fault: the whole conformance suite runs on a server, then the arithmetic, then the model until it finds
-something or its time is up. Stars mark what tests/nets/script_faults.py promises; a promise that is not kept is told.
+something or its time is up. Stars mark what tests/nets/script_faults.py promises; broken promises are reported.
 """
 
 import io

@@ -60,7 +60,7 @@ PLACING = [
 # Who may do what, and what becomes of a digest: include/machine.lua.
 LEASING = [
     Fault(
-        says="whoever ends an open digest is believed, whatever the token",
+        says="an open digest can be ended with any token",
         file="include/machine.lua",
         old="return slot.token == token and is_live(slot, now)",
         new="return is_live(slot, now)",
@@ -142,7 +142,7 @@ LEASING = [
 # Digests whose lease lapsed: include/machine.lua, claim_suspects.lua, claimable.lua, and what is noted of them.
 SUSPECTS = [
     Fault(
-        says="nobody is told of suspects",
+        says="a claim does not report suspects",
         file="claimable.lua",
         old="local reply = { suspect[2] or false }",
         new="local reply = { false }",
@@ -310,7 +310,7 @@ ORDERS = [
         found_by=("test_schedule_misses_nothing_whatever_the_language_of_the_server",),
     ),
     Fault(
-        says="nobody is woken",
+        says="listeners are not woken",
         file="include/calls.lua",
         old="  if woken then\n",
         new="  if woken and false then\n",
@@ -698,7 +698,7 @@ ENDING = [
         file="quarantine.lua",
         old="after_losing(digest, gone, seen and not request.raised)",
         new="after_losing(digest, gone, seen)",
-        found_by=("test_more_than_a_call_can_set_aside_is_one_change_of_the_digest[0]",),
+        found_by=("test_more_than_a_call_can_quarantine_is_one_change_of_the_digest[0]",),
     ),
     Fault(
         says="a retract of the empty key takes the slot",

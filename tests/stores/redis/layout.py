@@ -1,4 +1,4 @@
-"""How the keys of a namespace must hang together, told once more in Python: what `flaws` finds no verb may leave."""
+"""The layout of a namespace's keys, written once more in Python: after every verb, `flaws` must find nothing."""
 
 from collections.abc import Iterator
 from struct import Struct

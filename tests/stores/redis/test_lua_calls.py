@@ -1,4 +1,4 @@
-"""Scripts know their callers: what is asked twice is done once, what comes late not at all, and who waits is woken."""
+"""Scripts know their callers: a repeated call is done once, a late one not at all; and listeners are woken."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

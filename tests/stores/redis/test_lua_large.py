@@ -1,6 +1,6 @@
-"""Large batches have orders of their own on a server: every verb keeps them right, and nobody sees a difference.
+"""Large batches have orders of their own on a server: every verb keeps them right, and callers see no difference.
 
-Large is what has more than 256 records, or one above 8 KiB.
+A batch is large with more than 256 records, or with one above 8 KiB.
 """
 
 import random
@@ -136,7 +136,7 @@ def test_a_lowered_capacity_holds_at_the_next_add() -> None:
 
 
 def test_many_full_timelines_drop_their_oldest_in_one_call() -> None:
-    """More than a call can bring in order: for the others it looks for the oldest."""
+    """A call makes orders for only so many batches: in the others it looks for the oldest record."""
     timelines = [f"t{number}" for number in range(40)]
     terms = Terms(capacity=100)
     with twins() as stores:
@@ -337,31 +337,33 @@ def test_an_interrupted_merge_ends_as_if_it_had_not_been(end: str, old: int, new
         assert {kind: count for kind, count in stores.server.footprint().items() if count} == {}
 
 
-def test_set_aside_records_leave_every_order_of_the_digest() -> None:
+def test_quarantined_records_leave_every_order_of_the_digest() -> None:
     with twins() as stores:
         add(stores, numbers(0, MANY), ttl=DAY)
         fail(stores, "a")
         lease = stores.open(token="b", now=NOW)
         stores.carry(lease, now=NOW)
-        asides = [QuarantinedRecord(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(0, 20, 3)]
+        quarantined = [
+            QuarantinedRecord(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(0, 20, 3)
+        ]
 
-        assert stores.do(lambda store: store.quarantine(lease, asides, now=NOW + 1)) is True
+        assert stores.do(lambda store: store.quarantine(lease, quarantined, now=NOW + 1)) is True
 
         assert len(stores.carry(lease, now=NOW + 1).records) == MANY - 7
         stores.look()
 
 
 @pytest.mark.parametrize("first", [0, 400])
-def test_more_than_a_call_can_set_aside_is_one_change_of_the_digest(first: int) -> None:
-    """Also if the first ones are not there any more."""
+def test_more_than_a_call_can_quarantine_is_one_change_of_the_digest(first: int) -> None:
+    """Also if the first records are gone already."""
     with twins() as stores:
         add(stores, numbers(first, 700))
         fail(stores, "a")
         lease = stores.open(token="b", now=NOW)
         stores.carry(lease, now=NOW)
-        asides = [QuarantinedRecord(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(600)]
+        quarantined = [QuarantinedRecord(f"r{number}", f"letter-{number:03}", "it is broken") for number in range(600)]
 
-        assert stores.do(lambda store: store.quarantine(lease, asides, now=NOW + 1)) is True
+        assert stores.do(lambda store: store.quarantine(lease, quarantined, now=NOW + 1)) is True
 
         assert stores.carry(lease, now=NOW + 1).revision == 3
         assert len(stores.look(page=1000)["letters"]) == 600 - first
@@ -697,10 +699,10 @@ class Life:
     def quarantine(self) -> None:
         if self.leases:
             lease, token = self.leases[0], self.token()
-            asides = [
+            quarantined = [
                 QuarantinedRecord(key, f"{token}-{key}", "broken") for key in self.random.sample(numbers(0, 500), 20)
             ]
-            self.stores.do(lambda store: store.quarantine(lease, asides, now=self.now))
+            self.stores.do(lambda store: store.quarantine(lease, quarantined, now=self.now))
 
     def steer(self) -> None:
         timeline, flag = self.timeline(), self.random.random() < 0.3

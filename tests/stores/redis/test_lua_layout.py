@@ -1,4 +1,4 @@
-"""What lies on a server hangs together after every step, and is no more than it must be."""
+"""The keys on a server agree with each other after every step, and none is left over."""
 
 import shutil
 import subprocess
@@ -83,7 +83,7 @@ def backward_server(folder: Path) -> Iterator[RedisServer]:
     source = folder / "backward"
     source.write_text(f"{BACKWARD}\nUNDEFINED\norder_end\nEND LC_COLLATE\n")
     making = ["localedef", "-c", "-i", str(source), "-f", "UTF-8", str(folder / "xx_XX.UTF-8")]
-    subprocess.run(making, check=False, capture_output=True)  # it warns of all that it was not told
+    subprocess.run(making, check=False, capture_output=True)  # it warns of all that the source leaves out
     with pytest.MonkeyPatch.context() as environment:
         environment.delenv("LC_ALL", raising=False)
         environment.setenv("LOCPATH", str(folder))

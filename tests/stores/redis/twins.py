@@ -69,7 +69,7 @@ ONLY_IN_PYTHON: set[Callable[..., Any]] = {
     machine.cut,  # a part of after_open and after_begin_export
     machine.move,  # a part of after_add and others
     machine.flaw,  # scripts check slots as they read them
-    machine.who_never_can,  # told by the engine
+    machine.who_never_can,  # the engine reports them
     machine.lost,
     transfer.is_incoming,  # scripts compare whole tokens
     transfer.exports_pending,  # the client makes parcels

@@ -53,7 +53,7 @@ def load_include(name: str) -> str:
 
 
 def guarded(text: str) -> str:
-    """The text with its guard, if it needs one: `no-writes` changes nothing that a repetition could change again."""
+    """The text with its guard, unless it only reads or says that it goes without."""
     flags, _, rest = text.partition("\n")
     if "no-writes" in flags or "\n-- Unguarded  " in text:
         return text
@@ -92,26 +92,26 @@ class _Piece(NamedTuple):
 
 
 @cache
-def _pieces(text: str) -> list[_Piece]:
+def _pieces(text: str) -> tuple[_Piece, ...]:
     first, *others = _FUNCTION.split(text)  # text; then a function, its name and the text after it, in turn
     pieces = [_Piece(first, None, _words(first))]
     for function, name, between in zip(others[0::3], others[1::3], others[2::3], strict=True):
         pieces += [_Piece(function, name, _words(function)), _Piece(between, None, _words(between))]
-    return pieces
+    return tuple(pieces)
 
 
 def _used_words(text: str, read: Read) -> set[str]:
     """The words of a script, of the statements of its includes, and of the functions that any of these name."""
     names = list(dict.fromkeys(_INCLUDE.findall(text)))
     pieces = [_Piece(text, None, _words(text))]
-    for name in names:  # which grow meanwhile
+    for name in names:  # the list grows meanwhile
         included = read(name)
         names += [further for further in _INCLUDE.findall(included) if further not in names]
         pieces += _pieces(included)
     used: set[str] = set()
-    size = -1
-    while size < len(used):
-        size = len(used)
+    seen = -1
+    while seen < len(used):  # a function that is used names others
+        seen = len(used)
         used.update(*(piece.words for piece in pieces if piece.function is None or piece.function in used))
     return used
 

@@ -41,7 +41,7 @@ local function the_long_way()
     return timeline
   end
 
-  local function set(number)
+  local function unless_nan(number)
     return number == number and number or nil
   end
 
@@ -50,12 +50,12 @@ local function the_long_way()
       struct.unpack('>ddddddd', ARGV[4], (policy - 1) * TERMS + 1)
     return {
       first_delay = first,
-      increment = set(increment),
+      increment = unless_nan(increment),
       maximum = maximum,
-      quiet = set(quiet),
-      max_records = set(max),
+      quiet = unless_nan(quiet),
+      max_records = unless_nan(max),
       capacity = capacity,
-      ttl = set(ttl),
+      ttl = unless_nan(ttl),
     }
   end
 
