@@ -1,22 +1,15 @@
 """PostgreSQL obeys: each test in a namespace of its own."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 import psycopg
 import pytest
-from psycopg_pool import ConnectionPool
 
 from digestif import Store
-from digestif.ids import fresh_id
-from digestif.stores.postgres import PostgresStore
-from digestif.stores.postgres.connections import Pooled
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager, Harm
+from tests.conformance.makers import Maker, made_warm, warm_database
 from tests.conformance.modes import SharedRules
-from tests.stores.postgres.servers import empty_database
-
-Maker = Callable[[], Store]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +21,7 @@ def dsn() -> Iterator[str]:
 class TestPostgres(SharedRules, StoreConformance):
     @pytest.fixture
     def make_store(self, dsn: str) -> Iterator[Maker]:
-        yield from in_namespaces(dsn)
+        yield from made_warm(dsn)
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -60,41 +53,3 @@ DAMAGE = {
     Harm.LETTER: f"UPDATE letter SET body = 'null' WHERE timeline = %(key)s AND {_OWN}",
     Harm.HISTORY: f"UPDATE history SET body = '{{' WHERE timeline = %(key)s AND {_OWN}",
 }
-
-
-_pools: "dict[str, ConnectionPool[Pooled]]" = {}  # by the name of the database
-
-
-@contextmanager
-def warm_database() -> Iterator[str]:
-    """An empty database with connections that many stores use, one after the other."""
-    with empty_database() as url:
-        yield url
-        while _pools:
-            _pools.popitem()[1].close()
-
-
-class Warm(PostgresStore):
-    """Has the connections of the test before: to make one, and to plan its statements, takes longer than most tests."""
-
-    def _new_pool(self) -> "ConnectionPool[Pooled]":
-        if self.name not in _pools:
-            _pools[self.name] = super()._new_pool()
-        return _pools[self.name]
-
-    def close(self) -> None:
-        self._pool = super()._new_pool()  # to be closed instead
-        super().close()
-
-
-def in_namespaces(dsn: str) -> Iterator[Maker]:
-    """A maker of stores in namespaces of their own, disconnected in the end."""
-    stores: list[Store] = []
-
-    def make_another() -> Store:
-        stores.append(Warm(dsn, namespace=f"d-{fresh_id()}"))
-        return stores[-1]
-
-    yield make_another
-    for store in stores:
-        store.close()
