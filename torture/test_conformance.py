@@ -9,11 +9,10 @@ from digestif import Store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
-from tests.conformance.test_memory import Undamaged
-from tests.conformance.test_redis import Maker, made
-from tests.conformance.test_sqlite import made as several
+from tests.conformance.makers import Maker, made, made_at, made_warm
+from tests.conformance.modes import Undamaged
 from tests.servers import empty_lone_cluster, empty_server
-from tests.stores.postgres.warm import in_namespaces, warm_database
+from tests.stores.postgres.warm import warm_database
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ class TestMemory(Undamaged):  # type: ignore[misc]  # a class that mypy does not
 class TestPostgres(StoreConformance):
     @pytest.fixture
     def make_store(self, dsn: str) -> Iterator[Maker]:
-        yield from in_namespaces(dsn)
+        yield from made_warm(dsn)
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -45,7 +44,7 @@ class TestPostgres(StoreConformance):
 class TestSQLiteFile(StoreConformance):
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-        yield from several(lambda number: SQLiteStore(tmp_path / f"{number}.db", namespace="d"))
+        yield from made(lambda number: SQLiteStore(tmp_path / f"{number}.db", namespace="d"))
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -55,7 +54,7 @@ class TestSQLiteFile(StoreConformance):
 class TestSQLiteInMemory(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Callable[[], Store]]:
-        yield from several(lambda _: SQLiteStore(None, namespace="d"))
+        yield from made(lambda _: SQLiteStore(None, namespace="d"))
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -65,7 +64,7 @@ class TestSQLiteInMemory(StoreConformance):
 class TestRedis(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(empty_server().url)
+        yield from made_at(empty_server().url)
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -75,7 +74,7 @@ class TestRedis(StoreConformance):
 class TestRedisCluster(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(f"{empty_lone_cluster().url}?partitions=3")
+        yield from made_at(f"{empty_lone_cluster().url}?partitions=3")
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

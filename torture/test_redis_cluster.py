@@ -6,14 +6,14 @@ import pytest
 
 from digestif import Store
 from digestif.testing import StoreConformance
-from tests.conformance.test_redis import Maker, made
+from tests.conformance.makers import Maker, made_at
 from tests.servers import empty_cluster
 
 
 class TestRealCluster(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(f"{empty_cluster().url}?partitions=5")
+        yield from made_at(f"{empty_cluster().url}?partitions=5")
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

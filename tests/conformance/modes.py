@@ -1,10 +1,20 @@
 """What the tests leave to torture/test_conformance.py, which runs every sentence on every store through both faces."""
 
+import inspect
 from typing import Any, cast
 
 import pytest
 
+from digestif.testing import StoreConformance
 from digestif.testing.modes import Mode
+
+# There is nothing in memory that could be damaged behind the store's back.
+ABOUT_DAMAGE = [
+    name
+    for name, sentence in inspect.getmembers(StoreConformance, inspect.isfunction)
+    if name.startswith("test_") and "damage" in inspect.signature(sentence).parameters
+]
+Undamaged = type("Undamaged", (StoreConformance,), dict.fromkeys(ABOUT_DAMAGE))
 
 
 class NothingLarge:

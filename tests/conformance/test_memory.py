@@ -1,26 +1,16 @@
 """The store in memory obeys."""
 
-import inspect
 from collections.abc import Callable
 
 import pytest
 
 from digestif import Digests, Store
 from digestif.stores.memory import MemoryStore
-from digestif.testing import StoreConformance
 from digestif.testing.conformance.actions import add_all, numbered
-from tests.conformance.modes import NothingLarge
-
-# There is nothing in memory that could be damaged behind the store's back.
-ABOUT_DAMAGE = [
-    name
-    for name, sentence in inspect.getmembers(StoreConformance, inspect.isfunction)
-    if name.startswith("test_") and "damage" in inspect.signature(sentence).parameters
-]
-Undamaged = type("Undamaged", (StoreConformance,), dict.fromkeys(ABOUT_DAMAGE))
+from tests.conformance.modes import NothingLarge, Undamaged
 
 
-class TestMemory(NothingLarge, Undamaged):  # type: ignore[misc, valid-type]  # a class that mypy does not see
+class TestMemory(NothingLarge, Undamaged):  # type: ignore[misc]  # a class that mypy does not see
     @pytest.fixture
     def make_store(self) -> Callable[[], Store]:
         return lambda: MemoryStore(namespace="d")

@@ -16,6 +16,7 @@ from digestif.stores.registry import open_store
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing.modes import digests_in
 from digestif.testing.stateful import LEASE, StoreMachine, store_machine
+from tests.conformance.makers import made
 from tests.servers import empty_lone_cluster, empty_server
 from tests.stores.postgres.servers import empty_database
 
@@ -25,16 +26,7 @@ QUICKLY = partial(settings, stateful_step_count=80, deadline=None, suppress_heal
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[Callable[[], Store]]:
     """Stores in files of their own, all closed in the end."""
-    opened: list[Store] = []
-    numbers = count()
-
-    def make() -> Store:
-        opened.append(SQLiteStore(tmp_path / f"{next(numbers)}.db", synchronous="normal"))
-        return opened[-1]
-
-    yield make
-    for store in opened:
-        store.close()
+    yield from made(lambda number: SQLiteStore(tmp_path / f"{number}.db", synchronous="normal"))
 
 
 def test_the_memory_store_lives_as_the_model_says() -> None:

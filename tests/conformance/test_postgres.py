@@ -1,6 +1,6 @@
 """PostgreSQL obeys: each test in a namespace of its own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -8,10 +8,9 @@ import pytest
 from digestif import Store
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager, Harm
+from tests.conformance.makers import Maker, made_warm
 from tests.conformance.modes import SharedRules
-from tests.stores.postgres.warm import in_namespaces, warm_database
-
-Maker = Callable[[], Store]
+from tests.stores.postgres.warm import warm_database
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +22,7 @@ def dsn() -> Iterator[str]:
 class TestPostgres(SharedRules, StoreConformance):
     @pytest.fixture
     def make_store(self, dsn: str) -> Iterator[Maker]:
-        yield from in_namespaces(dsn)
+        yield from made_warm(dsn)
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

@@ -3,27 +3,24 @@
 The awaited face: torture/test_conformance.py. Another product: DIGESTIF_REDIS_SERVER=/path/to/the/server.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from itertools import count
 
 import pytest
 
 from digestif import Store
-from digestif.stores.registry import open_store
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager
+from tests.conformance.makers import Maker, made_at
 from tests.conformance.modes import OneMode, SharedRules
 from tests.servers import empty_lone_cluster, empty_server
 from tests.stores.redis.harm import harm_in
-
-Maker = Callable[[], Store]
 
 
 class TestRedisServer(OneMode, StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(empty_server().url)
+        yield from made_at(empty_server().url)
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -37,7 +34,7 @@ class TestRedisServer(OneMode, StoreConformance):
 class TestRedisCluster(SharedRules, StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made(f"{empty_lone_cluster().url}?partitions=3")
+        yield from made_at(f"{empty_lone_cluster().url}?partitions=3")
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -46,17 +43,3 @@ class TestRedisCluster(SharedRules, StoreConformance):
     @pytest.fixture
     def damage(self, store: Store) -> Damager:
         return partial(harm_in, store)
-
-
-def made(dsn: str) -> Iterator[Maker]:
-    """A maker of stores in namespaces of their own, disconnected in the end."""
-    stores: list[Store] = []
-    numbers = count()
-
-    def make_another() -> Store:
-        stores.append(open_store(dsn, namespace=f"d{next(numbers)}"))
-        return stores[-1]
-
-    yield make_another
-    for store in stores:
-        store.close()

@@ -1,9 +1,8 @@
 """SQLite obeys in a file. In memory, and awaited: torture/test_conformance.py, and tests/conformance/test_model.py."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, next_digest, numbered
 from digestif.testing.conformance.base import Damager, Harm
+from tests.conformance.makers import Maker, made
 from tests.conformance.modes import SharedRules
 
 KEPT = {"namespace", "sequence", "history"}  # counters, settings and history
@@ -32,11 +32,11 @@ DAMAGE = {
 
 class TestSQLiteFile(SharedRules, StoreConformance):
     @pytest.fixture
-    def make_store(self, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    def make_store(self, tmp_path: Path) -> Iterator[Maker]:
         yield from made(lambda number: SQLiteStore(tmp_path / f"{number}.db", namespace="d", synchronous="normal"))
 
     @pytest.fixture
-    def store(self, make_store: Callable[[], Store]) -> Store:
+    def store(self, make_store: Maker) -> Store:
         return make_store()
 
     @pytest.fixture
@@ -83,20 +83,6 @@ class TestSQLiteFile(SharedRules, StoreConformance):
         assert report.ledger.pending == 3
         assert report.recounted["pending"] == 2
         assert report.problems
-
-
-def made(make: Callable[[int], Store]) -> Iterator[Callable[[], Store]]:
-    """A maker of stores that are disconnected in the end."""
-    stores: list[Store] = []
-    numbers = count()
-
-    def make_another() -> Store:
-        stores.append(make(next(numbers)))
-        return stores[-1]
-
-    yield make_another
-    for store in stores:
-        store.close()
 
 
 def rows_in(path: Path) -> dict[str, int]:

@@ -11,7 +11,7 @@ from digestif import Store
 from digestif.stores.redis.client.scripts import load
 from digestif.testing import StoreConformance
 from digestif.testing.modes import Mode
-from tests.conformance.test_redis import made
+from tests.conformance.makers import made_at
 from tests.nets.conftest import PLANTED
 from tests.nets.planting import ScriptFault, planted
 from tests.nets.script_faults import FAULTS
@@ -30,7 +30,7 @@ class OnAServer(StoreConformance):
 
     @pytest.fixture
     def make_store(self) -> Iterator[Callable[[], Store]]:
-        yield from made(empty_server().url)
+        yield from made_at(empty_server().url)
 
     @pytest.fixture
     def store(self, make_store: Callable[[], Store]) -> Store:

@@ -1,12 +1,10 @@
 """Stores that share a pool of connections: to connect, and to plan the statements, takes longer than most tests."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from psycopg_pool import ConnectionPool
 
-from digestif import Store
-from digestif.ids import fresh_id
 from digestif.stores.postgres import PostgresStore
 from digestif.stores.postgres.connections import PooledConnection
 from tests.stores.postgres.servers import empty_database
@@ -33,16 +31,3 @@ class WarmStore(PostgresStore):
     def close(self) -> None:
         self._database._pool = self._database._new_pool()  # to be closed instead
         super().close()
-
-
-def in_namespaces(dsn: str) -> Iterator[Callable[[], Store]]:
-    """A maker of stores in namespaces of their own, closed in the end."""
-    stores: list[Store] = []
-
-    def make_another() -> Store:
-        stores.append(WarmStore(dsn, namespace=f"d-{fresh_id()}"))
-        return stores[-1]
-
-    yield make_another
-    for store in stores:
-        store.close()

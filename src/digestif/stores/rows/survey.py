@@ -200,11 +200,11 @@ def _look_at_notes(rows: Rows, found: RowSurvey) -> None:
 
 def _look_at_note(name: str, body: bytes) -> str | None:
     """Why a note of a move can't be read; None if it can, or is another note."""
-    is_mark = name.startswith(OUTGOING) and not name.endswith("-target") and "-past-" not in name
-    if name != "move" and not is_mark:
+    is_progress = name.startswith(OUTGOING) and not name.endswith("-target") and "-past-" not in name
+    if name != "move" and not is_progress:
         return None
     try:
-        msgspec.json.decode(body, type=ImportProgress if is_mark else dict[str, object])
+        msgspec.json.decode(body, type=ImportProgress if is_progress else dict[str, object])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return f"the note {legible(name)!r} can't be read ({error})"
     return None

@@ -44,7 +44,7 @@ def begin_export(rows: Rows, timelines: Sequence[str], *, token: str, now: Milli
     ]
 
 
-def _begin_export(rows: Rows, timeline: str, token: str, *, now: Millis) -> Parcel | None:
+def _begin_export(rows: Rows, timeline: str, *, token: str, now: Millis) -> Parcel | None:
     slot = rows.slot(timeline)
     is_outgoing = slot.token is not None and slot.token.startswith(OUTGOING)
     if slot == IDLE or (machine.is_live(slot, now=now) and not is_outgoing):
@@ -81,28 +81,33 @@ def _batch(rows: Rows, parcel: Parcel) -> int | None:
 def commit_export(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> list[bool]:
     rows.concern(parcel.timeline for parcel in parcels)
     return [
-        _commit_export(rows, parcel, now=now) if parcel.letter is None else _commit_letter(rows, parcel.letter)
+        _delete_held(rows, parcel.timeline, parcel.id, now=now)
+        if parcel.letter is None
+        else _delete_letter(rows, parcel.letter.id)
         for parcel in parcels
     ]
 
 
-def _commit_export(rows: Rows, parcel: Parcel, *, now: Millis) -> bool:
-    slot = rows.slot(parcel.timeline)
+def _delete_held(rows: Rows, timeline: str, token: str, *, now: Millis) -> bool:
+    """Delete a digest that an export or import holds; its records no longer count as accepted."""
+    slot = rows.slot(timeline)
     digest = slot.digest
-    if digest is None or slot.token != parcel.id:
+    if digest is None or slot.token != token:
         return False
     delete_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["accepted"] -= digest.records
-    put(rows, parcel.timeline, slot, after_commit_export(slot, now=now))
+    put(rows, timeline, slot, after_commit_export(slot, now=now))
     return True
 
 
-def _commit_letter(rows: Rows, letter: DeadLetter) -> bool:
-    if rows.letter(letter.id) is None:
+def _delete_letter(rows: Rows, letter_id: str) -> bool:
+    """Delete a dead letter, or the imported part of one; its records no longer count as accepted."""
+    letter = rows.letter(letter_id)
+    if letter is None:
         return False
-    delete_batch(rows, rows.letter_batch(letter.id), letter.records)
-    rows.remove_letter(letter.id)
+    delete_batch(rows, rows.letter_batch(letter_id), letter.records)
+    rows.remove_letter(letter_id)
     rows.tally["dead"] -= letter.records
     rows.tally["accepted"] -= letter.records
     return True
@@ -257,7 +262,7 @@ def _import_letter(rows: Rows, page: ImportPage, *, whole: bool) -> None:
         batch = rows.letter_batch(incoming)
         rows.remove_letter(incoming)
     else:
-        _delete_part(rows, incoming)
+        _delete_letter(rows, incoming)  # an earlier import may have left a part
         batch = rows.next_number()
     rows.import_records(batch, page.records)
     rows.tally["dead"] += len(page.records)
@@ -269,24 +274,9 @@ def abort_import(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> None:
     rows.concern(parcel.timeline for parcel in parcels)
     for parcel in parcels:
         incoming = INCOMING + parcel.id
-        _delete_part(rows, incoming)
-        slot = rows.slot(parcel.timeline)
-        if slot.token == incoming and slot.digest is not None:
-            delete_digest(rows, slot.digest)
-            rows.tally["open"] -= slot.digest.records
-            rows.tally["accepted"] -= slot.digest.records
-            put(rows, parcel.timeline, slot, after_commit_export(slot, now=now))
+        _delete_letter(rows, incoming)
+        _delete_held(rows, parcel.timeline, incoming, now=now)
         rows.put_note(parcel.id, None)
-
-
-def _delete_part(rows: Rows, incoming: str) -> None:
-    """Delete the part of a dead letter that an earlier import left."""
-    part = rows.letter(incoming)
-    if part is not None:
-        delete_batch(rows, rows.letter_batch(incoming), part.records)
-        rows.remove_letter(incoming)
-        rows.tally["dead"] -= part.records
-        rows.tally["accepted"] -= part.records
 
 
 def _part_of(letter: DeadLetter, name: str, records: int) -> DeadLetter:
