@@ -74,7 +74,7 @@ def test_a_mail_is_what_smtp_would_send(tmp_path: Path) -> None:
     assert only_file(tmp_path).suffix == ".eml"
 
 
-def test_a_recipient_without_an_address_has_a_mail_to_nobody(tmp_path: Path) -> None:
+def test_a_recipient_without_an_address_gets_a_mail_without_to(tmp_path: Path) -> None:
     deliver(open_channel(f"file://{tmp_path}"), message(recipient="Ada"))
 
     assert email.message_from_bytes(only_file(tmp_path).read_bytes())["To"] is None

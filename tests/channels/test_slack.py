@@ -50,7 +50,7 @@ def test_without_blocks_the_text_is_posted(receiver: Receiver) -> None:
     assert receiver.requests[0].json == {"text": "Two failed\na &amp; b"}
 
 
-def test_a_text_calls_nobody_and_links_nowhere() -> None:
+def test_a_text_has_no_mentions_and_no_links() -> None:
     payload = payload_of(a_message(subject="<!channel> <https://evil.example|us>", blocks=()))
 
     assert "<" not in payload["text"]

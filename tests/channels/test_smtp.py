@@ -276,7 +276,7 @@ def test_without_starttls_nothing_is_sent(login: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
-def test_a_certificate_that_nobody_vouches_for_ends_it_unless_that_was_asked_for(
+def test_an_untrusted_certificate_ends_the_delivery_unless_verify_is_no(
     server_tls: ssl.SSLContext, scheme: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = "&tls=starttls" if scheme == "smtp" else ""

@@ -111,7 +111,7 @@ def test_a_server_that_does_not_answer_in_time() -> None:
     run(scene)
 
 
-def test_a_port_where_nobody_listens() -> None:
+def test_a_port_without_a_server() -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
 

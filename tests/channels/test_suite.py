@@ -128,7 +128,7 @@ class TestAChannelWithoutFaults(ChannelConformance):
         return trouble
 
 
-class Stranger(Good):
+class OtherScheme(Good):
     async def deliver(self, message: Message) -> Receipt:
         return Receipt(channel="another")
 
@@ -202,7 +202,7 @@ class Breaks(Good):
 
 
 FAULTS: dict[type[Good], tuple[str, type[Exception]]] = {
-    Stranger: ("a_delivered_message_gives_a_receipt_of_this_channel", AssertionError),
+    OtherScheme: ("a_delivered_message_gives_a_receipt_of_this_channel", AssertionError),
     GivesUp: ("a_failure_says_whether_and_when_to_try_again", AssertionError),
     Tells: ("nothing_shows_its_secrets", AssertionError),
     TellsTheLog: ("nothing_shows_its_secrets", AssertionError),

@@ -118,7 +118,7 @@ def test_one_connection_serves_several_deliveries(receiver: Receiver) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Unclosed client session:ResourceWarning")  # which is true, and all that happens
-def test_a_channel_that_nobody_closed_works_on_the_next_loop_too(receiver: Receiver) -> None:
+def test_a_channel_that_was_not_closed_works_on_the_next_loop_too(receiver: Receiver) -> None:
     channel = WebhookChannel(receiver.url, secrets=[SECRET], allow_private=True)
     receiver.answer(200, Connection="close")
 
@@ -315,7 +315,7 @@ def test_a_message_whose_fate_is_unknown_is_tried_again(receiver: Receiver, beha
 
     failed = failure(receiver, timeout=0.3)
 
-    assert len(receiver.requests) == 1  # it did arrive, and nobody repeated it behind our back
+    assert len(receiver.requests) == 1  # it did arrive, and no library repeated it
     assert (failed.retry, failed.after, failed.throttled) == (True, None, False)
     assert str(failed) == f"127.0.0.1 {reason}"
     assert failed.__context__ is None  # it would show the address
@@ -340,7 +340,7 @@ def test_what_it_says_is_made_harmless(receiver: Receiver) -> None:
     assert len(text) <= len("127.0.0.1 answered 500: ") + 200
 
 
-def test_nobody_there_is_worth_another_attempt() -> None:
+def test_a_missing_receiver_is_worth_another_attempt() -> None:
     with running() as receiver:
         pass  # its port is free again
 
@@ -350,7 +350,7 @@ def test_nobody_there_is_worth_another_attempt() -> None:
     assert "can't be connected to" in str(failed)
 
 
-def test_a_certificate_that_nobody_vouches_for_is_not_trusted() -> None:
+def test_a_certificate_of_an_unknown_authority_is_not_trusted() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     with running(certificate=context) as receiver:

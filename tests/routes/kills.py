@@ -73,8 +73,8 @@ def _judged(receiver: Receiver) -> dict[str, Any]:
     differing = 0
     for request in receiver.requests:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        told: Any = Webhook(SECRET).verify(request.body, headers)
-        records = [record["key"] for record in told["data"]["records"]]
+        verified: Any = Webhook(SECRET).verify(request.body, headers)
+        records = [record["key"] for record in verified["data"]["records"]]
         if contents.setdefault(headers["webhook-id"], records) != records:
             differing += 1
     counts = Counter(key for records in contents.values() for key in records)

@@ -80,7 +80,7 @@ def test_only_what_was_paid_for_it_is_given_back(digests: Digests) -> None:
     assert account.spend(attempt(digests, "another", now=T + 15), "ada") == 6
 
 
-def test_a_clock_that_was_ahead_silences_nobody_for_longer_than_the_budget_says(digests: Digests) -> None:
+def test_a_clock_that_was_ahead_delays_messages_by_the_time_of_the_budget_at_most(digests: Digests) -> None:
     account = Account(Budget(1, per=60), "*")
     account.spend(attempt(digests, "one", now=T + 86400), "ada")
 

@@ -313,8 +313,8 @@ def test_threads_that_notify_at_once_share_one_loop(digests: Digests, channel: R
     channel.deliver = deliver_here  # type: ignore[method-assign]
     digests.route("t:*", channel=channel)
     with ThreadPoolExecutor(8) as threads:
-        told = [threads.submit(digests.notify, f"t:{number}", number) for number in range(24)]
-        assert all(each.result() for each in told)
+        notified = [threads.submit(digests.notify, f"t:{number}", number) for number in range(24)]
+        assert all(each.result() for each in notified)
 
     assert len(loops) == 1
     assert len(channel.messages) == 24

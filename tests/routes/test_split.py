@@ -38,7 +38,7 @@ def test_a_retry_serves_only_those_who_were_not_served(digests: Digests, channel
     assert digests.ledger().delivered == 1
 
 
-def test_nobody_who_was_served_misses_what_comes_later(digests: Digests, channel: Recording) -> None:
+def test_recipients_that_were_served_get_later_records(digests: Digests, channel: Recording) -> None:
     """Although the route says that records may join: they come with the next digest."""
     digests.route("room:*", channel=channel, split=by_reader, redelivery="merge")
     channel.failures["bob"] = [DeliveryFailed("mailbox full", after=30)]
@@ -119,7 +119,7 @@ def test_the_patience_that_one_asks_for_does_not_hold_up_another(digests: Digest
     assert digests.timeline("room:7").due == T + 5
 
 
-def test_who_has_lost_the_lease_serves_nobody_else(digests: Digests, channel: Recording) -> None:
+def test_a_worker_that_lost_the_lease_serves_no_further_recipient(digests: Digests, channel: Recording) -> None:
     """Another worker has it, and serves the other recipients."""
     deliver = channel.deliver
 
@@ -160,7 +160,7 @@ def test_one_who_can_not_be_reached_does_not_keep_the_others_waiting(digests: Di
         (lambda digest: {"ada": digest.records, "x" * 513: digest.records}, "dead"),
     ],
 )
-def test_a_digest_for_nobody_is_not_sent(digests: Digests, channel: Recording, split: Any, fate: str) -> None:
+def test_a_digest_without_recipients_is_not_sent(digests: Digests, channel: Recording, split: Any, fate: str) -> None:
     digests.route("t", channel=channel, split=split, policy=Policy(attempts=1))
     add(digests, "t", "a")
 

@@ -135,7 +135,7 @@ class Poster:
         async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
             beginning = await _read(response)
             text = self._without_secrets(beginning.decode("utf-8", "replace"))
-            return Answer(self.host, response.status, harmless(text), response.headers.get("Retry-After"))
+            return Answer(self.host, response.status, excerpt(text), response.headers.get("Retry-After"))
 
     def _open_session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
@@ -187,7 +187,7 @@ def encoded(value: object) -> bytes:
     raise DeliveryFailed(f"the message can't be written as JSON: {problem}", retry=False)
 
 
-def harmless(text: str) -> str:
+def excerpt(text: str) -> str:
     """The beginning of a receiver's text, on one line, without characters that steer terminals or turn text around."""
     beginning = text[: 4 * ANSWER_CHARACTERS]
     visible = "".join("\N{REPLACEMENT CHARACTER}" if _is_harmful(character) else character for character in beginning)
