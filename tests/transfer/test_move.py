@@ -39,7 +39,7 @@ def by_id(letters: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize(("here", "there"), [*pairwise((*KINDS, KINDS[0]))])
 def test_everything_arrives_as_it_was(make: Make, here: str, there: str) -> None:
-    """From each store and to each; torture/test_moving.py has all directions."""
+    """From each store and to each; torture/test_move.py has all directions."""
     source, target = make(here), make(there)
     populate(source, each=2, records=4, large=1200)
     timelines, letters, ledger = seen(source), seen_letters(source), source.ledger()

@@ -159,13 +159,32 @@ class PostgresDatabase:
 
     def _has_committed(self, transaction: "TransactionId") -> bool:
         """Ask the server whether a commit without an answer took place, for as long as any other call may take."""
-        until = monotonic() + self.timeout
-        answer = has_committed(transaction, lambda: self._own_connection(until=until), until=until, closed=self._closed)
+        answer = self._ask_outcome(transaction, until=monotonic() + self.timeout)
         if answer is None:
             raise StoreUnavailable(
                 f"{self.name}: the connection was lost at the commit; nobody knows whether that took place"
             )
         return answer
+
+    def _ask_outcome(self, transaction: "TransactionId", *, until: float) -> bool | None:
+        """Ask until the server answers or the time is over; None if it can't be known."""
+        while True:
+            try:
+                with self._own_connection(until=until) as connection:
+                    if transaction.life is not None and transaction.life == life_of(connection):
+                        return self._final_outcome(connection, transaction.number, until=until)
+                    # The id may be another transaction's. But had ours been committed, no other would have its id.
+                    return False if _fate(connection, transaction.number) == ABORTED else None
+            except psycopg.OperationalError:
+                if monotonic() >= until or self._closed.wait(FATE_SECONDS):
+                    return None
+
+    def _final_outcome(self, connection: "psycopg.Connection[Any]", number: str, *, until: float) -> bool | None:
+        while (fate := _fate(connection, number)) == IN_PROGRESS and monotonic() < until:
+            # The server may not have noticed that its client is gone, and keep its locks.
+            connection.execute(SQL.end_abandoned, (number,))
+            self._closed.wait(FATE_SECONDS)
+        return {COMMITTED: True, ABORTED: False}.get(fate)
 
     # Connections
 
@@ -339,36 +358,6 @@ def commit(connection: PooledConnection, transaction: str | None, result: object
         if connection.pgconn.exec_(b"COMMIT").command_status == b"COMMIT":
             return
     raise Unanswered(None if transaction is None else TransactionId(transaction, connection.life), result)
-
-
-def has_committed(
-    transaction: TransactionId,
-    connect: Callable[[], "psycopg.Connection[Any]"],
-    *,
-    until: float,
-    closed: threading.Event,
-) -> bool | None:
-    """Ask the server until it answers or the time is over; None if it can't be known."""
-    while True:
-        try:
-            with connect() as connection:
-                if transaction.life is not None and transaction.life == life_of(connection):
-                    return _final_fate(connection, transaction.number, until=until, closed=closed)
-                # The id may be another transaction's. But had ours been committed, no other would have its id.
-                return False if _fate(connection, transaction.number) == ABORTED else None
-        except psycopg.OperationalError:
-            if monotonic() >= until or closed.wait(FATE_SECONDS):
-                return None
-
-
-def _final_fate(
-    connection: "psycopg.Connection[Any]", number: str, *, until: float, closed: threading.Event
-) -> bool | None:
-    while (fate := _fate(connection, number)) == IN_PROGRESS and monotonic() < until:
-        # The server may not have noticed that its client is gone, and keep its locks.
-        connection.execute(SQL.end_abandoned, (number,))
-        closed.wait(FATE_SECONDS)
-    return {COMMITTED: True, ABORTED: False}.get(fate)
 
 
 def _fate(connection: "psycopg.Connection[Any]", number: str) -> str:
