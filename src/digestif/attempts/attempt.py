@@ -34,7 +34,7 @@ def with_records(digest: Digest, records: tuple[Record, ...]) -> Digest:
 
 
 class Attempt:
-    """One try to deliver one digest."""
+    """One try to deliver one digest: what it carries, under which lease and policy, and how it ended."""
 
     __slots__ = (
         "__weakref__",

@@ -303,7 +303,7 @@ class Attempts:
     # Ending
 
     def judge(self, attempt: Attempt, error: BaseException | None) -> Verdict:
-        """The verdict on what a handler did."""
+        """Decide what the error that a handler raised, or None, means for the digest."""
         return judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:

@@ -10,7 +10,6 @@ from digestif.core.times import LONGEST, is_duration, is_number
 from digestif.errors import InvalidRecord
 
 KEY_BYTES = 512  # of UTF-8, for timelines and records
-VALUE_BYTES = 256 * 1024  # encoded
 VALUE_SIZE = 4 * 1024 * 1024  # before it is compressed
 VALUE_DEPTH = 64  # levels of containers
 

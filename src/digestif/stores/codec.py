@@ -9,11 +9,13 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from digestif.core.capacity import Stored
-from digestif.core.records import VALUE_BYTES, VALUE_DEPTH, VALUE_SIZE, check_value, is_deep
+from digestif.core.records import VALUE_DEPTH, VALUE_SIZE, check_value, is_deep
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.threads import on_fresh_stack
+
+VALUE_BYTES = 256 * 1024  # encoded
 
 
 @runtime_checkable

@@ -74,7 +74,7 @@ class Held:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """The same operations, the same clock, a store and the model. Say in `make_store` which store."""
+    """Runs the same operations at the same times on a store, which `make_store` makes, and on the model."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -144,7 +144,7 @@ class Loop:
         return max(0, min(limit - self._execution.count(kind) - claimed, (limit + 1) // 2))
 
     def _free_memory(self) -> int:
-        """Bytes. A claim that is under way may take half of what there is."""
+        """How many bytes of records may still be read. Each claim under way reserves half of the limit."""
         reserved = len(self._claims) * (self._limits.memory // 2)
         return self._limits.memory - self._execution.weight - reserved
 

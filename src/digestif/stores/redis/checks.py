@@ -66,7 +66,7 @@ def _check(name: str, known: Mapping[str, str], *, clustered: bool) -> None:
 
 
 def _durability(known: Mapping[str, str], configured: Any) -> Durability:
-    """What records survive there; if the configuration may not be read, the least that is certain."""
+    """What the server's records survive. If its configuration may not be read, the least that is certain."""
     if known.get("aof_enabled") != "1":
         return Durability.NOTHING
     if isinstance(configured, dict):  # the user's client speaks RESP 3

@@ -161,7 +161,10 @@ class Cluster(Topology):
         return self._ranges
 
     def _ask_unless_asking(self, *, first: Node | None = None, last: Node | None = None) -> None:
-        """One thread asks for all; the others go on with the old table, and find the new one at the next try."""
+        """Ask the nodes for the table of slots, `first` before and `last` after the others.
+
+        One thread asks; the others go on with the old table and find the new one at their next try.
+        """
         if self._asking.acquire(blocking=False):
             try:
                 with suppress(ConfigError, *FAILURES):  # without an answer the old table stays
