@@ -248,13 +248,25 @@ class AsyncDigests:
         try:
             return await asyncio.wrap_future(opening)
         except asyncio.CancelledError:
-            if self._closed:  # there is no thread but the one that opens it
-                opening.add_done_callback(partial(_give_back, attempts))
-            else:
-                returning = self._submit(partial(_give_back, attempts, opening))
-                self._returning.add(returning)
-                returning.add_done_callback(self._returning.discard)
+            self._give_back_later(attempts, opening)
             raise
+
+    def _give_back_later(self, attempts: Attempts, opening: Future[Opened]) -> None:
+        """Give a digest back once it is open, in the thread that opens it: a slow store holds up no second thread."""
+        returned: Future[None] = Future()
+        self._returning.add(returned)
+
+        def on_opened(opening: Future[Opened]) -> None:
+            try:
+                _give_back(attempts, opening)
+            finally:
+                self._returning.discard(returned)
+                returned.set_result(None)
+
+        if opening.done() and not self._closed:  # a callback would be called here, on the event loop
+            self._submit(partial(on_opened, opening))
+        else:
+            opening.add_done_callback(on_opened)
 
     async def _end(self, call: Callable[[], T]) -> T:
         """Make the call that ends an attempt: in a thread, where a cancelled wait does not stop it.
@@ -292,7 +304,7 @@ class AsyncDigests:
 
 
 def _give_back(attempts: Attempts, opening: Future[Opened]) -> None:
-    """Wait in a thread until a digest is open, and give it back: the event loop may have ended by then."""
+    """Give a digest back that was opened for a caller who no longer waits. The event loop may have ended."""
     with suppress(DigestifError, CancelledError):  # it could not be opened, or no thread had begun to
         attempt = opening.result()
         if attempt is not None:

@@ -55,7 +55,8 @@ def _with_options_of(
     def decorate(call: Callable[..., R]) -> "Callable[Concatenate[Digests, P], R]":
         own, *_ = signature(call).parameters.values()
         _, *options = signature(worker).parameters.values()
-        call.__signature__ = Signature([own, *options])  # type: ignore[attr-defined]  # where `inspect` looks for it
+        returns = signature(call).return_annotation
+        call.__signature__ = Signature([own, *options], return_annotation=returns)  # type: ignore[attr-defined]
         return call
 
     return decorate

@@ -136,7 +136,7 @@ def test_guarded_it_does_not_connect_to_private_addresses(receiver: Receiver, ur
     """By name or by address, with each of the libraries that services use."""
     channel = AppriseChannel(url.format(host=host, port=receiver.port), allow_private=False)
 
-    with pytest.raises(DeliveryFailed, match="is not a public address; allow_private=true allows it") as failed:
+    with pytest.raises(DeliveryFailed, match="is not a public address; allow_private=yes allows it") as failed:
         deliver(channel)
 
     assert failed.value.retry
@@ -153,7 +153,7 @@ def test_guarded_by_its_dsn(receiver: Receiver) -> None:
         from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=perhaps"))
     assert not receiver.requests
 
-    deliver(from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=true")))
+    deliver(from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=yes")))
     assert len(receiver.requests) == 1
 
 

@@ -399,7 +399,7 @@ def test_it_shows_where_it_goes_and_no_more() -> None:
         (f"webhook+https://r.example/?secret={SECRET}&timeout=nan", "timeout: not a number of seconds above 0"),
         (f"webhook+https://r.example/?secret={SECRET}&allow_private=perhaps", "allow_private: 'perhaps' is neither"),
         (f"webhook+https://10.0.0.1/?secret={SECRET}", "10.0.0.1 is not a public address"),
-        (f"webhook+http://r.example/?secret={SECRET}", "add allow_private=true, or use webhook"),
+        (f"webhook+http://r.example/?secret={SECRET}", "add allow_private=yes, or use webhook"),
         (f"webhook+https://?secret={SECRET}", "url: not an address such as"),
         (f"webhook+https://r.example:port/?secret={SECRET}", "url: not an address such as"),
         (f"webhook+https://ada:pw@r.example/?secret={SECRET}", "no user, no password"),

@@ -82,6 +82,31 @@ def test_a_delivery_that_is_cancelled_while_it_is_opened_ends_although_its_loop_
     assert store.inspect("t").state is State.READY
 
 
+def test_an_opening_that_is_cancelled_holds_up_no_thread_but_its_own() -> None:
+    store, threads = Slow(), 8
+    opening = range(threads - 1)  # one thread is left for other calls
+
+    async def deliver(digests: AsyncDigests, number: int) -> None:
+        async with asyncio.timeout(0.05), digests.digest(f"t{number}"):
+            raise AssertionError("it was cancelled before")
+
+    async def ask() -> None:
+        async with AsyncDigests(store) as digests:
+            assert digests._threads._max_workers == threads
+            await digests.add_many([(f"t{number}", number) for number in opening])
+            cancelled = await asyncio.gather(*[deliver(digests, number) for number in opening], return_exceptions=True)
+            assert [type(error) for error in cancelled] == [TimeoutError] * len(opening)
+            try:
+                async with asyncio.timeout(10):  # sooner than `open` gives up
+                    assert (await digests.ledger()).accepted == len(opening)
+            finally:
+                store.may_open.set()
+
+    asyncio.run(ask())
+
+    assert [store.inspect(f"t{number}").state for number in opening] == [State.READY] * len(opening)
+
+
 def test_a_block_that_is_cancelled_gives_its_digest_back() -> None:
     store = MemoryStore()
 

@@ -78,7 +78,7 @@ def test_the_ladder_is_followed(digests: Digests) -> None:
 
     with running() as receiver:
         receiver.behave(answers)
-        digests.route("hook:*", channel=f"webhook+{receiver.url}/in?secret={SECRET}&allow_private=true")
+        digests.route("hook:*", channel=f"webhook+{receiver.url}/in?secret={SECRET}&allow_private=yes")
         digests.add("hook:a", Record("1", "x", T), now=T)
         seen, last = [], 0
         for second in range(300):
@@ -97,7 +97,7 @@ def test_the_ladder_is_followed(digests: Digests) -> None:
 def test_410_stops_at_once(digests: Digests) -> None:
     with running() as receiver:
         receiver.answer(410)
-        digests.route("hook:*", channel=f"webhook+{receiver.url}/in?secret={SECRET}&allow_private=true")
+        digests.route("hook:*", channel=f"webhook+{receiver.url}/in?secret={SECRET}&allow_private=yes")
         digests.add("hook:a", "x", now=T)
         for second in (0, 100, 1000):
             once(digests, now=T + second)

@@ -57,7 +57,7 @@ class AppriseChannel(Channel):
         except TimeoutError:
             raise DeliveryFailed(f"{self._service} did not end within {self._timeout:g} s") from None
         if refused:
-            raise DeliveryFailed(f"{self._service}: {refused[0]} is not a public address; allow_private=true allows it")
+            raise DeliveryFailed(f"{self._service}: {refused[0]} is not a public address; allow_private=yes allows it")
         if not succeeded:
             raise DeliveryFailed(f"{self._service} did not take it; the log of apprise may tell why")
         return Receipt(channel=self.scheme, detail=str(self._service))

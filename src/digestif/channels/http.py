@@ -250,7 +250,7 @@ def _checked(url: str, allow_private: bool) -> URL:
     if parsed.user is not None or parsed.password is not None or parsed.fragment:
         raise ConfigError("url: an address for webhooks has no user, no password and no #fragment")
     if not allow_private and is_address(parsed.host) and not is_public(parsed.host):
-        raise ConfigError(f"url: {parsed.host} is not a public address; allow_private=true allows it")
+        raise ConfigError(f"url: {parsed.host} is not a public address; allow_private=yes allows it")
     return parsed
 
 

@@ -89,7 +89,7 @@ def from_dsn(dsn: Dsn) -> WebhookChannel:
     options = dsn.read(WebhookOptions)
     scheme = dsn.scheme.removeprefix("webhook+")
     if scheme == "http" and not options.allow_private:
-        raise ConfigError("webhook+http:// is for private networks: add allow_private=true, or use webhook+https://")
+        raise ConfigError("webhook+http:// is for private networks: add allow_private=yes, or use webhook+https://")
     return WebhookChannel(
         url_of(scheme, dsn, options.query),
         secrets=options.secret,

@@ -80,7 +80,8 @@ class PostgresDatabase:
         self._preparing = threading.Lock()
         self._closed = threading.Event()
         # A process that is frozen inside a transaction must not hold its locks for ever.
-        patience = f"SET LOCAL idle_in_transaction_session_timeout TO {round(timeout * 1000)}"
+        longest = min(max(1, round(timeout * 1000)), 2**31 - 1)  # 0 would mean for ever
+        patience = f"SET LOCAL idle_in_transaction_session_timeout TO {longest}"
         self._begin_writing = f'BEGIN; SET LOCAL search_path TO "{schema}"; {patience}'
         self._begin_reading = f'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path TO "{schema}"'
         self._pool = self._new_pool()
