@@ -41,6 +41,7 @@ if _TYPE_CHECKING:
     from digestif.stores.transfer import (
         ExportedRecord,
         ExportSource,
+        Fence,
         ImportPage,
         ImportProgress,
         Parcel,
@@ -65,6 +66,7 @@ __all__ = [
     "Durability",
     "ExportSource",
     "ExportedRecord",
+    "Fence",
     "ImportPage",
     "ImportProgress",
     "Lease",
@@ -113,7 +115,8 @@ _HOMES = {  # where each name is defined
     "digestif.stores.registry": "open_store",
     "digestif.stores.rows": "RowStore Rows",
     "digestif.stores.sqlite": "SQLiteStore",
-    "digestif.stores.transfer": "ExportSource ExportedRecord ImportPage ImportProgress Parcel ParcelKind TransferStore",
+    "digestif.stores.transfer": "ExportSource ExportedRecord Fence ImportPage ImportProgress Parcel ParcelKind "
+    "TransferStore",
 }
 
 if not _TYPE_CHECKING:
