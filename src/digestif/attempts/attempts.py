@@ -257,7 +257,7 @@ class Attempts:
         return self.judge(attempt, error)
 
     def _closed_first(self, page: Page) -> Page:
-        """Close what is to be delivered at most once; what can't be closed is not delivered."""
+        """Complete digests of at-most-once handlers before they run; if the store does not, they are not delivered."""
         early = [attempt for attempt in page.attempts if attempt.handler and attempt.handler.at_most_once]
         if not early:
             return page
@@ -340,7 +340,7 @@ class Attempts:
             raise attempt.stale()
 
     def finish_quietly(self, attempt: Attempt, verdict: Verdict) -> None:
-        """End one attempt whose own error matters more than what becomes of it."""
+        """End an attempt and swallow errors of the store: the caller is about to raise a more important one."""
         with suppress(StaleLease, StoreError):
             self.finish(attempt, verdict)
 

@@ -71,10 +71,10 @@ class SqliteSlots:
         self._saved_number: int | None = None
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
-        """Do nothing: no server waits to be asked ahead."""
+        """Do nothing: only stores behind a network fetch and lock rows in advance."""
 
     def concern(self, timelines: Iterable[str]) -> None:
-        """Do nothing: no server waits to be asked ahead."""
+        """Do nothing: only stores behind a network fetch and lock rows in advance."""
 
     def next_number(self) -> int:
         self._number = self.sequence() + 1
