@@ -370,7 +370,7 @@ class Book:
         require(lease.lapses_alone < self._policies[lease.timeline].lapses, "poison was handed out: {}", lease)
         handing = self.handings[place] = Handing(lease.token, lease.digest_id, key)
         for number in numbers:
-            self._hand_version(number, handing, at_most_once=attempt.is_closed)
+            self._hand_version(number, handing, at_most_once=attempt.is_completed)
 
     def _hand_version(self, number: int, handing: Handing, *, at_most_once: bool) -> None:
         version = self.versions[number]
@@ -380,7 +380,7 @@ class Book:
                 raise Violation(f"record {number} may have gone out under {earlier.key} and comes under {handing.key}")
         if at_most_once:
             require(not version.handings, "record {} was to go out at most once: {}", number, version.handings)
-            require(version.fate == "delivered", "record {} went out before its digest was closed", number)
+            require(version.fate == "delivered", "record {} went out before its digest was completed", number)
         version.handings.append(handing)
 
     def failed(self, attempt: Attempt, error: BaseException) -> None:
@@ -394,10 +394,10 @@ class Book:
     def _saw_complete(
         self, completions: Sequence[Completion], *, answer: list[bool], at: Millis, now: Millis | None
     ) -> None:
-        require(len(completions) <= self._pages.timelines, "{} closed in one call", len(completions))
-        for closing, closed in zip(completions, answer, strict=True):
-            if closed:
-                self._end(self._ended(closing.lease), "delivered")
+        require(len(completions) <= self._pages.timelines, "{} completed in one call", len(completions))
+        for completion, done in zip(completions, answer, strict=True):
+            if done:
+                self._end(self._ended(completion.lease), "delivered")
 
     def _saw_release(self, releases: Sequence[Release], *, answer: list[bool], at: Millis, now: Millis | None) -> None:
         require(len(releases) <= self._pages.timelines, "{} released in one call", len(releases))

@@ -168,7 +168,7 @@ class Attempts:
                 judged.append((attempt, verdict))
             elif attempt.is_read and not attempt.is_ended:
                 ready.append(attempt)
-        return self._closed_first(Page(ready, judged, len(leases)))
+        return self._completed_first(Page(ready, judged, len(leases)))
 
     def _verdict_unread(self, attempt: Attempt, room: Room) -> Verdict | None:
         """The verdict on an attempt for which nothing has to be read."""
@@ -256,7 +256,7 @@ class Attempts:
             return put_off(UNREAD)
         return self.judge(attempt, error)
 
-    def _closed_first(self, page: Page) -> Page:
+    def _completed_first(self, page: Page) -> Page:
         """Complete digests of at-most-once handlers before they run; if the store does not, they are not delivered."""
         early = [attempt for attempt in page.attempts if attempt.handler and attempt.handler.at_most_once]
         if not early:
@@ -265,22 +265,22 @@ class Attempts:
         for attempt, answer in zip(early, answers, strict=True):
             if answer is True:
                 self._stop_renewing(attempt)
-                attempt.is_closed = True
+                attempt.is_completed = True
             elif answer is False:
                 self._report(attempt, reports.lost(attempt))
-            else:  # no answer; if it was closed after all, giving it back is refused
+            else:  # no answer; if it was completed after all, giving it back is refused
                 page.judged.append((attempt, give_back(begun=False)))
-        ready = [attempt for attempt in page.attempts if attempt not in early or attempt.is_closed]
+        ready = [attempt for attempt in page.attempts if attempt not in early or attempt.is_completed]
         return page._replace(attempts=ready)
 
-    def _close_first(self, attempt: Attempt) -> None:
+    def _complete_first(self, attempt: Attempt) -> None:
         """End an attempt in the store before its handler is called, at most once. StaleLease if the lease is lost."""
         [answer] = self._submit([(attempt, DELIVERED)])
         if answer is not True:
             self._report_answer(attempt, DELIVERED, answer)
             raise attempt.stale() if answer is False else answer
         self._stop_renewing(attempt)
-        attempt.is_closed = True
+        attempt.is_completed = True
 
     def open_for(self, handler: Handler, timeline: str) -> Attempt | None:
         """Open a ready timeline for its handler; None if there is nothing to deliver, and then it has ended."""
@@ -290,7 +290,7 @@ class Attempts:
             self.finish(attempt, DELIVERED)
             return None
         if handler.at_most_once:
-            self._close_first(attempt)
+            self._complete_first(attempt)
         return attempt
 
     def unstored(self, timeline: str, record: Record, handler: Handler) -> Attempt:
@@ -308,12 +308,12 @@ class Attempts:
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:
         """End attempts, one store call for each way to end. Those without an answer are still to be ended."""
-        open_ones = [(attempt, verdict) for attempt, verdict in judged if not attempt.is_closed]
+        open_ones = [(attempt, verdict) for attempt, verdict in judged if not attempt.is_completed]
         answers = iter(self._submit(open_ones))
         given: list[Answer] = []
         for attempt, verdict in judged:
-            if attempt.is_closed:
-                self._report(attempt, reports.ended_after_closing(attempt, verdict))
+            if attempt.is_completed:
+                self._report(attempt, reports.ended_after_completion(attempt, verdict))
                 given.append(True)
                 continue
             answer = next(answers)
@@ -414,7 +414,7 @@ class Attempts:
     @contextmanager
     def renewed(self, attempt: Attempt, *, renews: bool) -> Iterator[None]:
         """Renew the lease of an attempt in the background while the block runs, if `renews`."""
-        if renews and not attempt.is_closed:
+        if renews and not attempt.is_completed:
             with Heartbeat(self.renew, seconds=self.lease / 3000):
                 yield
         else:

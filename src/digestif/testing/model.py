@@ -382,7 +382,7 @@ class Model:
         if line.alone and line.token == token and not line.has_lapsed(now):
             line.alone, line.expiry = False, now + lease
 
-    def close(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:
+    def complete(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:
         """The digest was delivered."""
         line = self._held(key, token, now)
         assert line.digest is not None

@@ -87,7 +87,7 @@ class DamagedTimelines(Suite):
     def test_of_a_damaged_timeline_the_lease_is_lost_and_others_of_the_call_go_on(
         self, store: Store, damage: Damager, harm: Harm
     ) -> None:
-        """Fact 70. Its token counts as stale in each verb; those beside it are extended, read, released, closed."""
+        """Fact 70. Its token counts as stale in each verb; those beside it are extended, read, released, completed."""
         names = ["bad", "good", "other"]
         arrive_everywhere(store, names)
         leases = [open_digest(store, name) for name in names]
