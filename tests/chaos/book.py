@@ -104,7 +104,7 @@ class Book:
         self._contents: dict[tuple[str, str], tuple[int, ...]] = {}  # as read to the end, by token and timeline
         self._carried: dict[str, tuple[int, ...]] = {}  # by idempotency key
         self._last: tuple[Ledger, tuple[int, int, int]] | None = None  # when it was checked
-        self._broken: set[str] = set()  # digests of which a record was set aside: they can't come again as they were
+        self._broken: set[str] = set()  # digests of which a record was quarantined: they can't come again as they were
         self._counts = dict.fromkeys(("delivered", "dead", "deleted"), 0)
 
     # Before and after each call
@@ -269,7 +269,7 @@ class Book:
         return hold is not None and hold.token == lease.token and hold.alone
 
     def _forget_retired(self, at: Millis) -> None:
-        """An open digest whose records were all set aside is empty: its timeline becomes idle when its lease lapsed."""
+        """A timeline whose open digest lost all its records to quarantine becomes idle when its lease lapsed."""
         for timeline in [timeline for timeline, hold in self.holds.items() if hold.until <= at]:
             if self._store.inspect(timeline).state is State.IDLE:
                 del self.holds[timeline]
@@ -342,7 +342,7 @@ class Book:
     def _saw_quarantine(
         self, lease: Lease, records: Sequence[QuarantinedRecord], *, answer: bool, at: Millis, now: Millis | None
     ) -> None:
-        require(len(records) <= self._pages.records, "{} set aside in one call", len(records))
+        require(len(records) <= self._pages.records, "{} quarantined in one call", len(records))
         if not answer:
             return
         contents = self._contents[lease.token, lease.timeline]

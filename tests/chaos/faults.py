@@ -214,7 +214,7 @@ def _ledger() -> Any:
 
 
 @fault("merge", "same")
-def _set_aside() -> Any:
+def _quarantine() -> Any:
     """a digest that may have gone out loses a record and keeps its key"""
     right = machine.after_losing
 

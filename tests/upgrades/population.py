@@ -228,10 +228,10 @@ def _quarantined(digests: Digests, name: str, at: float) -> None:
     _add(digests, name, "a", at=at)
     _add(Digests(digests.store, codec=_Foreign()), name, "foreign", at=at)
     lease = _leased(digests, name, at)
-    aside = QuarantinedRecord(
+    quarantined = QuarantinedRecord(
         "foreign", f"{name}-letter", "it was stored by the codec 'foreign/1', which is not configured"
     )
-    digests.store.quarantine(lease, [aside], now=to_millis(at))
+    digests.store.quarantine(lease, [quarantined], now=to_millis(at))
     _complete(digests, lease, at)
 
 

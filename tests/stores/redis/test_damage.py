@@ -218,7 +218,7 @@ def test_an_order_that_does_not_hold_every_record_is_made_anew(
     assert len(deliver(digests, "t", now=T)) == 400
 
 
-def test_a_record_whose_key_is_not_utf_8_is_set_aside_when_it_is_delivered(
+def test_a_record_whose_key_is_not_utf_8_is_quarantined_when_it_is_delivered(
     digests: Digests, client: "redis.Redis"
 ) -> None:
     digests.add("t", "good", key="good", now=T)

@@ -87,7 +87,7 @@ def test_a_name_that_is_not_utf_8_stops_nobody_and_its_records_are_found_again(
     assert (letter.timeline, letter.records) == ("lost+found", 1)
 
 
-def test_a_record_whose_key_is_not_utf_8_is_set_aside_when_it_is_delivered(digests: Digests, path: Path) -> None:
+def test_a_record_whose_key_is_not_utf_8_is_quarantined_when_it_is_delivered(digests: Digests, path: Path) -> None:
     for key in ("bad", "good"):
         digests.add("t", key, key=key, now=T)
     change(path, "UPDATE record SET key = CAST(x'62ff' AS TEXT) WHERE key = 'bad'")

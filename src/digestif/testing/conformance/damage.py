@@ -284,7 +284,7 @@ class Repairs(Suite):
         assert before[1] == digests.dead_letters()
         assert digests.verify()
 
-    def test_a_record_without_a_value_is_set_aside(self, digests: Digests, damage: Damager) -> None:
+    def test_a_record_without_a_value_is_quarantined(self, digests: Digests, damage: Damager) -> None:
         """Fact 70. The others of its timeline stay pending."""
         digests.add("t", 1, key="a", now=T)
         digests.add("t", 2, key="b", now=T)

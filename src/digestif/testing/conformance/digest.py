@@ -167,7 +167,7 @@ class DigestBlocks(Suite):
 class UndecodableRecords(Suite):
     """Fact 24. A record whose stored value is missing or cannot be decoded is quarantined; the others are delivered."""
 
-    def test_a_value_that_cannot_be_decoded_is_set_aside(self, digests: Digests, store: Store) -> None:
+    def test_a_value_that_cannot_be_decoded_is_quarantined(self, digests: Digests, store: Store) -> None:
         """Fact 24. A value that cannot be decoded is quarantined, counted dead, and is in no later digest."""
         digests.add("t", Record("good", 1, T), now=T)
         spoil(store, "t", "bad")
@@ -180,7 +180,7 @@ class UndecodableRecords(Suite):
         assert digests.timeline("t").state == "idle"
         assert digests.verify()
 
-    def test_a_missing_value_is_set_aside(self, digests_with: DigestsWith, store: Store) -> None:
+    def test_a_missing_value_is_quarantined(self, digests_with: DigestsWith, store: Store) -> None:
         """Fact 24. A missing value is quarantined with its error and counted dead; the others are delivered."""
         forgetful = Partitioned([store])
         forgetful.lost.add("lost")

@@ -320,7 +320,7 @@ class Quarantine(Suite):
         assert store.inspect("t").last is None
         assert (store.ledger().dead, store.ledger().delivered) == (1, 0)
 
-    def test_a_whole_page_can_be_set_aside(self, store: Store) -> None:
+    def test_a_whole_page_can_be_quarantined(self, store: Store) -> None:
         """Fact 24. One call quarantines a page of records."""
         arrive(store, "t", numbers(0, PAGE_RECORDS))
         lease = open_digest(store)
