@@ -500,7 +500,7 @@ end
     Fault(
         says="what was being merged is left behind",
         file="include/timelines.lua",
-        old="    erase(merging_of(timeline))\n",
+        old="    delete_batch(merging_of(timeline))\n",
         new="",
         found_by=("test_a_half_merged_digest_can_be_completed",),
     ),

@@ -255,7 +255,7 @@ def _deleted(digests: Digests, name: str, at: float) -> None:
 
 
 def _trashed(digests: Digests, name: str, at: float) -> None:
-    """Deleted in the middle of a merge, and not erased yet. The last: deleting and discarding erase what is left."""
+    """Deleted in the middle of a merge, and not swept yet. The last: deleting and discarding sweep what is left."""
     _merging(digests, name, at)
     digests.store.delete(name, now=to_millis(at + 3))
 

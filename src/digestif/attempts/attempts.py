@@ -36,7 +36,7 @@ from digestif.stores.partitions import visit
 T = TypeVar("T")
 
 UNREAD = "the store did not answer when it was read"
-ENOUGH = "the worker has enough in hand"
+ENOUGH = "the worker holds enough records"
 
 
 class Page(NamedTuple):
@@ -132,14 +132,14 @@ class Attempts:
         attempt.duration = self.lease
         self._held[id(attempt)] = attempt
         attempt.is_alone = alone and lease.lapses > 0
-        self._withdraw_notes(RUNNING.add(attempt))
+        self._clear_alone(RUNNING.add(attempt))
         if lease.lapsed:
             self.events.emit(Lapsed(timeline=lease.timeline))
         if self.events.wanted(Claimed):
             self.events.emit(reports.begun(attempt))
         return attempt
 
-    def _withdraw_notes(self, attempts: Sequence[Attempt]) -> None:
+    def _clear_alone(self, attempts: Sequence[Attempt]) -> None:
         """Another attempt is about to begin beside some that were alone: if they lapse now, that proves nothing."""
         for attempt in attempts:
             attempt.is_alone = False
@@ -297,7 +297,7 @@ class Attempts:
         """An attempt to deliver a record that is not stored."""
         attempt = Unstored(timeline, record, self._policy_of(timeline), now=self._now)
         attempt.handler = handler
-        self._withdraw_notes(RUNNING.add(attempt))
+        self._clear_alone(RUNNING.add(attempt))
         return attempt
 
     # Ending
@@ -391,7 +391,7 @@ class Attempts:
 
     def _sweep_after(self, judged: Sequence[Judged]) -> None:
         if any(attempt.records > PAGE_RECORDS for attempt, _ in judged):
-            with suppress(StoreError):  # maintenance erases it later
+            with suppress(StoreError):  # maintenance sweeps it later
                 while self.store.sweep():
                     pass
 

@@ -243,9 +243,9 @@ def test_a_dead_letter_of_which_nothing_is_left_but_its_records_is_found_again(
     [found] = digests.repair(now=T)
 
     assert (found.timeline, found.part, found.records) == (None, "letter", 1)
-    [mended] = digests.dead_letters()
-    assert mended.timeline == "lost+found"
-    assert digests.replay(mended.id, now=T)
+    [repaired] = digests.dead_letters()
+    assert repaired.timeline == "lost+found"
+    assert digests.replay(repaired.id, now=T)
     assert keys(deliver(digests, "lost+found", now=T)) == ["r"]
     assert digests.verify()
 
@@ -305,7 +305,7 @@ def test_notes_of_a_move_that_cannot_be_read_are_removed(digests: Digests, clien
     assert digests.verify()
 
 
-def test_a_count_below_zero_is_named_and_mended(digests: Digests, client: "redis.Redis") -> None:
+def test_a_count_below_zero_is_named_and_repaired(digests: Digests, client: "redis.Redis") -> None:
     digests.add("t", 1)
     client.hset("{d:0}:ledger", "delivered", -1)
 

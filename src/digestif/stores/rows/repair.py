@@ -76,7 +76,7 @@ def remove_note(rows: Rows, now: Millis, *, name: str) -> None:  # noqa: ARG001
 
 
 def leave(rows: Rows, now: Millis) -> None:
-    """Do nothing: `mend` corrects the ledger after the last page."""
+    """Do nothing: `repair_page` corrects the ledger after the last page."""
 
 
 def reindex(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001

@@ -180,7 +180,7 @@ class SqliteSlots:
         loaded.before = after
 
     def unindex(self, timeline: str) -> None:
-        self._execute(SQL.shelve, (self._load(timeline).id,))
+        self._execute(SQL.unindex, (self._load(timeline).id,))
 
     def reindex(self, timeline: str) -> None:
         self._load(timeline).before = ELSEWHERE

@@ -190,9 +190,9 @@ class DamagedAccounts(Suite):
 
         assert (found.part, found.records) == ("letter", 1)
         assert digests.verify()
-        [mended] = digests.dead_letters()
-        assert (mended.id, mended.timeline, mended.records) == (letter.id, letter.timeline, 1)
-        assert digests.replay(mended.id, now=T) is True
+        [repaired] = digests.dead_letters()
+        assert (repaired.id, repaired.timeline, repaired.records) == (letter.id, letter.timeline, 1)
+        assert digests.replay(repaired.id, now=T) is True
         assert keys(deliver(digests, "t", now=T)) == ["r"]
         assert digests.verify()
 
