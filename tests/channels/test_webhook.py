@@ -213,7 +213,7 @@ def test_every_2xx_is_success(receiver: Receiver, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 405, 408, 409, 425, 451, 500, 501, 502, 503, 504, 599])
-def test_what_may_be_mended_is_tried_again(receiver: Receiver, status: int) -> None:
+def test_what_a_person_may_correct_is_tried_again(receiver: Receiver, status: int) -> None:
     receiver.answer(status, "not now")
 
     failed = failure(receiver)
@@ -242,7 +242,7 @@ def test_410_stops(receiver: Receiver) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed_but_can_be_mended(receiver: Receiver, status: int) -> None:
+def test_a_redirect_is_not_followed_but_can_be_corrected(receiver: Receiver, status: int) -> None:
     receiver.answer(status, Location=f"{receiver.url}/elsewhere")
 
     failed = failure(receiver)

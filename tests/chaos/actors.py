@@ -276,7 +276,7 @@ class Worker(Process):
         asked = [lease for entry in world.trace[begin:] if entry[1] == beat for lease in _extended(entry)]
         for lease in held:
             if self._is_current(lease) and lease not in asked and lease not in self._lost:
-                raise Violation(f"a lease in hand was not renewed: {lease}")
+                raise Violation(f"a lease that is held was not renewed: {lease}")
         if has_nothing and self._busy == ["beat"] and asked:
             raise Violation(f"leases were renewed of attempts that have ended: {asked}")
 

@@ -104,7 +104,7 @@ class Book:
         self._contents: dict[tuple[str, str], tuple[int, ...]] = {}  # as read to the end, by token and timeline
         self._carried: dict[str, tuple[int, ...]] = {}  # by idempotency key
         self._last: tuple[Ledger, tuple[int, int, int]] | None = None  # when it was checked
-        self._broken: set[str] = set()  # digests of which a record was set aside: they can't come again as they were
+        self._broken: set[str] = set()  # digests of which a record was quarantined: they can't come again as they were
         self._counts = dict.fromkeys(("delivered", "dead", "deleted"), 0)
 
     # Before and after each call
@@ -269,7 +269,7 @@ class Book:
         return hold is not None and hold.token == lease.token and hold.alone
 
     def _forget_retired(self, at: Millis) -> None:
-        """An open digest whose records were all set aside is empty: its timeline becomes idle when its lease lapsed."""
+        """A timeline whose open digest lost all its records to quarantine becomes idle when its lease lapsed."""
         for timeline in [timeline for timeline, hold in self.holds.items() if hold.until <= at]:
             if self._store.inspect(timeline).state is State.IDLE:
                 del self.holds[timeline]
@@ -342,7 +342,7 @@ class Book:
     def _saw_quarantine(
         self, lease: Lease, records: Sequence[QuarantinedRecord], *, answer: bool, at: Millis, now: Millis | None
     ) -> None:
-        require(len(records) <= self._pages.records, "{} set aside in one call", len(records))
+        require(len(records) <= self._pages.records, "{} quarantined in one call", len(records))
         if not answer:
             return
         contents = self._contents[lease.token, lease.timeline]
@@ -370,7 +370,7 @@ class Book:
         require(lease.lapses_alone < self._policies[lease.timeline].lapses, "poison was handed out: {}", lease)
         handing = self.handings[place] = Handing(lease.token, lease.digest_id, key)
         for number in numbers:
-            self._hand_version(number, handing, at_most_once=attempt.is_closed)
+            self._hand_version(number, handing, at_most_once=attempt.is_completed)
 
     def _hand_version(self, number: int, handing: Handing, *, at_most_once: bool) -> None:
         version = self.versions[number]
@@ -380,7 +380,7 @@ class Book:
                 raise Violation(f"record {number} may have gone out under {earlier.key} and comes under {handing.key}")
         if at_most_once:
             require(not version.handings, "record {} was to go out at most once: {}", number, version.handings)
-            require(version.fate == "delivered", "record {} went out before its digest was closed", number)
+            require(version.fate == "delivered", "record {} went out before its digest was completed", number)
         version.handings.append(handing)
 
     def failed(self, attempt: Attempt, error: BaseException) -> None:
@@ -394,10 +394,10 @@ class Book:
     def _saw_complete(
         self, completions: Sequence[Completion], *, answer: list[bool], at: Millis, now: Millis | None
     ) -> None:
-        require(len(completions) <= self._pages.timelines, "{} closed in one call", len(completions))
-        for closing, closed in zip(completions, answer, strict=True):
-            if closed:
-                self._end(self._ended(closing.lease), "delivered")
+        require(len(completions) <= self._pages.timelines, "{} completed in one call", len(completions))
+        for completion, done in zip(completions, answer, strict=True):
+            if done:
+                self._end(self._ended(completion.lease), "delivered")
 
     def _saw_release(self, releases: Sequence[Release], *, answer: list[bool], at: Millis, now: Millis | None) -> None:
         require(len(releases) <= self._pages.timelines, "{} released in one call", len(releases))

@@ -53,17 +53,17 @@ def fault(*kinds: str) -> Callable[[Callable[[], Any]], None]:
 
 
 @fault()
-def _close() -> Any:
+def _complete() -> Any:
     """complete ignores the token"""
     right = RowStore.complete
 
     def wrong(self: RowStore, completions: Sequence[Completion], *, now: int | None) -> list[bool]:
         answers: list[bool] = []
-        for closing in completions:
-            slot = self.inspect(closing.lease.timeline)
-            forged = closing.lease._replace(token=slot.token or "")
+        for completion in completions:
+            slot = self.inspect(completion.lease.timeline)
+            forged = completion.lease._replace(token=slot.token or "")
             at = min(self._now(now), (slot.until or 0) - 1)
-            answers += right(self, [closing._replace(lease=forged)], now=at)
+            answers += right(self, [completion._replace(lease=forged)], now=at)
         return answers
 
     return RowStore, "complete", wrong
@@ -214,7 +214,7 @@ def _ledger() -> Any:
 
 
 @fault("merge", "same")
-def _set_aside() -> Any:
+def _quarantine() -> Any:
     """a digest that may have gone out loses a record and keeps its key"""
     right = machine.after_losing
 
@@ -259,10 +259,10 @@ def _at_most_once() -> Any:
             if attempt.handler is not None and attempt.handler.at_most_once:
                 self._submit([(attempt, DELIVERED)])
                 self._stop_renewing(attempt)
-                attempt.is_closed = True
+                attempt.is_completed = True
         return page
 
-    return Attempts, "_closed_first", wrong
+    return Attempts, "_completed_first", wrong
 
 
 @fault()
@@ -309,15 +309,15 @@ def _stop_renewing() -> Any:
 
 
 @fault("once")
-def _unclosed() -> Any:
-    """what could not be closed before its delivery is held for ever"""
-    right = Attempts._closed_first
+def _not_completed() -> Any:
+    """what could not be completed before its delivery is held for ever"""
+    right = Attempts._completed_first
 
     def wrong(self: Attempts, page: Page) -> Page:
         judged = list(page.judged)
         return right(self, page)._replace(judged=judged)
 
-    return Attempts, "_closed_first", wrong
+    return Attempts, "_completed_first", wrong
 
 
 @fault()

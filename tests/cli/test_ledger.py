@@ -58,7 +58,7 @@ def test_repair_finds_nothing_where_nothing_is_damaged(run: Run, digests: Digest
     assert run("repair", "--dry-run", "--json").json == {"dry_run": True, "damages": []}
 
 
-def test_repair_tells_what_is_damaged_and_sets_it_aside(run: Run, digests: Digests) -> None:
+def test_repair_says_what_is_damaged_and_quarantines_it(run: Run, digests: Digests) -> None:
     digests.add_many([("bad", 1), ("bad", 2), ("good", 1)])
     damage("bad")
 
@@ -66,12 +66,12 @@ def test_repair_tells_what_is_damaged_and_sets_it_aside(run: Run, digests: Diges
     assert code == 1
     assert "damaged: 'bad': its row can't be read" in out
     assert "(2 records)\n" in out
-    assert out.endswith("nothing was changed; without --dry-run it is set aside\n")
+    assert out.endswith("nothing was changed; without --dry-run it is quarantined\n")
     assert run("verify").code == 1
 
     code, out, _ = run("repair")
     assert code == 0
-    assert "set aside: 'bad': its row can't be read" in out
+    assert "quarantined: 'bad': its row can't be read" in out
     assert out.endswith("see digestif dead list\n")
     assert run("verify").code == 0
     assert run("dead", "list").out.count("bad") == 1

@@ -10,11 +10,11 @@ from digestif.core.records import State
 from digestif.core.transfer import after_begin_export
 from digestif.testing.vectors import (
     Add,
-    Close,
+    Complete,
     Opening,
     Suspects,
     check_adds,
-    check_closes,
+    check_completions,
     check_openings,
     check_suspects,
 )
@@ -36,8 +36,8 @@ def test_every_add_places_a_timeline_where_the_vectors_say() -> None:
     check_adds(_after_add)
 
 
-def test_every_close_places_a_timeline_where_the_vectors_say() -> None:
-    check_closes(_after_close)
+def test_every_completion_places_a_timeline_where_the_vectors_say() -> None:
+    check_completions(_after_completion)
 
 
 def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
@@ -176,7 +176,7 @@ def _after_add(vector: Add) -> tuple[str, int]:
     return str(after.state), after.at
 
 
-def _after_close(vector: Close) -> int | None:
+def _after_completion(vector: Complete) -> int | None:
     digest = Unfinished(id="x", batch=1, records=vector.records, opened=0)
     slot = Slot(state=State.OPEN, pending=vector.pending, deadline=vector.deadline, digest=digest)
     slot = replace(slot, token="t", until=vector.now + 1)

@@ -80,7 +80,7 @@ def test_a_store_that_does_not_answer_is_told_and_tried_again(store: Watched) ->
     assert digests.ledger().delivered == 1
 
 
-def test_a_lost_lease_is_not_renewed_and_the_close_says_so(store: Watched) -> None:
+def test_a_lost_lease_is_not_renewed_and_the_completion_says_so(store: Watched) -> None:
     digests = Digests(store, lease=0.3)
     digests.add("t", 1)
 

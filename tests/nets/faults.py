@@ -26,7 +26,7 @@ class Fault:
 
 ORIGIN = [
     Fault(
-        says="a record that is added again while its digest is open is lost at the close",
+        says="a record that is added again while its digest is open is lost at the completion",
         file="stores/rows/endings.py",
         old="""\
         delete_digest(rows, digest)
@@ -47,21 +47,21 @@ ORIGIN = [
         directed="test_a_record_added_again_during_its_digest_is_in_the_next_one",
     ),
     Fault(
-        says="whoever closes an open digest is believed, whatever the token",
+        says="an open digest is completed with any token",
         file="stores/rows/endings.py",
         old="    slot = held_slot(rows, completion.lease, now=now)\n",
         new="    slot = rows.slot(timeline) if machine.is_live(rows.slot(timeline), now=now) else None\n",
         directed="test_a_stale_token_changes_nothing",
     ),
     Fault(
-        says="a lapsed lease is good for a close as long as nobody took over",
+        says="a lapsed lease can complete its digest as long as no other was given",
         file="stores/rows/endings.py",
         old="    slot = held_slot(rows, completion.lease, now=now)\n",
         new="    slot = rows.slot(timeline) if rows.slot(timeline).token == completion.lease.token else None\n",
         directed="test_a_stale_token_changes_nothing",
     ),
     Fault(
-        says="a close that comes after a delete is refused, but puts the timeline back into the schedule",
+        says="a completion that comes after a delete is refused, but puts the timeline back into the schedule",
         file="stores/rows/endings.py",
         old="    slot = held_slot(rows, completion.lease, now=now)\n",
         new="""\
@@ -118,7 +118,7 @@ ORIGIN = [
 
 OURS = [
     Fault(
-        says="an urgent record is forgotten at the close",
+        says="an urgent record is forgotten at the completion",
         file="core/machine.py",
         old="return move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)",
         new="return replace(slot, at=now + cool_down, rule=Rule.COOL_DOWN, was=slot.at)",

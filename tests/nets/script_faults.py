@@ -32,7 +32,7 @@ PLACING = [
         vectors=True,
     ),
     Fault(
-        says="an urgent record is forgotten at the close",
+        says="an urgent record is forgotten at the completion",
         file="include/machine.lua",
         old="""\
   move(slot, now + cool_down, 'cool_down', now, max_records, pending)
@@ -237,7 +237,7 @@ SUSPECTS = [
         file="include/machine.lua",
         old="slot.digest, slot.token, slot['until'], slot.alone = nil, nil, nil, nil\n",
         new="slot.digest, slot.token, slot['until'] = nil, nil, nil\n",
-        found_by=("test_however_a_lease_ends_it_is_not_alone_any_more[closed]",),
+        found_by=("test_however_a_lease_ends_it_is_not_alone_any_more[completed]",),
         vectors=True,
     ),
     Fault(
@@ -500,9 +500,9 @@ end
     Fault(
         says="what was being merged is left behind",
         file="include/timelines.lua",
-        old="    erase(merging_of(timeline))\n",
+        old="    delete_batch(merging_of(timeline))\n",
         new="",
-        found_by=("test_a_half_merged_digest_can_be_closed",),
+        found_by=("test_a_half_merged_digest_can_be_completed",),
     ),
 ]
 

@@ -174,7 +174,7 @@ class TestTwoWorkers(InMemory):
 
         assert one.ledger().delivered == 3
 
-    def test_a_worker_that_took_too_long_can_not_close_what_another_has(self, digests_with: DigestsWith) -> None:
+    def test_a_worker_that_took_too_long_can_not_complete_what_another_has(self, digests_with: DigestsWith) -> None:
         """Facts 20, 22. At T+30 another has it, exactly as it was; the late close changes nothing, nothing is lost."""
         slow, other = digests_with(), digests_with()
         add_all(slow, "t", numbered(range(3)))

@@ -57,7 +57,7 @@ def live(opened: Callable[[str], SQLiteStore], path: str, name: str, chance: ran
             kept = [lease for lease in leases if chance.random() < 0.8]
             chance.shuffle(kept)
             for lease in kept:
-                close(store, lease, report)
+                complete(store, lease, report)
 
 
 def with_a_block(digests: Digests, timeline: str, report: Report) -> None:
@@ -88,7 +88,7 @@ def records(store: SQLiteStore, lease: Lease) -> tuple[str, list[str]]:
         request = request._replace(after=taken.after)
 
 
-def close(store: SQLiteStore, lease: Lease, report: Report) -> None:
+def complete(store: SQLiteStore, lease: Lease, report: Report) -> None:
     try:
         _, keys = records(store, lease)
         (closed,) = store.complete([Completion(lease, 0)], now=None)
@@ -104,7 +104,7 @@ def drain(store: SQLiteStore, report: Report) -> None:
         number += 1
         leases = store.claim(0, 100, token=f"last-{number}", lease=LEASE, now=None).leases
         for lease in [*leases, *suspects(store, f"last-{number}")]:
-            close(store, lease, report)
+            complete(store, lease, report)
 
 
 def judge(lines: list[Any], *, delivered: int) -> Account:

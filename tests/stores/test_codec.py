@@ -244,7 +244,7 @@ def test_a_deep_value_is_delivered_however_deep_the_calls_of_its_reader_are() ->
     assert digests.ledger().dead == 0
 
 
-def test_a_value_too_deep_to_be_decoded_is_set_aside_alone() -> None:
+def test_a_value_too_deep_to_be_decoded_is_quarantined_alone() -> None:
     digests = Digests("memory://")
     store(digests, "too deep", json_nested(100_000))
     digests.add("t", 1, key="flat", now=1)
@@ -256,7 +256,7 @@ def test_a_value_too_deep_to_be_decoded_is_set_aside_alone() -> None:
     assert "RecursionError" in letter.reason
 
 
-def test_a_worker_sets_it_aside_too() -> None:
+def test_a_worker_quarantines_it_too() -> None:
     digests = Digests("memory://")
     store(digests, "too deep", json_nested(100_000))
     digests.add("t", 1, key="flat")
@@ -325,7 +325,7 @@ def test_for_a_codec_of_ones_own_each_item_counts(monkeypatch: pytest.MonkeyPatc
     ],
     ids=["size not told", "size told", "told too small", "told too large", "cut off", "nothing"],
 )
-def test_a_frame_that_would_fill_the_memory_is_set_aside_alone(frame: bytes) -> None:
+def test_a_frame_that_would_fill_the_memory_is_quarantined_alone(frame: bytes) -> None:
     digests = Digests("memory://")
     store(digests, "bomb", b"zstd/1 " + frame)
     digests.add("t", 1, key="flat", now=1)

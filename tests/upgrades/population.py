@@ -102,13 +102,13 @@ def _idle(digests: Digests, name: str, at: float) -> None:
     """Delivered, and after that there was nothing more."""
     _delivered(digests, name, at, cool_down=0)
     digests.flush(name, now=at + 1)
-    _close(digests, _leased(digests, name, at + 1), at + 1)
+    _complete(digests, _leased(digests, name, at + 1), at + 1)
 
 
 def _delivered(digests: Digests, name: str, at: float, cool_down: Millis = 300_000) -> None:
     """Cooling down with nothing pending."""
     _add(digests, name, "old", at=at)
-    _close(digests, _leased(digests, name, at), at, cool_down=cool_down)
+    _complete(digests, _leased(digests, name, at), at, cool_down=cool_down)
 
 
 def _waiting(digests: Digests, name: str, at: float) -> None:
@@ -228,11 +228,11 @@ def _quarantined(digests: Digests, name: str, at: float) -> None:
     _add(digests, name, "a", at=at)
     _add(Digests(digests.store, codec=_Foreign()), name, "foreign", at=at)
     lease = _leased(digests, name, at)
-    aside = QuarantinedRecord(
+    quarantined = QuarantinedRecord(
         "foreign", f"{name}-letter", "it was stored by the codec 'foreign/1', which is not configured"
     )
-    digests.store.quarantine(lease, [aside], now=to_millis(at))
-    _close(digests, lease, at)
+    digests.store.quarantine(lease, [quarantined], now=to_millis(at))
+    _complete(digests, lease, at)
 
 
 def _replayed(digests: Digests, name: str, at: float) -> None:
@@ -255,7 +255,7 @@ def _deleted(digests: Digests, name: str, at: float) -> None:
 
 
 def _trashed(digests: Digests, name: str, at: float) -> None:
-    """Deleted in the middle of a merge, and not erased yet. The last: deleting and discarding erase what is left."""
+    """Deleted in the middle of a merge, and not swept yet. The last: deleting and discarding sweep what is left."""
     _merging(digests, name, at)
     digests.store.delete(name, now=to_millis(at + 3))
 
@@ -286,7 +286,7 @@ def _leased(digests: Digests, timeline: str, at: float, *, lease: float = 30) ->
     return digests.store.open(timeline, token=token, lease=to_millis(lease), now=to_millis(at))
 
 
-def _close(digests: Digests, lease: Lease, at: float, *, cool_down: Millis = 300_000) -> None:
+def _complete(digests: Digests, lease: Lease, at: float, *, cool_down: Millis = 300_000) -> None:
     digests.store.complete([Completion(lease, cool_down)], now=to_millis(at))
 
 

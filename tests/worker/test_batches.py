@@ -145,7 +145,7 @@ def test_digests_of_different_handlers_are_not_mixed(digests: Digests) -> None:
     assert digests.ledger().delivered == 12
 
 
-def test_batches_at_most_once_are_closed_before_the_call(digests: Digests) -> None:
+def test_batches_at_most_once_are_completed_before_the_call(digests: Digests) -> None:
     seen: list[int] = []
 
     def fail(batch: list[Digest]) -> None:

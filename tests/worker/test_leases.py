@@ -154,14 +154,14 @@ def test_a_store_that_does_not_answer_is_asked_again_to_renew() -> None:
     assert told.attempt == 1
 
 
-def test_an_early_close_without_an_answer_is_given_back() -> None:
+def test_an_early_completion_without_an_answer_is_given_back() -> None:
     """At most once, and the store does not answer when it is to be closed: it is not held for ever."""
     store = Counting(MemoryStore(namespace="d"))
     digests = Digests(store, lease=30)
     sent: list[Digest] = []
     digests.handler("*", at_most_once=True)(sent.append)
     digests.add("t", 1)
-    store.refusing_to_close = 1
+    store.refusing_to_complete = 1
 
     rounds(digests)
     rounds(digests)
@@ -177,7 +177,7 @@ class Counting(Partitioned):
         super().__init__([store])
         self.renewed: list[int] = []
         self.refusing = 0
-        self.refusing_to_close = 0
+        self.refusing_to_complete = 0
 
     def extend(self, leases, **options):  # type: ignore[no-untyped-def]  # as there
         if leases and self.refusing:
@@ -188,7 +188,7 @@ class Counting(Partitioned):
         return super().extend(leases, **options)
 
     def complete(self, completions, **options):  # type: ignore[no-untyped-def]  # as there
-        if self.refusing_to_close:
-            self.refusing_to_close -= 1
+        if self.refusing_to_complete:
+            self.refusing_to_complete -= 1
             raise StoreUnavailable("told to refuse")
         return super().complete(completions, **options)

@@ -275,7 +275,7 @@ def test_a_policy_that_fails_is_a_failure_of_the_digest() -> None:
 # At most once
 
 
-def test_at_most_once_a_digest_is_closed_before_its_handler_is_called(digests: Digests) -> None:
+def test_at_most_once_a_digest_is_completed_before_its_handler_is_called(digests: Digests) -> None:
     seen: list[tuple[int, str]] = []
 
     @digests.handler("*", at_most_once=True)

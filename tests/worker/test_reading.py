@@ -51,7 +51,7 @@ def test_what_is_read_one_by_one_fits_into_the_room_too() -> None:
     page = digests.attempts(T).claim(10, room=Room(memory=1500))
 
     assert len(page.attempts) == 2  # the second fills the room
-    assert {verdict.reason for _, verdict in page.judged} == {"the worker has enough in hand"}
+    assert {verdict.reason for _, verdict in page.judged} == {"the worker holds enough records"}
 
 
 def test_a_worker_whose_task_is_cancelled_gives_back_what_its_handlers_had_begun() -> None:

@@ -154,7 +154,7 @@ def test_a_claim_reads_so_many_records_and_gives_the_rest_back() -> None:
 
     once(digests, tuning=tuning, threads=12)
     assert len(seen) < 6
-    assert {event.reason for event in ear.of(PutOff)} == {"the worker has enough in hand"}
+    assert {event.reason for event in ear.of(PutOff)} == {"the worker holds enough records"}
     rounds(digests, tuning=tuning, threads=12)
 
     assert sorted(digest.timeline for digest in seen) == [f"t{n}" for n in range(6)]

@@ -136,7 +136,7 @@ def test_a_digest_that_kills_three_workers_alone_is_buried_by_the_next(dsn: str,
     assert not any("delivered poison" in line for line in fifth.heard)
 
 
-def test_a_worker_that_was_stopped_for_three_leases_can_not_close_any_more(dsn: str, digests: Digests) -> None:
+def test_a_worker_that_was_stopped_for_three_leases_can_not_complete_any_more(dsn: str, digests: Digests) -> None:
     with running("wait", dsn, "lease=0.4") as program:
         digests.add("t", 1)
         key = program.wait_for("begun t").split()[-1]

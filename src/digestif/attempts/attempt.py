@@ -46,7 +46,7 @@ class Attempt:
         "duration",
         "handler",
         "is_alone",
-        "is_closed",
+        "is_completed",
         "is_dead",
         "is_ended",
         "is_lost",
@@ -74,7 +74,7 @@ class Attempt:
         self.receipts: list[str] = []  # what the receivers of its messages said
         self.duration: Millis = 0  # of its lease
         self.late = 0.0  # seconds from due to claimed
-        self.is_closed = False  # the store does not hear how it ends: delivered at most once, or never stored
+        self.is_completed = False  # the store does not hear how it ends: delivered at most once, or never stored
         self.is_alone = False  # its lease says that nothing runs beside it
         self.is_lost = False  # the lease lapsed or was lost
         self.is_dead = False  # it was to be discarded, and is still a dead letter
@@ -114,7 +114,7 @@ class Attempt:
 
     def next_delivery(self) -> float | None:
         """When the timeline is delivered next at the earliest, if that is known; in seconds."""
-        if self.is_closed or self.policy.max_records is not None:  # enough records may make it due before
+        if self.is_completed or self.policy.max_records is not None:  # enough records may make it due before
             return None
         return self.time() + to_seconds(self.cool_down)
 
@@ -159,7 +159,7 @@ class Unstored(Attempt):
         began = to_millis(wall_clock()) if at is None else at
         super().__init__(Lease(timeline, "", began, fresh_id(), 1, 0, 0, began), policy, store=OffStore(), now=now)
         self.digest = replace(self.digest, records=(record,))
-        self.is_closed = True
+        self.is_completed = True
 
     def remove(self, keys: Sequence[str]) -> None:
         gone = set(keys)

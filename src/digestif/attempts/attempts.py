@@ -36,7 +36,7 @@ from digestif.stores.partitions import visit
 T = TypeVar("T")
 
 UNREAD = "the store did not answer when it was read"
-ENOUGH = "the worker has enough in hand"
+ENOUGH = "the worker holds enough records"
 
 
 class Page(NamedTuple):
@@ -132,14 +132,14 @@ class Attempts:
         attempt.duration = self.lease
         self._held[id(attempt)] = attempt
         attempt.is_alone = alone and lease.lapses > 0
-        self._withdraw_notes(RUNNING.add(attempt))
+        self._clear_alone(RUNNING.add(attempt))
         if lease.lapsed:
             self.events.emit(Lapsed(timeline=lease.timeline))
         if self.events.wanted(Claimed):
             self.events.emit(reports.begun(attempt))
         return attempt
 
-    def _withdraw_notes(self, attempts: Sequence[Attempt]) -> None:
+    def _clear_alone(self, attempts: Sequence[Attempt]) -> None:
         """Another attempt is about to begin beside some that were alone: if they lapse now, that proves nothing."""
         for attempt in attempts:
             attempt.is_alone = False
@@ -168,7 +168,7 @@ class Attempts:
                 judged.append((attempt, verdict))
             elif attempt.is_read and not attempt.is_ended:
                 ready.append(attempt)
-        return self._closed_first(Page(ready, judged, len(leases)))
+        return self._completed_first(Page(ready, judged, len(leases)))
 
     def _verdict_unread(self, attempt: Attempt, room: Room) -> Verdict | None:
         """The verdict on an attempt for which nothing has to be read."""
@@ -256,8 +256,8 @@ class Attempts:
             return put_off(UNREAD)
         return self.judge(attempt, error)
 
-    def _closed_first(self, page: Page) -> Page:
-        """Close what is to be delivered at most once; what can't be closed is not delivered."""
+    def _completed_first(self, page: Page) -> Page:
+        """Complete digests of at-most-once handlers before they run; if the store does not, they are not delivered."""
         early = [attempt for attempt in page.attempts if attempt.handler and attempt.handler.at_most_once]
         if not early:
             return page
@@ -265,22 +265,22 @@ class Attempts:
         for attempt, answer in zip(early, answers, strict=True):
             if answer is True:
                 self._stop_renewing(attempt)
-                attempt.is_closed = True
+                attempt.is_completed = True
             elif answer is False:
                 self._report(attempt, reports.lost(attempt))
-            else:  # no answer; if it was closed after all, giving it back is refused
+            else:  # no answer; if it was completed after all, giving it back is refused
                 page.judged.append((attempt, give_back(begun=False)))
-        ready = [attempt for attempt in page.attempts if attempt not in early or attempt.is_closed]
+        ready = [attempt for attempt in page.attempts if attempt not in early or attempt.is_completed]
         return page._replace(attempts=ready)
 
-    def _close_first(self, attempt: Attempt) -> None:
+    def _complete_first(self, attempt: Attempt) -> None:
         """End an attempt in the store before its handler is called, at most once. StaleLease if the lease is lost."""
         [answer] = self._submit([(attempt, DELIVERED)])
         if answer is not True:
             self._report_answer(attempt, DELIVERED, answer)
             raise attempt.stale() if answer is False else answer
         self._stop_renewing(attempt)
-        attempt.is_closed = True
+        attempt.is_completed = True
 
     def open_for(self, handler: Handler, timeline: str) -> Attempt | None:
         """Open a ready timeline for its handler; None if there is nothing to deliver, and then it has ended."""
@@ -290,14 +290,14 @@ class Attempts:
             self.finish(attempt, DELIVERED)
             return None
         if handler.at_most_once:
-            self._close_first(attempt)
+            self._complete_first(attempt)
         return attempt
 
     def unstored(self, timeline: str, record: Record, handler: Handler) -> Attempt:
         """An attempt to deliver a record that is not stored."""
         attempt = Unstored(timeline, record, self._policy_of(timeline), now=self._now)
         attempt.handler = handler
-        self._withdraw_notes(RUNNING.add(attempt))
+        self._clear_alone(RUNNING.add(attempt))
         return attempt
 
     # Ending
@@ -308,12 +308,12 @@ class Attempts:
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:
         """End attempts, one store call for each way to end. Those without an answer are still to be ended."""
-        open_ones = [(attempt, verdict) for attempt, verdict in judged if not attempt.is_closed]
+        open_ones = [(attempt, verdict) for attempt, verdict in judged if not attempt.is_completed]
         answers = iter(self._submit(open_ones))
         given: list[Answer] = []
         for attempt, verdict in judged:
-            if attempt.is_closed:
-                self._report(attempt, reports.ended_after_closing(attempt, verdict))
+            if attempt.is_completed:
+                self._report(attempt, reports.ended_after_completion(attempt, verdict))
                 given.append(True)
                 continue
             answer = next(answers)
@@ -340,7 +340,7 @@ class Attempts:
             raise attempt.stale()
 
     def finish_quietly(self, attempt: Attempt, verdict: Verdict) -> None:
-        """End one attempt whose own error matters more than what becomes of it."""
+        """End an attempt and swallow errors of the store: the caller is about to raise a more important one."""
         with suppress(StaleLease, StoreError):
             self.finish(attempt, verdict)
 
@@ -391,7 +391,7 @@ class Attempts:
 
     def _sweep_after(self, judged: Sequence[Judged]) -> None:
         if any(attempt.records > PAGE_RECORDS for attempt, _ in judged):
-            with suppress(StoreError):  # maintenance erases it later
+            with suppress(StoreError):  # maintenance sweeps it later
                 while self.store.sweep():
                     pass
 
@@ -414,7 +414,7 @@ class Attempts:
     @contextmanager
     def renewed(self, attempt: Attempt, *, renews: bool) -> Iterator[None]:
         """Renew the lease of an attempt in the background while the block runs, if `renews`."""
-        if renews and not attempt.is_closed:
+        if renews and not attempt.is_completed:
             with Heartbeat(self.renew, seconds=self.lease / 3000):
                 yield
         else:

@@ -32,7 +32,7 @@ class Handler:
     call_here: Call | None  # the same for a caller without an event loop; None: that is impossible
     kind: Kind
     batch: int | None = None  # it takes at most so many attempts at once; None: one, and its own argument is no list
-    at_most_once: bool = False  # digests are closed before it is called
+    at_most_once: bool = False  # digests are completed before it is called
     close: Callable[[], Awaitable[None]] | None = None  # closes what it has open on the running event loop
 
     def deliver_here(self, attempt: Attempt) -> BaseException | None:

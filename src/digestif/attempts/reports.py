@@ -52,8 +52,8 @@ def ended(attempt: Attempt, verdict: Verdict) -> Ended:
             return Discarded(**who, records=records, reason=reason)
 
 
-def ended_after_closing(attempt: Attempt, verdict: Verdict) -> Ended:
-    """The event of an attempt that was closed in the store before it ended: if it failed, it never comes again."""
+def ended_after_completion(attempt: Attempt, verdict: Verdict) -> Ended:
+    """The event of an attempt that was completed in the store before it ended: if it failed, it never comes again."""
     if verdict.ending in (Ending.DELIVERED, Ending.DISCARDED):
         return ended(attempt, verdict)
     failure = _failure(attempt, verdict)

@@ -58,7 +58,7 @@ def verify(session: Session) -> int:
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @with_session
 def repair(session: Session, dry_run: bool) -> int:
-    """Set aside what is damaged in the store.
+    """Quarantine what is damaged in the store.
 
     Its records become dead letters, and the ledger agrees again. With --dry-run, exit code 1 if anything is damaged.
     """
@@ -67,14 +67,14 @@ def repair(session: Session, dry_run: bool) -> int:
     if session.as_json:
         click.echo(as_json({"dry_run": dry_run, "damages": [plain(damage) for damage in damages]}))
         return 1 if dry_run and damages else 0
-    word = "damaged" if dry_run else "set aside"
+    word = "damaged" if dry_run else "quarantined"
     for damage in damages:
         records = f" ({counted(damage.records, 'record')})" if damage.records else ""
         click.echo(click.style(word, fg="red", bold=True) + f": {printable(str(damage))}{records}")
     if not damages:
         click.echo(click.style("nothing is damaged", fg="green"))
     elif dry_run:
-        click.echo("nothing was changed; without --dry-run it is set aside")
+        click.echo("nothing was changed; without --dry-run it is quarantined")
     elif any(damage.records for damage in damages):
         click.echo("what could be kept is among the dead letters; see digestif dead list")
     return 1 if dry_run and damages else 0

@@ -58,15 +58,15 @@ def move(source: str, target: str | None, *, as_json_: bool, verify: bool, aband
     from digestif.transfer import Move
 
     with ExitStack() as stack:
-        leaving, arriving = _open(stack, source, target, options)
+        source_store, target_store = _open(stack, source, target, options)
         began = monotonic()
-        with _progress(_size_of(leaving), quiet=quiet) as report:
-            moving = Move(leaving, arriving, report=report)
+        with _progress(_size_of(source_store), quiet=quiet) as report:
+            moving = Move(source_store, target_store, report=report)
             with _interrupts(moving.stop):
                 done = moving.run(patience=options["patience"], follow=options["follow"])
-        problems = _problems(leaving, arriving) if verify and done.finished else []
+        problems = _problems(source_store, target_store) if verify and done.finished else []
         if done.finished:
-            problems += [f"FROM: {left}" for left in leaving.left_behind()]
+            problems += [f"FROM: {left}" for left in source_store.left_behind()]
         _tell(done, monotonic() - began, problems, quiet=quiet, verified=verify and done.finished)
     if problems:
         return 1
@@ -101,22 +101,22 @@ def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -
         raise ConfigError("move: FROM and TO are the same store")
     if not options["origin"] and (options["prefix"] != "d" or options["decoder"] != "json"):
         raise click.UsageError("--prefix and --decoder are for --origin")
-    leaving: Any
+    source_store: Any
     if options["origin"]:
         from digestif.transfer.origin import Origin, load_decoder
 
-        leaving = Origin(source, decoder=load_decoder(options["decoder"]), prefix=options["prefix"])
+        source_store = Origin(source, decoder=load_decoder(options["decoder"]), prefix=options["prefix"])
     else:
         _refuse_fleeting(source)
-        leaving = open_store(source, namespace=options["from_namespace"])
-    stack.callback(leaving.close)
+        source_store = open_store(source, namespace=options["from_namespace"])
+    stack.callback(source_store.close)
     _refuse_fleeting(target, is_target=True)
-    arriving: Any = open_store(target, namespace=options["to_namespace"])
-    stack.callback(arriving.close)
-    for store, needed, dsn in ((leaving, ExportSource, source), (arriving, TransferStore, target)):
+    target_store: Any = open_store(target, namespace=options["to_namespace"])
+    stack.callback(target_store.close)
+    for store, needed, dsn in ((source_store, ExportSource, source), (target_store, TransferStore, target)):
         if not isinstance(store, needed):
             raise ConfigError(f"move: {redacted(dsn)} is not a store that records can be moved from or to")
-    return leaving, arriving
+    return source_store, target_store
 
 
 def _refuse_fleeting(dsn: str, *, is_target: bool = False) -> None:
@@ -132,13 +132,13 @@ def _refuse_fleeting(dsn: str, *, is_target: bool = False) -> None:
         raise ConfigError(f"move: there is no store at {place.location[1:]}")
 
 
-def _size_of(leaving: Any) -> int | None:
+def _size_of(source_store: Any) -> int | None:
     """How many records there are to move; None if the source has no ledger."""
     from digestif.stores.base import Store
 
-    if not isinstance(leaving, Store):
+    if not isinstance(source_store, Store):
         return None
-    ledger = leaving.ledger()
+    ledger = source_store.ledger()
     return ledger.pending + ledger.open + ledger.dead
 
 
@@ -178,12 +178,12 @@ def _told(done: "Progress") -> str:
     return f"moved {counted(done.records, 'record')} of {counted(done.timelines, 'timeline')}{waiting}"
 
 
-def _problems(leaving: Any, arriving: Any) -> list[str]:
+def _problems(source_store: Any, target_store: Any) -> list[str]:
     from digestif.stores.base import Store
 
     return [
         f"{word}: {problem}"
-        for word, store in (("FROM", leaving), ("TO", arriving))
+        for word, store in (("FROM", source_store), ("TO", target_store))
         if isinstance(store, Store)
         for problem in store.verify().problems
     ]

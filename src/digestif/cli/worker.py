@@ -27,7 +27,7 @@ LEVELS = ("debug", "info", "warning", "error")
     show_default=True,
     metavar="MIB",
     callback=lambda _context, _option, mebibytes: mebibytes << 20,
-    help="Of records, as they are stored, in hand at once.",
+    help="Of records that it holds at once, as they are stored.",
 )
 @click.option(
     "--poll",

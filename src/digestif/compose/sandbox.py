@@ -104,7 +104,7 @@ def _is_html(name: str | None) -> bool:
 
 
 def _product(left: Any, right: Any) -> int:
-    """The length of a product: of a sequence its items, of a number its bits."""
+    """The size of `left * right`: in items if one is a sequence, in bits if both are numbers."""
     if isinstance(left, int) and isinstance(right, int):
         return left.bit_length() + right.bit_length()
     for sequence, times in ((left, right), (right, left)):

@@ -18,7 +18,7 @@ class Unreadable(StoreError):
         self.damage = damage
 
     def __str__(self) -> str:
-        return f"{self.damage}; it is damaged, or of a newer release: `digestif repair` sets it aside"
+        return f"{self.damage}; it is damaged, or of a newer release: `digestif repair` quarantines it"
 
 
 def unreadable_note(name: str, error: Exception) -> Unreadable:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Job(Generic[C]):
     """A unit of work, its weight, and after the commit its result or error."""
 
-    __slots__ = ("error", "is_withdrawn", "page", "result", "share", "unit", "wake", "weight")
+    __slots__ = ("error", "is_abandoned", "page", "result", "share", "unit", "wake", "weight")
 
     def __init__(self, unit: Callable[[C], Any], weight: int, share: float) -> None:
         self.unit = unit
@@ -28,7 +28,7 @@ class Job(Generic[C]):
         self.share = share
         self.result: Any = None
         self.error: BaseException | None = None
-        self.is_withdrawn = False  # its thread was interrupted and does not wait for it
+        self.is_abandoned = False  # its thread was interrupted and does not wait for it
         self.page: JobPage[C] | None = None
         self.wake: LockType | None = None  # released when the leader has run the page, or was interrupted
 
@@ -61,7 +61,7 @@ class JobPage(Generic[C]):
 class GroupCommit(Generic[C]):
     """Gathers jobs of many threads in pages and runs one page at a time.
 
-    `run` sets the result or error of each job that was not withdrawn, and `is_over` at the commit, or when all jobs
+    `run` sets the result or error of each job that was not abandoned, and `is_over` at the commit, or when all jobs
     have failed: an interrupted page that is not over is run again. The weights of a page sum up to at most `limit`,
     unless one job alone weighs more.
     """
@@ -88,7 +88,7 @@ class GroupCommit(Generic[C]):
             if not page.is_over:
                 holding(page.lock, lambda: page.is_over or holding(self._running, lambda: self._lead(page)))
         except BaseException:
-            job.is_withdrawn = True
+            job.is_abandoned = True
             raise
         finally:
             if job.page is not None and job.page.leader is job:

@@ -271,10 +271,10 @@ class MemoryRows(NeverDamaged):
         return into.put(entry)
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
-        """There is nothing to fetch or lock ahead."""
+        """Do nothing: only stores behind a network fetch and lock rows in advance."""
 
     def concern(self, timelines: Iterable[str]) -> None:
-        """There is nothing to fetch or lock ahead."""
+        """Do nothing: only stores behind a network fetch and lock rows in advance."""
 
     def next_number(self) -> int:
         self._number += 1

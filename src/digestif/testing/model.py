@@ -283,7 +283,7 @@ class Model:
             raise InvalidState(key)
         leased = self._grant(key, line, now, lease, alone)
         for other, token, at in beside:
-            self._withdraw_note(other, token, at, lease)
+            self._clear_alone(other, token, at, lease)
         if leased.lapses_alone >= policy.lapses:
             self.bury(key, leased.token, policy, now, minimum_delay)
             raise InvalidState(key)
@@ -377,12 +377,12 @@ class Model:
     def extend(self, key: str, token: int, now: int, lease: int) -> None:
         self._held(key, token, now).expiry = now + lease
 
-    def _withdraw_note(self, key: str, token: int, now: int, lease: int) -> None:
+    def _clear_alone(self, key: str, token: int, now: int, lease: int) -> None:
         line = self.lines.get(key, Line())
         if line.alone and line.token == token and not line.has_lapsed(now):
             line.alone, line.expiry = False, now + lease
 
-    def close(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:
+    def complete(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:
         """The digest was delivered."""
         line = self._held(key, token, now)
         assert line.digest is not None

@@ -226,7 +226,7 @@ class StoreMachine(RuleBasedStateMachine):
     def left(self, held: Held, error: Failed | None) -> None:
         self.held.remove(held)
         now = self.now if held.now is None else held.now
-        finish = self.model.close if error is None else self.model.fail
+        finish = self.model.complete if error is None else self.model.fail
         wanted = outcome(lambda: finish(held.timeline, held.token, POLICIES[held.policy], now, held.minimum_delay))
         assert held.block is not None
         answer = outcome(partial(held.block.__exit__, type(error) if error else None, error, None))
@@ -310,13 +310,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(held.lease for held in self.held))
     @rule(index=indexes, cool_down=seconds)
-    def close(self, index: int, cool_down: float) -> None:
+    def complete(self, index: int, cool_down: float) -> None:
         held = self.lease(index)
         policy = POLICIES[held.policy]
-        closing = Completion(leased(held), ms(cool_down), policy.max_records)
+        completion = Completion(leased(held), ms(cool_down), policy.max_records)
         self.same(
-            lambda: proven(self.store.complete([closing], now=self.now)),
-            lambda: self.model.close(held.timeline, held.token, policy, self.now, cool_down),
+            lambda: proven(self.store.complete([completion], now=self.now)),
+            lambda: self.model.complete(held.timeline, held.token, policy, self.now, cool_down),
         )
 
     @precondition(lambda self: any(held.lease for held in self.held))

@@ -1,7 +1,7 @@
 """Vectors: due times and lapses worked out by hand, for every implementation of the machine to agree with.
 
-A vector is plain numbers (milliseconds), so that it can be fed to code in any language. `check_adds`, `check_closes`,
-`check_openings` and `check_suspects` take the implementation as a callable.
+A vector is plain numbers (milliseconds), so that it can be fed to code in any language. `check_adds`,
+`check_completions`, `check_openings` and `check_suspects` take the implementation as a callable.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class Add(NamedTuple):
     max_records: int | None = None
 
 
-class Close(NamedTuple):
+class Complete(NamedTuple):
     """The end of a digest, and when the timeline is due afterwards; None: it is idle."""
 
     name: str
@@ -197,16 +197,16 @@ ADDS = [
     Add("times before 1970", -400, "waiting", "waiting", -270_000, at=-300_000, last=-600_000),
 ]
 
-CLOSES = [
-    Close("cool-down from now", 1_000, 300_000, 301_000),
-    Close("cool-down 0 is due at once", 1_000, 0, 1_000),
-    Close("an urgent record that came meanwhile", 1_000, 300_000, 9_000, pending=1, deadline=9_000),
-    Close("…whose deadline has passed", 1_000, 300_000, 400, pending=1, deadline=400),
-    Close("a deadline after the cool-down", 1_000, 300, 1_300, pending=1, deadline=9_000),
-    Close("enough came meanwhile", 1_000, 300_000, 1_000, pending=5, max_records=5),
-    Close("not enough came meanwhile", 1_000, 300_000, 301_000, pending=4, max_records=5),
-    Close("an empty digest ends idle", 1_000, 300_000, None, records=0),
-    Close("an empty digest with something pending waits", 1_000, 300_000, 301_000, records=0, pending=1),
+COMPLETIONS = [
+    Complete("cool-down from now", 1_000, 300_000, 301_000),
+    Complete("cool-down 0 is due at once", 1_000, 0, 1_000),
+    Complete("an urgent record that came meanwhile", 1_000, 300_000, 9_000, pending=1, deadline=9_000),
+    Complete("…whose deadline has passed", 1_000, 300_000, 400, pending=1, deadline=400),
+    Complete("a deadline after the cool-down", 1_000, 300, 1_300, pending=1, deadline=9_000),
+    Complete("enough came meanwhile", 1_000, 300_000, 1_000, pending=5, max_records=5),
+    Complete("not enough came meanwhile", 1_000, 300_000, 301_000, pending=4, max_records=5),
+    Complete("an empty digest ends idle", 1_000, 300_000, None, records=0),
+    Complete("an empty digest with something pending waits", 1_000, 300_000, 301_000, records=0, pending=1),
 ]
 
 OPENINGS = [
@@ -241,9 +241,9 @@ def check_adds(place: Callable[[Add], tuple[str, int]]) -> None:
     assert not wrong, wrong
 
 
-def check_closes(place: Callable[[Close], int | None]) -> None:
-    """Every vector of a close; `place` gives the due time afterwards, None for idle."""
-    wrong = {v.name: found for v in CLOSES if (found := place(v)) != v.expected_at}
+def check_completions(place: Callable[[Complete], int | None]) -> None:
+    """Every vector of a completion; `place` gives the due time afterwards, None for idle."""
+    wrong = {v.name: found for v in COMPLETIONS if (found := place(v)) != v.expected_at}
     assert not wrong, wrong
 
 

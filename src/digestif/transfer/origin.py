@@ -120,7 +120,10 @@ class Origin(ExportSource):
     # Exports
 
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:  # noqa: ARG002
-        """Nothing is held: the id of a parcel is a hash of its contents, so that it is the same again."""
+        """Make parcels without locking the source.
+
+        A parcel's id is a hash of its contents, so a repeated export gives the same id.
+        """
         move = token.rpartition("-")[0]
         with _translated():
             return [self._unless_unreadable(timeline, move) for timeline in timelines]

@@ -36,7 +36,7 @@ class Execution:
 
     @property
     def attempts(self) -> int:
-        """How many attempts handlers are called with."""
+        """The number of attempts whose handlers are running."""
         return sum(self._counts.values())
 
     def count(self, kind: Kind) -> int:

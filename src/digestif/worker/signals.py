@@ -13,7 +13,7 @@ LEAVE_SECONDS = 1.0
 
 
 class Runs(Protocol):
-    """A worker."""
+    """What `run` needs of a worker: `serve` and `stop`."""
 
     def stop(self) -> None: ...
     async def serve(self) -> None: ...

@@ -62,7 +62,7 @@ class Suspects:
     def are_tried(self) -> bool:
         """True while some of them are claimed or under way, for one lease at most: nothing else is claimed.
 
-        After that others begin beside them, and a note that one is alone is withdrawn.
+        After that others begin beside them, and no lease says any longer that its attempt is alone.
         """
         self._tried = [attempt for attempt in self._tried if not attempt.is_ended]
         is_long = self._clock() - self._tried_since >= self._lease_seconds

@@ -165,7 +165,7 @@ class Worker:
                 each.cancel()
 
     async def _give_up_unless(self, answered: asyncio.Event) -> None:
-        """StoreUnavailable if the store has not answered in time: waiting does not mend a wrong address."""
+        """StoreUnavailable if the store has not answered in time: waiting does not correct a wrong address."""
         try:
             await asyncio.wait_for(answered.wait(), self._start_timeout)
         except TimeoutError:

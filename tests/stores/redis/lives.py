@@ -133,12 +133,12 @@ LIFE = [
     *EVERYDAY,
     Step("agree", lambda digests: repaired(digests, Harm.MISPLACED, "x")),
     Step("quarantine_short", lambda digests: repaired(digests, Harm.VALUE, "x")),
-    Step("mend_letter", lambda digests: repaired(digests, Harm.LETTER, "x")),
+    Step("repair_letter", lambda digests: repaired(digests, Harm.LETTER, "x")),
     Step("correct", lambda digests: repaired(digests, Harm.RECORD, "x")),
     Step("add", lambda digests: digests.add("x", record("m"), now=301)),
     Step("quarantine_timeline", lambda digests: repaired(digests, Harm.GARBLED, "x")),
 ]
-MENDING = ["agree", "correct", "mend_letter", "quarantine_timeline", "quarantine_short"]
+REPAIRS = ["agree", "correct", "repair_letter", "quarantine_timeline", "quarantine_short"]
 
 
 class Account(NamedTuple):

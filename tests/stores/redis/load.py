@@ -116,11 +116,11 @@ def deliver(digests: Digests, log: Log, timeline: str) -> None:
 def work(digests: Digests, log: Log, name: str) -> Iterator[None]:
     """Claim a page, read it and complete it, as workers do."""
     while True:
-        claim_and_close(digests, log.note, limit=5)
+        claim_and_complete(digests, log.note, limit=5)
         yield
 
 
-def claim_and_close(digests: Digests, note: Callable[..., None], *, limit: int, now: float | None = None) -> int:
+def claim_and_complete(digests: Digests, note: Callable[..., None], *, limit: int, now: float | None = None) -> int:
     at = None if now is None else round(now * 1000)
     store, events = digests.store, Events()
     leases = claim(store, limit, lease=LEASE * 1000, now=lambda: at, events=events).leases
@@ -349,5 +349,5 @@ class Load:
 
 def drain(digests: Digests, note: Callable[..., None]) -> None:
     for hour in count(1):
-        if not claim_and_close(digests, note, limit=200, now=wall_clock() + 3600 * hour):
+        if not claim_and_complete(digests, note, limit=200, now=wall_clock() + 3600 * hour):
             return

@@ -6,7 +6,7 @@ import pytest
 
 from digestif.stores.base import Take
 from digestif.stores.redis.store import RedisStore
-from digestif.testing.conformance.port import LEASE, NOW, arrive, close, open_lease
+from digestif.testing.conformance.port import LEASE, NOW, arrive, complete, open_lease
 from tests.servers import empty_server
 from tests.stores.redis.hints import opened
 
@@ -25,7 +25,7 @@ def test_a_lease_that_lapsed_within_a_claim_does_not_live_again_by_its_next_roun
         def be_frozen(self: RedisStore, *args: Any, **kwargs: Any) -> Any:
             rounds.append("round")
             if len(rounds) == 2:
-                close(other, open_lease(other, "t", now=later), now=later)
+                complete(other, open_lease(other, "t", now=later), now=later)
                 arrive(other, "t", ["late"], now=later)
                 other.flush("t", now=later)
             return look(self, *args, **kwargs)

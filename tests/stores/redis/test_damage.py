@@ -218,7 +218,7 @@ def test_an_order_that_does_not_hold_every_record_is_made_anew(
     assert len(deliver(digests, "t", now=T)) == 400
 
 
-def test_a_record_whose_key_is_not_utf_8_is_set_aside_when_it_is_delivered(
+def test_a_record_whose_key_is_not_utf_8_is_quarantined_when_it_is_delivered(
     digests: Digests, client: "redis.Redis"
 ) -> None:
     digests.add("t", "good", key="good", now=T)
@@ -243,9 +243,9 @@ def test_a_dead_letter_of_which_nothing_is_left_but_its_records_is_found_again(
     [found] = digests.repair(now=T)
 
     assert (found.timeline, found.part, found.records) == (None, "letter", 1)
-    [mended] = digests.dead_letters()
-    assert mended.timeline == "lost+found"
-    assert digests.replay(mended.id, now=T)
+    [repaired] = digests.dead_letters()
+    assert repaired.timeline == "lost+found"
+    assert digests.replay(repaired.id, now=T)
     assert keys(deliver(digests, "lost+found", now=T)) == ["r"]
     assert digests.verify()
 
@@ -305,7 +305,7 @@ def test_notes_of_a_move_that_cannot_be_read_are_removed(digests: Digests, clien
     assert digests.verify()
 
 
-def test_a_count_below_zero_is_named_and_mended(digests: Digests, client: "redis.Redis") -> None:
+def test_a_count_below_zero_is_named_and_repaired(digests: Digests, client: "redis.Redis") -> None:
     digests.add("t", 1)
     client.hset("{d:0}:ledger", "delivered", -1)
 

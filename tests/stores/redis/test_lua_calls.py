@@ -14,7 +14,7 @@ from digestif.stores.redis.batches import call_alone
 from digestif.stores.redis.calls import Caller
 from digestif.stores.redis.client.commands import ScriptRefused
 from digestif.stores.redis.client.scripts import load
-from digestif.testing.conformance.port import NOW, arrive, close, open_digest
+from digestif.testing.conformance.port import NOW, arrive, complete, open_digest
 from tests.servers import empty_server
 from tests.stores.redis.hints import opened
 
@@ -99,6 +99,6 @@ def test_who_waits_is_woken_when_a_timeline_can_be_taken(way: str) -> None:
             elif way == "flushed":
                 store.flush("t", now=NOW)
             else:
-                close(store, lease)
+                complete(store, lease)
 
             assert wakeups.wait(SOON)

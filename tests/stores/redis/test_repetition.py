@@ -9,7 +9,7 @@ from digestif import Digests, InvalidState, Ledger, StoreUnavailable
 from digestif.stores.redis.client.scripts import load
 from digestif.testing.servers import RedisServer
 from tests.servers import shared_server
-from tests.stores.redis.lives import LIFE, MENDING, POLICY, Account, lived, record
+from tests.stores.redis.lives import LIFE, POLICY, REPAIRS, Account, lived, record
 from tests.stores.redis.proxy import SCRIPTS, WRITING, Proxy
 
 # Those left out are no calls, and safe to repeat.
@@ -130,7 +130,7 @@ def test_a_call_that_arrives_after_a_later_one_of_its_caller_changes_nothing(
 
     assert {str(reply).split()[0] for reply in replies} == {"DIGESTIF_OVERTAKEN"}
     assert everything(redis_server) == before
-    assert impatient.verify() or script in MENDING  # then the damage is still there
+    assert impatient.verify() or script in REPAIRS  # then the damage is still there
 
 
 def test_a_call_that_arrives_late_but_not_too_late_counts_once(proxy: Proxy, impatient: Digests) -> None:

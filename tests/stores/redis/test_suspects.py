@@ -293,8 +293,8 @@ def test_lapses_alone_move_along(target: str) -> None:
         [goes] = source.begin_export(["t"], token="road", now=LATER + LEASE)
         assert goes is not None
         assert source.inspect("t").alone is False
-        [cargo] = source.read_export([(goes, None)], limit=9)
-        store.import_pages([ImportPage(goes, 0, cargo)], fence=None, now=LATER + LEASE)
+        [records] = source.read_export([(goes, None)], limit=9)
+        store.import_pages([ImportPage(goes, 0, records)], fence=None, now=LATER + LEASE)
         arrived = store.inspect("t")
 
     assert arrived.alone is False

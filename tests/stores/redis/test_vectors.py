@@ -20,11 +20,11 @@ from digestif.core.records import State
 from digestif.stores.redis.client.scripts import load_include, spliced
 from digestif.testing.vectors import (
     Add,
-    Close,
+    Complete,
     Opening,
     Suspects,
     check_adds,
-    check_closes,
+    check_completions,
     check_openings,
     check_suspects,
 )
@@ -73,8 +73,8 @@ def test_every_add_places_a_timeline_where_the_vectors_say() -> None:
     check_adds(_after_add)
 
 
-def test_every_close_places_a_timeline_where_the_vectors_say() -> None:
-    check_closes(_after_close)
+def test_every_completion_places_a_timeline_where_the_vectors_say() -> None:
+    check_completions(_after_completion)
 
 
 def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
@@ -106,7 +106,7 @@ def _after_add(vector: Add) -> tuple[str, int]:
     return str(after.state), after.at
 
 
-def _after_close(vector: Close) -> int | None:
+def _after_completion(vector: Complete) -> int | None:
     digest = Unfinished(id="x", batch=0, records=vector.records, opened=0)
     slot = Slot(state=State.OPEN, deadline=vector.deadline, digest=digest, token="t", until=vector.now + 1)
     numbers = {"now": vector.now, "cool_down": vector.cool_down, "max_records": vector.max_records}

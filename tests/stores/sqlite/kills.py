@@ -183,7 +183,7 @@ def deliver_the_rest(path: str) -> list[str]:
     with Digests(f"sqlite:///{path}", policy=patient(), lease=0.05) as digests:
         while (ledger := digests.ledger()).pending or ledger.open:
             deliver_once(digests, sent.append)
-        digests.maintenance()  # erases what those who were killed after a close left to erase
+        digests.maintenance()  # sweeps what processes left that were killed after a completion
         assert digests.store.footprint()["records"] == 0
     return sent
 

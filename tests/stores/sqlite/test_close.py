@@ -155,7 +155,7 @@ def write_until_closed(path: str) -> tuple[list[str], Sequence[BaseException]]:
     digests.close()
     for thread in threads:
         thread.join(30)
-    assert len(errors) == len(threads), "a thread goes on after the close"
+    assert len(errors) == len(threads), "a thread goes on after the completion"
     return acknowledged, errors
 
 

@@ -87,7 +87,7 @@ def test_a_name_that_is_not_utf_8_stops_nobody_and_its_records_are_found_again(
     assert (letter.timeline, letter.records) == ("lost+found", 1)
 
 
-def test_a_record_whose_key_is_not_utf_8_is_set_aside_when_it_is_delivered(digests: Digests, path: Path) -> None:
+def test_a_record_whose_key_is_not_utf_8_is_quarantined_when_it_is_delivered(digests: Digests, path: Path) -> None:
     for key in ("bad", "good"):
         digests.add("t", key, key=key, now=T)
     change(path, "UPDATE record SET key = CAST(x'62ff' AS TEXT) WHERE key = 'bad'")
@@ -184,7 +184,7 @@ def test_a_note_of_a_move_that_cannot_be_read_is_removed(digests: Digests, store
     assert digests.verify()
 
 
-def test_a_row_that_was_mended_by_hand_is_put_back_into_the_schedule(
+def test_a_row_that_was_repaired_by_hand_is_put_back_into_the_schedule(
     digests: Digests, store: Store, path: Path
 ) -> None:
     digests.add("t", 1, key="a", first_delay=5, now=T)
@@ -243,7 +243,7 @@ def test_a_record_that_is_noted_as_another_namespaces_breaks_no_books_when_they_
     assert digests.verify()
 
 
-def test_a_count_below_zero_is_named_and_mended(digests: Digests, path: Path) -> None:
+def test_a_count_below_zero_is_named_and_repaired(digests: Digests, path: Path) -> None:
     digests.add("t", 1)
     change(path, "UPDATE namespace SET delivered = -1")
 

@@ -155,10 +155,10 @@ def test_an_emptied_namespace_has_no_footprint_beside_a_full_one(one: Digests, o
     assert other.verify()
 
 
-def test_sweeping_in_one_leaves_what_the_other_has_yet_to_erase(one: Digests, other: Digests) -> None:
+def test_sweeping_in_one_leaves_what_the_other_has_yet_to_sweep(one: Digests, other: Digests) -> None:
     for digests in (one, other):
         digests.add_many([("t", n) for n in range(1500)], now=T)
-        digests.store.delete("t", now=round(T * 1000))  # the records are still to be erased
+        digests.store.delete("t", now=round(T * 1000))  # the records are still to be swept
 
     while one.store.sweep():
         pass

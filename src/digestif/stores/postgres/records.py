@@ -33,7 +33,7 @@ class PostgresRecords(PostgresSlots):
         self.budget = PAGE_RECORDS
         self._known: dict[tuple[int, str], bool] = {}  # whether a record exists, as far as that was read
         self._new: dict[tuple[int, str], tuple[Any, ...]] = {}  # records to be written
-        self._erased: list[int] = []  # batches to be erased, and below to be trashed, together at the end
+        self._deleted_batches: list[int] = []  # written together at the end, like those below
         self._trashed: list[int] = []
         self._pages: dict[int, _FirstPage] = {}  # read ahead
 
@@ -51,9 +51,9 @@ class PostgresRecords(PostgresSlots):
         if self._new:
             self._pages.clear()
             self._execute(SQL.put_records, self._new_records())
-        if self._erased:
-            self._execute(SQL.erase, (Bigints(self._erased),))
-            self._erased = []
+        if self._deleted_batches:
+            self._execute(SQL.delete_batches, (Bigints(self._deleted_batches),))
+            self._deleted_batches = []
 
     def _new_records(self) -> tuple[Any, ...]:
         rows, self._new = list(self._new.values()), {}
@@ -81,7 +81,7 @@ class PostgresRecords(PostgresSlots):
         return [_stored(row) for row in self._records(SQL.next_page, (batch, *after, limit, room))]
 
     def _first_page(self, batch: int, limit: int, room: int) -> list[Stored]:
-        if self._new or batch in self._erased:
+        if self._new or batch in self._deleted_batches:
             self._write_records()
         page = self._pages.pop(batch, None)
         if page is None or page.limit < limit or page.room < room:
@@ -162,7 +162,7 @@ class PostgresRecords(PostgresSlots):
     def delete_batch(self, batch: int) -> None:
         self._pages.pop(batch, None)
         self._known.clear()
-        self._erased.append(batch)
+        self._deleted_batches.append(batch)
 
     def trash(self, batch: int) -> None:
         self._trashed.append(batch)
@@ -178,7 +178,7 @@ class PostgresRecords(PostgresSlots):
         if not found:
             return False
         batches = Bigints([batch for (batch,) in found])
-        if self._records(SQL.erase_page, (batches, limit)).rowcount < limit:
+        if self._records(SQL.delete_page, (batches, limit)).rowcount < limit:
             self._execute(SQL.untrash, (self._namespace, batches))
         return True
 

@@ -30,7 +30,7 @@ class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
         """Write history, records, slots and counters."""
         self._write_trash()
         self._write_history()
-        if self._erased or not any(self.tally.values()) or not self._is_all_kept():
+        if self._deleted_batches or not any(self.tally.values()) or not self._is_all_kept():
             self._write_records()
             self._write_slots()
             if any(self.tally.values()):

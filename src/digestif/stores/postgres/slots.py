@@ -180,7 +180,7 @@ class PostgresSlots(Transaction):
     # Damage
 
     def unindex(self, timeline: str) -> None:
-        self._execute(SQL.shelve, (self._namespace, as_bytes(timeline)))
+        self._execute(SQL.unindex, (self._namespace, as_bytes(timeline)))
 
     def reindex(self, timeline: str) -> None:
         self.put_slot(timeline, self.slot(timeline))  # a slot is written with all of its times

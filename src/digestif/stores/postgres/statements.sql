@@ -109,7 +109,7 @@ SELECT newest.* FROM timeline_name, LATERAL (
 WHERE timeline_name.namespace = %s AND timeline_name.key >= %s ORDER BY timeline_name.key LIMIT %s
 
 -- A damaged timeline leaves all indexes of times, whatever its slot says. The caller has locked it.
--- name: shelve
+-- name: unindex
 UPDATE timeline SET waiting = NULL, ready = NULL, since = NULL, until = NULL, paused_until = NULL, expires = NULL
 WHERE namespace = %s AND key = %s
 
@@ -283,7 +283,7 @@ SELECT max(expires) FROM record WHERE batch = %s
 -- name: sizes
 SELECT batch, count(*), count(*) - count(payload) FROM record WHERE batch = ANY (%s::bigint[]) GROUP BY batch
 
--- name: erase
+-- name: delete_batches
 DELETE FROM record WHERE batch = ANY (%s::bigint[])
 
 -- name: trash
@@ -292,7 +292,7 @@ INSERT INTO trash (namespace, batch) SELECT %s, unnest(%s::bigint[])
 -- name: some_trash
 SELECT batch FROM trash WHERE namespace = %s ORDER BY batch LIMIT %s FOR UPDATE SKIP LOCKED
 
--- name: erase_page
+-- name: delete_page
 DELETE FROM record WHERE (batch, key) IN (SELECT batch, key FROM record WHERE batch = ANY (%s::bigint[]) LIMIT %s)
 
 -- name: untrash

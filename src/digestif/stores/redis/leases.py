@@ -107,7 +107,7 @@ class RedisLeases(RedisVerbs, Store):
 
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         def call(partition: int, share: list[Lease]) -> Call:
-            request = {"lease": lease, "tokens": [held.token for held in share], "crowded": not alone}
+            request = {"lease": lease, "tokens": [held.token for held in share], "alone": alone}
             return self._call(partition, [held.timeline for held in share], request, declared="slot")
 
         return self._write_shares("extend", leases, lambda held: held.timeline, call, now=now)

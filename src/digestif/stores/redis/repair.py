@@ -13,7 +13,7 @@ from digestif.stores.redis.calls import NO_KEYS, Call, Scripts
 from digestif.stores.redis.client.commands import Command, Packed, joined, pack
 from digestif.stores.redis.survey import PartitionFlaw, PartitionSurvey, short_keys, survey
 
-ROUNDS = 5  # of surveying and mending, before the repair gives up
+ROUNDS = 5  # of surveys and repairs, before it gives up
 QUARANTINED = 100  # records that a call quarantines
 BATCHES = 3  # of a timeline
 
@@ -30,14 +30,14 @@ class Repair:
         self._ids = (f"{token}-{number}" for number in count())  # of dead letters
 
     def run(self, *, dry_run: bool) -> list[Damage]:
-        """Mend and survey in turn until nothing is found. Returns what the first survey found."""
+        """Repair and survey in turn until nothing is found. Returns what the first survey found."""
         found = self._survey()
         damages = [flaw.damage for flaw in found.flaws] + _ledger(found)
         for _ in range(ROUNDS):
             if dry_run or not (found.flaws or found.differences()):
                 return damages
             for flaw in found.flaws:
-                self._mend(flaw)
+                self._repair(flaw)
             if not found.flaws and found.moved == 0:
                 self._correct(found)
             found = self._survey()
@@ -48,14 +48,14 @@ class Repair:
     def _survey(self) -> PartitionSurvey:
         return survey(self._scripts, self._partition, ring=self._ring)
 
-    def _mend(self, flaw: PartitionFlaw) -> None:
+    def _repair(self, flaw: PartitionFlaw) -> None:
         match flaw.damage.part:
             case "slot":
                 self._quarantine_timeline(flaw)
             case "record":
                 self._quarantine_short(flaw)
             case "letter":
-                self._mend_letter(flaw)
+                self._repair_letter(flaw)
             case "history" | "note":
                 self._remove(flaw)
             case _:
@@ -104,7 +104,7 @@ class Repair:
                 whole = self._keys.packed_in(self._partition, flaw.name)
                 self._write("quarantine_short", joined((whole, letters)), {"batch": batch, "records": records})
 
-    def _mend_letter(self, flaw: PartitionFlaw) -> None:
+    def _repair_letter(self, flaw: PartitionFlaw) -> None:
         number, old_id = flaw.name[:16], flaw.name[16:]
         letter_id = old_id if legible(old_id) == old_id else next(self._ids)
         owner = self._owner(flaw.damage.timeline)
@@ -116,7 +116,7 @@ class Repair:
         letter = {**unknown, **reason, **_readable(old_id, flaw.stored), **names}
         keys = (self._keys.letters(self._partition, [old_id, letter_id]), self._letters_of(owner))
         request = {"stored": encoding.text(flaw.stored), "member": encoding.key_text(flaw.name), "letter": letter}
-        self._write("mend_letter", joined(keys), request)
+        self._write("repair_letter", joined(keys), request)
 
     def _letters_of(self, timeline: str) -> Packed:
         return pack((self._keys.key(self._partition, "d", timeline),))

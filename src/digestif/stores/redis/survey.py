@@ -1,6 +1,6 @@
 """Surveys of partitions: every timeline, dead letter, entry and note is read, checked and counted.
 
-`verify` reports what a survey finds, `repair` mends it.
+`verify` reports what a survey finds, `repair` corrects it.
 """
 
 from collections import Counter

@@ -76,7 +76,7 @@ def remove_note(rows: Rows, now: Millis, *, name: str) -> None:  # noqa: ARG001
 
 
 def leave(rows: Rows, now: Millis) -> None:
-    """Do nothing: `mend` corrects the ledger after the last page."""
+    """Do nothing: `repair_page` corrects the ledger after the last page."""
 
 
 def reindex(rows: Rows, now: Millis, *, timeline: str) -> None:  # noqa: ARG001
@@ -113,17 +113,17 @@ def quarantine_lost(rows: Rows, now: Millis, *, timeline: str) -> None:
     """Quarantine records without a value. Those of a digest under a live lease are left to its holder."""
     slot = rows.slot(timeline)
     if slot.batch is not None:
-        gone = _set_aside(rows, now, timeline, slot.batch)
+        gone = _quarantine_keys(rows, now, timeline, slot.batch)
         rows.tally["pending"] -= gone
         slot = with_fewer_pending(rows, slot, gone) if gone else slot
     if slot.digest is not None and not machine.is_live(slot, now=now):
-        gone = _set_aside(rows, now, timeline, slot.digest.batch)
+        gone = _quarantine_keys(rows, now, timeline, slot.digest.batch)
         rows.tally["open"] -= gone
         slot = _with_digest(slot, machine.after_losing(slot.digest, gone))
     rows.put_slot(timeline, expirable(rows, slot))
 
 
-def _set_aside(rows: Rows, now: Millis, timeline: str, batch: int) -> int:
+def _quarantine_keys(rows: Rows, now: Millis, timeline: str, batch: int) -> int:
     keys = rows.lost_keys(batch, limit=PAGE_RECORDS)
     for key in keys:
         alone = Unfinished(id=fresh_id(), batch=rows.next_number(), records=1, opened=now, attempt=0)

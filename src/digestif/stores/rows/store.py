@@ -34,7 +34,7 @@ from digestif.stores.base import (
 from digestif.stores.reader import Part
 from digestif.stores.rows import arrivals, endings, open_digests, operations, queries, schedule, transfer
 from digestif.stores.rows.leases import Grant, claim, claim_suspects, extend_all, open_ready, release_all
-from digestif.stores.rows.survey import mend, mending_pages, survey, verify
+from digestif.stores.rows.survey import pages_of_flaws, repair_page, survey, verify
 from digestif.stores.rows.view import Rows
 from digestif.stores.transfer import ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, TransferStore
 from digestif.stores.wakeups import Hints, LocalWakeups
@@ -234,8 +234,8 @@ class RowStore(Store, TransferStore):
         at = self._now(now)
         for _ in range(REPAIR_TRIES):
             found = self._read(survey)
-            pages = [] if dry_run else mending_pages(found)
-            if all(self._write(partial(mend, survey=found, flaws=page, now=at)) for page in pages):
+            pages = [] if dry_run else pages_of_flaws(found)
+            if all(self._write(partial(repair_page, survey=found, flaws=page, now=at)) for page in pages):
                 return [flaw.damage for flaw in found.flaws]
         raise Busy("repair: others repair this store just now; try again when they are done")
 

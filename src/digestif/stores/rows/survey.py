@@ -25,14 +25,14 @@ REPAIRED = "repaired"  # a note that counts repairs, so that two at a time do no
 _BATCH = re.compile(rb'"(?:batch|merging)" ?: ?(\d{1,18})')
 _COUNTS = ("pending", "open", "dead")
 
-Mend = Callable[[Rows, Millis], None]
+Repair = Callable[[Rows, Millis], None]
 
 
 class RowFlaw(NamedTuple):
     """Damage, and the repair for it."""
 
     damage: Damage
-    mend: Mend
+    repair: Repair
     timeline: str = ""  # to be locked for the repair
 
 
@@ -123,9 +123,9 @@ def _look_at_timeline(row: TimelineRow, slot: Slot, sizes: dict[int, Size], foun
         _note(found, row.name, "record", f"{lost} records have no value", repair.quarantine_lost, lost)
 
 
-def _note(found: RowSurvey, name: str, part: str, problem: str, mend: Callable[..., None], records: int = 0) -> None:
+def _note(found: RowSurvey, name: str, part: str, problem: str, action: Callable[..., None], records: int = 0) -> None:
     damage = Damage(timeline=name, part=part, problem=problem, records=records)
-    found.flaws.append(RowFlaw(damage, partial(mend, timeline=name), name))
+    found.flaws.append(RowFlaw(damage, partial(action, timeline=name), name))
 
 
 def _total(sizes: dict[int, Size], batches: Sequence[int]) -> Size:
@@ -151,8 +151,8 @@ def _look_at_letter(row: LetterRow, records: int, found: RowSurvey) -> None:
         problem = f"dead letter {row.id}: {row.letter.records} noted, {records} found"
         damage = Damage(timeline=row.timeline, part="letter", problem=problem)
     if damage is not None:
-        mend = partial(repair.write_letter_anew, row=row, records=records, reason=damage.problem)
-        found.flaws.append(RowFlaw(replace(damage, records=records), mend))
+        action = partial(repair.write_letter_anew, row=row, records=records, reason=damage.problem)
+        found.flaws.append(RowFlaw(replace(damage, records=records), action))
 
 
 def _look_for_orphans(rows: Rows, found: RowSurvey, owned: set[int], damaged: Sequence[TimelineRow]) -> None:
@@ -166,8 +166,8 @@ def _look_for_orphans(rows: Rows, found: RowSurvey, owned: set[int], damaged: Se
     for row, (pending, in_digest) in zip(damaged, parts, strict=True):
         assert row.damage is not None
         records = sum(orphans.pop(batch, 0) for batch in (*pending, *in_digest))
-        mend = partial(repair.quarantine, row=row, pending=pending, in_digest=in_digest)
-        found.flaws.append(RowFlaw(replace(row.damage, records=records), mend, row.name))
+        action = partial(repair.quarantine, row=row, pending=pending, in_digest=in_digest)
+        found.flaws.append(RowFlaw(replace(row.damage, records=records), action, row.name))
     bare = [row.name for row, salvaged in zip(damaged, parts, strict=True) if not any(salvaged)]
     doubt = f"; they may have been of {', '.join(repr(legible(name)) for name in bare[:10])}" if bare else ""
     for batch, records in orphans.items():
@@ -227,19 +227,19 @@ def _look_at_ledger(found: RowSurvey) -> None:
 # Repairing, page by page
 
 
-def mending_pages(found: RowSurvey) -> Iterator[list[RowFlaw]]:
+def pages_of_flaws(found: RowSurvey) -> Iterator[list[RowFlaw]]:
     for start in range(0, len(found.flaws), PAGE_TIMELINES):
         yield found.flaws[start : start + PAGE_TIMELINES]
 
 
-def mend(rows: Rows, *, survey: RowSurvey, flaws: list[RowFlaw], now: Millis) -> bool:
+def repair_page(rows: Rows, *, survey: RowSurvey, flaws: list[RowFlaw], now: Millis) -> bool:
     """Repair a page of flaws, with the last one the ledger. False, with nothing done, if another repair was faster."""
     rows.lock_note(REPAIRED)
     rows.concern(sorted({flaw.timeline for flaw in flaws if flaw.timeline}))
     if rows.note(REPAIRED) != survey.repairs or not all(_is_still_so(rows, flaw) for flaw in flaws):
         return False
     for flaw in flaws:
-        flaw.mend(rows, now)
+        flaw.repair(rows, now)
     if flaws[-1] is survey.flaws[-1]:  # otherwise another page follows
         for counter, change in survey.corrections().items():
             rows.tally[counter] += change

@@ -105,7 +105,7 @@ class SqliteRecords(SqliteSlots):
         return [key for (key,) in self._rows(SQL.lost_keys, (batch, limit))]
 
     def delete_batch(self, batch: int) -> None:
-        self._execute(SQL.erase, (batch,))
+        self._execute(SQL.delete_batch, (batch,))
 
     def trash(self, batch: int) -> None:
         self._execute(SQL.trash, (batch, self._namespace))
@@ -114,7 +114,7 @@ class SqliteRecords(SqliteSlots):
         batch = self._value(SQL.next_trash, self._namespace)
         if batch is None:
             return False
-        if self._execute(SQL.erase_page, (batch, limit)).rowcount < limit:
+        if self._execute(SQL.delete_page, (batch, limit)).rowcount < limit:
             self._execute(SQL.untrash, (self._namespace, batch))
         return True
 

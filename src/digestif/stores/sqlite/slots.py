@@ -71,10 +71,10 @@ class SqliteSlots:
         self._saved_number: int | None = None
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
-        """Do nothing: no server waits to be asked ahead."""
+        """Do nothing: only stores behind a network fetch and lock rows in advance."""
 
     def concern(self, timelines: Iterable[str]) -> None:
-        """Do nothing: no server waits to be asked ahead."""
+        """Do nothing: only stores behind a network fetch and lock rows in advance."""
 
     def next_number(self) -> int:
         self._number = self.sequence() + 1
@@ -180,7 +180,7 @@ class SqliteSlots:
         loaded.before = after
 
     def unindex(self, timeline: str) -> None:
-        self._execute(SQL.shelve, (self._load(timeline).id,))
+        self._execute(SQL.unindex, (self._load(timeline).id,))
 
     def reindex(self, timeline: str) -> None:
         self._load(timeline).before = ELSEWHERE

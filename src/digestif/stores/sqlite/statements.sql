@@ -7,7 +7,7 @@ SELECT id, slot FROM timeline WHERE namespace = ? AND key = ?
 -- name: raw_slot
 SELECT id, CAST(slot AS BLOB) FROM timeline WHERE namespace = ? AND key = CAST(? AS TEXT)
 
--- name: shelve
+-- name: unindex
 UPDATE timeline SET waiting = NULL, ready = NULL, since = NULL, until = NULL, paused_until = NULL, expires = NULL
 WHERE id = ?
 
@@ -173,7 +173,7 @@ SELECT max(expires) FROM record WHERE batch = ?
 -- name: sizes
 SELECT batch, count(*), count(*) - count(payload) FROM record WHERE batch IN (SELECT value FROM json_each(?)) GROUP BY batch
 
--- name: erase
+-- name: delete_batch
 DELETE FROM record WHERE batch = ?
 
 -- name: trash
@@ -182,7 +182,7 @@ INSERT INTO trash (batch, namespace) VALUES (?, ?)
 -- name: next_trash
 SELECT batch FROM trash WHERE namespace = ? ORDER BY batch LIMIT 1
 
--- name: erase_page
+-- name: delete_page
 DELETE FROM record WHERE arrival IN (SELECT arrival FROM record WHERE batch = ? LIMIT ?)
 
 -- name: untrash

@@ -102,7 +102,7 @@ class SQLiteStore(RowStore):
 
     def _commit(self, page: JobPage[Rows]) -> None:
         """Run the jobs of a page in one transaction. An interrupted page is run again, by another thread."""
-        jobs = [job for job in page.jobs if not job.is_withdrawn]
+        jobs = [job for job in page.jobs if not job.is_abandoned]
         try:
             while jobs and not page.is_over:
                 self._try_to_commit(page, jobs)

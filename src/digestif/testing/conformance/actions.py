@@ -32,7 +32,7 @@ def add_all(digests: Digests, timeline: str, records: Iterable[Record], *, now: 
 
 
 def deliver(digests: Digests, timeline: str, minimum_delay: float | None = None, *, now: float = T) -> Digest:
-    """Open the digest and close it."""
+    """Open the digest and complete it."""
     with digests.digest(timeline, minimum_delay, now=now) as digest:
         return digest
 

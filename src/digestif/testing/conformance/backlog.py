@@ -8,7 +8,7 @@ from digestif.testing.conformance.port import (
     arrive,
     claim_all,
     claim_suspects,
-    close,
+    complete,
     open_digest,
     open_lease,
     release,
@@ -27,7 +27,7 @@ class BacklogCounts(Suite):
         """Fact 12. One waits, two are ready, one is open; the earliest due time is given."""
         for name in ("ready 1", "ready 2", "open", "waits"):
             arrive(store, name, ["a"])
-        close(store, open_digest(store, "waits"), cool_down=700)
+        complete(store, open_digest(store, "waits"), cool_down=700)
         open_lease(store, "open")
 
         found = store.standing(now=NOW)
@@ -39,7 +39,7 @@ class BacklogCounts(Suite):
         """Fact 13. Exactly at its time it counts."""
         for name in ("open", "waits"):
             arrive(store, name, ["a"])
-        close(store, open_digest(store, "waits"), cool_down=LEASE)
+        complete(store, open_digest(store, "waits"), cool_down=LEASE)
         open_lease(store, "open")
 
         assert [store.standing(now=now).due for now in (LATER - 1, LATER)] == [0, 2]

@@ -14,7 +14,7 @@ from digestif.testing.conformance.port import (
     NOW,
     arrive,
     claim_all,
-    close,
+    complete,
     delete,
     everything,
     expire,
@@ -56,7 +56,7 @@ LOSSES: dict[str, Callable[[Store, Lease], object]] = {
     "lapsed and maintained": lambda store, lease: maintain(store, LONG_AGO, now=LATER),
     "taken over": lambda store, lease: open_digest(store, now=LATER),
     "taken over and released": lambda store, lease: release(store, open_digest(store, now=LATER), now=LATER),
-    "closed": lambda store, lease: close(store, lease),
+    "completed": lambda store, lease: complete(store, lease),
     "released": lambda store, lease: release(store, lease),
     "buried": lambda store, lease: store.bury([Burial(lease, "poison", 0)], now=NOW),
     "deleted": lambda store, lease: delete(store, "t"),
@@ -70,12 +70,12 @@ LOSSES: dict[str, Callable[[Store, Lease], object]] = {
 
 
 class Completions(Suite):
-    def test_a_close_lets_the_timeline_cool_down(self, store: Store) -> None:
-        """Fact 17. Closed at t with cool-down m: waiting, due t+m, nothing pending, last delivery t."""
+    def test_a_completion_lets_the_timeline_cool_down(self, store: Store) -> None:
+        """Fact 17. Completed at t with cool-down m: waiting, due t+m, nothing pending, last delivery t."""
         arrive(store, "t", ["a", "b"])
         lease = open_digest(store)
 
-        assert close(store, lease, cool_down=700, now=NOW + 9) is True
+        assert complete(store, lease, cool_down=700, now=NOW + 9) is True
 
         slot = store.inspect("t")
         assert (slot.state, slot.at, slot.last, slot.iteration, slot.pending) == ("waiting", NOW + 709, NOW + 9, 1, 0)
@@ -83,29 +83,29 @@ class Completions(Suite):
         assert list(stored(store, "t", Part.DIGEST)) == []
 
     def test_an_urgent_pending_record_shortens_the_cool_down(self, store: Store) -> None:
-        """Fact 51. Added while a digest is open, a deadline still holds after the close."""
+        """Fact 51. Added while a digest is open, a deadline still holds after the completion."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
         arrive(store, "t", ["b"], within=50, now=NOW + 1)
         arrive(store, "t", ["c"], within=900, now=NOW + 1)
 
-        close(store, lease, cool_down=700, now=NOW + 9)
+        complete(store, lease, cool_down=700, now=NOW + 9)
 
         assert store.inspect("t").at == NOW + 51
 
     def test_enough_pending_records_end_the_cool_down_at_once(self, store: Store) -> None:
-        """Fact 51. Like a deadline, max_records holds after the close."""
+        """Fact 51. Like a deadline, max_records holds after the completion."""
         for timeline, pending in (("enough", ["b", "c"]), ("too few", ["b"])):
             arrive(store, timeline, ["a"])
             lease = open_digest(store, timeline)
             arrive(store, timeline, pending)
-            close(store, lease, cool_down=700, max_records=2, now=NOW + 9)
+            complete(store, lease, cool_down=700, max_records=2, now=NOW + 9)
 
         assert store.inspect("enough").at == NOW + 9
         assert store.inspect("too few").at == NOW + 709
 
-    def test_many_digests_are_closed_in_one_call(self, store: Store) -> None:
-        """Fact 39. A batch is answered one by one: the stale token among them changes nothing, the others close."""
+    def test_many_digests_are_completed_in_one_call(self, store: Store) -> None:
+        """Fact 39. A batch is answered one by one: a stale token among them changes nothing, the others end."""
         for n in range(5):
             arrive(store, f"t{n}", ["a"])
         leases = claim_all(store)
@@ -117,14 +117,14 @@ class Completions(Suite):
         assert store.inspect("t3").state == "open"
         assert (store.ledger().delivered, store.ledger().open) == (4, 1)
 
-    def test_a_digest_is_closed_once(self, store: Store) -> None:
-        """Fact 39. The same lease twice in a batch, or again in the next: closed and counted once."""
+    def test_a_digest_is_completed_once(self, store: Store) -> None:
+        """Fact 39. The same lease twice in a batch, or again in the next: completed and counted once."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
 
         answers = store.complete([Completion(lease, 5), Completion(lease, 7)], now=NOW)
 
-        assert [*answers, close(store, lease)] == [True, False, False]
+        assert [*answers, complete(store, lease)] == [True, False, False]
         assert store.ledger().delivered == 1
         assert store.inspect("t").at == NOW + 5
 
@@ -138,7 +138,7 @@ class Completions(Suite):
         with pytest.raises(Busy):
             open_lease(store, now=NOW + 2 * LEASE - 2)
         assert maintain(store, NOW, now=NOW + 2 * LEASE - 2).lapsed == []
-        assert close(store, lease, now=NOW + 2 * LEASE - 2) is True
+        assert complete(store, lease, now=NOW + 2 * LEASE - 2) is True
 
     def test_a_released_digest_waits_for_its_retry(self, store: Store) -> None:
         """Fact 27. Released until a time: waiting at it, unmoved by adds, its records kept, the iteration too."""
@@ -154,7 +154,7 @@ class Completions(Suite):
         assert (store.ledger().open, store.ledger().pending) == (1, 1)
 
     def test_a_buried_digest_is_a_dead_letter_and_the_timeline_goes_on(self, store: Store) -> None:
-        """Fact 25. Buried: as after a close, and the digest is a dead letter with its records."""
+        """Fact 25. Buried: as after a completion, and the digest is a dead letter with its records."""
         arrive(store, "t", ["a", "b"])
         lease = open_digest(store)
 
@@ -172,7 +172,7 @@ class Completions(Suite):
         assert store.verify()
 
     def test_an_empty_digest_makes_no_dead_letter(self, store: Store) -> None:
-        """Fact 18. An empty digest that is buried ends like a closed one: idle, and nothing is left."""
+        """Fact 18. An empty digest that is buried ends like a completed one: idle, and nothing is left."""
         let_wait(store, ["t"], at=NOW)
         store.flush("t", now=NOW)
         lease = open_digest(store)
@@ -181,10 +181,10 @@ class Completions(Suite):
 
         assert_nothing_left(store)
 
-    def test_close_leaves_nothing_of_a_large_digest(self, store: Store) -> None:
-        """Fact 30. Closed and retired: what a digest of several pages left behind is gone after maintenance."""
+    def test_complete_leaves_nothing_of_a_large_digest(self, store: Store) -> None:
+        """Fact 30. Completed and retired: what a digest of several pages left behind is gone after maintenance."""
         arrive(store, "t", [f"r{n}" for n in range(2_500)])
-        close(store, open_digest(store))
+        complete(store, open_digest(store))
 
         claim_all(store)
         maintain(store)
@@ -196,7 +196,7 @@ class Completions(Suite):
 class StaleTokens(Suite):
     @pytest.mark.parametrize("loss", LOSSES)
     def test_a_stale_token_changes_nothing(self, store: Store, loss: str) -> None:
-        """Fact 39. A close, extend, release (or take, quarantine, bury) with a stale token changes nothing."""
+        """Fact 39. A complete, extend, release (or take, quarantine, bury) with a stale token changes nothing."""
         arrive(store, "t", ["a", "b"])
         lease = open_digest(store)
         arrive(store, "t", ["a", "c"], now=NOW + 1)
@@ -229,8 +229,8 @@ class StaleTokens(Suite):
         arrive(store, "t", ["b"])
         new = open_digest(store)
 
-        assert close(store, old) is False
-        assert close(store, new) is True
+        assert complete(store, old) is False
+        assert complete(store, new) is True
         assert (store.ledger().deleted, store.ledger().delivered) == (1, 1)
 
 

@@ -83,7 +83,7 @@ class Pauses(Suite):
         assert scheduled(digests, T + 1) == ["t"]
 
     def test_pausing_does_not_disturb_an_open_digest(self, digests: Digests) -> None:
-        """Fact 53. Paused while open: the holder of the lease closes it, then it stays where it is."""
+        """Fact 53. Paused while open: the holder of the lease completes it, then it stays where it is."""
         digests.add("t", "a", now=T)
         with digests.digest("t", 0, now=T):
             digests.pause("t", now=T)

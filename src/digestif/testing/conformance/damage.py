@@ -87,7 +87,7 @@ class DamagedTimelines(Suite):
     def test_of_a_damaged_timeline_the_lease_is_lost_and_others_of_the_call_go_on(
         self, store: Store, damage: Damager, harm: Harm
     ) -> None:
-        """Fact 70. Its token counts as stale in each verb; those beside it are extended, read, released, closed."""
+        """Fact 70. Its token counts as stale in each verb; those beside it are extended, read, released, completed."""
         names = ["bad", "good", "other"]
         arrive_everywhere(store, names)
         leases = [open_digest(store, name) for name in names]
@@ -190,9 +190,9 @@ class DamagedAccounts(Suite):
 
         assert (found.part, found.records) == ("letter", 1)
         assert digests.verify()
-        [mended] = digests.dead_letters()
-        assert (mended.id, mended.timeline, mended.records) == (letter.id, letter.timeline, 1)
-        assert digests.replay(mended.id, now=T) is True
+        [repaired] = digests.dead_letters()
+        assert (repaired.id, repaired.timeline, repaired.records) == (letter.id, letter.timeline, 1)
+        assert digests.replay(repaired.id, now=T) is True
         assert keys(deliver(digests, "t", now=T)) == ["r"]
         assert digests.verify()
 
@@ -284,7 +284,7 @@ class Repairs(Suite):
         assert before[1] == digests.dead_letters()
         assert digests.verify()
 
-    def test_a_record_without_a_value_is_set_aside(self, digests: Digests, damage: Damager) -> None:
+    def test_a_record_without_a_value_is_quarantined(self, digests: Digests, damage: Damager) -> None:
         """Fact 70. The others of its timeline stay pending."""
         digests.add("t", 1, key="a", now=T)
         digests.add("t", 2, key="b", now=T)

@@ -159,7 +159,7 @@ class DeadWorkers(Suite):
             if not is_killed:
                 break
 
-        assert calls >= 3  # to claim or open, to take, to close
+        assert calls >= 3  # to claim or open, to take, to complete
         for letter in scene.digests.dead_letters(limit=100):
             assert scene.digests.discard(letter.id, now=T)
         assert_nothing_left(store)

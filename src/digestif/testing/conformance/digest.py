@@ -43,8 +43,8 @@ class DigestBlocks(Suite):
 
         assert keys(deliver(digests, "t")) == [f"r{n}" for n in range(9, -1, -1)]
 
-    def test_a_closed_timeline_cools_down(self, digests: Digests) -> None:
-        """Fact 17. Closed at t with minimum m: waiting, due t+m, nothing pending, last delivery t."""
+    def test_a_completed_timeline_cools_down(self, digests: Digests) -> None:
+        """Fact 17. Completed at t with minimum m: waiting, due t+m, nothing pending, last delivery t."""
         digests.add("t", "a", now=T)
 
         deliver(digests, "t", 60, now=T + 2)
@@ -55,7 +55,7 @@ class DigestBlocks(Suite):
         assert digests.ledger().delivered == 1
 
     def test_the_cool_down_comes_from_the_policy_if_the_call_says_nothing(self, digests_with: DigestsWith) -> None:
-        """Fact 17. Closed at t with a policy's minimum m: waiting, due t+m."""
+        """Fact 17. Completed at t with a policy's minimum m: waiting, due t+m."""
         digests = digests_with(minimum_delay=45)
         digests.add("t", "a", now=T)
 
@@ -145,7 +145,7 @@ class DigestBlocks(Suite):
         assert one.ledger().delivered == 1
 
     def test_eight_thousand_records_can_be_digested(self, digests_with: DigestsWith) -> None:
-        """Fact 23. 8,192 records can be digested and closed, capacity permitting."""
+        """Fact 23. 8,192 records can be digested and completed, capacity permitting."""
         digests = digests_with(capacity=8_192)
 
         assert_digested_whole(digests, 8_192)
@@ -154,7 +154,7 @@ class DigestBlocks(Suite):
     def test_fifty_thousand_records_can_be_digested_in_bounded_calls(
         self, digests_with: DigestsWith, store: Store
     ) -> None:
-        """Fact 23. 50,000 records can be digested and closed, in bounded calls."""
+        """Fact 23. 50,000 records can be digested and completed, in bounded calls."""
         watched = Partitioned([store])
         digests = digests_with(over=watched, capacity=None)
 
@@ -167,7 +167,7 @@ class DigestBlocks(Suite):
 class UndecodableRecords(Suite):
     """Fact 24. A record whose stored value is missing or cannot be decoded is quarantined; the others are delivered."""
 
-    def test_a_value_that_cannot_be_decoded_is_set_aside(self, digests: Digests, store: Store) -> None:
+    def test_a_value_that_cannot_be_decoded_is_quarantined(self, digests: Digests, store: Store) -> None:
         """Fact 24. A value that cannot be decoded is quarantined, counted dead, and is in no later digest."""
         digests.add("t", Record("good", 1, T), now=T)
         spoil(store, "t", "bad")
@@ -180,7 +180,7 @@ class UndecodableRecords(Suite):
         assert digests.timeline("t").state == "idle"
         assert digests.verify()
 
-    def test_a_missing_value_is_set_aside(self, digests_with: DigestsWith, store: Store) -> None:
+    def test_a_missing_value_is_quarantined(self, digests_with: DigestsWith, store: Store) -> None:
         """Fact 24. A missing value is quarantined with its error and counted dead; the others are delivered."""
         forgetful = Partitioned([store])
         forgetful.lost.add("lost")

@@ -157,7 +157,7 @@ class Endings(Suite):
 
     @handled
     def test_at_most_once_is_told_when_the_handler_has_ended(self, digests: Digests, way: Way) -> None:
-        """Fact 65. The digest is closed before the handler runs; the event comes after it."""
+        """Fact 65. The digest is completed before the handler runs; the event comes after it."""
         add_before(digests, way)
         delivered: list[int] = []
 

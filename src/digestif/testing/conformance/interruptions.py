@@ -14,7 +14,7 @@ from digestif.testing.conformance.port import (
     ROUNDS,
     arrive,
     claim_all,
-    close,
+    complete,
     delete,
     everything,
     expire,
@@ -71,9 +71,9 @@ class Interruptions(Suite):
         assert store.ledger().superseded == HALF - HALF // 2
         assert store.verify()
 
-    def test_a_half_merged_digest_can_be_closed(self, store: Store) -> None:
-        """Fact 48. Closed in the middle of a merge: all its records are counted once, and none is left."""
-        close(store, begin_merge(store))
+    def test_a_half_merged_digest_can_be_completed(self, store: Store) -> None:
+        """Fact 48. Completed in the middle of a merge: all its records are counted once, and none is left."""
+        complete(store, begin_merge(store))
 
         claim_all(store)
         maintain(store)
@@ -185,4 +185,4 @@ def assert_finished(store: Store, timeline: str, all_keys: list[str], capacity: 
     assert taken.dropped == len(all_keys) - len(taken.records)
     assert store.ledger().balanced
     assert store.verify()
-    assert close(store, lease, now=NOW + LEASE)
+    assert complete(store, lease, now=NOW + LEASE)

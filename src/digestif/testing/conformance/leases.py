@@ -13,7 +13,7 @@ from digestif.testing.conformance.port import (
     claim,
     claim_all,
     claim_suspects,
-    close,
+    complete,
     let_wait,
     open_and_take,
     open_digest,
@@ -203,13 +203,13 @@ class Openings(Suite):
         assert (second.digest_id, second.attempt, second.lapses) == (first.digest_id, 2, 1)
 
     def test_an_empty_timeline_gives_an_empty_digest(self, store: Store) -> None:
-        """Fact 18. Ready without records: an empty digest; closed, the timeline is idle and nothing is left."""
+        """Fact 18. Ready without records: an empty digest; completed, the timeline is idle and nothing is left."""
         let_wait(store, ["t"], at=NOW)
         store.flush("t", now=NOW)
         lease = open_lease(store)
         assert take_all(store, lease).records == []
 
-        assert close(store, lease) is True
+        assert complete(store, lease) is True
 
         assert_nothing_left(store)
 
@@ -217,7 +217,7 @@ class Openings(Suite):
         """Fact 40. A digest's id is its own: the next one has another, and begins at revision 1."""
         arrive(store, "t", ["a"])
         first = open_digest(store)
-        close(store, first)
+        complete(store, first)
         arrive(store, "t", ["b"])
 
         [second] = claim_all(store)

@@ -20,7 +20,7 @@ from digestif.testing.conformance.port import (
     arrive,
     arrive_everywhere,
     claim_all,
-    close,
+    complete,
     delete,
     numbers,
     open_digest,
@@ -163,10 +163,10 @@ class LetterPages(Suite):
 
 class HistoryPages(Suite):
     def test_history_tells_the_latest_first(self, store: Store) -> None:
-        """Fact 17. A closed digest is remembered: its id, records, attempts and times."""
+        """Fact 17. A completed digest is remembered: its id, records, attempts and times."""
         arrive(store, "t", ["a", "b"])
         first = open_digest(store, now=NOW + 1)
-        close(store, first, now=NOW + 2)
+        complete(store, first, now=NOW + 2)
         arrive(store, "t", ["c"], now=NOW + 3)
         [second] = claim_all(store, now=NOW + 3)
         store.bury([Burial(second, "poison", 0)], now=NOW + 4)
@@ -181,7 +181,7 @@ class HistoryPages(Suite):
     def test_an_entry_names_a_bounded_number_of_records(self, store: Store) -> None:
         """Fact 30. History is bounded: an entry names the newest hundred records, and counts them all."""
         arrive(store, "t", numbers(0, 250))
-        close(store, open_digest(store))
+        complete(store, open_digest(store))
 
         [ended] = store.history("t", limit=10)
 
@@ -208,7 +208,7 @@ class HistoryPages(Suite):
         """Fact 30. History is bounded: a caller gets no more than it asked for."""
         for n in range(5):
             arrive(store, f"t{n}", ["a"], now=NOW + n)
-            close(store, open_digest(store, f"t{n}", now=NOW + n), now=NOW + n)
+            complete(store, open_digest(store, f"t{n}", now=NOW + n), now=NOW + n)
 
         assert [ended.timeline for ended in store.history(None, limit=2)] == ["t4", "t3"]
 
@@ -216,7 +216,7 @@ class HistoryPages(Suite):
         """Fact 29. After delete its history is gone, that of others stays."""
         for timeline in ("t", "u"):
             arrive(store, timeline, ["a"])
-            close(store, open_digest(store, timeline))
+            complete(store, open_digest(store, timeline))
 
         delete(store, "t")
 

@@ -120,9 +120,9 @@ def open_digest(store: Store, timeline: str = "t", *, now: int = NOW) -> Lease:
     return lease
 
 
-def close(store: Store, lease: Lease, *, cool_down: int = 0, now: int = NOW, max_records: int | None = None) -> bool:
-    [closed] = store.complete([Completion(lease, cool_down, max_records)], now=now)
-    return closed
+def complete(store: Store, lease: Lease, *, cool_down: int = 0, now: int = NOW, max_records: int | None = None) -> bool:
+    [is_completed] = store.complete([Completion(lease, cool_down, max_records)], now=now)
+    return is_completed
 
 
 def release(store: Store, lease: Lease, *, until: int | None = None, freeze: bool = False, now: int = NOW) -> bool:
@@ -135,7 +135,7 @@ def let_wait(store: Store, timelines: Iterable[str], *, at: int) -> None:
     timelines = list(timelines)
     arrive_everywhere(store, timelines)
     for timeline in timelines:
-        close(store, open_digest(store, timeline), cool_down=at - NOW)
+        complete(store, open_digest(store, timeline), cool_down=at - NOW)
 
 
 def maintain(store: Store, deadline: int | None = None, *, now: int = NOW, limit: int = 200) -> Maintained:

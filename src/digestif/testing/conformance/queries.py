@@ -250,7 +250,7 @@ class Traces(Suite):
 
 class Histories(Suite):
     def test_digests_that_ended_are_remembered(self, digests: Digests) -> None:
-        """Fact 17. Closed: remembered with its id, record keys, counts, attempts, times and outcome."""
+        """Fact 17. Completed: remembered with its id, record keys, counts, attempts, times and outcome."""
         add_all(digests, "t", numbered(range(3)))
         fail(digests, "t", now=T + 1)
 

@@ -8,7 +8,7 @@ from digestif.testing.conformance.port import (
     LEASE,
     NOW,
     arrive,
-    close,
+    complete,
     numbers,
     open_digest,
     record_keys,
@@ -27,7 +27,7 @@ class Removals(Suite):
         assert store.remove(lease, ["a", "c", "unknown"], now=NOW) == 1
 
         assert record_keys(stored(store, "t", Part.DIGEST)) == ["b"]
-        assert close(store, lease)
+        assert complete(store, lease)
         assert (store.ledger().deleted, store.ledger().delivered) == (2, 1)
         assert store.verify()
 
@@ -83,7 +83,7 @@ class ServedRecipients(Suite):
         digest = store.inspect("t").digest
         assert digest is not None
         assert digest.served == ("ada", "böb", "eve")
-        assert close(store, again)
+        assert complete(store, again)
         arrive(store, "t", ["b"])
         assert store.inspect("t").digest is None
 

@@ -82,7 +82,7 @@ class Schedules(Suite):
 
     @pytest.mark.parametrize("later", [0, 1])
     def test_a_timeline_that_is_due_again_at_once_is_given_once_per_call(self, digests: Digests, later: int) -> None:
-        """Fact 13. An entry is not given twice, and the call ends even if the consumer closes with minimum 0."""
+        """Fact 13. An entry is not given twice, and the call ends even if the consumer completes with minimum 0."""
         for n in range(5):
             let_wait(digests, f"t{n}")
             digests.add(f"t{n}", "more", increment_delay=0, now=T)

@@ -17,7 +17,7 @@ from digestif.testing.conformance.port import (
     arrive,
     claim_all,
     claim_suspects,
-    close,
+    complete,
     delete,
     open_lease,
     record_keys,
@@ -85,10 +85,10 @@ def adding(store: Store, name: str) -> Callable[[], object]:
     return lambda: arrive(store, name, ["a", "b"])
 
 
-def closing(store: Store, name: str) -> Callable[[], object]:
+def completing(store: Store, name: str) -> Callable[[], object]:
     arrive(store, name, ["a", "b"])
     lease = open_lease(store, name)
-    return lambda: close(store, lease)
+    return lambda: complete(store, lease)
 
 
 def releasing(store: Store, name: str) -> Callable[[], object]:
@@ -124,7 +124,7 @@ def reading(store: Store, name: str) -> Callable[[], object]:
     return lambda: list(stored(store, name, Part.PENDING))
 
 
-PREPARED = (adding, closing, releasing, claiming, claiming_suspects, taking, deleting, reading)
+PREPARED = (adding, completing, releasing, claiming, claiming_suspects, taking, deleting, reading)
 
 
 class Signals(Suite):

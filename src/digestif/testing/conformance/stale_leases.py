@@ -46,11 +46,11 @@ class StaleLeases(Suite):
         assert (digests.ledger().delivered, digests.ledger().superseded) == (2, 0)
 
     @LOSSES
-    @pytest.mark.parametrize("error", [None, Boom()], ids=["close", "release"])
+    @pytest.mark.parametrize("error", [None, Boom()], ids=["complete", "release"])
     def test_who_lost_the_lease_changes_nothing(
         self, digests: Digests, store: Store, lose: Callable[[Digests], None], error: Boom | None
     ) -> None:
-        """Fact 39. A close or release with a stale token changes nothing: StaleLease, or what the block raised."""
+        """Fact 39. A completion or release with a stale token changes nothing: StaleLease, or what the block raised."""
         digests.add("t", Record("a", 1, T), now=T)
         with pytest.raises(type(error) if error else StaleLease), digests.digest("t", now=T):
             lose(digests)
@@ -61,7 +61,7 @@ class StaleLeases(Suite):
         assert all_that_is_seen(digests, store) == before
 
     def test_a_lost_lease_gives_exactly_the_same_digest_again(self, digests: Digests, store: Store) -> None:
-        """Fact 40. A lease lost in the middle: the second worker gets the same digest; the first cannot close."""
+        """Fact 40. A lease lost in the middle: the second worker gets the same digest; the first cannot complete it."""
         digests.add("t", Record("a", 1, T), now=T)
         with pytest.raises(StaleLease), digests.digest("t", now=T) as first:
             digests.add("t", Record("a", "later", T + 1), now=T + 1)
@@ -139,7 +139,7 @@ class StaleLeases(Suite):
         assert (digests.ledger().dead, digests.ledger().open) == (1, 0)
         assert digests.timeline("t").state == "waiting"
 
-    def test_a_clock_that_is_ahead_takes_over_but_only_one_can_close(self, digests_with: DigestsWith) -> None:
+    def test_a_clock_that_is_ahead_takes_over_but_only_one_can_complete(self, digests_with: DigestsWith) -> None:
         """Fact 49. Clocks an hour apart: the process that is ahead takes the lease over; the other's token is stale."""
         slow, fast = digests_with(), digests_with()
         slow.add("t", Record("a", 1, T), now=T)

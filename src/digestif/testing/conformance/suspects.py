@@ -17,7 +17,7 @@ from digestif.testing.conformance.port import (
     claim,
     claim_all,
     claim_suspects,
-    close,
+    complete,
     delete,
     maintain,
     open_digest,
@@ -158,8 +158,8 @@ class SuspectClaims(Suite):
         assert (second.lapses, second.lapsed, second.at) == (1, True, NOW)
         taken = take_all(store, second, now=LAPSED)
         assert (record_keys(taken.records), taken.revision) == (["a"], 1)
-        assert not close(store, first, now=LAPSED)
-        assert close(store, second, now=LAPSED)
+        assert not complete(store, first, now=LAPSED)
+        assert complete(store, second, now=LAPSED)
 
     def test_a_suspect_that_was_taken_over_is_no_suspect_until_it_lapses_again(self, store: Store) -> None:
         """Fact 66. Neither is one whose lease was extended in time."""
@@ -349,15 +349,15 @@ class LapsesAlone(Suite):
         [again] = claim_suspects(store, now=LAPSED + 2 * LEASE)
         assert (again.lapses, again.lapses_alone) == (3, 1)
 
-    @pytest.mark.parametrize("ending", ["close", "bury"])
+    @pytest.mark.parametrize("ending", ["complete", "bury"])
     def test_the_next_digest_begins_without_note_and_count(self, store: Store, ending: str) -> None:
-        """Fact 66. After a close or a burial the next digest has no lapses."""
+        """Fact 66. After a completion or a burial the next digest has no lapses."""
         let_lapse(store, ["t"])
         claim_suspects(store, alone=True)
         [lease] = claim_suspects(store, alone=True, now=LAPSED + LEASE)
 
-        if ending == "close":
-            assert close(store, lease, now=LAPSED + LEASE)
+        if ending == "complete":
+            assert complete(store, lease, now=LAPSED + LEASE)
         else:
             assert store.bury([Burial(lease, "poison", 0)], now=LAPSED + LEASE) == [True]
 

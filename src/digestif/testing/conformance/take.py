@@ -14,7 +14,7 @@ from digestif.testing.conformance.port import (
     NOW,
     ROUNDS,
     arrive,
-    close,
+    complete,
     numbers,
     open_and_take,
     open_digest,
@@ -304,23 +304,23 @@ class Quarantine(Suite):
             "letter-c": ("no", 1),
         }
         assert record_keys(store.letter_records("letter-c", after=None, limit=10)) == ["c"]
-        assert close(store, lease)
+        assert complete(store, lease)
         assert store.ledger().delivered == 1
         assert store.verify()
 
-    def test_a_digest_of_which_all_was_set_aside_closes_as_an_empty_one(self, store: Store) -> None:
-        """Fact 24. Nothing is left of the digest: it closes as an empty one, and the timeline is idle."""
+    def test_a_digest_whose_records_are_all_quarantined_is_completed_as_an_empty_one(self, store: Store) -> None:
+        """Fact 24. Nothing is left of the digest: it is completed as an empty one, and the timeline is idle."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
         store.quarantine(lease, [QuarantinedRecord("a", "letter", "odd")], now=NOW)
 
-        assert close(store, lease, cool_down=500)
+        assert complete(store, lease, cool_down=500)
 
         assert store.inspect("t").state == "idle"
         assert store.inspect("t").last is None
         assert (store.ledger().dead, store.ledger().delivered) == (1, 0)
 
-    def test_a_whole_page_can_be_set_aside(self, store: Store) -> None:
+    def test_a_whole_page_can_be_quarantined(self, store: Store) -> None:
         """Fact 24. One call quarantines a page of records."""
         arrive(store, "t", numbers(0, PAGE_RECORDS))
         lease = open_digest(store)

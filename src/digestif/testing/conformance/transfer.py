@@ -28,7 +28,7 @@ from digestif.testing.conformance.port import (
     arrive,
     claim_all,
     claim_suspects,
-    close,
+    complete,
     maintain,
     numbers,
     open_digest,
@@ -73,7 +73,7 @@ class Exports(Suite):
         lease = open_digest(store)
 
         assert store.begin_export(["t", "idle"], token="m", now=NOW) == [None, None]
-        assert close(store, lease)
+        assert complete(store, lease)
 
     def test_a_lapsed_digest_is_exported_frozen(self, store: Movable) -> None:
         """It may have gone out."""
@@ -152,7 +152,7 @@ class Exports(Suite):
     def test_counts_are_exported_once(self, store: Movable) -> None:
         """A call that is repeated gives the same counts, and takes no more out of the ledger."""
         arrive(store, "t", ["a"])
-        close(store, open_digest(store))
+        complete(store, open_digest(store))
         arrive(store, "t", ["b"])
 
         pages = [[store.export_counts(each, f"{MOVE}-past-{each}") for _ in "12"] for each in range(store.partitions)]
@@ -169,7 +169,7 @@ class Imports(Suite):
 
     def test_pending_records_arrive_with_their_times(self, store: Movable, source: MemoryStore) -> None:
         arrive(source, "t", ["first"])
-        close(source, open_digest(source), cool_down=600_000)
+        complete(source, open_digest(source), cool_down=600_000)
         arrive(source, "t", numbers(0, 5), within=60_000, ttl=90_000)
         parcel, was = begin(source), source.inspect("t")
 
@@ -244,7 +244,7 @@ class Imports(Suite):
         lease = open_digest(store)
 
         assert store.import_pages([page], fence=None, now=NOW) == [None]
-        close(store, lease)
+        complete(store, lease)
 
         assert import_page(store, page).whole
 

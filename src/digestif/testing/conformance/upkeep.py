@@ -16,7 +16,7 @@ from digestif.testing.conformance.port import (
     arrive,
     arrive_everywhere,
     claim_all,
-    close,
+    complete,
     delete,
     expire,
     let_wait,
@@ -57,7 +57,7 @@ class SchedulePages(Suite):
             for page in schedule_pages(store, partition, limit=2):
                 for _, timeline in page:
                     given.append(timeline)
-                    close(store, open_digest(store, timeline, now=NOW + 9), now=NOW + 9)
+                    complete(store, open_digest(store, timeline, now=NOW + 9), now=NOW + 9)
 
         assert sorted(given) == [f"t{n}" for n in range(10)]
 
@@ -176,7 +176,7 @@ class ExpiryPages(Suite):
         assert expire(store, now=NOW + 100) == 1
 
         assert record_keys(stored(store, "t", Part.DIGEST)) == ["open"]
-        assert close(store, lease, now=NOW + 100)
+        assert complete(store, lease, now=NOW + 100)
 
     def test_a_digest_that_may_have_gone_out_stays_while_a_record_does(self, store: Store) -> None:
         """Fact 45. A lapsed digest with a record that never expires does not expire, however old the others are."""
@@ -221,7 +221,7 @@ class ExpiryPages(Suite):
 
         lease = open_digest(store, now=NOW + 100)
         assert record_keys(stored(store, "t", Part.DIGEST)) == ["kept"]
-        assert close(store, lease, now=NOW + 100)
+        assert complete(store, lease, now=NOW + 100)
         assert (store.ledger().expired, store.ledger().delivered) == (1_500, 1)
         assert store.verify()
 

@@ -37,7 +37,7 @@ class Urgency(Suite):
         assert digests.timeline("t").due == T + 10
 
     def test_it_is_urgent_after_a_digest_that_was_open_when_it_came(self, digests: Digests) -> None:
-        """Fact 51. within=10, added while a digest is open: it still holds after the close."""
+        """Fact 51. within=10, added while a digest is open: it still holds after the completion."""
         digests.add("t", "a", now=T)
         with digests.digest("t", 300, now=T):
             digests.add("t", "urgent", within=10, now=T)
@@ -123,7 +123,7 @@ class Urgency(Suite):
         assert dues == [T + 300, T + 300, T + 7]
 
     def test_enough_records_during_a_digest_skip_the_cool_down(self, digests_with: DigestsWith) -> None:
-        """Fact 51. Like a deadline, max_records=3 holds after the close of a digest that was open when they came."""
+        """Fact 51. Like a deadline, max_records=3 holds when a digest completes that was open as they came."""
         digests = digests_with(max_records=3)
         digests.add("t", "a", now=T)
         with digests.digest("t", 300, now=T + 5):

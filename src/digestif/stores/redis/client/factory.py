@@ -154,7 +154,7 @@ def _node_of(client: redis.Redis) -> Node:
 
 
 def _members_of(client: RedisCluster) -> Members:
-    """Make connections as the client does. Its own pools come and go with its table of slots."""
+    """Nodes of the user's cluster client, with pools of our own: redis-py discards its own with its slot table."""
     manager: Any = client.nodes_manager
     # Its greeting may send READONLY, and then a primary that becomes a replica would go on answering.
     settings = {**manager.connection_kwargs, "redis_connect_func": client.user_on_connect_func}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Let timelines stay that are held for an export.
+-- Abort exports: the timelines are delivered from this store again.
 -- KEYS   12… the timelines
 -- ARGV   4 {count}
 -- Reply  '1' per timeline, or '0' if it is not held

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Erase the pages that have arrived of digests and dead letters whose import was given up.
+-- Delete the pages that have arrived of digests and dead letters whose import was given up.
 -- KEYS   12… per parcel: its timeline, then the letter while it is not whole: records, ages, times; last: notes (hash)
 -- ARGV   4 {ids} of the parcels
 -- Reply  empty
@@ -8,9 +8,9 @@
 local request = cmsgpack.unpack(ARGV[4])
 for number, id in ipairs(request.ids) do
   local timeline = timeline_number(number, WITH_LETTER)
-  erase_exported_letter(timeline, timeline.place + STRIDE)
+  delete_exported_letter(timeline, timeline.place + STRIDE)
   if timeline.slot.digest and timeline.slot.token == COMING .. id then
-    erase_exported_digest(timeline)
+    delete_exported_digest(timeline)
   end
   call('HDEL', KEYS[#KEYS], id)
 end

@@ -11,7 +11,7 @@ if timeline.state == 'damaged' then
 end
 
 -- Make the order by age anew if it lacks records. A batch without that order is left alone.
-local function mend_order(batch, size)
+local function repair_order(batch, size)
   local ordered = call('ZCARD', batch.ages)
   if ordered ~= 0 and ordered ~= size then
     call('UNLINK', batch.ages)
@@ -23,9 +23,9 @@ local function mend_order(batch, size)
 end
 
 local pending, digest, merging = pending_of(timeline), digest_of(timeline), merging_of(timeline)
-mend_order(pending, timeline.pending)
-mend_order(digest, call('HLEN', digest.records))
-mend_order(merging, call('HLEN', merging.records))
+repair_order(pending, timeline.pending)
+repair_order(digest, call('HLEN', digest.records))
+repair_order(merging, call('HLEN', merging.records))
 slot.large = call('EXISTS', pending.ages) == 1 or nil
 if slot.digest then
   slot.digest.records = call('HLEN', digest.records) + call('HLEN', merging.records)

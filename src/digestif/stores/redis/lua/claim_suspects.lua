@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Open timelines whose lease lapsed: of those that were found, the ones that are tried beside each other.
+-- Open suspects out of the given timelines: several that lapsed once, or a single one that lapsed again.
 -- KEYS   12… the timelines, the first to lapse first
 -- ARGV   4 {count, token, lease, first, alone}: as for `claim`; whether nothing else runs beside them
 -- Reply  {retired, leases, damaged} as for `claim`

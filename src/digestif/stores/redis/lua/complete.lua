@@ -16,7 +16,7 @@ local function complete(timeline, token, cool_down, max_records, receipt)
   if digest.records > 0 then
     local keys = newest_keys(digest_of(timeline), HISTORY_KEYS)
     add_to_history(timeline.name, digest, 'delivered', request.ring, keys, nil, receipt)
-    erase_digest(timeline)
+    delete_digest(timeline)
   end
   count('open', -digest.records)
   count('delivered', digest.records)

@@ -25,7 +25,7 @@ local function delete_letters()
     local place = TIMELINES + STRIDE + (number - 1) * 3
     local letter = read_letter(place, timeline.name)
     if letter then
-      erase_letter(timeline, letter, place)
+      delete_letter(timeline, letter, place)
       gone, records = gone + 1, records + letter.records
     end
   end
@@ -41,11 +41,11 @@ if not timeline.stored and letters == 0 then
 end
 local pending, open = timeline.pending, slot.digest and slot.digest.records or 0
 if slot.digest then
-  erase_digest(timeline)
+  delete_digest(timeline)
 end
 timeline.slot = { state = 'idle' }
 save_timeline(timeline)
-erase(pending_of(timeline))
+delete_batch(pending_of(timeline))
 count('pending', -pending)
 count('open', -open)
 count('dead', -dead)

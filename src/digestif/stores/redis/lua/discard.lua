@@ -14,7 +14,7 @@ if not letter then
 end
 local keys = newest_keys(batch_found_at(place), HISTORY_KEYS)
 add_to_history(timeline.name, letter, 'discarded', request.ring, keys, letter.reason)
-erase_letter(timeline, letter, place)
+delete_letter(timeline, letter, place)
 count('dead', -letter.records)
 count('deleted', letter.records)
 return answer('1')

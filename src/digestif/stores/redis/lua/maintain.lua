@@ -46,7 +46,7 @@ local function expire_frozen(timeline, batches)
     digest.expires = last < NEVER and last or nil
     return 0
   end
-  erase_digest(timeline)
+  delete_digest(timeline)
   add_to_history(timeline.name, digest, 'expired', request.ring, {})
   local gone = digest.records
   digest.records, digest.merging = 0, nil

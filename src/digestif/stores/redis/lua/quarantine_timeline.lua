@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Turn the records of a damaged timeline into dead letters, one per batch, and erase the rest of it.
+-- Turn the records of a damaged timeline into dead letters, one per batch, and delete the rest of it.
 -- KEYS   12… the timeline; the order of the dead letters of the timeline that gets them; then per batch its letter:
 --        records, ages, times
 -- ARGV   4 {stored, name, letters}: the slot as it was found, or empty; the timeline that gets the letters; per batch
@@ -46,7 +46,7 @@ for number, fate in ipairs({ 'pending', 'open', 'open' }) do
     keep_as_record(content_of(batch.records), KEYS[place])
     size = 1
   end
-  erase(batch)
+  delete_batch(batch)
   if size > 0 then
     local id, reason, lapses = unpack(request.letters[number])
     write_letter({ name = request.name, dead = OWNER }, place, {

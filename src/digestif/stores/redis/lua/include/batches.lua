@@ -147,7 +147,7 @@ local function earliest_deadline(batch)
   return found[2] and -tonumber(found[2]) - SHIFT or nil
 end
 
-local function erase(batch)
+local function delete_batch(batch)
   call('UNLINK', batch.records, batch.ages, batch.times)
 end
 

@@ -66,7 +66,7 @@ local function answer(reply, ...)
     end
   end
   if moved > 0 then
-    add_to('moved', moved) -- never falls: tells a recount how much went on beside it
+    add_to('moved', moved) -- only grows: a recount compares it before and after, to see whether records moved
   end
   call('HSET', LEDGER, CALL, struct.pack('>dd', ARGV[1], clock) .. reply, ...)
   return reply

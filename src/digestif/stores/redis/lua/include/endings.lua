@@ -75,9 +75,9 @@ local function unlist_letter(letter, dead)
   call('ZREM', dead, letter_member(letter))
 end
 
-local function erase_letter(timeline, letter, place)
+local function delete_letter(timeline, letter, place)
   unlist_letter(letter, KEYS[timeline.place + DEAD])
-  erase(batch_found_at(place))
+  delete_batch(batch_found_at(place))
 end
 
 -- Make a record a dead letter of its own.

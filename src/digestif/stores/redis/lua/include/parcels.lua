@@ -2,22 +2,22 @@
 -- include: transfer.lua
 -- Parcels that leave. Their records are counted as `left`: `accepted`, which numbers records, must not fall.
 
-local function erase_exported_digest(timeline)
+local function delete_exported_digest(timeline)
   local digest = timeline.slot.digest
-  erase_digest(timeline)
+  delete_digest(timeline)
   count('open', -digest.records)
   count('left', digest.records)
   timeline.slot = after_commit_export(timeline.slot, now, timeline.pending)
   save_timeline(timeline)
 end
 
--- Erase the dead letter at `place`; false if there is none.
-local function erase_exported_letter(timeline, place)
+-- Delete the dead letter at `place`; false if there is none.
+local function delete_exported_letter(timeline, place)
   local letter = read_letter(place, timeline.name)
   if not letter then
     return false
   end
-  erase_letter(timeline, letter, place)
+  delete_letter(timeline, letter, place)
   count('dead', -letter.records)
   count('left', letter.records)
   return true

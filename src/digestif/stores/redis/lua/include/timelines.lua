@@ -183,10 +183,10 @@ local function move_pending(timeline, offset)
   end
 end
 
-local function erase_digest(timeline)
-  erase(digest_of(timeline))
+local function delete_digest(timeline)
+  delete_batch(digest_of(timeline))
   if timeline.slot.digest.merging then
-    erase(merging_of(timeline))
+    delete_batch(merging_of(timeline))
   end
 end
 

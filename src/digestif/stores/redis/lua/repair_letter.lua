@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Write a damaged dead letter anew, or erase it if it has no record.
+-- Write a damaged dead letter anew, or delete it if it has no record.
 -- KEYS   12… the letter: records, ages, times; the same under the name that it is to have; the order of the dead
 --        letters of its timeline
 -- ARGV   4 {stored, member, letter}: the letter as it was found, or empty; its member in the orders; the letter to
