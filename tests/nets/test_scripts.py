@@ -13,7 +13,7 @@ from digestif.testing import StoreConformance
 from digestif.testing.modes import Mode
 from tests.conformance.makers import made_at
 from tests.nets.conftest import PLANTED
-from tests.nets.planting import ScriptFault, planted
+from tests.nets.patches import ScriptFault, planted
 from tests.nets.script_faults import FAULTS
 from tests.servers import empty_server
 from tests.stores.redis import test_lua_calls, test_lua_large, test_lua_layout, test_suspects, test_vectors
