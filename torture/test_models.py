@@ -13,7 +13,7 @@ from digestif.stores.memory import MemoryStore
 from digestif.stores.registry import open_store
 from digestif.testing.stateful import store_machine
 from tests.servers import empty_lone_cluster, empty_server
-from tests.stores.redis.test_lua_large import live_large
+from tests.stores.redis.large_lives import live_large
 
 LIVES = 400
 LONG = settings(

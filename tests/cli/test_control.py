@@ -51,7 +51,10 @@ def test_a_pending_record_is_taken_back(run: Run, digests: Digests) -> None:
 def test_delete_needs_somebody_to_ask_or_a_yes(run: Run, digests: Digests) -> None:
     code, _, err = run("delete", "t")
 
-    assert (code, err) == (2, "digestif: there is nobody to ask; say --yes to delete; see digestif delete --help\n")
+    assert (code, err) == (
+        2,
+        "digestif: there is no terminal to ask in; say --yes to delete; see digestif delete --help\n",
+    )
     assert digests.timeline("t").pending == 1
     assert run("delete", "t", "--yes") == (0, "t was deleted\n", "")
     assert digests.timeline("t").state is State.IDLE

@@ -12,7 +12,7 @@ from digestif.testing.vectors import (
     Add,
     Complete,
     Opening,
-    Suspects,
+    SuspectChoice,
     check_adds,
     check_completions,
     check_openings,
@@ -197,6 +197,6 @@ def _after_open(vector: Opening) -> tuple[int, int, bool]:
     return after.digest.lapses, after.digest.lapses_alone, after.alone
 
 
-def _tried_together(vector: Suspects) -> list[int]:
+def _tried_together(vector: SuspectChoice) -> list[int]:
     digests = [Unfinished(id="x", batch=1, records=1, opened=0, lapses=lapses) for lapses in vector.lapses]
     return machine.tried_together([Slot(state=State.OPEN, digest=digest) for digest in digests])

@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 
 from digestif.errors import DigestifError
-from tests.nets.planting import ScriptFault
+from tests.nets.patches import ScriptFault
 
 # A statement did not hold, or a call was refused, or there was nothing where something had to be.
 FOUND = (AssertionError, pytest.fail.Exception, DigestifError, ValueError)

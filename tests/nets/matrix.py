@@ -21,7 +21,7 @@ from digestif.clock import monotonic
 from digestif.errors import DigestifError
 from digestif.stores.registry import open_store
 from digestif.testing.stateful import store_machine
-from tests.nets.planting import ScriptFault, planted
+from tests.nets.patches import ScriptFault, planted
 from tests.nets.script_faults import FAULTS
 from tests.servers import empty_server
 

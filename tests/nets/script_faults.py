@@ -1,6 +1,6 @@
 """Faults in the scripts that easily could be made: what to change in which file, and which sentences must find it."""
 
-from tests.nets.planting import ScriptFault as Fault
+from tests.nets.patches import ScriptFault as Fault
 
 # Where a timeline is placed: include/machine.lua.
 PLACING = [

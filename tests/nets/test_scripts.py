@@ -13,11 +13,11 @@ from digestif.testing import StoreConformance
 from digestif.testing.modes import Mode
 from tests.conformance.makers import made_at
 from tests.nets.conftest import PLANTED
-from tests.nets.planting import ScriptFault, planted
+from tests.nets.patches import ScriptFault, planted
 from tests.nets.script_faults import FAULTS
 from tests.servers import empty_server
 from tests.stores.redis import test_lua_calls, test_lua_large, test_lua_layout, test_suspects, test_vectors
-from tests.stores.redis.test_scripts import NAMES
+from tests.stores.redis.proxy import SCRIPTS
 from tests.stores.redis.twins import RULES
 
 SENTENCES = {sentence.partition("[")[0] for fault in FAULTS for sentence in fault.found_by}
@@ -70,11 +70,11 @@ def test_every_sentence_that_is_named_is_there(pytestconfig: pytest.Config) -> N
 
 def test_a_script_with_a_fault_is_still_a_script() -> None:
     """Otherwise every sentence would find it."""
-    sound = {name: load(name).text for name in NAMES}
+    sound = {name: load(name).text for name in SCRIPTS}
     with empty_server().client() as client:
         for fault in FAULTS:
             with planted(fault):
-                texts = (load(name).text for name in NAMES if load(name).text != sound[name])
+                texts = (load(name).text for name in SCRIPTS if load(name).text != sound[name])
                 client.script_load(next(texts))
 
 

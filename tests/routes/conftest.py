@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from digestif import Digests
-from tests.routes.recording import POLICY, Recording
+from tests.routes.recorder import POLICY, Recording
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from digestif.core.times import to_millis
 from digestif.routes.budget import BOOKS, Account
 from digestif.stores.base import Lease
 from digestif.testing import FakeClock
-from tests.routes.recording import Recording, T, add
+from tests.routes.recorder import Recording, T, add
 from tests.transfer.stores import dsn_of
 from tests.worker.workers import once
 

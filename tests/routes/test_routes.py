@@ -20,7 +20,7 @@ from digestif import (
     Record,
 )
 from digestif.core.ledger import Ledger
-from tests.routes.recording import POLICY, Recording, T, add, by_reader
+from tests.routes.recorder import POLICY, Recording, T, add, by_reader
 from tests.worker.workers import Ear, becomes, once, working
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from digestif import DeliveryFailed, Digests, Message, Policy, Receipt
-from tests.routes.recording import Recording, T, add, by_reader
+from tests.routes.recorder import Recording, T, add, by_reader
 from tests.worker.workers import once
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from digestif import Digests, Policy, Record
 from digestif.routes.route import Route
-from tests.routes.recording import Recording
+from tests.routes.recorder import Recording
 from tests.worker.workers import once
 
 T = 1_700_000_000.0

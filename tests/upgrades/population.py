@@ -23,7 +23,7 @@ from digestif.stores.redis import leases as redis_leases
 from digestif.stores.rows import open_digests as rows_reading
 from digestif.stores.transfer import TransferStore
 from digestif.transfer.move import Move, Progress
-from tests.routes.recording import Recording
+from tests.routes.recorder import Recording
 
 T = 1_900_000_000.0
 NOW = T + 1000  # when the store is left, and opened again

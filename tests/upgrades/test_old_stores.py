@@ -24,7 +24,7 @@ from digestif.stores.postgres import PostgresStore
 from digestif.stores.transfer import TransferStore
 from digestif.testing.servers import RedisServer
 from digestif.transfer.move import Move
-from tests.routes.recording import Recording
+from tests.routes.recorder import Recording
 from tests.stores.postgres.servers import empty_database
 from tests.upgrades.population import (
     AGED,

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from digestif.clock import monotonic
 from tests.servers import empty_lone_cluster, empty_server
 from tests.stores.postgres.servers import empty_database
 from tests.worker.programs import ROOT
-from tests.worker.workers import AT_ONCE, LONG, Ear, becomes, working
+from tests.worker.workers import AT_ONCE, LONG, Ear, Times, becomes, working
 
 POLICY = Policy(minimum_delay=0)
 ADD = """
@@ -49,24 +48,6 @@ def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def digests(dsn: str) -> Iterator[Digests]:
     with Digests(dsn, policy=POLICY) as digests:
         yield digests
-
-
-class Times:
-    """When a handler was called."""
-
-    def __init__(self, digests: Digests) -> None:
-        self._called = threading.Semaphore(0)
-        self.last = 0.0
-        digests.handler("*")(self._note)
-
-    def _note(self, _: Digest) -> None:
-        self.last = monotonic()
-        self._called.release()
-
-    def after(self, act: float) -> float:
-        """Seconds until the next call."""
-        assert self._called.acquire(timeout=LONG), "it was not called"
-        return self.last - act
 
 
 def test_what_this_process_adds_is_delivered_at_once(digests: Digests) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from digestif import Digests, Event, Worker, run
+from digestif import Digest, Digests, Event, Worker, run
 from digestif.clock import monotonic
 from digestif.worker.limits import Tuning
 
@@ -50,6 +50,24 @@ def working(*served: Digests, tuning: Tuning = Worker.tuning, **options: Any) ->
             worker.stop()
         thread.join(PATIENCE)
         assert not thread.is_alive(), "the workers do not stop"
+
+
+class Times:
+    """When a handler was called."""
+
+    def __init__(self, digests: Digests) -> None:
+        self._called = threading.Semaphore(0)
+        self.last = 0.0
+        digests.handler("*")(self._note)
+
+    def _note(self, _: Digest) -> None:
+        self.last = monotonic()
+        self._called.release()
+
+    def after(self, act: float) -> float:
+        """Seconds until the next call."""
+        assert self._called.acquire(timeout=LONG), "it was not called"
+        return self.last - act
 
 
 class Ear:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Now = Callable[[], Millis | None]  # None leaves it to the store's clock
 
 
-class Served(NamedTuple):
+class SkippedRecipients(NamedTuple):
     """Recipients that further attempts leave out."""
 
     reached: frozenset[str] = frozenset()  # they have got the digest
@@ -132,12 +132,12 @@ class Attempt:
         rest = tuple(record for record in self.digest.records if record.key not in gone)
         self.digest = replace(self.digest, records=rest, revision=revision)
 
-    def served(self) -> Served:
+    def served(self) -> SkippedRecipients:
         """The recipients of a split digest that need no message any more."""
         slot = self.store.inspect(self.timeline)
         if slot.digest is None or slot.token != self.lease.token:
             raise self.stale()
-        return Served(frozenset(who_got(slot.digest)), frozenset(who_never_can(slot.digest)))
+        return SkippedRecipients(frozenset(who_got(slot.digest)), frozenset(who_never_can(slot.digest)))
 
     def mark_served(self, recipient: str, *, reached: bool = True) -> None:
         """Note that a recipient has got the digest, or never can: further attempts leave it out."""
@@ -167,8 +167,8 @@ class Unstored(Attempt):
             self.digest, records=tuple(record for record in self.digest.records if record.key not in gone)
         )
 
-    def served(self) -> Served:
-        return Served()
+    def served(self) -> SkippedRecipients:
+        return SkippedRecipients()
 
     def mark_served(self, recipient: str, *, reached: bool = True) -> None:
         """Do nothing: there is no further attempt that could read it."""

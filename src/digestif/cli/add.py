@@ -78,7 +78,7 @@ def _add_one(session: Session, timeline: str, value: Any, *, key: str | None, **
         if not digests.enabled:
             return _refused(session)
         found = digests.timeline(timeline)
-        session.tell(
+        session.answer(
             f"accepted {printable(key)}: {printable(timeline)} {_next(found, now=digests.store.time(0) / 1000)}",
             {"accepted": 1, "timeline": timeline, "key": key, "ready": is_ready, "due": found.due},
         )
@@ -94,7 +94,7 @@ def _next(found: "Timeline", *, now: float) -> str:
 
 
 def _refused(session: Session) -> int:
-    session.tell("nothing was accepted: this store is switched off", {"accepted": 0, "ready": 0})
+    session.answer("nothing was accepted: this store is switched off", {"accepted": 0, "ready": 0})
     return 1
 
 
@@ -123,7 +123,7 @@ def _add_lines(session: Session, timeline: str | None, *, records: bool, within:
                 f"digestif: stopped; {counted(bulk.tally.accepted, 'line was', 'lines were')} accepted", err=True
             )
             raise
-        _tell(session, bulk, monotonic() - began, dropped=digests.ledger().dropped - dropped)
+        _report(session, bulk, monotonic() - began, dropped=digests.ledger().dropped - dropped)
     return 0
 
 
@@ -131,11 +131,11 @@ def _document(bulk: "BulkAdd") -> dict[str, Any]:
     return {"accepted": bulk.tally.accepted, "ready": len(bulk.tally.ready)}
 
 
-def _tell(session: Session, bulk: "BulkAdd", seconds: float, *, dropped: int) -> None:
+def _report(session: Session, bulk: "BulkAdd", seconds: float, *, dropped: int) -> None:
     tally = bulk.tally
     rate = f", {tally.accepted / seconds:,.0f}/s" if seconds > 0.5 else ""
     ready = f"; {counted(len(tally.ready), 'timeline is', 'timelines are')} ready for delivery" if tally.ready else ""
-    session.tell(
+    session.answer(
         f"accepted {counted(tally.accepted, 'record')} in {span(seconds)}{rate}{ready}",
         {**_document(bulk), "dropped": dropped},
     )
@@ -160,10 +160,10 @@ def _progress(session: Session, stream: BinaryIO) -> Iterator[Callable[[int, int
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = TextColumn("{task.fields[told]}"), BarColumn(bar_width=30), TimeElapsedColumn()
+    columns = TextColumn("{task.fields[progress]}"), BarColumn(bar_width=30), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("add", total=_size(stream), told="accepted 0")
-        yield lambda accepted, read: bar.update(task, completed=read, told=f"accepted {accepted:,}")
+        task = bar.add_task("add", total=_size(stream), progress="accepted 0")
+        yield lambda accepted, read: bar.update(task, completed=read, progress=f"accepted {accepted:,}")
 
 
 def _size(stream: BinaryIO) -> int | None:

@@ -29,7 +29,7 @@ def _each(
         missed = 0
         for name in names:
             done = act(digests, name)
-            session.tell(f"{printable(name)} {did if done else not_}", {"timeline": name, "done": done})
+            session.answer(f"{printable(name)} {did if done else not_}", {"timeline": name, "done": done})
             missed += not done
     return 1 if missed else 0
 
@@ -81,7 +81,7 @@ def retract(session: Session, timeline: str, key: str) -> int:
         done = digests.retract(timeline, key)
     what = f"{printable(key)} of {printable(timeline)}"
     not_ = "is not pending: unknown, or in a digest already (digestif trace)"
-    session.tell(f"{what} {'was taken back' if done else not_}", {"timeline": timeline, "key": key, "done": done})
+    session.answer(f"{what} {'was taken back' if done else not_}", {"timeline": timeline, "key": key, "done": done})
     return 0 if done else 1
 
 
@@ -112,7 +112,7 @@ def is_interactive() -> bool:
 
 def _agreed(session: Session, timelines: Sequence[str]) -> bool:
     if not is_interactive():
-        raise click.UsageError("there is nobody to ask; say --yes to delete")
+        raise click.UsageError("there is no terminal to ask in; say --yes to delete")
     with session.digests() as digests:
         pending = sum(digests.timeline(name).pending for name in timelines)
     names = ", ".join(map(printable, timelines[:3])) + (" …" if len(timelines) > 3 else "")

@@ -119,7 +119,7 @@ def _unreadable(digests: "Digests", digest_id: str, records: "Sequence[Record]",
 
 
 def _unknown(session: Session, digest_id: str) -> int:
-    session.tell(f"there is no dead letter {printable(digest_id)}", {"id": digest_id, "done": False})
+    session.answer(f"there is no dead letter {printable(digest_id)}", {"id": digest_id, "done": False})
     return 1
 
 
@@ -176,7 +176,7 @@ def _each(
         total += 1
         failures += bool(why_not)
         document = {"id": digest_id, "done": not why_not, **({"reason": why_not} if why_not else {})}
-        session.tell(f"{printable(digest_id)}: {why_not or did}", document)
+        session.answer(f"{printable(digest_id)}: {why_not or did}", document)
     if not total and not session.as_json:
         click.echo("no dead letters")
     return 0 if total and not failures else 1

@@ -17,7 +17,7 @@ SELF_MADE = ("sqlite://", "memory://")  # not even opened: that would make the f
 @click.command()
 @click.argument("store_", metavar="[STORE]", required=False)
 @click.option("--dry-run", is_flag=True, help="Change nothing. Exit code 1 if there is something to apply.")
-@click.option("--sql", "as_sql", is_flag=True, help="Change nothing; print the SQL, for somebody who applies it.")
+@click.option("--sql", "as_sql", is_flag=True, help="Change nothing; print the SQL, for an administrator to apply.")
 @shared_options()
 def migrate(store_: str | None, *, dry_run: bool, as_sql: bool, **options: Any) -> int:
     """Bring the schema of a PostgreSQL store up to date.
@@ -32,7 +32,7 @@ def migrate(store_: str | None, *, dry_run: bool, as_sql: bool, **options: Any) 
     text = _in_words(session, upgrade, applied=applies)
     script = upgrade.script if upgrade else ""
     document = {"store": session.place, **_facts(upgrade, applied=applies), **({"sql": script} if as_sql else {})}
-    session.tell((script or f"-- {text}") if as_sql else text, document)
+    session.answer((script or f"-- {text}") if as_sql else text, document)
     return 1 if dry_run and upgrade and upgrade.numbers else 0
 
 

@@ -67,7 +67,7 @@ def move(source: str, target: str | None, *, as_json_: bool, verify: bool, aband
         problems = _problems(source_store, target_store) if verify and done.finished else []
         if done.finished:
             problems += [f"FROM: {left}" for left in source_store.left_behind()]
-        _tell(done, monotonic() - began, problems, quiet=quiet, verified=verify and done.finished)
+        _report(done, monotonic() - began, problems, quiet=quiet, verified=verify and done.finished)
     if problems:
         return 1
     return 0 if done.finished or options["follow"] else 130
@@ -96,7 +96,7 @@ def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -
     from digestif.stores.registry import open_store
     from digestif.stores.transfer import ExportSource, TransferStore
 
-    logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are told once, in the answer
+    logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are reported once, in the answer
     if (source, options["from_namespace"]) == (target, options["to_namespace"]):
         raise ConfigError("move: FROM and TO are the same store")
     if not options["origin"] and (options["prefix"] != "d" or options["decoder"] != "json"):
@@ -167,13 +167,13 @@ def _progress(total: int | None, *, quiet: bool) -> "Iterator[Callable[[Progress
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = TextColumn("{task.fields[told]}"), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.fields[progress]}"), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("move", total=total, told="moved 0")
-        yield lambda done: bar.update(task, completed=done.records, told=_told(done))
+        task = bar.add_task("move", total=total, progress="moved 0")
+        yield lambda done: bar.update(task, completed=done.records, progress=_progress_text(done))
 
 
-def _told(done: "Progress") -> str:
+def _progress_text(done: "Progress") -> str:
     waiting = f", waiting for {counted(done.waiting, 'delivery', 'deliveries')}" if done.waiting else ""
     return f"moved {counted(done.records, 'record')} of {counted(done.timelines, 'timeline')}{waiting}"
 
@@ -189,7 +189,7 @@ def _problems(source_store: Any, target_store: Any) -> list[str]:
     ]
 
 
-def _tell(done: "Progress", seconds: float, problems: list[str], *, quiet: bool, verified: bool) -> None:
+def _report(done: "Progress", seconds: float, problems: list[str], *, quiet: bool, verified: bool) -> None:
     if quiet:
         facts = {"timelines": done.timelines, "letters": done.letters, "records": done.records}
         verdict = {"problems": problems} if verified else {}

@@ -45,7 +45,9 @@ def render(session: Session, template: str | None, *, wanted: str | None, output
     text = _rendered(digest, route, template, kind, options)
     if output is not None:
         output.write_text(text, "utf-8")
-        session.tell(f"wrote {len(text.encode()):,} bytes of {kind} to {output}", {"format": kind, "file": str(output)})
+        session.answer(
+            f"wrote {len(text.encode()):,} bytes of {kind} to {output}", {"format": kind, "file": str(output)}
+        )
     elif session.as_json:
         click.echo(as_json({"format": kind, "content": text}))
     else:

@@ -72,7 +72,7 @@ class Session:
         """The engine. Without `makes`, a SQLite file that does not exist is an error: it is not created."""
         import logging
 
-        logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are told once, in the answer
+        logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are reported once, in the answer
         if self._app:
             from digestif.cli.application import load_engine
 
@@ -108,7 +108,7 @@ class Session:
 
         return redacted(self._store)
 
-    def tell(self, text: str, document: Any) -> None:
+    def answer(self, text: str, document: Any) -> None:
         """Print the text, or with --json the document."""
         click.echo(as_json(document) if self.as_json else text)
 

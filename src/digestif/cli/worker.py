@@ -86,7 +86,7 @@ def _printer(workers: "Sequence[Worker]") -> "Callable[[Event], None]":
 
     from digestif.clock import wall_clock
 
-    def tell(event: "Event") -> None:
+    def report(event: "Event") -> None:
         facts = {field.name: _plain(getattr(event, field.name)) for field in fields(event)}
         try:
             click.echo(as_json({"event": type(event).__name__, "at": wall_clock(), **facts}))
@@ -94,7 +94,7 @@ def _printer(workers: "Sequence[Worker]") -> "Callable[[Event], None]":
             for worker in workers:
                 worker.stop()
 
-    return tell
+    return report
 
 
 def _plain(value: Any) -> Any:

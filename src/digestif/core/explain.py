@@ -121,7 +121,7 @@ def _summary(slot: Slot, *, now: Millis) -> str:
         when = f"due in {_span(slot.at - now)}" if slot.at > now else "due"
         return f"{paused}waiting with {records}, {when}"
     if slot.state is State.READY:
-        return f"{paused}ready with {records}: waits for somebody to take it since {_clock(slot.since)}"
+        return f"{paused}ready with {records}: waits to be opened since {_clock(slot.since)}"
     if slot.parked is not None:
         return f"{paused}on its way from or to another store: `digestif move`, called again, brings it there; {records}"
     if is_live(slot, now=now):

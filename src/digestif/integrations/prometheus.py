@@ -347,13 +347,17 @@ class _Events:
             "digestif_dispatch_lateness_seconds", "From due to the start of the task, in a task queue.", lateness
         )
         self._undispatched = counter("digestif_failed_dispatches_total", "Tasks that a task queue did not take.")
-        self._dispatches_lost = counter("digestif_lost_dispatches_total", "Timelines made ready that nobody took.")
+        self._dispatches_lost = counter(
+            "digestif_lost_dispatches_total", "Timelines made ready and not opened in time."
+        )
         self._skipped = counter("digestif_skipped_tasks_total", "Tasks that found nothing to deliver.")
         self._failed = counter(
             "digestif_failed_attempts_total", "Attempts to deliver that failed, the last one of a digest included."
         )
         self._put_off = counter("digestif_put_off_attempts_total", "Attempts that did not count.")
-        self._unsettled = counter("digestif_unsettled_attempts_total", "Attempts of whose end the store was not told.")
+        self._unsettled = counter(
+            "digestif_unsettled_attempts_total", "Attempts whose ending the store did not answer."
+        )
         self._quarantined = counter("digestif_quarantined_records_total", "Records that could not be decoded.")
         self._buried = counter("digestif_buried_digests_total", "Digests that were given up.")
         self._discarded = counter("digestif_discarded_digests_total", "Digests that a handler did not want.")

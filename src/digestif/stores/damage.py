@@ -32,7 +32,7 @@ class Damages:
     def __init__(self) -> None:
         self._listeners: tuple[Callable[[Damage], object], ...] = ()  # replaced as a whole: other threads may read it
         self._noted: deque[Damage] = deque()
-        self._told: set[Damage] = set()
+        self._reported: set[Damage] = set()
 
     def subscribe(self, listener: Callable[[Damage], object]) -> Callable[[], None]:
         """Call the listener with every new damage; the answer is a function that ends that."""
@@ -47,25 +47,25 @@ class Damages:
         return unsubscribe
 
     def note(self, damage: Damage) -> None:
-        """Keep a damage for `tell`: listeners must not be called inside of a transaction."""
+        """Keep a damage for `report_noted`: listeners must not be called inside of a transaction."""
         self._noted.append(damage)
 
     def report(self, damage: Damage) -> None:
         """Call the listeners with this damage, and with those that were noted."""
         self.note(damage)
-        self.tell()
+        self.report_noted()
 
-    def tell(self) -> None:
+    def report_noted(self) -> None:
         """Call the listeners with the damages that were noted, each once."""
         while self._noted:
             try:
                 damage = self._noted.popleft()
             except IndexError:  # another thread was faster
                 return
-            if damage in self._told:
+            if damage in self._reported:
                 continue
-            if len(self._told) >= REMEMBERED:
-                self._told.clear()
-            self._told.add(damage)
+            if len(self._reported) >= REMEMBERED:
+                self._reported.clear()
+            self._reported.add(damage)
             for listener in self._listeners:
                 listener(damage)

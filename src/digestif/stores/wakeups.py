@@ -17,7 +17,7 @@ class Hints:
         self._listeners = (*(known for known in self._listeners if known() is not None), ref(wakeups))
         return wakeups
 
-    def tell(self, *, worth: bool = True) -> None:
+    def wake(self, *, worth: bool = True) -> None:
         """Wake the listeners if a timeline may have become ready."""
         if worth:
             for known in self._listeners:

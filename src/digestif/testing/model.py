@@ -77,7 +77,7 @@ class Item:
 
 
 @dataclass
-class Parcel:
+class ModelDigest:
     """A digest that is unfinished, or dead."""
 
     id: int
@@ -107,7 +107,7 @@ class Line:
     first_arrival: int = 0  # of the first pending record; means nothing when none is pending
     dropped: int = 0  # by capacity, since the last digest was filled
     pending: dict[str, Item] = field(default_factory=dict)
-    digest: Parcel | None = None
+    digest: ModelDigest | None = None
     token: int | None = None
     expiry: int = 0
     alone: bool = False  # its deliverer said so
@@ -130,7 +130,7 @@ class Model:
 
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {}
-        self.dead: dict[int, Parcel] = {}
+        self.dead: dict[int, ModelDigest] = {}
         self.counts: Counter[str] = Counter()
         self.numbers = count(1)  # arrivals, tokens and digests
 
@@ -192,7 +192,7 @@ class Model:
         self._drop(line, len(line.pending) - len(kept))
         line.pending = {item.record.key: item for item in kept}
 
-    def _drop(self, holder: Line | Parcel, number: int) -> None:
+    def _drop(self, holder: Line | ModelDigest, number: int) -> None:
         self.counts["dropped"] += number
         holder.dropped += number
 
@@ -321,7 +321,7 @@ class Model:
         elif line.state == "waiting":
             line.since = now
         if line.digest is None:
-            line.digest = Parcel(next(self.numbers), key)
+            line.digest = ModelDigest(next(self.numbers), key)
             self._move_pending(line, line.digest)
         digest = line.digest
         digest.attempt += 1
@@ -351,7 +351,7 @@ class Model:
         records = [item.record for item in newest_first(digest.items)]
         return Opened(key, token, digest.id, digest.revision, digest.attempt, digest.dropped, records)
 
-    def _settle(self, line: Line, digest: Parcel, policy: Policy) -> None:
+    def _settle(self, line: Line, digest: ModelDigest, policy: Policy) -> None:
         if digest.again:
             self._move_pending(line, digest)
             digest.revision += 1
@@ -359,7 +359,7 @@ class Model:
         self._drop(digest, len(digest.items) - len(kept))
         digest.items = kept
 
-    def _move_pending(self, line: Line, digest: Parcel) -> None:
+    def _move_pending(self, line: Line, digest: ModelDigest) -> None:
         """What is pending joins the digest; later versions win."""
         versions = merged(digest.items, line.pending.values())
         self.counts["superseded"] += len(digest.items) + len(line.pending) - len(versions)

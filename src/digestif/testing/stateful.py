@@ -56,7 +56,7 @@ delays = st.fixed_dictionaries(
 )
 
 
-class Failed(Exception):
+class BlockFailed(Exception):
     """What the block of a digest raises here."""
 
 
@@ -196,13 +196,13 @@ class StoreMachine(RuleBasedStateMachine):
     def digest_at_once(self, pick: int, policy: str, minimum_delay: float | None, fails: bool) -> None:
         held = self.entered(self.openable(pick), policy, minimum_delay, given=False)
         if held is not None:
-            self.left(held, Failed() if fails else None)
+            self.left(held, BlockFailed() if fails else None)
 
     @precondition(lambda self: any(held.block for held in self.held))
     @rule(index=indexes, fails=st.booleans())
     def leave(self, index: int, fails: bool) -> None:
         blocks = [held for held in self.held if held.block]
-        self.left(blocks[index % len(blocks)], Failed() if fails else None)
+        self.left(blocks[index % len(blocks)], BlockFailed() if fails else None)
 
     def entered(self, timeline: str, policy: str, minimum_delay: float | None, given: bool) -> Held | None:
         now = self.now if given else None
@@ -223,7 +223,7 @@ class StoreMachine(RuleBasedStateMachine):
         held = Held(timeline, policy, opened.token, block=block, minimum_delay=minimum_delay, now=now)
         return self.remember(held)
 
-    def left(self, held: Held, error: Failed | None) -> None:
+    def left(self, held: Held, error: BlockFailed | None) -> None:
         self.held.remove(held)
         now = self.now if held.now is None else held.now
         finish = self.model.complete if error is None else self.model.fail

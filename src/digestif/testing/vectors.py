@@ -59,7 +59,7 @@ class Opening(NamedTuple):
     alone: bool = False  # nothing else runs beside it
 
 
-class Suspects(NamedTuple):
+class SuspectChoice(NamedTuple):
     """Digests whose lease lapsed, the first to lapse first, and which of them are tried beside each other."""
 
     name: str
@@ -225,13 +225,13 @@ OPENINGS = [
 ]
 
 SUSPECTS = [
-    Suspects("none", (), ()),
-    Suspects("one that never lapsed before", (0,), (0,)),
-    Suspects("one that did", (1,), (0,)),
-    Suspects("first lapses go together", (0, 0, 0), (0, 1, 2)),
-    Suspects("…without those that lapsed before", (0, 2, 0, 1), (0, 2)),
-    Suspects("the first decides: it goes alone", (1, 0, 0), (0,)),
-    Suspects("…also before others like it", (3, 1), (0,)),
+    SuspectChoice("none", (), ()),
+    SuspectChoice("one that never lapsed before", (0,), (0,)),
+    SuspectChoice("one that did", (1,), (0,)),
+    SuspectChoice("first lapses go together", (0, 0, 0), (0, 1, 2)),
+    SuspectChoice("…without those that lapsed before", (0, 2, 0, 1), (0, 2)),
+    SuspectChoice("the first decides: it goes alone", (1, 0, 0), (0,)),
+    SuspectChoice("…also before others like it", (3, 1), (0,)),
 ]
 
 
@@ -254,7 +254,7 @@ def check_openings(count: Callable[[Opening], tuple[int, int, bool]]) -> None:
     assert not wrong, wrong
 
 
-def check_suspects(choose: Callable[[Suspects], Sequence[int]]) -> None:
+def check_suspects(choose: Callable[[SuspectChoice], Sequence[int]]) -> None:
     """Every vector of suspects; `choose` gives the places of those that are tried beside each other."""
     wrong = {v.name: found for v in SUSPECTS if (found := tuple(choose(v))) != v.expected}
     assert not wrong, wrong

@@ -99,7 +99,7 @@ class Move:
             self._stop.wait(PAUSE_SECONDS)
         return False
 
-    def _tell(self, **changes: int) -> None:
+    def _report_progress(self, **changes: int) -> None:
         self.progress = replace(self.progress, **changes)  # type: ignore[arg-type]  # the counts
         self._report(self.progress)
 
@@ -116,7 +116,7 @@ class Move:
             self._lock.renew()
             left += self._move_timelines(page)
         left += self._move_letters()
-        self._tell(waiting=left)
+        self._report_progress(waiting=left)
         return left
 
     def _move_timelines(self, page: Sequence[tuple[str, Slot]]) -> int:
@@ -193,7 +193,9 @@ class Move:
             self._source.commit_export(whole, now=self._now())
             self._target.delete_progress(whole)
         letters = sum(1 for parcel in whole if parcel.kind is ParcelKind.LETTER)
-        self._tell(timelines=self.progress.timelines + len(whole) - letters, letters=self.progress.letters + letters)
+        self._report_progress(
+            timelines=self.progress.timelines + len(whole) - letters, letters=self.progress.letters + letters
+        )
         return whole
 
     def _copy_page(
@@ -209,7 +211,7 @@ class Move:
         if not pages:
             return self._without_deleted(rest)
         answers = self._target.import_pages(pages, fence=self._lock.fence, now=self._now())
-        self._tell(records=self.progress.records + sum(len(page.records) for page in pages))
+        self._report_progress(records=self.progress.records + sum(len(page.records) for page in pages))
         answered = {page.parcel.id: imported for page, imported in zip(pages, answers, strict=True)}
         going: list[tuple[Parcel, ImportProgress]] = []
         for parcel, before in rest:

@@ -20,7 +20,7 @@ from digestif.worker.suspects import Suspects
 MEMORY = 256 << 20  # bytes
 
 
-class Served(Protocol):
+class Engine(Protocol):
     """What a worker needs of a `Digests`."""
 
     def attempts(self, now: float | None = None) -> Attempts: ...
@@ -40,7 +40,7 @@ class Worker:
 
     def __init__(
         self,
-        digests: Served,
+        digests: Engine,
         *,
         concurrency: int = 100,
         threads: int = 16,

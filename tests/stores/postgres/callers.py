@@ -12,8 +12,7 @@ from digestif.ids import fresh_id
 from digestif.stores.base import Completion
 from digestif.testing.conformance.port import take_all
 from digestif.testing.servers import becomes_true
-from tests.worker.test_wakeups import Times
-from tests.worker.workers import LONG, Ear, working
+from tests.worker.workers import LONG, Ear, Times, working
 
 TIMELINES = [f"t{number}" for number in range(10)]
 PROMPT = 0.1  # seconds from a commit to the handler

@@ -17,8 +17,7 @@ from digestif import Digests, Policy, WorkerStarted
 from digestif.testing.servers import becomes_true, free_port
 from tests.stores.postgres.servers import empty_database
 from tests.stores.redis.load import Load
-from tests.worker.test_wakeups import Times
-from tests.worker.workers import Ear, working
+from tests.worker.workers import Ear, Times, working
 
 CONNECTIONS = 3  # of the server, for many more clients
 SETTINGS = """

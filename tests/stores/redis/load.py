@@ -33,7 +33,7 @@ from digestif.clock import monotonic, wall_clock
 from digestif.events import Events
 from digestif.stores.base import Completion, Release
 from digestif.testing.servers import becomes_true
-from tests.reading import read
+from tests.reader import read
 
 POLICY = Policy(minimum_delay=0.05, increment_delay=0.005, maximum_delay=0.2, attempts=1000, lapses=1000)
 LEASE = 3  # seconds

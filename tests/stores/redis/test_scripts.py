@@ -8,9 +8,9 @@ import pytest
 from digestif.stores.redis.client.scripts import GUARD, guarded, load, load_include, spliced
 from digestif.stores.redis.keys import PARTITION_KINDS
 from tests.servers import empty_server
+from tests.stores.redis.proxy import SCRIPTS
 
 LUA = files("digestif.stores.redis").joinpath("lua")
-NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir() if file.name.endswith(".lua"))
 INCLUDES = sorted(file.name for file in LUA.joinpath("include").iterdir())
 
 
@@ -70,22 +70,22 @@ def test_a_script_that_only_reads_or_says_why_has_no_guard(text: str) -> None:
 def test_only_these_scripts_write_without_a_guard() -> None:
     """They have no caller whose answers could be noted, or look for an earlier answer themselves."""
     statement = "local earlier_answer = answered(noted)\n"
-    texts = {name: load(name).text for name in NAMES}
+    texts = {name: load(name).text for name in SCRIPTS}
     writing = {name for name, text in texts.items() if "no-writes" not in text.splitlines()[0]}
 
     assert statement in load_include("guard.lua")
     assert {name for name in writing if statement not in texts[name]} == {"add", "confirm", "enter", "settings"}
-    assert {name for name in NAMES if statement in texts[name]} <= writing
+    assert {name for name in SCRIPTS if statement in texts[name]} <= writing
 
 
 def test_every_include_is_used() -> None:
-    texts = [GUARD, *(LUA.joinpath(f"{name}.lua").read_text() for name in NAMES)]
+    texts = [GUARD, *(LUA.joinpath(f"{name}.lua").read_text() for name in SCRIPTS)]
     texts += [LUA.joinpath("include", name).read_text() for name in INCLUDES]
 
     assert [name for name in INCLUDES if not any(f"-- include: {name}\n" in text for text in texts)] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_fills_in_its_form(name: str) -> None:
     first, purpose, *rest = LUA.joinpath(f"{name}.lua").read_text().splitlines()
 
@@ -94,7 +94,7 @@ def test_a_script_fills_in_its_form(name: str) -> None:
     assert any(line.startswith("-- Reply  ") for line in rest)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_the_server_takes_a_script_as_it_is(name: str) -> None:
     script = load(name)
 
@@ -105,7 +105,7 @@ def test_the_server_takes_a_script_as_it_is(name: str) -> None:
 
 def test_only_what_brings_records_is_refused_when_memory_is_full() -> None:
     """What drains the store, and what only looks, goes on."""
-    flags = {name: load(name).text.splitlines()[0].partition("flags=")[2] for name in NAMES}
+    flags = {name: load(name).text.splitlines()[0].partition("flags=")[2] for name in SCRIPTS}
 
     assert {name for name, flag in flags.items() if not flag} == {"add", "import_pages"}
 

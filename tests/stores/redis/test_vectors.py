@@ -22,7 +22,7 @@ from digestif.testing.vectors import (
     Add,
     Complete,
     Opening,
-    Suspects,
+    SuspectChoice,
     check_adds,
     check_completions,
     check_openings,
@@ -127,7 +127,7 @@ def _after_open(vector: Opening) -> tuple[int, int, bool]:
     return after.digest.lapses, after.digest.lapses_alone, after.alone
 
 
-def _tried_together(vector: Suspects) -> list[int]:
+def _tried_together(vector: SuspectChoice) -> list[int]:
     slots = [{"digest": {"lapses": lapses}} for lapses in vector.lapses]
     return [place - 1 for place in in_lua("tried_together", {"suspects": slots})]
 

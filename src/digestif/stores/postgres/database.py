@@ -104,7 +104,7 @@ class PostgresDatabase:
         try:
             return self.retrying(lambda namespace: self._try(unit, namespace, writes=writes))
         finally:
-            self._damages.tell()
+            self._damages.report_noted()
 
     def _try(self, unit: Callable[[PostgresRows], T], namespace: Namespace, *, writes: bool) -> T:
         with self.open_pool().connection() as connection, connection.cursor(binary=True) as cursor:
@@ -163,7 +163,7 @@ class PostgresDatabase:
         answer = self._ask_outcome(transaction, until=monotonic() + self.timeout)
         if answer is None:
             raise StoreUnavailable(
-                f"{self.name}: the connection was lost at the commit; nobody knows whether that took place"
+                f"{self.name}: the connection was lost at the commit; it is unknown whether that took place"
             )
         return answer
 

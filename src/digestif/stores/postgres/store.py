@@ -87,10 +87,10 @@ class PostgresStore(RowStore):
         if len(batch) == 1 and batch[0].within is None:  # otherwise the earliest deadline has to be looked for
             answer = add_single(self._database, batch[0], self.damages.note, now=at)
             if answer is not None:
-                self._hints.tell(worth=answer.ready)
+                self._hints.wake(worth=answer.ready)
                 return [answer]
         answers = self._after_inbox(lambda rows: arrivals.add_all(rows, batch, now=at), writes=True)
-        self._hints.tell(worth=any(answer.ready for answer in answers))
+        self._hints.wake(worth=any(answer.ready for answer in answers))
         return answers
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
@@ -177,7 +177,7 @@ class PostgresStore(RowStore):
             return transfer.import_pages(rows, pages, fence=fence, now=at)
 
         answers = self._write(unit)
-        self._hints.tell(worth=True)
+        self._hints.wake(worth=True)
         return answers
 
     # The inbox
@@ -236,7 +236,7 @@ class PostgresStore(RowStore):
             rows.woken |= more  # so that a worker comes for the next page
             return more
 
-        self._hints.tell(worth=self._write(page))
+        self._hints.wake(worth=self._write(page))
 
     # The server
 

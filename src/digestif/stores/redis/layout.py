@@ -185,7 +185,7 @@ class Layouts:
         if not found:
             return self._refused(
                 "gone",
-                f"{self._named(partition)}: its settings are gone. Somebody emptied the server (FLUSHALL), or it came "
+                f"{self._named(partition)}: its settings are gone. The server was emptied (FLUSHALL), or it came "
                 "back without its data (a restart without append-only file, a failover to an empty replica); what was "
                 "stored there is lost. Nothing was done. To go on, restart a process that uses this namespace: opening "
                 "a store writes the settings anew",

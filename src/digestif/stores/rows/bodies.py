@@ -26,7 +26,7 @@ def read_slot(timeline: str, body: str | bytes) -> Slot:
     try:
         slot = _slot(body)
     except WRONG as error:
-        raise _unreadable_slot(timeline, _told(_slot, body)) from error
+        raise _unreadable_slot(timeline, _problem(_slot, body)) from error
     problem = machine.flaw(slot)
     if problem is not None or (slot.pending and slot.batch is None):
         raise _unreadable_slot(timeline, problem or "it has records, and no batch")
@@ -51,9 +51,9 @@ def read_letter(letter_id: str, timeline: str, body: str | bytes) -> DeadLetter:
     try:
         letter = _letter(body)
     except WRONG as error:
-        raise _unreadable_letter(letter_id, timeline, _told(_letter, body)) from error
+        raise _unreadable_letter(letter_id, timeline, _problem(_letter, body)) from error
     if letter.id != letter_id or letter.timeline != timeline or letter.records < 0:
-        raise _unreadable_letter(letter_id, timeline, _told(_letter, body))
+        raise _unreadable_letter(letter_id, timeline, _problem(_letter, body))
     return letter
 
 
@@ -73,7 +73,7 @@ def read_entry(timeline: str, body: str | bytes) -> HistoryEntry:
     try:
         return _ended(body)
     except WRONG as error:
-        problem = f"an entry of its history can't be read ({_told(_ended, body)})"
+        problem = f"an entry of its history can't be read ({_problem(_ended, body)})"
         raise Unreadable(Damage(timeline=legible(timeline), part="history", problem=problem)) from error
 
 
@@ -96,7 +96,7 @@ def encode_entry(ended: HistoryEntry) -> bytes:
         return _encode(replace(ended, keys=tuple(map(legible, ended.keys))))
 
 
-def _told(decode: Callable[[bytes], object], body: str | bytes) -> str:
+def _problem(decode: Callable[[bytes], object], body: str | bytes) -> str:
     """Why a body can't be decoded, in the same words for text and bytes."""
     raw = body if isinstance(body, bytes) else body.encode("utf-8", "surrogateescape")
     try:

@@ -80,7 +80,7 @@ class RowStore(Store, TransferStore):
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         at = self._now(now)
         answers = self._write_arrivals(lambda rows: arrivals.add_all(rows, batch, now=at), weight=len(batch))
-        self._hints.tell(worth=any(answer.ready for answer in answers))
+        self._hints.wake(worth=any(answer.ready for answer in answers))
         return answers
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
@@ -147,7 +147,7 @@ class RowStore(Store, TransferStore):
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
         answers = self._write(lambda rows: release_all(rows, releases, now=at))
-        self._hints.tell(worth=any(release.until is None or release.until <= at for release in releases))
+        self._hints.wake(worth=any(release.until is None or release.until <= at for release in releases))
         return answers
 
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
@@ -164,7 +164,7 @@ class RowStore(Store, TransferStore):
         return self._hints.listen(LocalWakeups())
 
     def _hinted(self, done: bool) -> bool:
-        self._hints.tell(worth=done)
+        self._hints.wake(worth=done)
         return done
 
     # Operating
@@ -270,7 +270,7 @@ class RowStore(Store, TransferStore):
         answers = self._write_arrivals(
             lambda rows: transfer.import_pages(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS
         )
-        self._hints.tell(worth=True)
+        self._hints.wake(worth=True)
         return answers
 
     def abort_import(self, parcels: Sequence[Parcel], *, now: Millis | None) -> None:

@@ -98,7 +98,7 @@ class SQLiteStore(RowStore):
         try:
             return self._turnstile.through(lambda: self._group.submit(unit, weight=weight, share=share))
         finally:
-            self.damages.tell()
+            self.damages.report_noted()
 
     def _commit(self, page: JobPage[Rows]) -> None:
         """Run the jobs of a page in one transaction. An interrupted page is run again, by another thread."""
@@ -217,7 +217,7 @@ class SQLiteStore(RowStore):
                 lambda: self._translating(lambda: self._gate.through(lambda: self._read_one_state(unit)))
             )
         finally:
-            self.damages.tell()
+            self.damages.report_noted()
 
     def _read_one_state(self, unit: Callable[[Rows], T]) -> T:
         self._refuse_if_closed()

@@ -224,4 +224,4 @@ def _remedy(connection: "Connection[Any]", schema: str) -> str:
             f"USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {room}"
         )
     grant = f"USAGE, CREATE ON SCHEMA {room}" if _has_schema(connection, schema) else f"CREATE ON DATABASE {database}"
-    return f"GRANT {grant} TO {user}, or let somebody apply what `digestif migrate --sql STORE` prints"
+    return f"GRANT {grant} TO {user}, or let an administrator apply what `digestif migrate --sql STORE` prints"
