@@ -20,11 +20,10 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from statistics import median
+from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from digestif import Claimed, Digest, Digests, Event, LeaseLost, Policy, Record, Retry, StoreError
-from digestif.worker.limits import DEFAULT
 from tests.logbook import Logbook
 
 WORKERS = 4
@@ -34,7 +33,7 @@ PAUSE = 0.02  # seconds between two adds
 LONGEST = 0.02  # seconds that a handler takes, at most
 SLOW = 0.3  # the same while workers are stopped
 ALLOWANCE = 2.0  # seconds after a digest could have come again at the latest
-SUSPECTS_WAIT = DEFAULT.suspects  # seconds that a busy worker lets others go first
+SUSPECTS_WAIT = 60.0  # seconds that a busy worker lets others go first, as the docs say
 POLL = 0.2
 PATIENCE = 120.0  # seconds in which everything has to be delivered in the end
 
@@ -64,6 +63,7 @@ class Findings:
     refused: int  # ends that came too late
     late: list[str]  # digests that came again later than allowed
     usual: float  # seconds from a kill until a digest came again, the median
+    most: float  # the same, for nine tenths of them
     slowest: float  # the same of the slowest
     balanced: bool
     verified: bool
@@ -248,6 +248,7 @@ def judged(notes: list[Note], accepted: list[str], killed: dict[int, float], *, 
         "refused": sum(note.what == "lost" for note in notes),
         "late": [each.digest_id for each in again if each.seconds > each.latest(lease) + ALLOWANCE],
         "usual": median(once) if once else 0.0,
+        "most": quantiles(once, n=10)[-1] if len(once) > 1 else 0.0,  # nine tenths come within
         "slowest": max(once, default=0.0),
     }
 
