@@ -244,7 +244,7 @@ def test_opening_notes_that_it_is_alone_once_its_digest_has_lapsed() -> None:
 
 
 ENDS: dict[str, Callable[[Store, Lease, int], object]] = {
-    "closed": lambda store, lease, now: store.complete([Completion(lease, 0)], now=now),
+    "completed": lambda store, lease, now: store.complete([Completion(lease, 0)], now=now),
     "failed": lambda store, lease, now: store.release([Release(lease, None)], now=now),
     "put off": lambda store, lease, now: store.release([Release(lease, now + 5)], now=now),
     "buried": lambda store, lease, now: store.bury([Burial(lease, "given up", 0)], now=now),
@@ -263,7 +263,7 @@ def test_however_a_lease_ends_it_is_not_alone_any_more(end: str) -> None:
         slot = stores.look("t")["slot"]
 
     assert slot["alone"] is False
-    assert slot["digest lapses_alone"] == {"closed": None, "buried": None, "lapsed": 1}.get(end, 0)
+    assert slot["digest lapses_alone"] == {"completed": None, "buried": None, "lapsed": 1}.get(end, 0)
 
 
 def test_a_replayed_digest_starts_without_lapses() -> None:
