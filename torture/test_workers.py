@@ -28,7 +28,7 @@ def test_killed_at_random_points(dsn: str) -> None:
 
     assert found["is_good"], found
     assert found["late"] == [], found
-    assert found["usual"] <= LEASE + SOON, found
+    assert found["most"] <= LEASE + SOON, found
     assert found["duplicates"] > 0
 
 
