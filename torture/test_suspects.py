@@ -13,7 +13,7 @@ import pytest
 
 from digestif import Digests, Record
 from tests.logbook import Logbook
-from tests.worker.test_kills import emptied
+from tests.worker.kills import emptied
 from torture._suspects import POLICY
 
 LEASE = 2.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.test_kills import emptied, tortured
+from tests.worker.kills import emptied, tortured
 
 KILLS = 200
 STOPS = 5
