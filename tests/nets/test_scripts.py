@@ -1,24 +1,21 @@
 """The nets hold the scripts, too: each fault in their text is found by the sentences that are named for it."""
 
-import random
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
-from hypothesis import given
 
 from digestif import Store
 from digestif.stores.redis.client.scripts import load
 from digestif.testing import StoreConformance
 from digestif.testing.modes import Mode
 from tests.conformance.makers import made_at
+from tests.nets.arithmetic import arithmetic_finds
 from tests.nets.conftest import PLANTED
 from tests.nets.patches import ScriptFault, planted
-from tests.nets.script_faults import FAULTS
+from tests.nets.script_faults import FAULTS, TRANSITIONS
 from tests.servers import empty_server
-from tests.stores.redis import test_lua_calls, test_lua_large, test_lua_layout, test_suspects, test_vectors
+from tests.stores.redis import test_lua_calls, test_lua_large, test_lua_layout, test_suspects
 from tests.stores.redis.proxy import SCRIPTS
-from tests.stores.redis.twins import RULES
 
 SENTENCES = {sentence.partition("[")[0] for fault in FAULTS for sentence in fault.found_by}
 
@@ -78,37 +75,7 @@ def test_a_script_with_a_fault_is_still_a_script() -> None:
                 client.script_load(next(texts))
 
 
-VECTORS = [sentence for name, sentence in vars(test_vectors).items() if name.endswith("_the_vectors_say")]
-EXAMPLES = 200
-
-
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.vectors], ids=lambda fault: fault.says)
-def test_the_arithmetic_finds_it_too(fault: ScriptFault, monkeypatch: pytest.MonkeyPatch) -> None:
-    with planted(fault), empty_server().client() as client:
-        monkeypatch.setattr(test_vectors, "server", lambda: client)  # one connection for all examples
-        assert any(fails(sentence) for sentence in [*VECTORS, compare_each_rule])
-
-
-def compare_each_rule() -> None:
-    """Some examples of each in turn: Hypothesis itself would look for the simplest at length."""
-    numbers = random.Random(0)
-    examples = [comparison(name).hypothesis.fuzz_one_input for name in RULES]
-    for _ in range(EXAMPLES):
-        for example in examples:
-            example(numbers.randbytes(4096))
-
-
-def comparison(name: str) -> Any:
-    @given(test_vectors.COMPARISONS[name].facts)
-    def compare(facts: test_vectors.Facts) -> None:
-        test_vectors.compare(name, facts)
-
-    return compare
-
-
-def fails(sentence: Callable[[], None]) -> bool:
-    try:
-        sentence()
-    except AssertionError:
-        return True
-    return False
+@pytest.mark.parametrize("fault", TRANSITIONS, ids=lambda fault: fault.says)
+def test_the_arithmetic_finds_a_fault_in_a_transition(fault: ScriptFault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults that sentences find are left to torture/test_script_nets.py."""
+    assert arithmetic_finds(fault, monkeypatch)
