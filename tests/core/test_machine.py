@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from digestif.core import machine
-from digestif.core.machine import Slot, Unfinished
-from digestif.core.policy import Terms
+from digestif.core.machine import Plan, Slot, Unfinished
 from digestif.core.records import State
+from digestif.core.terms import Terms
 from digestif.core.transfer import after_begin_export
 from digestif.testing.vectors import (
     Add,
@@ -103,7 +103,7 @@ def test_every_ending_ends_the_note(records: int) -> None:
     held = _open(lapses=1, alone=True, records=records)
 
     endings = [
-        machine.after_completion(held, now=50, cool_down=0, max_records=None),
+        machine.after_completion(held, now=50, plan=Plan(0)),
         machine.after_failure(held, freeze=False),
         machine.after_release(held, until=70, freeze=False),
         machine.after_lapse(held),
@@ -180,7 +180,7 @@ def _after_completion(vector: Complete) -> int | None:
     digest = Unfinished(id="x", batch=1, records=vector.records, opened=0)
     slot = Slot(state=State.OPEN, pending=vector.pending, deadline=vector.deadline, digest=digest)
     slot = replace(slot, token="t", until=vector.now + 1)
-    after = machine.after_completion(slot, now=vector.now, cool_down=vector.cool_down, max_records=vector.max_records)
+    after = machine.after_completion(slot, now=vector.now, plan=Plan(vector.cool_down, vector.max_records))
     assert after.digest is None
     assert after.token is None
     return None if after.state is State.IDLE else after.at

@@ -11,7 +11,7 @@ import pytest
 
 from digestif import ConfigError, Digest, Digests, InvalidRecord, Policy
 from digestif.core import records
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import Arrival
 from digestif.stores.codec import Sealer
 from tests.worker.workers import once

@@ -16,6 +16,7 @@ class Ledger:
     expired: int = 0  # older than the policy's ttl
     deleted: int = 0  # on request: delete, retract, discard
     dead: int = 0  # in a dead letter
+    declined: int = 0  # not accepted, because people switched the timeline off; no fate of an accepted record
 
     @property
     def accounted(self) -> int:
@@ -38,7 +39,7 @@ class Ledger:
 
 
 COUNTERS = tuple(field.name for field in fields(Ledger))
-FATES = COUNTERS[1:]
+FATES = tuple(name for name in COUNTERS if name not in ("accepted", "declined"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

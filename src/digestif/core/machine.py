@@ -6,19 +6,15 @@ facts of the event and gives the slot that follows; stores move the records and 
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
-from digestif.core.policy import Terms
 from digestif.core.records import State
+from digestif.core.terms import Count, Openings, Override, Terms, Time, in_force
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import Busy, InvalidState
-
-# Stored values outside of these bounds are damage.
-Count = Annotated[int, Meta(ge=0, le=2**62)]
-Time = Annotated[Millis, Meta(ge=-(2**62), le=2**62)]
 
 
 class Rule(StrEnum):
@@ -83,6 +79,31 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     alone: bool = False  # the holder of the lease runs nothing else beside it
     digest: Unfinished | None = None
     parked: State | None = None  # exported or imported just now: the state that it returns to
+    by_delays: Time | None = None  # the due time by the delays, where a window made `at` of it
+    passes: bool = False  # no window holds it back until its next digest has ended
+    override: Override | None = None  # its own policy; it survives idle
+
+
+class Seen(NamedTuple):
+    """What decides whether a timeline may be delivered. A decision holds as long as it has not changed."""
+
+    state: State
+    at: Millis
+    until: Millis | None
+    since: Millis | None  # of the override
+
+
+def seen(slot: Slot) -> Seen:
+    return Seen(slot.state, slot.at, slot.until, None if slot.override is None else slot.override.since)
+
+
+class Plan(NamedTuple):
+    """How a timeline goes on after a digest, by the policy in the code."""
+
+    cool_down: Millis
+    max_records: int | None = None
+    openings: Openings | None = None
+    given: bool = False  # the call gave the cool-down itself
 
 
 IDLE = Slot()
@@ -108,45 +129,106 @@ def flaw(slot: Slot) -> str | None:
 
 def after_add(slot: Slot, *, now: Millis, terms: Terms, pending: int, deadline: Millis | None) -> Slot:
     """Place a timeline when a record arrives; `pending` and `deadline` already count it."""
+    terms = in_force(terms, slot.override)
     slot = replace(slot, pending=pending, deadline=deadline, first=slot.first if slot.pending else now)
     if slot.state is State.IDLE:
         return _awaken(slot, now=now, terms=terms)
-    if slot.state is not State.WAITING or slot.digest is not None:
+    if slot.state is not State.WAITING or slot.digest is not None or _has_come(slot, terms.openings, now=now):
         return slot
+    if slot.passes:
+        return _pulled_by_deadline(slot)
     at, rule = _postponed(slot, now=now, terms=terms)
-    return move(slot, at, rule, now=now, max_records=terms.max_records)
+    return move(slot, at, rule, now=now, max_records=terms.max_records, openings=terms.openings)
 
 
 def _awaken(slot: Slot, *, now: Millis, terms: Terms) -> Slot:
-    if terms.first_delay == 0 and not slot.paused:
-        return replace(slot, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None)
-    waiting = replace(slot, state=State.WAITING, at=now)
     rule = Rule.FIRST_DELAY if terms.first_delay else Rule.FIRST
-    return move(waiting, now + terms.first_delay, rule, now=now, max_records=terms.max_records)
+    waiting = replace(slot, state=State.WAITING, at=now, by_delays=None)
+    placed = move(
+        waiting, now + terms.first_delay, rule, now=now, max_records=terms.max_records, openings=terms.openings
+    )
+    is_known = terms.openings is None or placed.by_delays is not None
+    if terms.first_delay or slot.paused or placed.at > now or not is_known:
+        return placed
+    return replace(placed, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None, passes=False)
+
+
+def _has_come(slot: Slot, openings: Openings | None, *, now: Millis) -> bool:
+    """True if one of the calendar's times has come for the timeline: it is delivered then, however late."""
+    return openings is not None and not openings.hours and slot.by_delays is not None and slot.at <= now
+
+
+def _pulled_by_deadline(slot: Slot) -> Slot:
+    if slot.deadline is None or slot.deadline >= slot.at:
+        return slot
+    return replace(slot, at=slot.deadline, rule=Rule.DEADLINE, was=slot.at)
+
+
+def due_by_delays(slot: Slot) -> Millis:
+    """The due time as the delays set it, before a window aligned it."""
+    return slot.at if slot.by_delays is None else slot.by_delays
 
 
 def _postponed(slot: Slot, *, now: Millis, terms: Terms) -> tuple[Millis, Rule]:
+    at = due_by_delays(slot)
     if terms.quiet is not None:
         assert slot.first is not None  # something is pending
-        return _capped(max(slot.at, now + terms.quiet), Rule.QUIET, slot.first + terms.maximum, Rule.QUIET_CAP)
+        return _capped(max(at, now + terms.quiet), Rule.QUIET, slot.first + terms.maximum, Rule.QUIET_CAP)
     if slot.last is None or terms.increment is None:
-        return slot.at, Rule.STAYS
-    return _capped(slot.at + terms.increment, Rule.INCREMENT, slot.last + terms.maximum, Rule.CAP)
+        return at, Rule.STAYS
+    return _capped(at + terms.increment, Rule.INCREMENT, slot.last + terms.maximum, Rule.CAP)
 
 
 def _capped(at: Millis, rule: Rule, cap: Millis, cap_rule: Rule) -> tuple[Millis, Rule]:
     return (at, rule) if at <= cap else (cap, cap_rule)
 
 
-def move(slot: Slot, at: Millis, rule: Rule, *, now: Millis, max_records: int | None) -> Slot:
-    """Set the due time; an urgent record or a full timeline may pull it earlier."""
+def move(
+    slot: Slot,
+    at: Millis,
+    rule: Rule,
+    *,
+    now: Millis,
+    max_records: int | None,
+    openings: Openings | None,
+) -> Slot:
+    """Set the due time; an urgent record or a full timeline may pull it earlier; the window comes last."""
     if slot.deadline is not None and slot.deadline < at:
         at, rule = slot.deadline, Rule.DEADLINE
     if max_records is not None and slot.pending >= max_records and now < at:
         at, rule = now, Rule.COUNT
-    if rule is Rule.STAYS:
-        return slot
-    return replace(slot, at=at, rule=rule, was=slot.at)
+    was = slot.was if rule is Rule.STAYS else due_by_delays(slot)
+    moved = replace(slot, at=at, by_delays=None, rule=slot.rule if rule is Rule.STAYS else rule, was=was)
+    return moved if openings is None else align(moved, openings)
+
+
+def align(slot: Slot, openings: Openings) -> Slot:
+    """Let the timeline wait for the calendar. Where its openings are not known, it stays due by the delays."""
+    opening = first_opening(openings, slot.at, last=slot.last)
+    deadline = slot.deadline
+    if openings.urgent and deadline is not None and (opening is None or deadline < opening):
+        return replace(slot, at=deadline, rule=Rule.DEADLINE, passes=True)
+    return slot if opening is None else replace(slot, at=opening, by_delays=slot.at)
+
+
+def first_opening(openings: Openings, at: Millis, *, last: Millis | None) -> Millis | None:
+    """The first opening at or after a time, of single times also after the last delivery. None: it is not known."""
+    numbers = openings.numbers
+    if openings.hours:
+        spans = zip(numbers[::2], numbers[1::2], strict=True)
+        return next((max(at, start) for start, end in spans if at < end), None)
+    return next((time for time in numbers if time >= at and (last is None or time > last)), None)
+
+
+def last_opening(openings: Openings, *, now: Millis, before: Millis) -> Millis | None:
+    """The latest opening from now on that begins before a time; None if there is none."""
+    numbers = openings.numbers
+    if openings.hours:
+        spans = zip(numbers[::2], numbers[1::2], strict=True)
+        found = [max(now, start) for start, end in spans if now < end and max(now, start) < before]
+    else:
+        found = [time for time in numbers if now <= time < before]
+    return found[-1] if found else None
 
 
 # Scheduling and maintenance
@@ -168,6 +250,36 @@ def after_lapse(slot: Slot) -> Slot:
     if digest is not None:
         digest = replace(digest, lapses=digest.lapses + 1, lapses_alone=digest.lapses_alone + slot.alone)
     return replace(slot, state=State.WAITING, digest=digest, token=None, until=None, alone=False)
+
+
+def after_admission_refused(slot: Slot, *, until: Millis) -> Slot:
+    """It may not be delivered yet: its records stay pending, and its time by the delays is unchanged."""
+    if slot.state is State.OPEN:
+        slot = after_lapse(slot)
+    return replace(slot, state=State.WAITING, at=until, by_delays=due_by_delays(slot))
+
+
+def after_plan(slot: Slot, *, now: Millis, terms: Terms, cool_down: Millis) -> Slot:
+    """Another policy holds from now on: place a waiting timeline as if it had held before.
+
+    A timeline with an unfinished digest or a pass is not moved. Records must not expire while they wait for an opening.
+    """
+    if slot.state is not State.WAITING or slot.digest is not None or slot.passes:
+        return slot
+    if slot.last is not None:
+        at, rule = slot.last + cool_down, Rule.COOL_DOWN
+    elif slot.first is not None:
+        at, rule = slot.first + terms.first_delay, Rule.FIRST_DELAY if terms.first_delay else Rule.FIRST
+    else:
+        at, rule = due_by_delays(slot), slot.rule
+    planned = move(slot, max(at, now), rule, now=now, max_records=terms.max_records, openings=terms.openings)
+    planned = planned if planned.at >= now else replace(planned, at=now)
+    if terms.openings is None or slot.expires is None or planned.at < slot.expires:
+        return planned
+    earlier = last_opening(terms.openings, now=now, before=slot.expires)
+    if earlier is None:
+        return replace(planned, at=now, by_delays=None, passes=True)
+    return replace(planned, at=earlier)
 
 
 # Leases
@@ -299,11 +411,11 @@ def after_weighing(digest: Unfinished, dropped: int, *, fits: bool) -> Unfinishe
     return replace(digest, weighed=fits, records=digest.records - dropped, dropped=digest.dropped + dropped)
 
 
-def after_completion(slot: Slot, *, now: Millis, cool_down: Millis, max_records: int | None) -> Slot:
+def after_completion(slot: Slot, *, now: Millis, plan: Plan) -> Slot:
     """The digest ended: the timeline cools down, or is idle after an empty one with nothing pending."""
     assert slot.digest is not None
     delivered = slot.digest.records > 0
-    slot = replace(slot, digest=None, token=None, until=None, alone=False)
+    slot = replace(slot, digest=None, token=None, until=None, alone=False, passes=False)
     if not delivered and slot.pending == 0:
         return after_retirement(slot)
     slot = replace(
@@ -312,7 +424,24 @@ def after_completion(slot: Slot, *, now: Millis, cool_down: Millis, max_records:
         last=now if delivered else slot.last,
         iteration=slot.iteration + 1 if delivered else 0,
     )
-    return move(slot, now + cool_down, Rule.COOL_DOWN, now=now, max_records=max_records)
+    plan = plan_in_force(plan, slot)
+    return move(
+        slot,
+        now + plan.cool_down,
+        Rule.COOL_DOWN,
+        now=now,
+        max_records=plan.max_records,
+        openings=plan.openings,
+    )
+
+
+def plan_in_force(plan: Plan, slot: Slot) -> Plan:
+    """How a timeline goes on: by a cool-down given to the call, by its override, or by the policy in the code."""
+    override = slot.override
+    if override is None:
+        return plan
+    cool_down = plan.cool_down if plan.given else override.cool_down(slot.iteration)
+    return Plan(cool_down, override.terms.max_records, override.terms.openings)
 
 
 def after_failure(slot: Slot, *, freeze: bool, counted: bool = True) -> Slot:
@@ -325,7 +454,7 @@ def after_release(slot: Slot, *, until: Millis, freeze: bool, counted: bool = Tr
     """The attempt failed: the timeline waits until the next one."""
     digest = _kept(slot.digest, freeze=freeze, counted=counted)
     slot = replace(slot, token=None, until=None, alone=False, digest=digest)
-    return replace(slot, state=State.WAITING, at=until, was=slot.at, rule=Rule.RETRY)
+    return replace(slot, state=State.WAITING, at=until, was=slot.at, rule=Rule.RETRY, by_delays=None)
 
 
 def _kept(digest: Unfinished | None, *, freeze: bool, counted: bool = True) -> Unfinished | None:
@@ -344,19 +473,21 @@ def _kept(digest: Unfinished | None, *, freeze: bool, counted: bool = True) -> U
 
 
 def after_retirement(slot: Slot) -> Slot:
-    """The timeline is idle; only its flag `paused` remains."""
-    return Slot(paused=slot.paused)
+    """The timeline is idle; only its flag `paused` and its override remain."""
+    return Slot(paused=slot.paused, override=slot.override)
 
 
 def after_flush(slot: Slot, *, now: Millis) -> Slot:
-    """A waiting timeline is ready at once, on request."""
-    return replace(slot, state=State.READY, at=now, since=now, was=slot.at, rule=Rule.FLUSHED)
+    """A waiting timeline is ready at once, on request, whatever its window says."""
+    was = slot.at
+    return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.FLUSHED, by_delays=None, passes=True)
 
 
 def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     """A dead letter becomes the unfinished digest: the same records, attempts counted from 1."""
     revived = replace(digest, attempt=0, lapses=0, lapses_alone=0, frozen=True, weighed=True, replayed=True)
     was = slot.at if slot.state is not State.IDLE else None
+    slot = replace(slot, by_delays=None, passes=True)
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
 
 

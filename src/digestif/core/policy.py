@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
-from typing import Annotated, Any, Literal, TypeVar
-
-import msgspec
+from typing import Any, Literal, TypeVar
 
 from digestif.core.backoff import Retry
+from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Terms
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.core.times import LONGEST, Millis, is_duration, to_millis
 from digestif.errors import ConfigError
@@ -18,21 +17,7 @@ T = TypeVar("T")
 
 DAY = 86_400.0
 
-
-Duration = Annotated[Millis, msgspec.Meta(ge=0, le=round(LONGEST * 1000))]  # checked where stored terms are decoded
-Limit = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class Terms(msgspec.Struct, frozen=True):
-    """The numbers of a policy that a store needs for one add. Durations in milliseconds."""
-
-    first_delay: Duration = 0
-    increment: Duration | None = None  # None: an add moves nothing, not even by the cap
-    maximum: Duration = 0
-    quiet: Duration | None = None
-    max_records: Limit | None = None
-    capacity: Limit | None = None
-    ttl: Duration | None = None
+_GIVEN = {FIRST_DELAY: "first_delay", INCREMENT: "increment_delay", MAXIMUM: "maximum_delay"}
 
 
 def refuse_unknown(cls: type[T]) -> type[T]:
@@ -136,6 +121,7 @@ class Policy:
             max_records=self.max_records,
             capacity=self.capacity,
             ttl=None if self.ttl is None else to_millis(self.ttl),
+            given=sum(bit for bit, name in _GIVEN.items() if given[name] is not None),
         )
 
     def _increment(self, increment_delay: float | None, maximum_delay: float | None) -> Millis | None:

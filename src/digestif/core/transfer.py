@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from digestif.core import machine
 from digestif.core.machine import IDLE, Rule, Slot, Unfinished
 from digestif.core.records import State
+from digestif.core.terms import Override
 from digestif.core.times import Millis
 
 FOREVER: Millis = 253_402_300_800_000  # the year 10000: the lease of an export or import does not lapse
@@ -56,12 +57,20 @@ def after_abort_export(slot: Slot) -> Slot:
 def after_import_of_timeline(slot: Slot, exported: Slot) -> Slot:
     """Take over the times of an imported timeline; one of the same name that exists here keeps its own due time."""
     paused = slot.paused or exported.paused
+    override = _later(slot.override, exported.override)
     if slot.state is State.IDLE:
-        bare = machine.without_pending(replace(exported, digest=None, expires=None, placed=0, paused=paused))
-        return _unparked(bare)
+        bare = replace(exported, digest=None, expires=None, placed=0, paused=paused, override=override)
+        return _unparked(machine.without_pending(bare))
     lasts = [last for last in (slot.last, exported.last) if last is not None]
     iteration = max(slot.iteration, exported.iteration)
-    return replace(slot, last=max(lasts, default=None), iteration=iteration, paused=paused)
+    return replace(slot, last=max(lasts, default=None), iteration=iteration, paused=paused, override=override)
+
+
+def _later(one: Override | None, other: Override | None) -> Override | None:
+    """The override that was set last."""
+    if one is None or (other is not None and one.since < other.since):
+        return other
+    return one
 
 
 def after_import_of_pending(
@@ -73,7 +82,10 @@ def after_import_of_pending(
     slot = _due_if_idle(slot, now=now)
     if slot.state is not State.WAITING or slot.digest is not None:
         return slot
-    return machine.move(slot, slot.at, Rule.STAYS, now=now, max_records=None)
+    if deadline is None or deadline >= machine.due_by_delays(slot):
+        return slot
+    was = machine.due_by_delays(slot)
+    return replace(slot, at=deadline, by_delays=None, rule=Rule.DEADLINE, was=was)
 
 
 def after_import_of_digest(slot: Slot, exported: Slot, digest: Unfinished, *, token: str) -> Slot:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from digestif.clock import wall_clock
-from digestif.core.policy import Terms
 from digestif.core.records import Record, check_record_key, check_timeline, check_timestamp, check_within
+from digestif.core.terms import Terms
 from digestif.core.texts import shortened
 from digestif.core.times import FARTHEST, Millis, is_time, to_millis
 from digestif.errors import ConfigError, InvalidRecord

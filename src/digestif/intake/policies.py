@@ -1,6 +1,7 @@
 """Which policy is in force for a timeline: that of its route, else the engine's."""
 
-from digestif.core.policy import Policy, Terms
+from digestif.core.policy import Policy
+from digestif.core.terms import Terms
 from digestif.intake.patterns import Patterns
 
 

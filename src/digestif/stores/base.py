@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import Damage
-from digestif.core.policy import Terms
+from digestif.core.machine import Plan, Seen, Slot
+from digestif.core.terms import Openings, Override, Terms
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
 from digestif.events.base import Events
@@ -68,6 +69,7 @@ class SchedulePage(NamedTuple):
 
     entries: list[Due]
     after: tuple[int | str, ...] | None  # where the next page begins; None: this was the last page
+    candidates: Sequence["Candidate"] = ()  # to be admitted
 
 
 class Maintained(NamedTuple):
@@ -92,6 +94,22 @@ class Lease(NamedTuple):
     at: Millis  # when the timeline was due
     lapsed: bool = False  # taken over after another lease ran out
     lapses_alone: int = 0  # of `lapses`, those while nothing else ran beside the digest
+    override: Override | None = None  # the timeline's own policy
+
+
+class Candidate(NamedTuple):
+    """A timeline that could be delivered now. Whether it may is for the caller to say, with `admit`."""
+
+    timeline: str
+    slot: Slot
+
+
+class Admission(NamedTuple):
+    """Whether a candidate is delivered now. One that has changed since it was seen is left alone."""
+
+    timeline: str
+    seen: Seen
+    until: Millis | None = None  # when it may be delivered; None: now
 
 
 class ClaimPage(NamedTuple):
@@ -100,6 +118,15 @@ class ClaimPage(NamedTuple):
     leases: list[Lease]
     retired: int  # timelines that left the schedule: empty ones, now idle, and damaged ones
     suspect: Millis | None = None  # when the first suspect lapsed; None: there is no suspect
+    candidates: Sequence[Candidate] = ()  # to be admitted
+
+
+class Admitted(NamedTuple):
+    """The answer to admissions."""
+
+    leases: list[Lease]  # of those that were opened
+    ready: list[Due]  # those that were made ready, if no lease was asked for
+    kept: int = 0  # those that wait again
 
 
 class Take(NamedTuple):
@@ -129,6 +156,12 @@ class Completion(NamedTuple):
     cool_down: Millis
     max_records: int | None = None
     receipt: str | None = None  # for the history
+    openings: Openings | None = None  # of the policy's window
+    given: bool = False  # the cool-down was given to the call: an override does not replace it
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.cool_down, self.max_records, self.openings, self.given)
 
 
 class Release(NamedTuple):
@@ -148,6 +181,21 @@ class Burial(NamedTuple):
     cool_down: Millis
     max_records: int | None = None
     traceback: str = ""  # of the error, for people
+    openings: Openings | None = None
+    given: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.cool_down, self.max_records, self.openings, self.given)
+
+
+class Replan(NamedTuple):
+    """Another policy for a timeline that waits. One that has changed since it was seen is left alone."""
+
+    timeline: str
+    seen: Seen
+    terms: Terms
+    cool_down: Millis
 
 
 class QuarantinedRecord(NamedTuple):
@@ -233,11 +281,18 @@ class Store(StoreReader, Notes):
 
     @abstractmethod
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
+        self,
+        partition: int,
+        deadline: Millis,
+        *,
+        after: tuple[int | str, ...] | None,
+        limit: int,
+        now: Millis | None,
+        asks: bool = False,
     ) -> SchedulePage:
         """Make waiting timelines ready that are due at or before the deadline and not paused, earliest first.
 
-        `after` is None for the first page and then the `after` of the last page. Over all pages a timeline is given
+        Candidates, as in `claim`, are answered as they are, to be made ready by `admit`. `after` is None for the first page and then the `after` of the last page. Over all pages a timeline is given
         once, even if it waits and is due again meanwhile. A call reads at most `limit` timelines, so a page may be
         empty although more follow.
         """
@@ -253,27 +308,58 @@ class Store(StoreReader, Notes):
     # Delivering
 
     @abstractmethod
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
+    def claim(
+        self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+    ) -> ClaimPage:
         """Open up to `limit` timelines that are ready, or waiting and due; not paused.
 
         Earliest first. Timelines without any record become idle instead. Suspects are left to `claim_suspects`: their
         digests may have killed a worker, and could kill this one with all that it holds.
+
+        A timeline is not opened but answered as a candidate if its override has a window, or if the caller `asks` for
+        that: whether it may be delivered now is then decided outside of any transaction, and `admit` acts on it.
         """
 
     @abstractmethod
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         """Open suspects (timelines whose lease lapsed) that are not paused, for a worker that tries nothing else.
 
         The one that lapsed first decides. If its digest lapsed once, it is opened with others that lapsed once, at most
         SUSPECTS_TOGETHER; if more often, it is opened alone. `alone` says that the worker runs nothing else. For a
-        single digest that is noted with the lease: if it lapses too, that counts in `lapses_alone`.
+        single digest that is noted with the lease: if it lapses too, that counts in `lapses_alone`. Candidates as in
+        `claim`.
         """
 
     @abstractmethod
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
-        """Take a timeline's records for delivery.
+    def admit(
+        self,
+        admissions: Sequence[Admission],
+        *,
+        token: str | None = None,
+        lease: Millis = 0,
+        now: Millis | None,
+        alone: bool = False,
+    ) -> Admitted:
+        """Open candidates under a lease, or without a token make them ready; let those wait that have an `until`.
+
+        At most PAGE_TIMELINES, all of one partition. What has changed since it was seen is left alone. `alone` is noted
+        as in `claim_suspects`.
+        """
+
+    @abstractmethod
+    def open(
+        self,
+        timeline: str,
+        *,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+        alone: bool = False,
+        asks: bool = False,
+    ) -> Lease | Candidate:
+        """Take a timeline's records for delivery. Answers a candidate instead where `claim` would.
 
         Raises InvalidState unless it is ready (or open with a lapsed lease), Busy while another lease lives. Records
         that arrive meanwhile belong to the next digest. After a reported failure the same records come again, with the
@@ -351,6 +437,26 @@ class Store(StoreReader, Notes):
     @abstractmethod
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
         """Set or clear the flag. False if that changes nothing."""
+
+    @abstractmethod
+    def set_override(self, timeline: str, override: Override, *, now: Millis | None) -> None:
+        """Store a policy for the timeline; it moves what waits, as `machine.after_plan` says.
+
+        Also of an unknown timeline. One that is off loses its pending records, and its unfinished digest unless that is
+        open; they count as deleted.
+        """
+
+    @abstractmethod
+    def clear_override(self, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis | None) -> bool:
+        """Remove the stored policy. What waits moves by the given terms and cool-down. False if there is none."""
+
+    @abstractmethod
+    def refresh_override(self, timeline: str, override: Override) -> bool:
+        """Replace the numbers of an override; nothing moves. False if the stored one was set at another time."""
+
+    @abstractmethod
+    def replan(self, replans: Sequence[Replan], *, now: Millis | None) -> list[bool]:
+        """Move timelines that wait, at most PAGE_TIMELINES, as `machine.after_plan` says. True for those that moved."""
 
     @abstractmethod
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:

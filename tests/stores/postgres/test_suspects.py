@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import Arrival, QuarantinedRecord, Store, Take
 from digestif.stores.postgres.transaction import SQL
 from digestif.stores.registry import open_store

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import Arrival, Burial, Completion, Lease, Maintained, QuarantinedRecord, Release, Store
 from digestif.testing.conformance.port import numbers
 from tests.stores.redis.twins import Twins, twins

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import Arrival
 from digestif.stores.redis import RedisStore
 from digestif.stores.redis.batches import call_alone

@@ -11,7 +11,7 @@ import pytest
 
 from digestif import Digests, Policy, Record
 from digestif.core.capacity import weight_of
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import (
     PAGE_BYTES,
     Arrival,

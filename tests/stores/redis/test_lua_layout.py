@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import Arrival, Store
 from digestif.stores.registry import open_store
 from digestif.testing.conformance.port import NOW, arrive

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from digestif.core.damage import Damage
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import SUSPECTS_TOGETHER, Arrival, Burial, ClaimPage, Completion, Lease, Release, Store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.redis.store import RedisStore

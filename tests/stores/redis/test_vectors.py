@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from digestif import InvalidState
 from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Rule, Slot, Unfinished
-from digestif.core.policy import Terms
 from digestif.core.records import State
+from digestif.core.terms import Terms
 from digestif.stores.redis.client.scripts import load_include, spliced
 from digestif.testing.vectors import (
     Add,

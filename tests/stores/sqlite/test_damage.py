@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from digestif import Damage, Digests, Policy, Store, StoreError
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import Arrival
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing.conformance.actions import T, deliver, fail, keys, scheduled

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from digestif.core.capacity import Stored
 from digestif.core.damage import LOST_AND_FOUND, Damage
 from digestif.core.machine import Unfinished
-from digestif.core.policy import Terms
 from digestif.core.records import check_record_key, check_timeline, check_timestamp, check_within
+from digestif.core.terms import Terms
 from digestif.core.texts import LONGEST_TEXT, shortened
 from digestif.core.times import LONGEST, Millis, to_millis, to_seconds
 from digestif.errors import ConfigError, InvalidRecord

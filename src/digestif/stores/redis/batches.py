@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import Arrival
 from digestif.stores.redis.calls import Call
 from digestif.stores.redis.client.commands import Packed, joined, pack, pack_part

@@ -12,8 +12,8 @@ from digestif.core import machine
 from digestif.core.capacity import Stored, by_age
 from digestif.core.damage import Damage, legible
 from digestif.core.machine import IDLE, Slot
-from digestif.core.policy import Terms
 from digestif.core.records import DeadLetter, HistoryEntry, Outcome
+from digestif.core.terms import Terms
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_seconds
 from digestif.stores.base import Accepted, Lease

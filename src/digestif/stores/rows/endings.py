@@ -30,7 +30,7 @@ def complete(rows: Rows, completion: Completion, *, now: Millis) -> bool:
         delete_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["delivered"] += digest.records
-    after = machine.after_completion(slot, now=now, cool_down=completion.cool_down, max_records=completion.max_records)
+    after = machine.after_completion(slot, now=now, plan=completion.plan)
     put(rows, timeline, slot, after)
     return True
 
@@ -57,7 +57,7 @@ def _bury(rows: Rows, burial: Burial, *, now: Millis) -> bool:
         rows.remember(ended(timeline, digest, Outcome.DEAD, keys=keys, reason=burial.reason, now=now))
     rows.tally["open"] -= digest.records
     rows.tally["dead"] += digest.records
-    after = machine.after_completion(slot, now=now, cool_down=burial.cool_down, max_records=burial.max_records)
+    after = machine.after_completion(slot, now=now, plan=burial.plan)
     put(rows, timeline, slot, after)
     return True
 

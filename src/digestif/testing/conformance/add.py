@@ -3,7 +3,7 @@
 import pytest
 
 from digestif import Digests, Record
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import Arrival, Store
 from digestif.testing.conformance.actions import DAY, T, add_all, assert_leaves_at, deliver, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite

@@ -3,7 +3,7 @@
 import pytest
 
 from digestif import ConfigError, Digests, Dropped, Event, Policy, Record
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import Accepted, Arrival, Store
 from digestif.stores.reader import Part
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, keys, numbered

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from digestif import Busy, ConfigError, Digests, InvalidState, Record, StaleLease
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
 from digestif.testing.conformance.actions import (
     T,

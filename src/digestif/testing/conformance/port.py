@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from digestif.core.capacity import Cursor, Stored, weight_of
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.ids import fresh_id
 from digestif.stores.base import (
     PAGE_BYTES,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from digestif.core.capacity import Stored, weight_of
-from digestif.core.policy import Terms
+from digestif.core.terms import Terms
 from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Arrival, QuarantinedRecord, Store, Take
 from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
