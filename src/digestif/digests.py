@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from digestif.attempts import Attempt, Attempts, Handlers
+from digestif.attempts.admission import Admissions
 from digestif.attempts.reports import report_maintenance
 from digestif.core.cadences import Cadences
 from digestif.core.damage import Damage
@@ -30,7 +31,7 @@ from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies, PolicyOf, check_policy
 from digestif.preferences import Preferences
 from digestif.queries import Queries
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Maintained, Store
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Candidate, Due, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.partitions import visit
 from digestif.stores.registry import check_namespace, open_store
@@ -293,13 +294,22 @@ class Digests(Queries, Preferences):
             after: tuple[int | str, ...] | None = None
             until = self._time(partition, at) if given is None else given
             while True:
-                found = self.store.schedule(partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at)
-                yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in found.entries]
+                found = self.store.schedule(
+                    partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at, asks=self._policies.asks
+                )
+                entries = sorted([*found.entries, *self._admitted(found.candidates, until, now=at)], key=_due_first)
+                yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in entries]
                 after = found.after
                 if after is None:
                     return
 
         return visit(self.store, "schedule", pages, self.events)
+
+    def _admitted(self, candidates: Sequence[Candidate], deadline: Millis, *, now: Millis | None) -> list[Due]:
+        """Make those candidates ready that may be delivered at the deadline."""
+        decided = Admissions(self._policies, self.events).decide(candidates, at=deadline)
+        pages = [decided[start : start + PAGE_TIMELINES] for start in range(0, len(decided), PAGE_TIMELINES)]
+        return [due for some in pages for due in self.store.admit(some, now=now).ready]
 
     def maintenance(self, deadline: float | None = None, *, now: float | None = None) -> int:
         """Make timelines wait again whose dispatch got lost or whose lease lapsed, and return how many.
@@ -355,7 +365,7 @@ class Digests(Queries, Preferences):
         """For workers only: begins and ends attempts."""
         return Attempts(
             self.store,
-            policy_of=self._policies.of,
+            policies=self._policies,
             sealer=self._sealer,
             lease=self._lease,
             now=lambda: self._intake.millis(now),
@@ -446,6 +456,10 @@ def check_notify_delays(minimum_delay: float | None, dispatch: object) -> None:
     check_delay("minimum_delay", minimum_delay)
     if dispatch is not None:
         raise ConfigError("minimum_delay: with dispatch, let the task give it to deliver(timeline, minimum_delay)")
+
+
+def _due_first(due: Due) -> Millis:
+    return due.at
 
 
 def _drops(arrivals: Sequence[Arrival], answers: Sequence[Accepted]) -> Counter[str]:

@@ -104,8 +104,8 @@ class Preferences:
         override = self.store.inspect(key).override
         if override is None or override.cadence is None:
             return None
-        policy = self._policies.in_force(key, override).policy
-        return Preference(cadence=override.cadence, zone=override.zone, policy=policy)
+        found = self._policies.in_force(key, override)
+        return Preference(cadence=override.cadence, zone=override.zone, policy=None if found.off else found.policy)
 
     def forget_policies(self, timeline: str | None = None) -> None:
         """Ask functions that give policies again: about one timeline, or about all. Answers are kept for a minute."""

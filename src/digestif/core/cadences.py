@@ -27,8 +27,9 @@ _NAME = re.compile(r"\w[\w .:-]{0,63}")
 class PolicyInForce:
     """The policy of a timeline, and where it comes from."""
 
-    policy: Policy | None  # None: off, no record is accepted
+    policy: Policy
     source: str  # override, cadence NAME, handler PATTERN, route PATTERN, engine
+    off: bool = False  # no record is accepted; the policy is that in the code, for a digest that is still open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

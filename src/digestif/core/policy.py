@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, Literal, TypeVar
 
 from digestif.core.backoff import Retry
-from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Terms
+from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Openings, Terms
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.core.times import LONGEST, Millis, is_duration, to_millis
 from digestif.errors import ConfigError
@@ -130,6 +130,10 @@ class Policy:
         if self.backoff is None:
             return to_millis(self.increment_delay)
         return None if maximum_delay is None else 0
+
+    def openings(self, timeline: str, now: Millis) -> Openings | None:
+        """The next openings of the window."""
+        return None
 
     def cool_down(self, iteration: int) -> Millis:
         """The wait after the digest of this iteration; at most half the ttl, so that records do not expire in it."""

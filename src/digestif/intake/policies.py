@@ -100,17 +100,12 @@ class Policies:
             return PolicyInForce(policy=source.find(timeline).policy, source=source.name)
         name = "override" if override.cadence is None else f"cadence {override.cadence}"
         if override.off:
-            return PolicyInForce(policy=None, source=name)
+            return PolicyInForce(policy=source.find(timeline).policy, source=name, off=True)
         try:
             return PolicyInForce(policy=_with_redelivery(parsed(override.text), source.redelivery), source=name)
-        except ConfigError as error:  # of another release, or of a program that knows other cadences
+        except ConfigError as error:  # written by another release
             self._failures.report(timeline, name, error)
             return PolicyInForce(policy=source.find(timeline).policy, source=source.name)
-
-    def for_attempt(self, timeline: str, override: Override | None) -> Policy:
-        """The policy by which a digest is delivered. One that was opened before its timeline was switched off may end."""
-        policy = None if override is None else self.in_force(timeline, override).policy
-        return self.of(timeline) if policy is None else policy
 
     def report(self, timeline: str, source: str, error: Exception) -> None:
         """Emit that a policy failed, at most once a minute for each source."""

@@ -87,7 +87,7 @@ class Loop:
             await self._hold_back_until(self._is_alone)  # by chance a busy worker hardly ever is
             if self._is_alone():
                 return await self._try_suspects(alone=True)
-        return Round(page.claimed, more=page.claimed >= wanted)
+        return Round(page.claimed, more=page.claimed >= wanted or page.kept > 0)
 
     async def _try_suspects_next(self) -> Round:
         """Try them once the attempts under way have ended, or once they have waited long enough for that."""
