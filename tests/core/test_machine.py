@@ -6,18 +6,27 @@ from msgspec.structs import replace
 from digestif.core import machine
 from digestif.core.machine import Plan, Slot, Unfinished
 from digestif.core.records import State
-from digestif.core.terms import Terms
+from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Openings, Override, Terms
 from digestif.core.transfer import after_begin_export
 from digestif.testing.vectors import (
     Add,
+    Calendar,
     Complete,
     Opening,
+    OwnPolicy,
+    Placed,
+    Refuse,
+    Replan,
     SuspectChoice,
     check_adds,
     check_completions,
     check_openings,
+    check_plans,
+    check_refusals,
     check_suspects,
 )
+
+GIVEN = {"first_delay": FIRST_DELAY, "increment": INCREMENT, "maximum": MAXIMUM}
 
 
 def _digest(*, lapses: int = 0, lapses_alone: int = 0, records: int = 1) -> Unfinished:
@@ -38,6 +47,14 @@ def test_every_add_places_a_timeline_where_the_vectors_say() -> None:
 
 def test_every_completion_places_a_timeline_where_the_vectors_say() -> None:
     check_completions(_after_completion)
+
+
+def test_another_policy_places_a_timeline_where_the_vectors_say() -> None:
+    check_plans(_after_plan)
+
+
+def test_what_is_refused_waits_as_the_vectors_say() -> None:
+    check_refusals(_after_refusal)
 
 
 def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
@@ -154,16 +171,18 @@ def test_the_first_suspect_decides_who_is_tried_beside_it(lapses: list[int], exp
     assert machine.tried_together([_open(lapses=each) for each in lapses]) == expected
 
 
-def _after_add(vector: Add) -> tuple[str, int]:
-    digest = Unfinished(id="x", batch=1, records=1, opened=0) if vector.unfinished else None
+def _after_add(vector: Add) -> Placed:
     slot = Slot(
         state=State(vector.state),
         at=vector.at,
+        by_delays=vector.by_delays,
+        passes=vector.passes,
         last=vector.last,
         first=vector.first,
         paused=vector.paused,
         pending=vector.pending - 1 or int(vector.first is not None),
-        digest=digest,
+        digest=_digest() if vector.unfinished else None,
+        override=_override(vector.own),
     )
     terms = Terms(
         first_delay=vector.first_delay,
@@ -171,19 +190,91 @@ def _after_add(vector: Add) -> tuple[str, int]:
         maximum=vector.maximum,
         quiet=vector.quiet,
         max_records=vector.max_records,
+        openings=_openings(vector.calendar),
+        given=sum(GIVEN[name] for name in vector.given),
     )
-    after = machine.after_add(slot, now=vector.now, terms=terms, pending=vector.pending, deadline=vector.deadline)
-    return str(after.state), after.at
+    return _placed(
+        machine.after_add(slot, now=vector.now, terms=terms, pending=vector.pending, deadline=vector.deadline)
+    )
 
 
-def _after_completion(vector: Complete) -> int | None:
-    digest = Unfinished(id="x", batch=1, records=vector.records, opened=0)
-    slot = Slot(state=State.OPEN, pending=vector.pending, deadline=vector.deadline, digest=digest)
-    slot = replace(slot, token="t", until=vector.now + 1)
-    after = machine.after_completion(slot, now=vector.now, plan=Plan(vector.cool_down, vector.max_records))
+def _after_completion(vector: Complete) -> Placed:
+    slot = Slot(
+        state=State.OPEN,
+        pending=vector.pending,
+        deadline=vector.deadline,
+        last=vector.last,
+        iteration=vector.iteration,
+        passes=vector.passes,
+        digest=_digest(records=vector.records),
+        token="t",
+        until=vector.now + 1,
+        override=_override(vector.own),
+    )
+    plan = Plan(vector.cool_down, vector.max_records, _openings(vector.calendar), vector.given)
+    after = machine.after_completion(slot, now=vector.now, plan=plan)
     assert after.digest is None
     assert after.token is None
-    return None if after.state is State.IDLE else after.at
+    return _placed(after)
+
+
+def _after_plan(vector: Replan) -> Placed:
+    slot = Slot(
+        state=State(vector.state),
+        at=vector.at,
+        by_delays=vector.by_delays,
+        passes=vector.passes,
+        last=vector.last,
+        first=vector.first,
+        deadline=vector.deadline,
+        pending=vector.pending,
+        expires=vector.expires,
+        digest=_digest() if vector.unfinished or vector.state == "open" else None,
+    )
+    terms = Terms(first_delay=vector.first_delay, max_records=vector.max_records, openings=_openings(vector.calendar))
+    return _placed(machine.after_plan(slot, now=vector.now, terms=terms, cool_down=vector.cool_down))
+
+
+def _after_refusal(vector: Refuse) -> tuple[Placed, int, bool]:
+    slot = Slot(
+        state=State(vector.state),
+        at=vector.at,
+        by_delays=vector.by_delays,
+        passes=vector.passes,
+        pending=1,
+        digest=_digest() if vector.unfinished else None,
+    )
+    if slot.state is State.OPEN:
+        slot = replace(slot, token="t", until=vector.at + 1)
+    after = machine.after_admission_refused(slot, until=vector.until)
+    assert after.pending == slot.pending
+    assert after.token is None
+    lapses, frozen = (0, False) if after.digest is None else (after.digest.lapses, after.digest.frozen)
+    return _placed(after), lapses, frozen
+
+
+def _placed(slot: Slot) -> Placed:
+    if slot.state is State.IDLE:
+        return Placed("idle", None, None)
+    return Placed(str(slot.state), slot.at, machine.due_by_delays(slot), slot.passes)
+
+
+def _openings(calendar: Calendar | None) -> Openings | None:
+    return None if calendar is None else Openings(*calendar)
+
+
+def _override(own: OwnPolicy | None) -> Override | None:
+    if own is None:
+        return None
+    terms = Terms(
+        first_delay=own.first_delay,
+        increment=own.increment,
+        maximum=own.maximum,
+        quiet=own.quiet,
+        max_records=own.max_records,
+        openings=_openings(own.calendar),
+    )
+    return Override(text="", since=0, terms=terms, cool_downs=own.cool_downs)
 
 
 def _after_open(vector: Opening) -> tuple[int, int, bool]:
