@@ -6,14 +6,12 @@ from msgspec.structs import replace
 from digestif.core import machine
 from digestif.core.machine import Plan, Slot, Unfinished
 from digestif.core.records import State
-from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Openings, Override, Terms
+from digestif.core.terms import Terms
 from digestif.core.transfer import after_begin_export
 from digestif.testing.vectors import (
     Add,
-    Calendar,
     Complete,
     Opening,
-    OwnPolicy,
     Placed,
     Refuse,
     Replan,
@@ -25,8 +23,7 @@ from digestif.testing.vectors import (
     check_refusals,
     check_suspects,
 )
-
-GIVEN = {"first_delay": FIRST_DELAY, "increment": INCREMENT, "maximum": MAXIMUM}
+from tests.vectors import add_facts, completion_facts, placed, plan_facts, refusal_facts, refused
 
 
 def _digest(*, lapses: int = 0, lapses_alone: int = 0, records: int = 1) -> Unfinished:
@@ -172,109 +169,26 @@ def test_the_first_suspect_decides_who_is_tried_beside_it(lapses: list[int], exp
 
 
 def _after_add(vector: Add) -> Placed:
-    slot = Slot(
-        state=State(vector.state),
-        at=vector.at,
-        by_delays=vector.by_delays,
-        passes=vector.passes,
-        last=vector.last,
-        first=vector.first,
-        paused=vector.paused,
-        pending=vector.pending - 1 or int(vector.first is not None),
-        digest=_digest() if vector.unfinished else None,
-        override=_override(vector.own),
-    )
-    terms = Terms(
-        first_delay=vector.first_delay,
-        increment=vector.increment,
-        maximum=vector.maximum,
-        quiet=vector.quiet,
-        max_records=vector.max_records,
-        openings=_openings(vector.calendar),
-        given=sum(GIVEN[name] for name in vector.given),
-    )
-    return _placed(
-        machine.after_add(slot, now=vector.now, terms=terms, pending=vector.pending, deadline=vector.deadline)
-    )
+    return placed(machine.after_add(**add_facts(vector)))
 
 
 def _after_completion(vector: Complete) -> Placed:
-    slot = Slot(
-        state=State.OPEN,
-        pending=vector.pending,
-        deadline=vector.deadline,
-        last=vector.last,
-        iteration=vector.iteration,
-        passes=vector.passes,
-        digest=_digest(records=vector.records),
-        token="t",
-        until=vector.now + 1,
-        override=_override(vector.own),
-    )
-    plan = Plan(vector.cool_down, vector.max_records, _openings(vector.calendar), vector.given)
-    after = machine.after_completion(slot, now=vector.now, plan=plan)
+    after = machine.after_completion(**completion_facts(vector))
     assert after.digest is None
     assert after.token is None
-    return _placed(after)
+    return placed(after)
 
 
 def _after_plan(vector: Replan) -> Placed:
-    slot = Slot(
-        state=State(vector.state),
-        at=vector.at,
-        by_delays=vector.by_delays,
-        passes=vector.passes,
-        last=vector.last,
-        first=vector.first,
-        deadline=vector.deadline,
-        pending=vector.pending,
-        expires=vector.expires,
-        digest=_digest() if vector.unfinished or vector.state == "open" else None,
-    )
-    terms = Terms(first_delay=vector.first_delay, max_records=vector.max_records, openings=_openings(vector.calendar))
-    return _placed(machine.after_plan(slot, now=vector.now, terms=terms, cool_down=vector.cool_down))
+    return placed(machine.after_plan(**plan_facts(vector)))
 
 
 def _after_refusal(vector: Refuse) -> tuple[Placed, int, bool]:
-    slot = Slot(
-        state=State(vector.state),
-        at=vector.at,
-        by_delays=vector.by_delays,
-        passes=vector.passes,
-        pending=1,
-        digest=_digest() if vector.unfinished else None,
-    )
-    if slot.state is State.OPEN:
-        slot = replace(slot, token="t", until=vector.at + 1)
-    after = machine.after_admission_refused(slot, until=vector.until)
-    assert after.pending == slot.pending
+    facts = refusal_facts(vector)
+    after = machine.after_admission_refused(**facts)
+    assert after.pending == facts["slot"].pending
     assert after.token is None
-    lapses, frozen = (0, False) if after.digest is None else (after.digest.lapses, after.digest.frozen)
-    return _placed(after), lapses, frozen
-
-
-def _placed(slot: Slot) -> Placed:
-    if slot.state is State.IDLE:
-        return Placed("idle", None, None)
-    return Placed(str(slot.state), slot.at, machine.due_by_delays(slot), slot.passes)
-
-
-def _openings(calendar: Calendar | None) -> Openings | None:
-    return None if calendar is None else Openings(*calendar)
-
-
-def _override(own: OwnPolicy | None) -> Override | None:
-    if own is None:
-        return None
-    terms = Terms(
-        first_delay=own.first_delay,
-        increment=own.increment,
-        maximum=own.maximum,
-        quiet=own.quiet,
-        max_records=own.max_records,
-        openings=_openings(own.calendar),
-    )
-    return Override(text="", since=0, terms=terms, cool_downs=own.cool_downs)
+    return refused(after)
 
 
 def _after_open(vector: Opening) -> tuple[int, int, bool]:
