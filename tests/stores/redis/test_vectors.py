@@ -295,7 +295,7 @@ COMPARISONS: dict[str, Comparison] = {
         of_slot,
     ),
     "after_plan": Comparison(
-        "slot.expires = v.expires after_plan(slot, v.now, v.terms, v.cool_down, v.pending) return slot",
+        "slot.expires = v.expires after_plan(slot, v.now, v.terms, v.cool_down, v.pending) slot.expires = nil return slot",
         facts(slot=slots(), now=times, terms=terms, cool_down=delays, expires=st.none() | times),
         lambda rule, v: rule(
             replace(v["slot"], expires=v["expires"]), now=v["now"], terms=v["terms"], cool_down=v["cool_down"]
