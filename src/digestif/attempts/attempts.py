@@ -296,9 +296,9 @@ class Attempts:
         self._stop_renewing(attempt)
         attempt.is_completed = True
 
-    def open_for(self, handler: Handler, timeline: str) -> Attempt | None:
+    def open_for(self, handler: Handler, timeline: str, *, minimum_delay: float | None = None) -> Attempt | None:
         """Open a ready timeline for its handler; None if there is nothing to deliver, and then it has ended."""
-        attempt = self.open(timeline)
+        attempt = self.open(timeline, minimum_delay=minimum_delay)
         attempt.handler = handler
         if not attempt.digest:
             self.finish(attempt, DELIVERED)
