@@ -69,7 +69,7 @@ class SchedulePage(NamedTuple):
 
     entries: list[Due]
     after: tuple[int | str, ...] | None  # where the next page begins; None: this was the last page
-    candidates: Sequence["Candidate"] = ()  # to be admitted
+    candidates: tuple["Candidate", ...] = ()  # to be admitted
 
 
 class Maintained(NamedTuple):
@@ -127,7 +127,7 @@ class ClaimPage(NamedTuple):
     leases: list[Lease]
     retired: int  # timelines that left the schedule: empty ones, now idle, and damaged ones
     suspect: Millis | None = None  # when the first suspect lapsed; None: there is no suspect
-    candidates: Sequence[Candidate] = ()  # to be admitted
+    candidates: tuple[Candidate, ...] = ()  # to be admitted
 
 
 class Admitted(NamedTuple):

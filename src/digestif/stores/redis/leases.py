@@ -75,7 +75,7 @@ class RedisLeases(RedisVerbs, Store):
                 lost += 1
             elif len(names) < wanted:
                 break
-        return ClaimPage(leases, retired, suspect, candidates)
+        return ClaimPage(leases, retired, suspect, tuple(candidates))
 
     def _claimable(
         self, partition: int, wanted: int, *, lost: int, known: Set[str], now: Millis | None
@@ -98,7 +98,7 @@ class RedisLeases(RedisVerbs, Store):
         return ClaimPage(
             [encoding.lease(each, terms["token"]) for each in leases],
             emptied + len(damaged),
-            candidates=[encoding.candidate(each, at) for each in candidates],
+            candidates=tuple([encoding.candidate(each, at) for each in candidates]),
         )
 
     def claim_suspects(

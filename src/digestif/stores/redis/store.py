@@ -185,7 +185,7 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
         marked = list(zip(found, flags.encode(), strict=True))
         self._report_damaged([due.timeline for due, flag in marked if flag == DAMAGED_FLAG])
         entries = [due for due, moved in zip(found, encoding.flags(flags.encode()), strict=True) if moved]
-        return SchedulePage(entries, None, [encoding.candidate(each, at) for each in candidates])
+        return SchedulePage(entries, None, tuple([encoding.candidate(each, at) for each in candidates]))
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         limit = min(limit, ACTED_TIMELINES)

@@ -60,7 +60,7 @@ def _open_all(rows: Rows, timelines: Sequence[tuple[str, Slot]], grant: Grant, *
             candidates.append(Candidate(timeline, slot, grant.now))
         else:
             leases.append(_open(rows, timeline, slot, grant, fresh_id=f"{grant.token}-{len(leases)}"))
-    return ClaimPage(leases, 0, candidates=candidates)
+    return ClaimPage(leases, 0, candidates=tuple(candidates))
 
 
 def admit(rows: Rows, admissions: Sequence[Admission], grant: Grant | None, *, now: Millis) -> Admitted:

@@ -29,7 +29,7 @@ def schedule(
             rows.put_slot(timeline, machine.after_schedule(slot, now=now))
             entries.append(Due(timeline, at))
     last = found[-1] if len(found) == limit else None
-    return SchedulePage(entries, None if last is None else (began, last.at, last.number), candidates)
+    return SchedulePage(entries, None if last is None else (began, last.at, last.number), tuple(candidates))
 
 
 def maintain(rows: Rows, deadline: Millis | None, *, limit: int, now: Millis) -> Maintained:
