@@ -5,11 +5,11 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from digestif.core.cadences import PolicyInForce
-from digestif.core.machine import Rule, Slot, due_by_delays, first_opening, is_live
+from digestif.core.machine import Rule, Slot, due_by_delays, is_live
 from digestif.core.policy import Policy
 from digestif.core.records import State
 from digestif.core.times import Millis, to_seconds
-from digestif.core.zones import zone_of
+from digestif.core.windows.zones import zone_of
 from digestif.errors import ConfigError
 
 DAY = 86_400_000  # milliseconds
@@ -104,7 +104,7 @@ def _zone_name(policy: Policy, timeline: str) -> str | None:
     if policy.window is None:
         return None
     try:
-        return policy.window.zone(timeline)
+        return policy.window.zone_of(timeline)
     except ConfigError:  # the user's function fails; `add` tells of it
         return None
 
@@ -235,13 +235,13 @@ class _View:
         return None if slot.last is None or terms.increment is None else slot.last + terms.maximum
 
     def _aligned(self, at: Millis) -> Millis | None:
-        slot = self._slot
+        slot, window = self._slot, self._policy.window
+        assert window is not None
         try:
-            openings = self._policy.openings(self._timeline, at)
-        except ConfigError:
+            opening = window.first(self._timeline, at, slot.last)
+        except ConfigError:  # the function that gives its zone fails
             return None
-        opening = at if openings is None else first_opening(openings, at, last=slot.last)
-        if opening is None or openings is None or not openings.urgent or slot.deadline is None:
+        if opening is None or slot.deadline is None or not window.urgent:
             return opening
         return min(opening, slot.deadline)
 
