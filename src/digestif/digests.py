@@ -307,7 +307,7 @@ class Digests(Queries, Preferences):
 
     def _admitted(self, candidates: Sequence[Candidate], deadline: Millis, *, now: Millis | None) -> list[Due]:
         """Make those candidates ready that may be delivered at the deadline."""
-        decided = Admissions(self._policies, self.events).decide(candidates, at=deadline)
+        decided = Admissions(self._policies).decide(candidates, at=deadline)
         pages = [decided[start : start + PAGE_TIMELINES] for start in range(0, len(decided), PAGE_TIMELINES)]
         return [due for some in pages for due in self.store.admit(some, now=now).ready]
 

@@ -8,8 +8,6 @@ from digestif.core.policy import Policy
 from digestif.core.terms import Override
 from digestif.core.times import Millis
 from digestif.core.windows import admission
-from digestif.events.base import Events
-from digestif.events.engine import PolicyFailed
 from digestif.stores.base import Admission, Candidate
 
 FAILED_DELAY: Millis = 60_000  # of a timeline whose window can't be asked
@@ -31,14 +29,14 @@ class PolicySource(Protocol):
     def asks(self) -> bool: ...  # True if a policy in the code may hold timelines back
     def of(self, timeline: str) -> Policy: ...  # by the code alone
     def in_force(self, timeline: str, override: Override | None) -> InForce: ...
+    def report(self, timeline: str, source: str, error: Exception) -> None: ...
 
 
 class Admissions:
     """Decides by the windows of the policies in force."""
 
-    def __init__(self, policies: PolicySource, events: Events) -> None:
+    def __init__(self, policies: PolicySource) -> None:
         self._policies = policies
-        self._events = events
 
     def decide(self, candidates: Sequence[Candidate], *, at: Millis | None = None) -> list[Admission]:
         """What `admit` is to do with each candidate at a time, by default when it was found."""
@@ -50,6 +48,6 @@ class Admissions:
         try:
             until = admission(slot, found.policy.window, timeline, now=at)
         except Exception as error:  # noqa: BLE001  # a user's function; the timeline is asked again later
-            self._events.emit(PolicyFailed(timeline=timeline, source=found.source, error=error))
+            self._policies.report(timeline, found.source, error)
             until = at + FAILED_DELAY
         return Admission(timeline, machine.seen(slot), until)

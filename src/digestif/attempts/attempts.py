@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from digestif.attempts import contents, reports
 from digestif.attempts.admission import Admissions, PolicySource
 from digestif.attempts.attempt import Attempt, Now, Unstored
@@ -38,6 +40,7 @@ T = TypeVar("T")
 
 UNREAD = "the store did not answer when it was read"
 ENOUGH = "the worker holds enough records"
+OPENINGS_LEFT = 8  # of an override; then more are stored
 SWITCHED_OFF = "its timeline is switched off"
 
 
@@ -71,7 +74,7 @@ class Attempts:
         self.handlers = handlers
         self.lease = lease
         self._policies = policies
-        self.admissions = Admissions(policies, events)
+        self.admissions = Admissions(policies)
         self._claims = Claims(store, self.admissions, lease=lease, now=now, events=events)
         self._sealer = sealer
         self._now = now
@@ -134,6 +137,7 @@ class Attempts:
     def _begin(self, lease: Lease, *, alone: bool) -> Attempt:
         policy = self._policies.in_force(lease.timeline, lease.override).policy
         attempt = Attempt(lease, policy, store=self.store, now=self._now)
+        self._refresh_openings(attempt)
         attempt.late = to_seconds(max(0, lease.until - self.lease - lease.at))
         attempt.duration = self.lease
         self._held[id(attempt)] = attempt
@@ -144,6 +148,19 @@ class Attempts:
         if self.events.wanted(Claimed):
             self.events.emit(reports.begun(attempt))
         return attempt
+
+    def _refresh_openings(self, attempt: Attempt) -> None:
+        """Store further openings for an override that has few left: adds place its timeline by them."""
+        override, timeline = attempt.lease.override, attempt.timeline
+        if override is None or override.terms.openings is None:
+            return
+        left = [number for number in override.terms.openings.numbers if number > attempt.lease.until]
+        if len(left) >= OPENINGS_LEFT:
+            return
+        with suppress(Exception):  # then admission aligns the timeline when it is due
+            openings = attempt.policy.openings(timeline, to_millis(attempt.time()), far=True)
+            fresh = replace(override, terms=replace(override.terms, openings=openings))
+            self.store.refresh_override(timeline, fresh)
 
     def _clear_alone(self, attempts: Sequence[Attempt]) -> None:
         """Another attempt is about to begin beside some that were alone: if they lapse now, that proves nothing."""

@@ -1,11 +1,11 @@
 """Which policy is in force for a timeline: its override, that of its handler or route, or the engine's."""
 
 import re
-from math import inf
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from inspect import isawaitable, iscoroutine, iscoroutinefunction
+from math import inf
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 

@@ -69,7 +69,7 @@ class Partitions(Suite):
         events, reports = Events(), list[Event]()
         events.subscribe(reports.append)
 
-        admissions = Admissions(Policies(Policy()), events)
+        admissions = Admissions(Policies(Policy()))
         claims = Claims(three, admissions, lease=30_000, now=lambda: round(T * 1000), events=events)
         claimed = claims.claim(len(TIMELINES), asks=False)
 
