@@ -2,6 +2,7 @@
 
 from digestif.testing.conformance.accounts import Accounts, DeadLetters
 from digestif.testing.conformance.add import Arrivals
+from digestif.testing.conformance.admissions import AskedStores
 from digestif.testing.conformance.backlog import BacklogCounts, UncountedAttempts
 from digestif.testing.conformance.backoff import Backoffs
 from digestif.testing.conformance.border import Configuration, Refusals, StoredValues
@@ -37,6 +38,7 @@ from digestif.testing.conformance.weight import Weight
 class StoreConformance(
     Accounts,
     Arrivals,
+    AskedStores,
     BacklogCounts,
     Backoffs,
     Capacity,
