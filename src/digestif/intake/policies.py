@@ -14,7 +14,7 @@ from msgspec.structs import replace as replace_fields
 from digestif.clock import monotonic
 from digestif.core.cadences import PolicyInForce
 from digestif.core.policy import Policy
-from digestif.core.terms import Override, Terms
+from digestif.core.terms import Openings, Override, Terms
 from digestif.core.texts import shortened
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
@@ -91,7 +91,14 @@ class Policies:
     def terms(self, timeline: str, now: Millis = 0) -> Terms:
         """That policy as the numbers that an add needs. The time counts if it has a window."""
         source = self._find(timeline)
-        return source.find(timeline).terms(timeline, now) if source.terms is None else source.terms
+        if source.terms is not None:
+            return source.terms
+        prepared = source.find(timeline)
+        try:
+            return prepared.terms(timeline, now)
+        except Exception as error:  # noqa: BLE001  # the user's function that gives the zone; the record is accepted
+            self._failures.report(timeline, source.name, error)
+            return prepared.held_back()
 
     def in_force(self, timeline: str, override: Override | None) -> PolicyInForce:
         """The policy of a timeline and its source: the stored override, else what the code says."""
@@ -151,6 +158,11 @@ class Prepared:
         self.plain = policy.terms()
         self._dated: dict[int, Terms] = {}  # by the identity of their openings
 
+    @property
+    def asks_for_zone(self) -> bool:
+        """True if a function of the user's gives the time zone of the window."""
+        return self.policy.window is not None and self.policy.window.holds_callable
+
     def terms(self, timeline: str, now: Millis) -> Terms:
         if self.policy.window is None:
             return self.plain
@@ -162,6 +174,11 @@ class Prepared:
                 self._dated.clear()
             self._dated[id(openings)] = found
         return found
+
+
+    def held_back(self) -> Terms:
+        """The terms while nothing is known of the window: the timeline waits until it can be asked."""
+        return replace_fields(self.plain, openings=Openings(()))
 
 
 class _Source:
@@ -207,7 +224,7 @@ class _Fixed(_Source):
         return self._prepared
 
     def is_known(self, timeline: str) -> bool:  # noqa: ARG002
-        return True
+        return not self._prepared.asks_for_zone
 
     def policies(self) -> list[Policy]:
         return [self._prepared.policy]
@@ -250,7 +267,7 @@ class _Asked(_Source):
 
     def is_known(self, timeline: str) -> bool:
         known = self._answers.get(timeline)
-        return known is not None and self._clock() < known.until
+        return known is not None and self._clock() < known.until and not known.prepared.asks_for_zone
 
     def _ask(self, timeline: str, otherwise: Prepared) -> Prepared:
         try:
