@@ -29,6 +29,7 @@ if _TYPE_CHECKING:
     )
     from digestif.core.secret import Secret
     from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater
+    from digestif.core.windows import Window
     from digestif.digests import Digests
     from digestif.errors import (
         Busy,
@@ -159,6 +160,7 @@ __all__ = [
     "Unhandled",
     "Unsettled",
     "Verification",
+    "Window",
     "Worker",
     "WorkerStarted",
     "WorkerStopped",
@@ -183,6 +185,7 @@ _HOMES = {  # where each name is defined
     "digestif.core.records": "DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry Sighting State Timeline",
     "digestif.core.secret": "Secret",
     "digestif.core.verdicts": "DeliveryFailed Discard RetryLater",
+    "digestif.core.windows": "Window",
     "digestif.channels.base": "Channel Format Message Receipt",
     "digestif.digests": "Digests",
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "

@@ -54,8 +54,6 @@ def test_presets_have_the_names_people_say() -> None:
     assert Policy.hourly(capacity=5).capacity == 5
     assert Policy.stepped(strategy).first_delay == 30
     assert Policy.stepped(strategy).backoff is strategy
-    with pytest.raises(ConfigError, match="not available in this release"):
-        Policy.daily("09:00", tz="Europe/Vienna")
 
 
 def test_a_backoff_never_waits_so_long_that_records_could_expire() -> None:

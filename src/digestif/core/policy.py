@@ -2,20 +2,23 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from typing import Any, Literal, TypeVar
 
 from digestif.core.backoff import Retry
+from digestif.core.durations import written_duration
 from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Openings, Terms
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.core.times import LONGEST, Millis, is_duration, to_millis
+from digestif.core.windows import Window, ZoneRule
 from digestif.errors import ConfigError
 
 Backoff = Callable[[int], float]
 T = TypeVar("T")
 
 DAY = 86_400.0
+WEEK = 7 * DAY  # the ttl that was not given is this very object: with a window it grows
 
 _GIVEN = {FIRST_DELAY: "first_delay", INCREMENT: "increment_delay", MAXIMUM: "maximum_delay"}
 
@@ -50,12 +53,12 @@ class Policy:
     max_records: int | None = None  # this many pending make the timeline due at once
     capacity: int | None = 10_000  # the newest are kept, the rest is dropped and counted
     max_bytes: int | None = 32 << 20  # of a digest, as stored: the newest are kept, at least one, the rest is dropped
-    ttl: float | None = 7 * DAY  # pending records older than this expire and are counted
+    ttl: float | None = WEEK  # pending records older than this expire and are counted; longer with a rare window
     attempts: int = 8  # then the digest is buried
     retry: Retry = field(default_factory=Retry)  # the wait after a failed attempt
     lapses: int = 3  # leases that lapse while the digest is tried alone; then it is buried
     redelivery: Literal["merge", "same"] = "merge"  # after a failure: with newer records, or exactly as it was
-    window: None = None  # calendar windows; not available in this release
+    window: Window | None = None  # the times or hours at which a digest may leave
 
     def __post_init__(self) -> None:
         for name in ("first_delay", "minimum_delay", "increment_delay", "maximum_delay"):
@@ -69,11 +72,15 @@ class Policy:
         _check_count("attempts", self.attempts)
         _check_count("lapses", self.lapses)
         self._check_choices()
+        if self.ttl is WEEK:
+            object.__setattr__(self, "ttl", self.default_ttl)
         self._check_order()
 
     def _check_choices(self) -> None:
-        if self.window is not None:
-            raise ConfigError("window: calendar windows are not available in this release; leave it None")
+        if self.window is not None and not isinstance(self.window, Window):
+            raise ConfigError(
+                f'window: {shortened(self.window)} is not a Window such as Window.daily("09:00", tz="UTC")'
+            )
         if self.redelivery not in ("merge", "same"):
             raise ConfigError(f'redelivery: {shortened(self.redelivery)} is neither "merge" nor "same"')
         if not isinstance(self.retry, Retry):
@@ -92,14 +99,26 @@ class Policy:
         if self.ttl is not None and self.ttl < 2 * longest:
             raise ConfigError(
                 f"ttl: {self.ttl:g} is less than 2 × {longest:g}, the longest wait of this policy: "
-                "records could expire while they wait"
+                f"records could expire while they wait; make it at least {written_duration(math.ceil(2 * longest))}"
             )
 
     @property
-    def longest_wait(self) -> float:
-        """The longest time that this policy lets a record wait, in seconds."""
+    def default_ttl(self) -> float:
+        """The ttl if none is given: a week, longer if the window opens so rarely that records could expire."""
+        if self.window is None:
+            return WEEK
+        return max(WEEK, float(math.ceil(2.1 * self.longest_wait)))
+
+    @property
+    def longest_delay(self) -> float:
+        """The longest of the delays, in seconds."""
         cool_down = self.minimum_delay if self.backoff is None else _longest(self.backoff)
         return max(self.first_delay, cool_down, self.maximum_delay)
+
+    @property
+    def longest_wait(self) -> float:
+        """The longest time that this policy lets a record wait, in seconds: for its delays, then for the window."""
+        return self.longest_delay + (0 if self.window is None else self.window.longest_gap)
 
     def terms(
         self,
@@ -131,16 +150,31 @@ class Policy:
             return to_millis(self.increment_delay)
         return None if maximum_delay is None else 0
 
-    def openings(self, timeline: str, now: Millis) -> Openings | None:
-        """The next openings of the window."""
-        return None
+    def openings(self, timeline: str, now: Millis, *, far: bool = False) -> Openings | None:
+        """The openings of the window that an add or an ending may need, or as many as can be kept if `far`.
+
+        None without a window.
+        """
+        if self.window is None:
+            return None
+        return self.window.openings(timeline, now, reach=None if far else to_millis(self.longest_delay))
+
+    def in_zone(self, zone: str) -> "Policy":
+        """The same policy, its window in another zone."""
+        if self.window is None:
+            return self
+        ttl = WEEK if self.ttl == self.default_ttl else self.ttl
+        return replace(self, window=self.window.in_zone(zone), ttl=ttl)
 
     def cool_down(self, iteration: int) -> Millis:
         """The wait after the digest of this iteration; at most half the ttl, so that records do not expire in it."""
         if self.backoff is None:
             return to_millis(self.minimum_delay)
         delay = _checked_backoff(self.backoff, iteration)
-        return to_millis(delay if self.ttl is None else min(delay, self.ttl / 2))
+        if self.ttl is None:
+            return to_millis(delay)
+        gap = 0 if self.window is None else self.window.longest_gap
+        return to_millis(min(delay, self.ttl / 2 - gap))
 
     @classmethod
     def immediate(cls, **options: Any) -> "Policy":
@@ -159,9 +193,21 @@ class Policy:
         return cls(**{"minimum_delay": 3600, "increment_delay": 0, "maximum_delay": 3600, **options})
 
     @classmethod
-    def daily(cls, at: str, *, tz: str) -> "Policy":
-        """One digest a day at a local time. Needs calendar windows, which are not available in this release."""
-        raise ConfigError(f"window: daily({at!r}, tz={tz!r}) needs calendar windows, not available in this release")
+    def daily(cls, *times: str, tz: ZoneRule, jitter: float = 0, urgent: bool = False, **options: Any) -> "Policy":
+        """One digest a day at "09:00" of the zone, or at several times; no delays."""
+        return cls.immediate(**{"window": Window.daily(*times, tz=tz, jitter=jitter, urgent=urgent), **options})
+
+    @classmethod
+    def weekly(cls, *times: str, tz: ZoneRule, jitter: float = 0, urgent: bool = False, **options: Any) -> "Policy":
+        """One digest a week at "mon 08:30" of the zone, or at several times; no delays."""
+        return cls.immediate(**{"window": Window.weekly(*times, tz=tz, jitter=jitter, urgent=urgent), **options})
+
+    @classmethod
+    def quiet_hours(
+        cls, *spans: str, tz: ZoneRule, jitter: float = 0, urgent: bool = False, **options: Any
+    ) -> "Policy":
+        """The default delays, but nothing leaves from "22:00-07:00" of the zone."""
+        return cls(**{"window": Window.quiet(*spans, tz=tz, jitter=jitter, urgent=urgent), **options})
 
     @classmethod
     def stepped(cls, strategy: Backoff, **options: Any) -> "Policy":

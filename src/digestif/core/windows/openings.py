@@ -1,0 +1,208 @@
+"""Keeps the next openings of a window at hand, because every add asks for them.
+
+One entry per zone serves all timelines until time moves past the next opening. With jitter an entry holds the openings
+as the rules say them, and each timeline's are computed from these.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import chain
+from typing import NamedTuple
+
+from digestif.core.terms import Openings
+from digestif.core.times import Millis, to_millis
+from digestif.core.windows.occurrences import Occurrences, Span
+from digestif.core.windows.recurrence import Hours
+from digestif.core.windows.rule import EVERYTHING, Rule, Zones, occurrences
+from digestif.core.windows.zones import LATEST
+
+FEWEST = 4  # times, or spans
+MOST = 32
+MOST_RAW = 64  # of one rule; if there are more, each timeline's openings are searched anew
+MOST_ZONES = 1000
+
+
+class Raw(NamedTuple):
+    """All that the rules say, without jitter, in the order of the rules, as far as `until`."""
+
+    times: tuple[tuple[Millis, ...], ...]
+    spans: tuple[tuple[Span, ...], ...]
+    until: Millis
+
+
+class Entry(NamedTuple):
+    """What is known from `begin` until `end`, about all openings up to `end` + `reach`."""
+
+    begin: Millis
+    end: Millis
+    reach: Millis
+    openings: Openings | None = None  # of every timeline, if there is no jitter
+    raw: Raw | None = None
+
+
+class OpeningsCache:
+    """The openings of one window, by zone. Safe in threads: entries are never changed, only replaced."""
+
+    __slots__ = ("_entries", "_gap", "_hours_jitter", "_is_hours", "_rules", "_times_jitter", "_urgent", "is_shared")
+
+    def __init__(self, rules: Sequence[Rule], *, urgent: bool, gap: Millis) -> None:
+        self._rules = rules
+        self._urgent = urgent
+        self._gap = gap
+        self._is_hours = all(isinstance(rule.recurs, Hours) for rule in rules)
+        self._times_jitter = [to_millis(rule.jitter) for rule in rules if not isinstance(rule.recurs, Hours)]
+        self._hours_jitter = [
+            0 if rule.recurs.is_always else to_millis(rule.jitter) for rule in rules if isinstance(rule.recurs, Hours)
+        ]
+        self.is_shared = not any(self._times_jitter) and not any(self._hours_jitter)  # by timelines in the same zone
+        self._entries: dict[Zones, Entry] = {}
+
+    def get(self, zones: Zones, share: int, now: Millis, reach: Millis) -> Openings:
+        """The openings at a share of the jitter; without jitter, the same object until the next opening."""
+        entry = self._entries.get(zones)
+        if entry is None or not entry.begin <= now < entry.end or reach > entry.reach:
+            entry = self._renew(zones, now, reach if entry is None else max(reach, entry.reach))
+        if entry.openings is not None:
+            return entry.openings
+        if entry.raw is not None:
+            return self._openings(self._shifted(entry.raw, share, now))
+        return self._openings(self._searched(occurrences(self._rules, zones, share), now, now + reach))
+
+    def _renew(self, zones: Zones, now: Millis, reach: Millis) -> Entry:
+        found = occurrences(self._rules, zones, 0)
+        begin, end = self._current(found, now)
+        if self.is_shared:
+            openings = self._openings(self._searched(found, now, end + reach))
+            entry = Entry(begin, end, reach, openings=openings)
+        else:
+            entry = Entry(now, end, reach, raw=self._raw(zones, now, end, reach))
+        if len(self._entries) >= MOST_ZONES:
+            self._entries = {}
+        self._entries[zones] = entry
+        return entry
+
+    def _current(self, found: Occurrences, now: Millis) -> tuple[Millis, Millis]:
+        """From when until when the answer is the same as now."""
+        if self._is_hours:
+            span = found.first_span(now)
+            return (min(now, span.start), span.end) if span is not None else (now, now)
+        last = found.last_time(now, within=self._gap)
+        later = found.first_time(now + 1)
+        return now if last is None else last, now if later is None else later
+
+    def _openings(self, numbers: Iterable[Millis]) -> Openings:
+        return Openings(tuple(numbers), self._is_hours, self._urgent)
+
+    # Searching the calendar
+
+    def most(self, zones: Zones, share: int, now: Millis) -> Openings:
+        """As many openings as one answer may hold."""
+        return self._openings(self._searched(occurrences(self._rules, zones, share), now, LATEST))
+
+    def _searched(self, found: Occurrences, now: Millis, until: Millis) -> Iterator[Millis]:
+        if self._is_hours:
+            return chain.from_iterable(_spans(found, now, until))
+        last = found.last_time(now, within=self._gap)
+        return _times(found, now if last is None else last, until)
+
+    def _raw(self, zones: Zones, now: Millis, end: Millis, reach: Millis) -> Raw | None:
+        """Enough for every share of the jitter, judged by the least and the largest."""
+        both = [occurrences(self._rules, zones, share) for share in (0, EVERYTHING)]
+        since = min([now, *(self._since(found, now) for found in both)])
+        until = max([now, *(number for found in both for number in self._searched(found, end, end + reach))])
+        plain = both[0]
+        times = [
+            _within(replace(plain, times=(rule,), hours=()), since - jitter, until)
+            for rule, jitter in zip(plain.times, self._times_jitter, strict=True)
+        ]
+        spans = [_spans_within(replace(plain, times=(), hours=(rule,)), since, until) for rule in plain.hours]
+        if any(len(known) > MOST_RAW for known in chain(times, spans)):
+            return None
+        return Raw(tuple(times), tuple(spans), until)
+
+    def _since(self, found: Occurrences, now: Millis) -> Millis:
+        last = None if self._is_hours else found.last_time(now, within=self._gap)
+        return now if last is None else last
+
+    # Applying jitter
+
+    def _shifted(self, raw: Raw, share: int, now: Millis) -> Iterable[Millis]:
+        if len(raw.times) == 1 and not raw.spans:  # the usual case, and so the fast one
+            offset = self._times_jitter[0] * share >> 64
+            known = raw.times[0]
+            first = max(bisect_right(known, now - offset) - 1, 0)
+            return [time + offset for time in known[first : first + MOST]]
+        spans = self._shifted_spans(raw, share)
+        if self._is_hours:
+            return list(chain.from_iterable([span for span in spans if span.end > now][:MOST]))
+        offsets = [jitter * share >> 64 for jitter in self._times_jitter]
+        shifted = {time + offset for known, offset in zip(raw.times, offsets, strict=True) for time in known}
+        times = sorted(time for time in shifted if time <= raw.until)
+        inside = _inside(times, spans) if raw.spans else times
+        return inside[max(bisect_right(inside, now) - 1, 0) :][:MOST]
+
+    def _shifted_spans(self, raw: Raw, share: int) -> list[Span]:
+        late = [
+            [Span(span.start + offset, span.end) for span in known if span.start + offset < span.end]
+            for known, offset in zip(raw.spans, [jitter * share >> 64 for jitter in self._hours_jitter], strict=True)
+        ]
+        return reduce(_common, late) if late else []
+
+
+def _times(found: Occurrences, since: Millis, until: Millis) -> Iterator[Millis]:
+    time = found.first_time(since)
+    for count in range(MOST):
+        if time is None:
+            return
+        yield time
+        if count + 1 >= FEWEST and time >= until:
+            return
+        time = found.first_time(time + 1)
+
+
+def _spans(found: Occurrences, since: Millis, until: Millis) -> Iterator[Span]:
+    span = found.first_span(since)
+    for count in range(MOST):
+        if span is None:
+            return
+        yield span
+        if count + 1 >= FEWEST and span.end > until:
+            return
+        span = found.first_span(span.end)
+
+
+def _within(found: Occurrences, since: Millis, until: Millis) -> tuple[Millis, ...]:
+    """All times from `since` to `until`, or more than MOST_RAW."""
+    times: list[Millis] = []
+    time = found.first_time(since)
+    while time is not None and time <= until and len(times) <= MOST_RAW:
+        times.append(time)
+        time = found.first_time(time + 1)
+    return tuple(times)
+
+
+def _spans_within(found: Occurrences, since: Millis, until: Millis) -> tuple[Span, ...]:
+    spans: list[Span] = []
+    span = found.first_span(since)
+    while span is not None and span.start <= until and len(spans) <= MOST_RAW:
+        spans.append(span)
+        span = found.first_span(span.end)
+    return tuple(spans)
+
+
+def _common(left: list[Span], right: list[Span]) -> list[Span]:
+    """What lies inside spans of both."""
+    both = [Span(max(a.start, b.start), min(a.end, b.end)) for a in left for b in right]
+    return sorted(span for span in both if span.start < span.end)
+
+
+def _inside(times: Sequence[Millis], spans: Sequence[Span]) -> list[Millis]:
+    starts = [span.start for span in spans]
+    inside = []
+    for time in times:
+        place = bisect_right(starts, time) - 1
+        if place >= 0 and time < spans[place].end:
+            inside.append(time)
+    return inside

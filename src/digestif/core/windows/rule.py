@@ -1,0 +1,132 @@
+"""One rule of a window: what recurs, in which zone, how far it is spread."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from digestif.core.durations import read_duration, written_duration
+from digestif.core.texts import did_you_mean, reason_of, shortened
+from digestif.core.times import Millis, is_duration, to_millis
+from digestif.core.windows import recurrence
+from digestif.core.windows.occurrences import HoursIn, Occurrences, TimesIn
+from digestif.core.windows.recurrence import Hours, Times
+from digestif.core.windows.zones import check_zone, zone_of
+from digestif.errors import ConfigError
+
+ZoneRule: TypeAlias = str | Callable[[str], str]  # a name, or a callable from timeline to name
+Zones: TypeAlias = tuple[str, ...]  # one for each rule
+
+LONGEST_JITTER = 31 * 86_400
+EVERYTHING = 1 << 64  # as a share: all of the jitter
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Rule:
+    """Times or hours in a zone. Rules are equal if they are written alike."""
+
+    kind: str
+    spec: str
+    recurs: Times | Hours = field(compare=False)
+    tz: ZoneRule
+    jitter: float = 0
+    urgent: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.tz):
+            check_zone(self.tz)
+        if not is_duration(self.jitter) or self.jitter > LONGEST_JITTER:
+            raise ConfigError(f"jitter: {shortened(self.jitter)} is not a number of seconds from 0 to {LONGEST_JITTER}")
+        if type(self.urgent) is not bool:
+            raise ConfigError(f"urgent: {shortened(self.urgent)} is neither True nor False")
+
+    def zone(self, timeline: str) -> str:
+        """The name of the timeline's zone. One that a callable gave is not checked yet."""
+        if not callable(self.tz):
+            return self.tz
+        try:
+            name = self.tz(timeline)
+        except Exception as error:
+            raise ConfigError(f"tz: the callable fails for {shortened(timeline)}: {reason_of(error)}") from error
+        if not isinstance(name, str):
+            raise ConfigError(f"tz: the callable gives {shortened(name)} for {shortened(timeline)}, not a time zone")
+        return name
+
+    def offset(self, share: int) -> Millis:
+        """How much later than written, for a share of the jitter from 0 to EVERYTHING."""
+        return to_millis(self.jitter) * share >> 64
+
+    def __repr__(self) -> str:
+        options = [f"tz={self.tz!r}"]
+        options += [f"jitter={self.jitter!r}"] if self.jitter else []
+        options += ["urgent=True"] if self.urgent else []
+        return f"Window.{self.kind}({', '.join([*map(repr, self._arguments()), *options])})"
+
+    def _arguments(self) -> Sequence[object]:
+        if self.kind == "cron":
+            return [self.spec]
+        if self.kind == "monthly":
+            day, _, times = self.spec.partition(" ")
+            return [recurrence.LAST_DAY if day == "last" else int(day), *times.split("+")]
+        return self.spec.split("+")
+
+    def __str__(self) -> str:
+        if callable(self.tz):
+            raise ConfigError(
+                "window: its tz is a callable, which can't be written as text; use in_zone() to name a zone"
+            )
+        jitter = f" jitter={written_duration(self.jitter)}" if self.jitter else ""
+        return f"{self.kind}@{self.spec} {self.tz}{jitter}{' urgent' if self.urgent else ''}"
+
+
+def make_rule(kind: str, arguments: Sequence[object], tz: ZoneRule, jitter: float, urgent: bool) -> Rule:
+    """A rule from what people write, checked."""
+    spec, recurs = _READERS[kind](arguments)
+    return Rule(kind, spec, recurs, tz, jitter, urgent)
+
+
+def read_rule(text: str) -> Rule:
+    """The rule that was written as `kind@spec zone jitter=10m urgent`."""
+    kind, at, rest = text.strip().partition("@")
+    if not at or kind not in _READERS:
+        raise ConfigError(
+            f"window: {shortened(text.strip())} is no rule of a window{did_you_mean(kind, list(_READERS))}"
+        )
+    words = rest.split()
+    urgent = words[-1:] == ["urgent"]
+    words = words[:-1] if urgent else words
+    jitter = words.pop() if words and words[-1].startswith("jitter=") else "jitter=0"
+    if len(words) < 2:
+        raise ConfigError(f"window: {shortened(text.strip())} ends with a time zone, such as {kind}@… Europe/Berlin")
+    *spec, tz = words
+    return make_rule(kind, _arguments(kind, " ".join(spec)), tz, read_duration("jitter", jitter[7:]), urgent)
+
+
+def _arguments(kind: str, spec: str) -> Sequence[object]:
+    if kind == "cron":
+        return [spec]
+    if kind != "monthly":
+        return spec.split("+")
+    day, _, times = spec.partition(" ")
+    number = int(day) if day.isascii() and day.isdecimal() and len(day) < 3 else day
+    return [recurrence.LAST_DAY if day == "last" else number, *times.split("+")]
+
+
+_READERS: dict[str, Callable[[Sequence[object]], tuple[str, Times | Hours]]] = {
+    "daily": recurrence.daily,
+    "weekly": recurrence.weekly,
+    "monthly": lambda arguments: recurrence.monthly(arguments[0], arguments[1:]),
+    "cron": lambda arguments: recurrence.cron(arguments[0]),
+    "hours": recurrence.hours,
+    "quiet": recurrence.quiet,
+}
+
+
+def occurrences(rules: Sequence[Rule], zones: Zones, share: int) -> Occurrences:
+    """When the rules let a timeline leave, in these zones and at its share of the jitter."""
+    times, hours = [], []
+    for rule, zone in zip(rules, zones, strict=True):
+        if isinstance(rule.recurs, Hours):
+            hours.append(HoursIn(rule.recurs, zone_of(zone), rule.offset(share)))
+        else:
+            times.append(TimesIn(rule.recurs, zone_of(zone), rule.offset(share)))
+    return Occurrences(tuple(times), tuple(hours))

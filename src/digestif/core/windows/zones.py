@@ -1,0 +1,92 @@
+"""Local times of IANA zones as instants, and back. Instants in milliseconds, local times in minutes since 1970.
+
+A local time that a clock change skips is the instant of the change; one that comes twice is the first. So later local
+times never give earlier instants.
+"""
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from zoneinfo import ZoneInfo, available_timezones
+
+from digestif.core.texts import did_you_mean, shortened
+from digestif.core.times import Millis
+from digestif.errors import ConfigError
+
+MINUTE = 60_000
+DAY_MINUTES = 1440
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# The calendar ends a little before datetime does, so that nothing near its ends overflows.
+EARLIEST = round(datetime(2, 1, 1, tzinfo=UTC).timestamp()) * 1000
+LATEST = round(datetime(9991, 1, 1, tzinfo=UTC).timestamp()) * 1000
+
+
+def check_zone(name: object) -> None:
+    """Raise ConfigError, with the nearest name, unless this is the name of an IANA time zone."""
+    if not isinstance(name, str):
+        raise ConfigError(f"tz: {shortened(name)} is not the name of a time zone such as Europe/Berlin")
+    zone_of(name)
+
+
+@lru_cache(maxsize=1024)
+def zone_of(name: str) -> ZoneInfo:
+    """The zone of this name, checked."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        pass
+    known = sorted(available_timezones())
+    folded = {zone.casefold(): zone for zone in known}
+    same = folded.get(name.strip().replace(" ", "_").casefold())
+    hint = f"; did you mean {same}?" if same else did_you_mean(name, known, or_all=False)
+    raise ConfigError(f"tz: {shortened(name)} is not an IANA time zone such as Europe/Berlin{hint}")
+
+
+@lru_cache(maxsize=4096)
+def instant(zone: ZoneInfo, minute: int) -> Millis:
+    """The instant of a local time."""
+    local = EPOCH + timedelta(minutes=minute)
+    offset = zone.utcoffset(local)
+    other = zone.utcoffset(local.replace(fold=1))
+    assert offset is not None  # of a ZoneInfo, both are known
+    assert other is not None
+    if other > offset:
+        return _change(zone, local, offset, other)
+    return minute * MINUTE - _millis(offset)
+
+
+def _change(zone: ZoneInfo, local: datetime, before: timedelta, after: timedelta) -> Millis:
+    """The instant of the clock change that skips a local time."""
+    low = round((local - after - EPOCH).total_seconds())  # the last second that is known to lie before the change
+    high = round((local - before - EPOCH).total_seconds())  # … and the first that is known not to
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _offset(zone, middle) == before:
+            low = middle
+        else:
+            high = middle
+    return high * 1000
+
+
+def wall(zone: ZoneInfo, at: Millis) -> Millis:
+    """The local time of an instant, in milliseconds since 1970."""
+    return at + _millis(_offset(zone, at // 1000))
+
+
+def _offset(zone: ZoneInfo, second: int) -> timedelta:
+    offset = (EPOCH + timedelta(seconds=second)).astimezone(zone).utcoffset()
+    assert offset is not None  # of a ZoneInfo, it is known
+    return offset
+
+
+def _millis(offset: timedelta) -> Millis:
+    return (offset.days * 86_400 + offset.seconds) * 1000
+
+
+@lru_cache(maxsize=1024)
+def longest_repeat(zone: ZoneInfo) -> Millis:
+    """By how much a clock change has set the clock back at most, in the years from 2000 to 2040."""
+    first, last = (round(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (2000, 2041))
+    offsets = [_millis(_offset(zone, second)) for second in range(first, last, 10 * 86_400)]
+    return max(0, *(before - after for before, after in pairwise(offsets)))
