@@ -10,6 +10,7 @@ if _TYPE_CHECKING:
     from digestif.compose.summary import Summary
     from digestif.core.backlog import Backlog
     from digestif.core.backoff import Exponential, Intervals, Retry
+    from digestif.core.cadences import Cadences, PolicyInForce, Preference
     from digestif.core.damage import Damage
     from digestif.core.explain import Explanation
     from digestif.core.ledger import Ledger, Verification
@@ -61,8 +62,10 @@ if _TYPE_CHECKING:
         LeaseLost,
         LeaseNotRenewed,
         PartitionFailed,
+        PolicyFailed,
         PutOff,
         Quarantined,
+        Replanned,
         Returned,
         Skipped,
         StoreChanged,
@@ -85,6 +88,7 @@ __all__ = [
     "Budget",
     "Buried",
     "Busy",
+    "Cadences",
     "Channel",
     "Claimed",
     "ConfigError",
@@ -127,11 +131,15 @@ __all__ = [
     "Overloaded",
     "PartitionFailed",
     "Policy",
+    "PolicyFailed",
+    "PolicyInForce",
+    "Preference",
     "PutOff",
     "Quarantined",
     "Receipt",
     "Record",
     "Renderer",
+    "Replanned",
     "Retry",
     "RetryLater",
     "Returned",
@@ -169,6 +177,7 @@ _HOMES = {  # where each name is defined
     "digestif.compose.summary": "Summary",
     "digestif.core.backlog": "Backlog",
     "digestif.core.backoff": "Exponential Intervals Retry",
+    "digestif.core.cadences": "Cadences PolicyInForce Preference",
     "digestif.core.damage": "Damage",
     "digestif.core.explain": "Explanation",
     "digestif.core.ledger": "Ledger Verification",
@@ -182,8 +191,8 @@ _HOMES = {  # where each name is defined
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
     "StoreUnavailable",
     "digestif.events": "Added Buried Claimed Damaged Delivered Discarded DispatchFailed DispatchLost Dispatched "
-    "Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed PutOff Quarantined "
-    "Returned Skipped StoreChanged StoreFailed Unhandled Unsettled WorkerStarted WorkerStopped",
+    "Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed PolicyFailed PutOff "
+    "Quarantined Replanned Returned Skipped StoreChanged StoreFailed Unhandled Unsettled WorkerStarted WorkerStopped",
     "digestif.routes.budget": "Budget",
     "digestif.worker.signals": "run",
     "digestif.worker.worker": "Worker",

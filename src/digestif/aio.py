@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
@@ -11,12 +11,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from digestif.attempts import Attempt, Attempts
+from digestif.core.cadences import Cadences
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, ScheduleEntry, check_timeline
 from digestif.core.times import Millis
 from digestif.core.verdicts import DELIVERED, give_back
-from digestif.digests import SCHEDULE_PAGE, Digests
+from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays
 from digestif.errors import DigestifError, InvalidState, StoreUnavailable
+from digestif.intake.policies import PolicyOf
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
 from digestif.stores.codec import Codec
 
@@ -69,13 +71,16 @@ class AsyncDigests:
         self,
         store: str | Store,
         *,
-        policy: Policy | None = None,
+        policy: Policy | PolicyOf | None = None,
         namespace: str = "d",
         lease: float = 30,
         codec: str | Codec = "json",
         clock: Callable[[], float] | None = None,
+        cadences: Cadences | Mapping[str, Any] | None = None,
     ) -> None:
-        self._digests = Digests(store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock)
+        self._digests = Digests(
+            store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock, cadences=cadences
+        )
         self._renew_threads()
         self._returning: set[Future[None]] = set()  # give back digests whose opener was cancelled
         self._closed = False
@@ -87,6 +92,11 @@ class AsyncDigests:
     @property
     def policy(self) -> Policy:
         return self._digests.policy
+
+    @property
+    def cadences(self) -> Cadences:
+        """The cadences that people can choose from."""
+        return self._digests.cadences
 
     @property
     def enabled(self) -> bool:
@@ -152,12 +162,19 @@ class AsyncDigests:
     ) -> bool:
         """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
         intake = self._digests._intake
-        terms = intake.terms(**{"first_delay": None, "increment_delay": None, "maximum_delay": None, **delays})
+        await self._ask_for_policy(timeline)
+        terms = intake.terms(now=now, **delays)
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if connection is not None:
             await self._in_thread(partial(self.store.add_inside, connection, [arrival]))
             return False
         return await self._gate.add(arrival, intake.millis(now))
+
+    async def _ask_for_policy(self, timeline: str) -> None:
+        """Let a thread call a user's function that gives policies: it may take its time."""
+        policies = self._digests._policies
+        if policies.asks and not policies.is_known(check_timeline(timeline)):
+            await self._in_thread(partial(policies.of, timeline))
 
     @_like(Digests.notify)
     async def notify(
@@ -165,11 +182,13 @@ class AsyncDigests:
         timeline: str,
         value: Any,
         *,
+        minimum_delay: float | None = None,
         dispatch: Callable[[str], object] | None = None,
         now: float | None = None,
         **record: Any,
     ) -> bool:
         """Add a record and deliver its timeline at once if that makes it ready, as `Digests.notify` does."""
+        check_notify_delays(minimum_delay, dispatch)
         if not self._digests._gathers(check_timeline(timeline)):
             return await self._deliver_alone(self._digests._unstored(timeline, value, now=now, **record), now=now)
         if not dispatch:
@@ -179,7 +198,7 @@ class AsyncDigests:
             await self._in_thread(partial(dispatch, timeline))
         elif is_ready:
             with suppress(InvalidState):  # a worker was quicker
-                await self.deliver(timeline, now=now)
+                await self.deliver(timeline, minimum_delay, now=now)
         return is_ready
 
     async def _deliver_alone(self, attempt: Attempt, *, now: float | None) -> bool:
@@ -191,12 +210,13 @@ class AsyncDigests:
         return self.attempts(now).finish_unstored(attempt, error)
 
     @_like(Digests.deliver)
-    async def deliver(self, timeline: str, *, now: float | None = None) -> bool:
+    async def deliver(self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None) -> bool:
         """Open a ready timeline and let its handler deliver it here and now, as `Digests.deliver` does."""
         digests = self._digests
         handler = digests._handlers.required(check_timeline(timeline))
-        attempts = digests._attempts_to_open(None, now=now)
-        attempt = await self._opened(attempts, partial(attempts.open_for, handler, timeline))
+        attempts = digests._attempts_to_open(minimum_delay, now=now)
+        opening = partial(attempts.open_for, handler, timeline, minimum_delay=minimum_delay)
+        attempt = await self._opened(attempts, opening)
         if attempt is None:
             return False
         try:
@@ -279,6 +299,7 @@ class AsyncDigests:
     handler = _unchanged(Digests.handler)
     route = _unchanged(Digests.route)
     attempts = _unchanged(Digests.attempts)
+    forget_policies = _unchanged(Digests.forget_policies)
 
     add_many = _awaitable(Digests.add_many)
     retract = _awaitable(Digests.retract)
@@ -289,6 +310,13 @@ class AsyncDigests:
     resume = _awaitable(Digests.resume)
     replay = _awaitable(Digests.replay)
     discard = _awaitable(Digests.discard)
+    set_policy = _awaitable(Digests.set_policy)
+    clear_policy = _awaitable(Digests.clear_policy)
+    policy_of = _awaitable(Digests.policy_of)
+    prefer = _awaitable(Digests.prefer)
+    preference = _awaitable(Digests.preference)
+    replan = _awaitable(Digests.replan)
+    replan_changed = _awaitable(Digests.replan_changed)
     timeline = _awaitable(Digests.timeline)
     timelines = _awaitable(Digests.timelines)
     peek = _awaitable(Digests.peek)

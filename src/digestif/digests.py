@@ -1,7 +1,7 @@
 """`Digests`, the public face: checks arguments, calls the store page by page, and returns plain values."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from inspect import Signature, signature
 from itertools import chain
@@ -9,7 +9,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from digestif.attempts import Attempt, Attempts, Handlers
+from digestif.attempts.admission import Admissions
 from digestif.attempts.reports import report_maintenance
+from digestif.core.cadences import Cadences
 from digestif.core.damage import Damage
 from digestif.core.policy import Policy, check_delay
 from digestif.core.records import (
@@ -26,9 +28,10 @@ from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events, Listener
 from digestif.events.engine import Added, Damaged, Dropped
 from digestif.intake.arrivals import Intake, check_limit, check_time
-from digestif.intake.policies import Policies
+from digestif.intake.policies import Policies, PolicyOf, check_policy
+from digestif.preferences import Preferences
 from digestif.queries import Queries
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Maintained, Store
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Candidate, Due, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.partitions import visit
 from digestif.stores.registry import check_namespace, open_store
@@ -62,32 +65,33 @@ def _with_options_of(
     return decorate
 
 
-class Digests(Queries):
+class Digests(Queries, Preferences):
     """Gathers records in timelines and returns them as digests.
 
     `store` is a DSN or a `Store`; `close` also closes a store that was made from a DSN. `clock` is a callable that
-    returns seconds, for tests and simulations; without it the store's own clock counts.
+    returns seconds, for tests and simulations; without it the store's own clock counts. `policy` is a Policy, or a
+    function from timeline to Policy.
     """
 
     def __init__(
         self,
         store: str | Store,
         *,
-        policy: Policy | None = None,
+        policy: Policy | PolicyOf | None = None,
         namespace: str = "d",
         lease: float = 30,
         codec: str | Codec = "json",
         clock: Callable[[], float] | None = None,
+        cadences: Cadences | Mapping[str, Any] | None = None,
     ) -> None:
         if clock is not None and not callable(clock):
             raise ConfigError(f"clock: {shortened(clock)} is not a callable that gives seconds")
         if not is_duration(lease) or to_millis(lease) == 0:
             raise ConfigError(f"lease: {shortened(lease)} is not a number of seconds > 0")
-        if policy is not None and not isinstance(policy, Policy):
-            raise ConfigError(f"policy: {shortened(policy)} is not a Policy")
-        self.policy = Policy() if policy is None else policy
-        self._policies = Policies(self.policy)
         self.events = Events()
+        self._policies = Policies(policy, events=self.events)
+        self.policy = self._policies.default
+        self._cadences = cadences if cadences is None or isinstance(cadences, Cadences) else Cadences(cadences)
         self._lease = to_millis(lease)
         self._sealer = Sealer(codec)
         self._intake = Intake(self._policies, self._sealer, clock)
@@ -151,7 +155,7 @@ class Digests(Queries):
         With a PostgreSQL store, `connection` may be one of your own: the record is accepted when you commit, and a
         worker is woken then; the answer is False.
         """
-        terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
+        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
         arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if connection is not None:
             self.store.add_inside(connection, [arrival])
@@ -174,7 +178,7 @@ class Digests(Queries):
         One store call per page of 1,000: if one fails, the pages before it have been accepted. With a `connection` of
         your own, as in `add`, your commit accepts all of them or none.
         """
-        terms = self._intake.terms(first_delay, increment_delay, maximum_delay)
+        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
         arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
         if connection is not None:
             for start in range(0, len(arrivals), PAGE_RECORDS):
@@ -204,6 +208,10 @@ class Digests(Queries):
         key: str | None = None,
         timestamp: float | None = None,
         within: float | None = None,
+        first_delay: float | None = None,
+        increment_delay: float | None = None,
+        maximum_delay: float | None = None,
+        minimum_delay: float | None = None,
         dispatch: Callable[[str], object] | None = None,
         now: float | None = None,
     ) -> bool:
@@ -211,19 +219,20 @@ class Digests(Queries):
 
         `dispatch` is called with the timeline, for example a task's `delay`. Without it the handler is called here; if
         it fails, the digest comes again by the policy's rules. Where digesting is switched off, each record is
-        delivered at once, on its own.
+        delivered at once, on its own. The delays are those of `add` and `deliver`.
         """
+        check_notify_delays(minimum_delay, dispatch)
+        delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
+        record = {"key": key, "timestamp": timestamp, "within": within, "now": now, **delays}
         if not self._gathers(timeline):
-            return self._deliver_alone(
-                self._unstored(timeline, value, key=key, timestamp=timestamp, within=within, now=now), now=now
-            )
+            return self._deliver_alone(self._unstored(timeline, value, **record), now=now)
         handler = None if dispatch else self._handlers.required(timeline)
-        is_ready = self.add(timeline, value, key=key, timestamp=timestamp, within=within, now=now)
+        is_ready = self.add(timeline, value, **record)
         if is_ready and dispatch:
             dispatch(timeline)
         elif is_ready and handler:
             with suppress(InvalidState):  # a worker was quicker
-                self.deliver(timeline, now=now)
+                self.deliver(timeline, minimum_delay, now=now)
         return is_ready
 
     def _gathers(self, timeline: str) -> bool:
@@ -239,11 +248,12 @@ class Digests(Queries):
         timestamp: float | None = None,
         within: float | None = None,
         now: float | None = None,
+        **delays: float | None,
     ) -> Attempt:
         """An attempt for one record that is not stored, but checked as if it were."""
         handler = self._handlers.required(check_timeline(timeline))
         arrival = self._intake.arrival(
-            timeline, value, key, timestamp, within=within, terms=self._intake.terms(None, None, None), now=now
+            timeline, value, key, timestamp, within=within, terms=self._intake.terms(now=now, **delays), now=now
         )
         record = Record(arrival.key, self._sealer.unseal(arrival.payload), arrival.timestamp)
         return self.attempts(now).unstored(timeline, record, handler)
@@ -284,13 +294,22 @@ class Digests(Queries):
             after: tuple[int | str, ...] | None = None
             until = self._time(partition, at) if given is None else given
             while True:
-                found = self.store.schedule(partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at)
-                yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in found.entries]
+                found = self.store.schedule(
+                    partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at, asks=self._policies.asks
+                )
+                entries = sorted([*found.entries, *self._admitted(found.candidates, until, now=at)], key=_due_first)
+                yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in entries]
                 after = found.after
                 if after is None:
                     return
 
         return visit(self.store, "schedule", pages, self.events)
+
+    def _admitted(self, candidates: Sequence[Candidate], deadline: Millis, *, now: Millis | None) -> list[Due]:
+        """Make those candidates ready that may be delivered at the deadline."""
+        decided = Admissions(self._policies).decide(candidates, at=deadline)
+        pages = [decided[start : start + PAGE_TIMELINES] for start in range(0, len(decided), PAGE_TIMELINES)]
+        return [due for some in pages for due in self.store.admit(some, now=now).ready]
 
     def maintenance(self, deadline: float | None = None, *, now: float | None = None) -> int:
         """Make timelines wait again whose dispatch got lost or whose lease lapsed, and return how many.
@@ -346,7 +365,7 @@ class Digests(Queries):
         """For workers only: begins and ends attempts."""
         return Attempts(
             self.store,
-            policy_of=self._policies.of,
+            policies=self._policies,
             sealer=self._sealer,
             lease=self._lease,
             now=lambda: self._intake.millis(now),
@@ -358,7 +377,7 @@ class Digests(Queries):
         """Leases are renewed in the background, but not if the time is given."""
         return now is None and self._intake.clock is None
 
-    def deliver(self, timeline: str, *, now: float | None = None) -> bool:
+    def deliver(self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None) -> bool:
         """Open a ready timeline and call its handler here and now. True if it was delivered.
 
         If the handler raises, an event carries the error, and the digest comes again by the policy's rules. False also
@@ -366,8 +385,8 @@ class Digests(Queries):
         """
         handler = self._handlers.required(check_timeline(timeline))
         handler.refuse_unless_here()
-        attempts = self._attempts_to_open(None, now=now)
-        attempt = attempts.open_for(handler, timeline)
+        attempts = self._attempts_to_open(minimum_delay, now=now)
+        attempt = attempts.open_for(handler, timeline, minimum_delay=minimum_delay)
         if attempt is None:
             return False
         try:
@@ -383,19 +402,26 @@ class Digests(Queries):
     # Handlers and workers
 
     def handler(
-        self, pattern: str, *, batch: int | None = None, at_most_once: bool = False
+        self,
+        pattern: str,
+        *,
+        policy: Policy | PolicyOf | None = None,
+        batch: int | None = None,
+        at_most_once: bool = False,
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register the decorated function, or coroutine, for the digests of timelines that match the pattern.
 
         `*` stands for any characters; the pattern with the longest literal part wins. The function
         takes a `Digest`; with `batch` a list of at most so many, and it may return a list of None or an error for each.
         If it raises, the digest comes again by the policy's rules. `at_most_once` completes the digest before the
-        handler is called.
+        handler is called. `policy`, a Policy or a function from timeline to Policy, holds for these timelines instead
+        of the engine's.
         """
+        check_policy(policy)
 
         def register(call: HandlerFunction) -> HandlerFunction:
             self._handlers.register(pattern, call, batch=batch, at_most_once=at_most_once)
-            self._policies.add(pattern, None)  # not that of a route for more timelines
+            self._policies.add(pattern, policy)  # None: the engine's, not that of a route for more timelines
             return call
 
         return register
@@ -421,6 +447,19 @@ class Digests(Queries):
     async def serve(self, **options: Any) -> None:
         """Run a worker on the running event loop until cancelled; the options are those of `Worker`."""
         await Worker(self, **options).serve()
+
+
+def check_notify_delays(minimum_delay: float | None, dispatch: object) -> None:
+    """ConfigError for a cool-down that is wrong, or that a task would have to be given."""
+    if minimum_delay is None:
+        return
+    check_delay("minimum_delay", minimum_delay)
+    if dispatch is not None:
+        raise ConfigError("minimum_delay: with dispatch, let the task give it to deliver(timeline, minimum_delay)")
+
+
+def _due_first(due: Due) -> Millis:
+    return due.at
 
 
 def _drops(arrivals: Sequence[Arrival], answers: Sequence[Accepted]) -> Counter[str]:

@@ -131,7 +131,7 @@ class Queries:
     def peek(self, key: str, *, now: float | None = None) -> list[Record]:
         """The records that the next digest would carry, newest first."""
         slot = self.store.inspect(check_timeline(key))
-        digest, policy = slot.digest, self._policies.of(key)
+        digest, policy = slot.digest, self._policies.in_force(key, slot.override).policy
         if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
             carried = _cut(merged([], self._records(key, Part.PENDING), capacity=policy.capacity), policy)
         elif digest.frozen or slot.state is State.OPEN:

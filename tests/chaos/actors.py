@@ -6,9 +6,11 @@ from functools import partial
 from typing import Any, cast
 
 from digestif.attempts import Attempt, Attempts, Handlers, Kind, Page, Room
+from digestif.core.policy import Policy
 from digestif.core.times import Millis
 from digestif.core.verdicts import Verdict, give_back
 from digestif.errors import Busy, ConfigError, InvalidState, StaleLease, StoreError, StoreUnavailable
+from digestif.intake.policies import Policies
 from digestif.stores import base
 from digestif.stores.base import Lease, Store
 from digestif.worker.suspects import Suspects
@@ -27,6 +29,14 @@ def _handlers(*timelines: str) -> Handlers:
     return handlers
 
 
+def _policies() -> Policies:
+    policies = Policies(Policy())
+    for timeline, policy in POLICIES.items():
+        policies.add(timeline, policy)
+    return policies
+
+
+KNOWN = _policies()
 ALL = _handlers(*POLICIES)
 SOME = _handlers(*(timeline for timeline in POLICIES if timeline not in ("merge", "young")))
 
@@ -56,7 +66,7 @@ class Worker(Process):
         self.ear = Ear(world, self)
         self._attempts = Attempts(
             cast(Store, Wire(world)),
-            policy_of=POLICIES.__getitem__,
+            policies=KNOWN,
             sealer=LEARNED if chances.happens(0.6) else PLAIN,
             lease=world.lease,
             now=(lambda: None) if skew is None else (lambda: world.times.wall + skew),
@@ -316,7 +326,7 @@ class Courier:
         self._ear = Ear(world, process)
         self._attempts = Attempts(
             cast(Store, Wire(world)),
-            policy_of=POLICIES.__getitem__,
+            policies=KNOWN,
             sealer=LEARNED,
             lease=world.lease,
             now=lambda: None,

@@ -12,12 +12,18 @@ from digestif.testing.vectors import (
     Add,
     Complete,
     Opening,
+    Placed,
+    Refuse,
+    Replan,
     SuspectChoice,
     check_adds,
     check_completions,
     check_openings,
+    check_plans,
+    check_refusals,
     check_suspects,
 )
+from tests.vectors import add_facts, completion_facts, placed, plan_facts, refusal_facts, refused
 
 
 def _digest(*, lapses: int = 0, lapses_alone: int = 0, records: int = 1) -> Unfinished:
@@ -38,6 +44,14 @@ def test_every_add_places_a_timeline_where_the_vectors_say() -> None:
 
 def test_every_completion_places_a_timeline_where_the_vectors_say() -> None:
     check_completions(_after_completion)
+
+
+def test_another_policy_places_a_timeline_where_the_vectors_say() -> None:
+    check_plans(_after_plan)
+
+
+def test_what_is_refused_waits_as_the_vectors_say() -> None:
+    check_refusals(_after_refusal)
 
 
 def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
@@ -154,36 +168,27 @@ def test_the_first_suspect_decides_who_is_tried_beside_it(lapses: list[int], exp
     assert machine.tried_together([_open(lapses=each) for each in lapses]) == expected
 
 
-def _after_add(vector: Add) -> tuple[str, int]:
-    digest = Unfinished(id="x", batch=1, records=1, opened=0) if vector.unfinished else None
-    slot = Slot(
-        state=State(vector.state),
-        at=vector.at,
-        last=vector.last,
-        first=vector.first,
-        paused=vector.paused,
-        pending=vector.pending - 1 or int(vector.first is not None),
-        digest=digest,
-    )
-    terms = Terms(
-        first_delay=vector.first_delay,
-        increment=vector.increment,
-        maximum=vector.maximum,
-        quiet=vector.quiet,
-        max_records=vector.max_records,
-    )
-    after = machine.after_add(slot, now=vector.now, terms=terms, pending=vector.pending, deadline=vector.deadline)
-    return str(after.state), after.at
+def _after_add(vector: Add) -> Placed:
+    return placed(machine.after_add(**add_facts(vector)))
 
 
-def _after_completion(vector: Complete) -> int | None:
-    digest = Unfinished(id="x", batch=1, records=vector.records, opened=0)
-    slot = Slot(state=State.OPEN, pending=vector.pending, deadline=vector.deadline, digest=digest)
-    slot = replace(slot, token="t", until=vector.now + 1)
-    after = machine.after_completion(slot, now=vector.now, plan=Plan(vector.cool_down, vector.max_records))
+def _after_completion(vector: Complete) -> Placed:
+    after = machine.after_completion(**completion_facts(vector))
     assert after.digest is None
     assert after.token is None
-    return None if after.state is State.IDLE else after.at
+    return placed(after)
+
+
+def _after_plan(vector: Replan) -> Placed:
+    return placed(machine.after_plan(**plan_facts(vector)))
+
+
+def _after_refusal(vector: Refuse) -> tuple[Placed, int, bool]:
+    facts = refusal_facts(vector)
+    after = machine.after_admission_refused(**facts)
+    assert after.pending == facts["slot"].pending
+    assert after.token is None
+    return refused(after)
 
 
 def _after_open(vector: Opening) -> tuple[int, int, bool]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from digestif.clock import monotonic, wall_clock
 from digestif.core.capacity import Cursor, Stored
-from digestif.core.machine import lost, who_got, who_never_can
+from digestif.core.machine import Plan, lost, who_got, who_never_can
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.core.times import Millis, to_millis, to_seconds
@@ -54,6 +54,7 @@ class Attempt:
         "late",
         "lease",
         "now",
+        "plan",
         "policy",
         "receipts",
         "store",
@@ -69,6 +70,7 @@ class Attempt:
         self.handler: Handler | None = None
         self.digest = Digest(lease.timeline, lease.digest_id, 1, lease.attempt, 0, ())
         self.cool_down: Millis = 0  # after it was delivered or buried
+        self.plan = Plan(0)  # how its timeline goes on then by the policy in the code
         self.began = monotonic()
         self.weight = 0  # bytes of its records, as they are stored
         self.receipts: list[str] = []  # what the receivers of its messages said

@@ -1,19 +1,22 @@
 """`Attempts`: opens or claims digests, reads them for a handler, ends them in the store, and emits their events."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from digestif.attempts import contents, reports
+from digestif.attempts.admission import Admissions, PolicySource
 from digestif.attempts.attempt import Attempt, Now, Unstored
-from digestif.attempts.claims import claim, claim_suspects
+from digestif.attempts.claims import Claims
 from digestif.attempts.handlers import Handler, Handlers
 from digestif.attempts.heartbeat import Heartbeat
 from digestif.attempts.process import RUNNING
 from digestif.attempts.room import Room
 from digestif.attempts.submission import Answer, Judged, Unanswerable, submit
 from digestif.attempts.unhandled import UnhandledTimelines
-from digestif.core.policy import Policy
+from digestif.core.machine import Plan
 from digestif.core.records import Record
 from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_millis, to_seconds
@@ -22,7 +25,7 @@ from digestif.errors import InvalidState, StaleLease, StoreError, StoreUnavailab
 from digestif.events.attempts import Claimed, Delivered, Ended, Returned
 from digestif.events.base import Events
 from digestif.events.engine import Lapsed, LeaseNotRenewed
-from digestif.ids import chance, fresh_id
+from digestif.ids import chance
 from digestif.stores.base import (
     PAGE_RECORDS,
     PAGE_TIMELINES,
@@ -37,6 +40,8 @@ T = TypeVar("T")
 
 UNREAD = "the store did not answer when it was read"
 ENOUGH = "the worker holds enough records"
+OPENINGS_LEFT = 8  # of an override; then more are stored
+SWITCHED_OFF = "its timeline is switched off"
 
 
 class Page(NamedTuple):
@@ -47,6 +52,7 @@ class Page(NamedTuple):
     claimed: int  # timelines
     suspect: Millis | None = None  # when the earliest lapsed lease ran out
     error: StoreError | None = None  # why those that were claimed could not be read
+    kept: int = 0  # timelines that may not be delivered yet
 
 
 class Attempts:
@@ -56,7 +62,7 @@ class Attempts:
         self,
         store: Store,
         *,
-        policy_of: Callable[[str], Policy],
+        policies: PolicySource,
         sealer: Sealer,
         lease: Millis,
         now: Now,
@@ -67,7 +73,9 @@ class Attempts:
         self.events = events
         self.handlers = handlers
         self.lease = lease
-        self._policy_of = policy_of
+        self._policies = policies
+        self.admissions = Admissions(policies)
+        self._claims = Claims(store, self.admissions, lease=lease, now=now, events=events)
         self._sealer = sealer
         self._now = now
         self._held: dict[int, Attempt] = {}  # by identity: a digest may be held twice, by two leases
@@ -84,12 +92,12 @@ class Attempts:
         lease is lost while it is read; and what keeps it from being read, which then counts as a failure.
         """
         alone = self.is_process_idle
-        lease = self.store.open(timeline, token=fresh_id(), lease=self.lease, now=self._now(), alone=alone)
+        lease = self._claims.open(timeline, alone=alone, asks=self._policies.asks)
         attempt = self._begin(lease, alone=alone)
-        verdict = self._poison(attempt, minimum_delay)
+        verdict = self._verdict_at_once(attempt, minimum_delay)
         if verdict is not None:
             self.finish(attempt, verdict)
-            raise InvalidState(f"{timeline!r}: its digest lapsed too often and is now a dead letter")
+            raise InvalidState(f"{timeline!r}: its digest was {verdict.ending}: {verdict.reason}")
         try:
             contents.read(self.store, [attempt], room=Room())
             self._unpack(attempt, minimum_delay)
@@ -109,8 +117,8 @@ class Attempts:
 
         Raises StoreError if no partition answers.
         """
-        leases, _, suspect = claim(self.store, limit, lease=self.lease, now=self._now, events=self.events)
-        return self._prepared(leases, room)._replace(suspect=suspect)
+        claimed = self._claims.claim(limit, asks=self._policies.asks)
+        return self._prepared(claimed.leases, room)._replace(suspect=claimed.suspect, kept=claimed.kept)
 
     def claim_suspects(self, *, alone: bool, room: Room) -> Page:
         """Take digests whose lease lapsed, from the first partition that has some, to be tried beside nothing else.
@@ -118,7 +126,7 @@ class Attempts:
         `alone` says that nothing else runs in this process.
         """
         alone = alone and self.is_process_idle
-        leases = claim_suspects(self.store, alone=alone, lease=self.lease, now=self._now, events=self.events)
+        leases = self._claims.claim_suspects(alone=alone, asks=self._policies.asks)
         return self._prepared(leases, room, alone=alone and len(leases) == 1)
 
     @property
@@ -127,7 +135,9 @@ class Attempts:
         return RUNNING.is_idle
 
     def _begin(self, lease: Lease, *, alone: bool) -> Attempt:
-        attempt = Attempt(lease, self._policy_of(lease.timeline), store=self.store, now=self._now)
+        policy = self._policies.in_force(lease.timeline, lease.override).policy
+        attempt = Attempt(lease, policy, store=self.store, now=self._now)
+        self._refresh_openings(attempt)
         attempt.late = to_seconds(max(0, lease.until - self.lease - lease.at))
         attempt.duration = self.lease
         self._held[id(attempt)] = attempt
@@ -138,6 +148,19 @@ class Attempts:
         if self.events.wanted(Claimed):
             self.events.emit(reports.begun(attempt))
         return attempt
+
+    def _refresh_openings(self, attempt: Attempt) -> None:
+        """Store further openings for an override that has few left: adds place its timeline by them."""
+        override, timeline = attempt.lease.override, attempt.timeline
+        if override is None or override.terms.openings is None:
+            return
+        left = [number for number in override.terms.openings.numbers if number > attempt.lease.until]
+        if len(left) >= OPENINGS_LEFT:
+            return
+        with suppress(Exception):  # then admission aligns the timeline when it is due
+            openings = attempt.policy.openings(timeline, to_millis(attempt.time()), far=True)
+            fresh = replace(override, terms=replace(override.terms, openings=openings))
+            self.store.refresh_override(timeline, fresh)
 
     def _clear_alone(self, attempts: Sequence[Attempt]) -> None:
         """Another attempt is about to begin beside some that were alone: if they lapse now, that proves nothing."""
@@ -176,15 +199,19 @@ class Attempts:
         if handler is None:
             return put_off("no handler is registered for it", delay=self.unhandled.delay(attempt.timeline))
         attempt.handler = handler
-        verdict = self._poison(attempt)
+        verdict = self._verdict_at_once(attempt)
         if verdict is None and not room.take(handler.kind):
             verdict = put_off("no handler is free for it", delay=room.delay(handler.kind))
         return verdict
 
-    def _poison(self, attempt: Attempt, minimum_delay: float | None = None) -> Verdict | None:
+    def _verdict_at_once(self, attempt: Attempt, minimum_delay: float | None = None) -> Verdict | None:
+        """The verdict on a digest that no handler may see: it ends its workers, or people switched it off."""
+        override = attempt.lease.override
         verdict = poison(attempt.lease.lapses_alone, attempt.policy)
+        if override is not None and override.off:
+            verdict = judge(Discard(SWITCHED_OFF), attempt=attempt.lease.attempt, policy=attempt.policy, chance=0)
         if verdict is not None:
-            with suppress(Exception):  # a backoff that fails must not keep it from ending
+            with suppress(Exception):  # a policy that fails must not keep it from ending
                 self._set_cool_down(attempt, minimum_delay, iteration=attempt.lease.iteration + 1)
             with suppress(StoreError):  # then the burial fails, too, and the digest comes again
                 contents.finish_merge(attempt)
@@ -245,10 +272,14 @@ class Attempts:
             self.events.emit(event)
 
     def _set_cool_down(self, attempt: Attempt, minimum_delay: float | None, *, iteration: int) -> None:
-        policy = attempt.policy
-        attempt.cool_down = to_millis(policy.minimum_delay if minimum_delay is None else minimum_delay)
-        if minimum_delay is None:
-            attempt.cool_down = policy.cool_down(iteration)
+        timeline = attempt.timeline
+        code = attempt.policy if attempt.lease.override is None else self._policies.of(timeline)
+        if minimum_delay is not None:
+            attempt.cool_down = cool_down = to_millis(minimum_delay)
+        else:
+            attempt.cool_down, cool_down = attempt.policy.cool_down(iteration), code.cool_down(iteration)
+        openings = code.openings(timeline, to_millis(attempt.time()))
+        attempt.plan = Plan(cool_down, code.max_records, openings, given=minimum_delay is not None)
 
     def _unreadable(self, attempt: Attempt, error: Exception) -> Verdict:
         """The verdict on an attempt that failed before a handler saw it."""
@@ -282,9 +313,9 @@ class Attempts:
         self._stop_renewing(attempt)
         attempt.is_completed = True
 
-    def open_for(self, handler: Handler, timeline: str) -> Attempt | None:
+    def open_for(self, handler: Handler, timeline: str, *, minimum_delay: float | None = None) -> Attempt | None:
         """Open a ready timeline for its handler; None if there is nothing to deliver, and then it has ended."""
-        attempt = self.open(timeline)
+        attempt = self.open(timeline, minimum_delay=minimum_delay)
         attempt.handler = handler
         if not attempt.digest:
             self.finish(attempt, DELIVERED)
@@ -295,7 +326,7 @@ class Attempts:
 
     def unstored(self, timeline: str, record: Record, handler: Handler) -> Attempt:
         """An attempt to deliver a record that is not stored."""
-        attempt = Unstored(timeline, record, self._policy_of(timeline), now=self._now)
+        attempt = Unstored(timeline, record, self._policies.of(timeline), now=self._now)
         attempt.handler = handler
         self._clear_alone(RUNNING.add(attempt))
         return attempt

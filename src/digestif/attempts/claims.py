@@ -1,50 +1,102 @@
-"""Leases from all partitions of a store, visited in random order."""
+"""Leases from all partitions of a store, visited in random order, for timelines that may be delivered now."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from digestif.attempts.admission import Admissions
 from digestif.attempts.attempt import Now
-from digestif.core.times import Millis
-from digestif.errors import StoreError
+from digestif.core.times import Millis, instant_text, to_seconds
+from digestif.errors import Busy, InvalidState, StoreError
 from digestif.events.base import Events
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_TIMELINES, ClaimPage, Lease, Store
+from digestif.stores.base import PAGE_TIMELINES, Admitted, Candidate, Lease, Store, Unadmitted
 from digestif.stores.partitions import visit
 
-
-def claim(store: Store, limit: int, *, lease: Millis, now: Now, events: Events) -> ClaimPage:
-    """Leases for at most `limit` timelines that are due. Raises StoreError if no partition answers."""
-    leases: list[Lease] = []
-    suspects: list[Millis] = []
-
-    def pages(partition: int) -> Iterator[ClaimPage]:
-        while len(leases) < limit:
-            wanted = min(limit - len(leases), PAGE_TIMELINES)
-            page = store.claim(partition, wanted, token=fresh_id(), lease=lease, now=now())
-            leases.extend(page.leases)
-            suspects.extend([] if page.suspect is None else [page.suspect])
-            yield page
-            if len(page.leases) + page.retired < wanted:
-                return
-
-    retired = 0
-    try:
-        retired = sum(page.retired for page in visit(store, "claim", pages, events))
-    except StoreError:
-        if not leases:  # what the pages before it gave must not be forgotten
-            raise
-    return ClaimPage(leases, retired, min(suspects, default=None))
+KEPT_PAGES = 10  # of timelines that may not be delivered yet; then a claim ends, so that what it has is delivered
 
 
-def claim_suspects(store: Store, *, alone: bool, lease: Millis, now: Now, events: Events) -> list[Lease]:
-    """Leases for digests that lapsed, of the first partition that has some."""
-    leases: list[Lease] = []
+class Claimed(NamedTuple):
+    """What a claim gave."""
 
-    def pages(partition: int) -> Iterator[ClaimPage]:
-        if not leases:
-            page = store.claim_suspects(partition, alone=alone, token=fresh_id(), lease=lease, now=now())
-            leases.extend(page.leases)
-            yield page
+    leases: list[Lease]
+    suspect: Millis | None = None  # when the first suspect lapsed
+    kept: int = 0  # timelines that may not be delivered yet, and wait again
 
-    for _ in visit(store, "claim", pages, events):
-        pass
-    return leases
+
+class Claims:
+    """Claims timelines, and asks before records are taken whether they may be delivered."""
+
+    def __init__(self, store: Store, admissions: Admissions, *, lease: Millis, now: Now, events: Events) -> None:
+        self._store = store
+        self._admissions = admissions
+        self._lease = lease
+        self._now = now
+        self._events = events
+
+    def claim(self, limit: int, *, asks: bool) -> Claimed:
+        """Leases for at most `limit` timelines that are due. Raises StoreError if no partition answers."""
+        leases: list[Lease] = []
+        suspects: list[Millis] = []
+        kept = 0
+
+        def pages(partition: int) -> Iterator[Admitted]:
+            asked = 0
+            while len(leases) < limit and asked < KEPT_PAGES:
+                wanted = min(limit - len(leases), PAGE_TIMELINES)
+                page = self._store.claim(
+                    partition, wanted, token=fresh_id(), lease=self._lease, now=self._now(), asks=asks
+                )
+                leases.extend(page.leases)
+                suspects.extend([] if page.suspect is None else [page.suspect])
+                admitted = self._admit(page.candidates)
+                leases.extend(admitted.leases)
+                asked += len(admitted.leases) < len(page.candidates)
+                yield admitted
+                if len(page.leases) + page.retired + len(page.candidates) < wanted:
+                    return
+
+        try:
+            kept = sum(admitted.kept for admitted in visit(self._store, "claim", pages, self._events))
+        except StoreError:
+            if not leases:  # what the pages before it gave must not be forgotten
+                raise
+        return Claimed(leases, min(suspects, default=None), kept)
+
+    def claim_suspects(self, *, alone: bool, asks: bool) -> list[Lease]:
+        """Leases for digests that lapsed, of the first partition that has some."""
+        leases: list[Lease] = []
+
+        def pages(partition: int) -> Iterator[None]:
+            if not leases:
+                page = self._store.claim_suspects(
+                    partition, alone=alone, token=fresh_id(), lease=self._lease, now=self._now(), asks=asks
+                )
+                chosen = len(page.leases) + len(page.candidates)
+                leases.extend(page.leases)
+                leases.extend(self._admit(page.candidates, alone=alone and chosen == 1).leases)
+                yield
+
+        for _ in visit(self._store, "claim", pages, self._events):
+            pass
+        return leases
+
+    def open(self, timeline: str, *, alone: bool, asks: bool) -> Lease:
+        """Open one timeline. Raises InvalidState or Busy, also if its window holds it back: then it waits."""
+        now = self._now()
+        try:
+            return self._store.open(timeline, token=fresh_id(), lease=self._lease, now=now, alone=alone, asks=asks)
+        except Unadmitted as error:
+            [decided] = self._admissions.decide([error.candidate])
+        admitted = self._store.admit([decided], token=fresh_id(), lease=self._lease, now=now, alone=alone)
+        if decided.until is not None:
+            when = instant_text(to_seconds(decided.until))
+            raise InvalidState(f"{timeline!r} may not be delivered before {when}, by its window; flush() at once")
+        if not admitted.leases:
+            raise Busy(f"{timeline!r} was changed by another process in this moment")
+        return admitted.leases[0]
+
+    def _admit(self, candidates: Sequence[Candidate], *, alone: bool = False) -> Admitted:
+        if not candidates:
+            return Admitted([], [])
+        decided = self._admissions.decide(candidates)
+        return self._store.admit(decided, token=fresh_id(), lease=self._lease, now=self._now(), alone=alone)

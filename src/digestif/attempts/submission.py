@@ -9,7 +9,7 @@ from digestif.clock import monotonic
 from digestif.core.texts import LONGEST_TEXT, shortened_text, traceback_of
 from digestif.core.times import Millis, to_millis
 from digestif.core.verdicts import Ending, Verdict, is_deliberate
-from digestif.errors import StoreError
+from digestif.errors import ConfigError, StoreError
 from digestif.stores.base import Burial, Completion, Release, Store
 
 Judged = tuple[Attempt, Verdict]
@@ -60,22 +60,34 @@ class Unanswerable(StoreError):
 
 def _completion(attempt: Attempt, _: Verdict) -> Completion:
     receipt = shortened_text("; ".join(attempt.receipts), LONGEST_TEXT) or None
-    return Completion(attempt.lease, attempt.cool_down, attempt.policy.max_records, receipt)
+    plan = attempt.plan
+    return Completion(attempt.lease, plan.cool_down, plan.max_records, receipt, plan.openings, plan.given)
 
 
 def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis | None) -> Release:
     at = now
     if at is None:  # the time of the store, without asking it: the lease says when it began by the store's clock
         at = attempt.lease.until - lease + to_millis(monotonic() - attempt.began)
-    until = None if verdict.delay is None else at + verdict.delay
+    until = None if verdict.delay is None else _within_hours(attempt, at + verdict.delay)
     counted = verdict.ending is Ending.FAILED
     freeze = verdict.unknown or (counted and attempt.policy.redelivery == "same")
     return Release(attempt.lease, until, freeze=freeze, counted=counted)
 
 
+def _within_hours(attempt: Attempt, at: Millis) -> Millis:
+    """The first time from `at` on at which the hours of the window let another attempt begin."""
+    window = attempt.policy.window
+    if window is None:
+        return at
+    with suppress(ConfigError):  # a user's function failed; the next attempt is asked for again
+        return window.next_hours(attempt.timeline, at) or at
+    return at
+
+
 def _burial(attempt: Attempt, verdict: Verdict) -> Burial:
     traceback = "" if is_deliberate(verdict.error) else traceback_of(verdict.error)
-    return Burial(attempt.lease, verdict.reason, attempt.cool_down, attempt.policy.max_records, traceback)
+    plan = attempt.plan
+    return Burial(attempt.lease, verdict.reason, plan.cool_down, plan.max_records, traceback, plan.openings, plan.given)
 
 
 def _discard(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> Sequence[bool]:

@@ -252,6 +252,16 @@ def after_lapse(slot: Slot) -> Slot:
     return replace(slot, state=State.WAITING, digest=digest, token=None, until=None, alone=False)
 
 
+def must_be_admitted(slot: Slot, *, asks: bool) -> bool:
+    """True if the caller has to say whether the timeline may be delivered: it wants to, or a stored window decides."""
+    return asks or (slot.override is not None and slot.override.terms.openings is not None)
+
+
+def may_be_admitted(slot: Slot, *, now: Millis) -> bool:
+    """True unless another caller was quicker: the timeline is paused or open, or has no record left."""
+    return not slot.paused and not is_live(slot, now=now) and slot.parked is None and not is_empty(slot)
+
+
 def after_admission_refused(slot: Slot, *, until: Millis) -> Slot:
     """It may not be delivered yet: its records stay pending, and its time by the delays is unchanged."""
     if slot.state is State.OPEN:

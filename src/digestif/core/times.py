@@ -1,6 +1,7 @@
 """Time: integer milliseconds inside, seconds as float at the public border."""
 
 import math
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 Millis: TypeAlias = int
@@ -16,6 +17,14 @@ def to_millis(seconds: float) -> Millis:
 
 def to_seconds(millis: Millis) -> float:
     return millis / 1000
+
+
+def instant_text(seconds: float) -> str:
+    """A time for people, in UTC; the number itself where the calendar ends."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):  # the clock of a test may give any time
+        return f"{seconds:.3f}"
 
 
 def is_duration(value: object) -> bool:

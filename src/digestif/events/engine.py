@@ -80,6 +80,29 @@ class StoreChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFailed(Event):
+    """A policy could not be found out: a function failed, or a stored text can't be read. Another one holds meanwhile."""
+
+    level: ClassVar[int] = logging.WARNING
+    timeline: str
+    source: str  # engine, route mail:*, handler mail:*, override
+    error: Exception
+
+    @property
+    def trace(self) -> BaseException | None:
+        return self.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replanned(Event):
+    """Timelines that wait were planned again by the policies that are in force now."""
+
+    pattern: str
+    timelines: int  # that wait and match
+    moved: int  # of these, those with another due time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged(Event):
     """Something stored can't be read. It is skipped, and the rest goes on; `digestif repair` repairs it."""
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from digestif.clock import wall_clock
 from digestif.core.records import Record, check_record_key, check_timeline, check_timestamp, check_within
 from digestif.core.terms import Terms
@@ -25,13 +27,28 @@ class Intake:
         self._policies = policies
         self._sealer = sealer
 
-    def terms(self, first_delay: float | None, increment_delay: float | None, maximum_delay: float | None) -> TermsOf:
+    def terms(
+        self,
+        first_delay: float | None = None,
+        increment_delay: float | None = None,
+        maximum_delay: float | None = None,
+        *,
+        now: float | None,
+    ) -> TermsOf:
         """The terms of one add, by timeline: the delays given to the call, else those of the policy in force."""
+        policies = self._policies
+        at = to_millis(self.seconds(now)) if policies.asks else 0
         if first_delay is None and increment_delay is None and maximum_delay is None:
-            return self._policies.terms
+            return (lambda timeline: policies.terms(timeline, at)) if policies.asks else policies.terms
         delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
-        self._policies.default.terms(**delays)  # refuses wrong ones before anything else
-        return lambda timeline: self._policies.of(timeline).terms(**delays)
+        policies.default.terms(**delays)  # refuses wrong ones before anything else
+
+        def terms(timeline: str) -> Terms:
+            openings = policies.terms(timeline, at).openings
+            given = policies.of(timeline).terms(**delays)
+            return given if openings is None else replace(given, openings=openings)
+
+        return terms
 
     def arrival(
         self,

@@ -24,6 +24,10 @@ class Patterns(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter([value for _, value in self._items])
 
+    def items(self) -> list[tuple[str, T]]:
+        """Patterns with their values; those with a longer literal part first."""
+        return list(self._items)
+
     def __contains__(self, pattern: object) -> bool:
         return any(known == pattern for known, _ in self._items)
 

@@ -1,7 +1,7 @@
 """A route: policy, grouping, template and channel of the timelines of a pattern, checked when it is made."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -15,6 +15,7 @@ from digestif.core.records import Digest, Record, check_timeline
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.intake.patterns import check_pattern, stars
+from digestif.intake.policies import PolicyOf, check_policy
 from digestif.routes.budget import Budget
 
 FieldOf = str | Callable[[Record], Any]
@@ -26,7 +27,7 @@ Links = Mapping[str, str] | Callable[[str, str], Mapping[str, str]]
 class RouteOptions(TypedDict, total=False):
     """The options of a route, without its pattern and channel."""
 
-    policy: Policy | None
+    policy: Policy | PolicyOf | None
     redelivery: Literal["merge", "same"] | None
     group_by: Sequence[FieldOf]
     distinct: Mapping[str, FieldOf]
@@ -51,7 +52,7 @@ class Route:
 
     pattern: str
     channel: str | Channel = field(repr=False)  # may hold a password
-    policy: Policy | None = None
+    policy: Policy | PolicyOf | None = None  # or from timeline to policy
     redelivery: Literal["merge", "same"] | None = None  # by default the policy's; "same" for webhooks and split
     group_by: Sequence[FieldOf] = ()
     distinct: Mapping[str, FieldOf] = field(default_factory=dict)
@@ -70,6 +71,7 @@ class Route:
 
     def __post_init__(self) -> None:
         check_pattern(self.pattern)
+        check_policy(self.policy)
         for name, (kinds, what) in _KINDS.items():
             value = getattr(self, name)
             if not isinstance(value, tuple(kind for kind in kinds if kind is not callable)) and not (
@@ -101,15 +103,14 @@ class Route:
         folder = None if self.templates is None else Path(self.templates)
         return Renderer(self.template, folder=folder, zone=zone, hours=self.hours)
 
-    def policy_over(self, default: Policy) -> Policy:
-        """The policy of the route's timelines. By default a digest comes again unchanged if the channel deduplicates by
-        key, or if it is split: recipients that have their part would miss records that join it.
+    def redelivery_over_policy(self) -> Literal["merge", "same"] | None:
+        """What replaces the `redelivery` of the policy; None: nothing does. By default a digest comes again unchanged
+        if the channel deduplicates by key, or if it is split: recipients that have their part would miss records that
+        join it.
         """
-        policy = default if self.policy is None else self.policy
         if self.redelivery is not None:
-            return replace(policy, redelivery=self.redelivery)
-        is_same = self.split is not None or self.open_channel().redelivery == "same"
-        return replace(policy, redelivery="same") if is_same else policy
+            return self.redelivery
+        return "same" if self.split is not None or self.open_channel().redelivery == "same" else None
 
     def recipient(self, timeline: str) -> str:
         """The recipient of a timeline's digests."""
@@ -134,7 +135,6 @@ _NONE = type(None)
 # By option: its types, and their description in an error.
 _KINDS: dict[str, tuple[tuple[Any, ...], str]] = {
     "channel": ((str, Channel), "a DSN or a Channel"),
-    "policy": ((Policy, _NONE), "a Policy"),
     "group_by": ((list, tuple), "a list of at most two fields"),
     "distinct": ((Mapping,), "a mapping from names to fields"),
     "template": ((str, _NONE), "the name of a template"),

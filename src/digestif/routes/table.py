@@ -20,7 +20,7 @@ class Routes:
     def add(self, route: Route) -> None:
         """Raises ConfigError if the pattern has a handler already, or the channel or the template is wrong."""
         added = RouteHandler(route)
-        policy = route.policy_over(self._policies.default)
+        redelivery = route.redelivery_over_policy()
         self._handlers.add(
             Handler(
                 pattern=route.pattern,
@@ -31,7 +31,7 @@ class Routes:
             )
         )
         self._by_pattern.add(route.pattern, added)
-        self._policies.add(route.pattern, policy)
+        self._policies.add(route.pattern, route.policy, kind="route", redelivery=redelivery)
 
     def gathers(self, timeline: str) -> bool:
         """False for a timeline whose route sends each record at once."""

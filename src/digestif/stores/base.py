@@ -19,7 +19,7 @@ from digestif.core.damage import Damage
 from digestif.core.machine import Plan, Seen, Slot
 from digestif.core.terms import Openings, Override, Terms
 from digestif.core.times import Millis
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events
 from digestif.stores.reader import StoreReader
 
@@ -69,7 +69,7 @@ class SchedulePage(NamedTuple):
 
     entries: list[Due]
     after: tuple[int | str, ...] | None  # where the next page begins; None: this was the last page
-    candidates: Sequence["Candidate"] = ()  # to be admitted
+    candidates: tuple["Candidate", ...] = ()  # to be admitted
 
 
 class Maintained(NamedTuple):
@@ -102,6 +102,15 @@ class Candidate(NamedTuple):
 
     timeline: str
     slot: Slot
+    now: Millis  # the time at which it was found
+
+
+class Unadmitted(InvalidState):
+    """The timeline could be opened, once the caller has said that it may be."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__(f"{candidate.timeline!r} has to be admitted before it can be opened")
+        self.candidate = candidate
 
 
 class Admission(NamedTuple):
@@ -118,7 +127,7 @@ class ClaimPage(NamedTuple):
     leases: list[Lease]
     retired: int  # timelines that left the schedule: empty ones, now idle, and damaged ones
     suspect: Millis | None = None  # when the first suspect lapsed; None: there is no suspect
-    candidates: Sequence[Candidate] = ()  # to be admitted
+    candidates: tuple[Candidate, ...] = ()  # to be admitted
 
 
 class Admitted(NamedTuple):
@@ -292,9 +301,9 @@ class Store(StoreReader, Notes):
     ) -> SchedulePage:
         """Make waiting timelines ready that are due at or before the deadline and not paused, earliest first.
 
-        Candidates, as in `claim`, are answered as they are, to be made ready by `admit`. `after` is None for the first page and then the `after` of the last page. Over all pages a timeline is given
+        `after` is None for the first page and then the `after` of the last page. Over all pages a timeline is given
         once, even if it waits and is due again meanwhile. A call reads at most `limit` timelines, so a page may be
-        empty although more follow.
+        empty although more follow. Candidates, as in `claim`, are answered as they are; `admit` makes them ready.
         """
 
     @abstractmethod
@@ -358,8 +367,8 @@ class Store(StoreReader, Notes):
         now: Millis | None,
         alone: bool = False,
         asks: bool = False,
-    ) -> Lease | Candidate:
-        """Take a timeline's records for delivery. Answers a candidate instead where `claim` would.
+    ) -> Lease:
+        """Take a timeline's records for delivery. Raises Unadmitted where `claim` would answer a candidate.
 
         Raises InvalidState unless it is ready (or open with a lapsed lease), Busy while another lease lives. Records
         that arrive meanwhile belong to the next digest. After a reported failure the same records come again, with the

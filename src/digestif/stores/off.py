@@ -7,11 +7,14 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis
 from digestif.dsn import Dsn
 from digestif.errors import InvalidState
 from digestif.stores.base import (
     Accepted,
+    Admission,
+    Admitted,
     Arrival,
     Burial,
     ClaimPage,
@@ -21,6 +24,7 @@ from digestif.stores.base import (
     Maintained,
     QuarantinedRecord,
     Release,
+    Replan,
     SchedulePage,
     Store,
     Take,
@@ -61,23 +65,52 @@ class OffStore(Store):
         return False
 
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
+        self,
+        partition: int,
+        deadline: Millis,
+        *,
+        after: tuple[int | str, ...] | None,
+        limit: int,
+        now: Millis | None,
+        asks: bool = False,
     ) -> SchedulePage:
         return SchedulePage([], None)
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         return Maintained()
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
-        return ClaimPage([], 0)
-
-    def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+    def claim(
+        self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         return ClaimPage([], 0)
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
+    def claim_suspects(
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
+    ) -> ClaimPage:
+        return ClaimPage([], 0)
+
+    def open(
+        self,
+        timeline: str,
+        *,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+        alone: bool = False,
+        asks: bool = False,
+    ) -> Lease:
         raise InvalidState(f"{timeline!r} is idle, not ready: digests are switched off")
+
+    def admit(
+        self,
+        admissions: Sequence[Admission],
+        *,
+        token: str | None = None,
+        lease: Millis = 0,
+        now: Millis | None,
+        alone: bool = False,
+    ) -> Admitted:
+        return Admitted([], [])
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         return [None] * len(requests)
@@ -114,6 +147,18 @@ class OffStore(Store):
 
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
         return False
+
+    def set_override(self, timeline: str, override: Override, *, now: Millis | None) -> None:
+        """There is nothing that could be delivered."""
+
+    def clear_override(self, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis | None) -> bool:
+        return False
+
+    def refresh_override(self, timeline: str, override: Override) -> bool:
+        return False
+
+    def replan(self, replans: Sequence[Replan], *, now: Millis | None) -> list[bool]:
+        return [False] * len(replans)
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         return False

@@ -13,12 +13,15 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import COUNTERS, Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis
 from digestif.errors import StoreError, StoreUnavailable
 from digestif.events import Events
 from digestif.stores.base import (
     HISTORY_LIMIT,
     Accepted,
+    Admission,
+    Admitted,
     Arrival,
     Burial,
     ClaimPage,
@@ -27,6 +30,7 @@ from digestif.stores.base import (
     Maintained,
     QuarantinedRecord,
     Release,
+    Replan,
     SchedulePage,
     Store,
     Take,
@@ -86,10 +90,17 @@ class Partitioned(Store):
     # Dispatching
 
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
+        self,
+        partition: int,
+        deadline: Millis,
+        *,
+        after: tuple[int | str, ...] | None,
+        limit: int,
+        now: Millis | None,
+        asks: bool = False,
     ) -> SchedulePage:
         part, inner = self._place(partition)
-        page = part.schedule(inner, deadline, after=after, limit=limit, now=now)
+        page = part.schedule(inner, deadline, after=after, limit=limit, now=now, asks=asks)
         self._watch("schedule", len(page.entries))
         return page
 
@@ -101,22 +112,48 @@ class Partitioned(Store):
 
     # Delivering
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
+    def claim(
+        self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+    ) -> ClaimPage:
         part, inner = self._place(partition)
-        claimed = part.claim(inner, limit, token=token, lease=lease, now=now)
+        claimed = part.claim(inner, limit, token=token, lease=lease, now=now, asks=asks)
         self._watch("claim", len(claimed.leases))
         return claimed
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         part, inner = self._place(partition)
-        claimed = part.claim_suspects(inner, alone=alone, token=token, lease=lease, now=now)
+        claimed = part.claim_suspects(inner, alone=alone, token=token, lease=lease, now=now, asks=asks)
         self._watch("claim_suspects", len(claimed.leases))
         return claimed
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
-        return self._home(timeline).open(timeline, token=token, lease=lease, now=now, alone=alone)
+    def open(
+        self,
+        timeline: str,
+        *,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+        alone: bool = False,
+        asks: bool = False,
+    ) -> Lease:
+        return self._home(timeline).open(timeline, token=token, lease=lease, now=now, alone=alone, asks=asks)
+
+    def admit(
+        self,
+        admissions: Sequence[Admission],
+        *,
+        token: str | None = None,
+        lease: Millis = 0,
+        now: Millis | None,
+        alone: bool = False,
+    ) -> Admitted:
+        if not admissions:
+            return Admitted([], [])
+        self._watch("admit", len(admissions))
+        home = self._home(admissions[0].timeline)
+        return home.admit(admissions, token=token, lease=lease, now=now, alone=alone)
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         answers = self._under_leases("take", requests, lambda part, share: part.take(share, now=now))
@@ -165,6 +202,20 @@ class Partitioned(Store):
 
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
         return self._home(timeline).pause(timeline, paused, now=now)
+
+    def set_override(self, timeline: str, override: Override, *, now: Millis | None) -> None:
+        self._home(timeline).set_override(timeline, override, now=now)
+
+    def clear_override(self, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis | None) -> bool:
+        return self._home(timeline).clear_override(timeline, terms=terms, cool_down=cool_down, now=now)
+
+    def refresh_override(self, timeline: str, override: Override) -> bool:
+        return self._home(timeline).refresh_override(timeline, override)
+
+    def replan(self, replans: Sequence[Replan], *, now: Millis | None) -> list[bool]:
+        return self._spread(
+            "replan", replans, lambda part, share: part.replan(share, now=now), key=lambda item: item.timeline
+        )
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         return any(part.replay(letter_id, now=now) for part in self._all())

@@ -1,11 +1,44 @@
 """Vectors: due times and lapses worked out by hand, for every implementation of the machine to agree with.
 
 A vector is plain numbers (milliseconds), so that it can be fed to code in any language. `check_adds`,
-`check_completions`, `check_openings` and `check_suspects` take the implementation as a callable.
+`check_completions`, `check_plans`, `check_refusals`, `check_openings` and `check_suspects` take the implementation as a
+callable.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+Vector = TypeVar("Vector")
+Answer = TypeVar("Answer")
+
+
+class Calendar(NamedTuple):
+    """The openings that a call knows, rising; later ones are not known to it."""
+
+    numbers: tuple[int, ...]  # single times; of hours, start and end in turns
+    hours: bool = False
+    urgent: bool = False  # a record's own deadline does not wait for an opening
+
+
+class OwnPolicy(NamedTuple):
+    """The numbers of a policy that is stored for the timeline."""
+
+    first_delay: int = 0
+    increment: int | None = 30_000
+    maximum: int = 1_800_000
+    quiet: int | None = None
+    max_records: int | None = None
+    calendar: Calendar | None = None
+    cool_downs: tuple[int, ...] = (0,)  # by iteration; the last one holds for all later ones
+
+
+class Placed(NamedTuple):
+    """Where a timeline is afterwards."""
+
+    state: str
+    at: int | None  # due; None if it is idle
+    by_delays: int | None  # due by the delays, before a window aligned it: the same time where none did
+    passes: bool = False  # no window holds it back until its next digest has ended
 
 
 class Add(NamedTuple):
@@ -28,6 +61,13 @@ class Add(NamedTuple):
     maximum: int = 1_800_000
     quiet: int | None = None
     max_records: int | None = None
+    calendar: Calendar | None = None
+    given: tuple[str, ...] = ()  # first_delay, increment, maximum: those that the call gave itself
+    own: OwnPolicy | None = None
+    by_delays: int | None = None  # before: set if a window made `at` of it
+    passes: bool = False  # before
+    expected_by_delays: int | None = None  # None: as expected_at
+    expected_pass: bool = False
 
 
 class Complete(NamedTuple):
@@ -41,6 +81,52 @@ class Complete(NamedTuple):
     pending: int = 0
     deadline: int | None = None
     max_records: int | None = None
+    calendar: Calendar | None = None
+    given: bool = False  # the call gave the cool-down itself
+    own: OwnPolicy | None = None
+    last: int | None = None  # before
+    iteration: int = 0  # before
+    passes: bool = False  # before
+    expected_by_delays: int | None = None  # None: as expected_at
+    expected_pass: bool = False
+
+
+class Replan(NamedTuple):
+    """Another policy for a timeline, and where it is afterwards."""
+
+    name: str
+    now: int
+    expected: tuple[int, int] | None  # due afterwards, and due by the delays; None: it is idle
+    calendar: Calendar | None = None  # of the new policy
+    at: int = 9_000
+    state: str = "waiting"
+    last: int | None = None
+    first: int | None = None  # arrival of the first pending record
+    deadline: int | None = None
+    pending: int = 1
+    expires: int | None = None  # the first of its records
+    unfinished: bool = False
+    by_delays: int | None = None  # before
+    passes: bool = False  # before
+    first_delay: int = 0  # of the new policy
+    cool_down: int = 0  # of the new policy
+    max_records: int | None = None  # of the new policy
+    expected_pass: bool = False
+
+
+class Refuse(NamedTuple):
+    """A timeline that could be delivered and may not before `until`; it waits afterwards."""
+
+    name: str
+    state: str  # before: ready, waiting, or open with a lease that lapsed
+    at: int
+    until: int
+    expected_by_delays: int
+    by_delays: int | None = None  # before
+    unfinished: bool = False
+    expected_lapses: int = 0
+    expected_frozen: bool = False
+    passes: bool = False  # before and after
 
 
 class Opening(NamedTuple):
@@ -67,7 +153,46 @@ class SuspectChoice(NamedTuple):
     expected: tuple[int, ...]  # places, from 0
 
 
-ADDS = [
+def _first(name: str, now: int, expected: tuple[int, int], calendar: Calendar | None = None, **facts: Any) -> Add:
+    """An add to an idle timeline, which waits afterwards: due, and due by the delays."""
+    at, by_delays = expected
+    return Add(name, now, "idle", "waiting", at, calendar=calendar, expected_by_delays=by_delays, **facts)
+
+
+def _waiting(
+    name: str,
+    now: int,
+    before: tuple[int, int | None],
+    expected: tuple[int, int],
+    calendar: Calendar | None = None,
+    **facts: Any,
+) -> Add:
+    """An add to a waiting timeline: due, and due by the delays, before and afterwards. A pass is kept."""
+    (at, by_delays), (expected_at, expected_by_delays) = before, expected
+    defaults = {"last": 0, "increment": 30, "expected_pass": facts.get("passes", False)}
+    return Add(
+        name,
+        now,
+        "waiting",
+        "waiting",
+        expected_at,
+        at=at,
+        by_delays=by_delays,
+        calendar=calendar,
+        expected_by_delays=expected_by_delays,
+        **{**defaults, **facts},
+    )
+
+
+def _ended(
+    name: str, now: int, cool_down: int, expected: tuple[int, int], calendar: Calendar | None = None, **facts: Any
+) -> Complete:
+    """The end of a digest, after which the timeline waits: due, and due by the delays."""
+    at, by_delays = expected
+    return Complete(name, now, cool_down, at, calendar=calendar, expected_by_delays=by_delays, **facts)
+
+
+DELAY_ADDS = [
     Add("the first record goes at once", 5, "idle", "ready", 5),
     Add("…whatever its deadline", 5, "idle", "ready", 5, deadline=6),
     Add("a first delay waits", 5, "idle", "waiting", 1_005, first_delay=1_000),
@@ -197,6 +322,184 @@ ADDS = [
     Add("times before 1970", -400, "waiting", "waiting", -270_000, at=-300_000, last=-600_000),
 ]
 
+# Times at 100, 200 and 300; hours from 100 to 200 and from 300 to 400.
+TIMES = Calendar((100, 200, 300))
+URGENT_TIMES = Calendar((100, 200, 300), urgent=True)
+HOURS = Calendar((100, 200, 300, 400), hours=True)
+URGENT_HOURS = Calendar((100, 200, 300, 400), hours=True, urgent=True)
+
+CALENDAR_ADDS = [
+    _first("a first record waits for the next time", 5, (100, 5), TIMES),
+    Add("…which may be now", 100, "idle", "ready", 100, calendar=TIMES),
+    _first("…and is another one a millisecond later", 101, (200, 101), TIMES),
+    _first("a first delay, then the next time", 5, (200, 105), TIMES, first_delay=100),
+    _first("a first delay that ends at a time", 5, (100, 100), TIMES, first_delay=95),
+    _first("a paused idle timeline waits at a time too", 100, (100, 100), TIMES, paused=True),
+    _first("enough records wait for the next time as well", 5, (100, 5), TIMES, first_delay=250, max_records=1),
+    _waiting("an increment moves the time by the delays alone", 10, (100, 50), (100, 80), TIMES),
+    _waiting("…exactly to the opening", 10, (100, 70), (100, 100), TIMES),
+    _waiting("…and past it to the next one", 10, (100, 71), (200, 101), TIMES),
+    _waiting("the cap holds for the time by the delays", 10, (300, 250), (200, 150), TIMES, maximum=150),
+    _waiting("never at the time of the last delivery again", 150, (200, 100), (200, 100), TIMES, last=100, increment=0),
+    _waiting("silence, then the next time", 10, (100, 60), (200, 105), TIMES, last=None, first=0, quiet=95),
+    _waiting("never delivered: it stays, and so does its opening", 50, (100, 5), (100, 5), TIMES, last=None, first=5),
+    _waiting("a wait without a window is aligned by an add that has one", 10, (50, None), (100, 80), TIMES),
+    _waiting("an add without a window makes it due by the delays again", 10, (100, 50), (80, 80)),
+    _waiting("a time that has come is not put off", 100, (100, 90), (100, 90), TIMES),
+    _waiting(
+        "…however late its worker is, and whatever is known by now",
+        310,
+        (100, 90),
+        (100, 90),
+        Calendar((400, 500)),
+        increment=300,
+        max_records=1,
+    ),
+    _waiting("a millisecond before it, it is", 99, (100, 90), (200, 120), TIMES),
+    _waiting("without a window nothing has come", 100, (100, 90), (120, 120)),
+    _waiting("due by the delays is not a time that has come", 100, (90, None), (200, 120), TIMES),
+    _waiting("a deadline waits for the next time", 10, (300, 250), (100, 60), TIMES, deadline=60),
+    _waiting("enough records wait for the next time", 110, (300, 250), (200, 110), TIMES, pending=3, max_records=3),
+    _waiting("an urgent record does not wait", 10, (300, 250), (60, 60), URGENT_TIMES, deadline=60, expected_pass=True),
+    _waiting("…unless the opening is not later", 10, (100, 50), (100, 80), URGENT_TIMES, deadline=100),
+    _waiting(
+        "…also where the delays alone would be in time",
+        10,
+        (100, 50),
+        (99, 99),
+        URGENT_TIMES,
+        deadline=99,
+        expected_pass=True,
+    ),
+    _waiting("with a pass nothing puts it off", 10, (60, None), (60, 60), URGENT_TIMES, deadline=60, passes=True),
+    _waiting("…neither without a window", 10, (60, None), (60, 60), deadline=60, passes=True),
+    _waiting(
+        "…nor is it pulled forward by a count",
+        10,
+        (60, None),
+        (60, 60),
+        TIMES,
+        pending=3,
+        deadline=60,
+        max_records=3,
+        passes=True,
+    ),
+    _waiting("…but by an earlier deadline", 10, (60, None), (40, 40), TIMES, deadline=40, passes=True),
+    _waiting("…not by a later one", 10, (60, None), (60, 60), deadline=61, passes=True),
+    _waiting("openings that end too early: due by the delays", 210, (300, 271), (301, 301), TIMES),
+    _first("…and a first record waits", 301, (301, 301), TIMES),
+    _first("…also if none is known", 5, (5, 5), Calendar(())),
+    _first("…or hours have ended", 400, (400, 400), HOURS),
+    _first("the hours have not begun", 5, (100, 5), HOURS),
+    Add("…now they have", 100, "idle", "ready", 100, calendar=HOURS),
+    Add("inside the hours it goes at once", 150, "idle", "ready", 150, calendar=HOURS),
+    Add("…until their last millisecond", 199, "idle", "ready", 199, calendar=HOURS),
+    _first("…not at their end", 200, (300, 200), HOURS),
+    _first("a paused one waits inside the hours", 150, (150, 150), HOURS, paused=True),
+    _first("a first delay inside the hours", 110, (160, 160), HOURS, first_delay=50),
+    _first("a first delay beyond the hours", 110, (300, 200), HOURS, first_delay=90),
+    _waiting("an increment inside the hours", 110, (150, 150), (180, 180), HOURS),
+    _waiting("an increment that leaves the hours", 110, (170, 170), (300, 200), HOURS),
+    _waiting("hours that have come do not hold it: it is put off as ever", 310, (300, 300), (330, 330), HOURS),
+    _waiting("hours may begin at the last delivery", 110, (110, 110), (110, 110), HOURS, last=110, increment=0),
+    _waiting(
+        "enough records inside quiet hours wait for their end",
+        210,
+        (350, 350),
+        (300, 210),
+        HOURS,
+        pending=3,
+        max_records=3,
+    ),
+    _waiting("a deadline inside quiet hours waits for their end", 210, (350, 350), (300, 220), HOURS, deadline=220),
+    _waiting(
+        "…and passes them if they let urgent records through",
+        210,
+        (350, 350),
+        (220, 220),
+        URGENT_HOURS,
+        deadline=220,
+        expected_pass=True,
+    ),
+    _first(
+        "a first record that is urgent passes them", 210, (220, 220), URGENT_HOURS, deadline=220, expected_pass=True
+    ),
+    Add("…and needs no pass inside the hours", 310, "idle", "ready", 310, deadline=320, calendar=URGENT_HOURS),
+    _waiting(
+        "a retry keeps its time, whatever the window",
+        10,
+        (90, None),
+        (90, 90),
+        URGENT_TIMES,
+        unfinished=True,
+        deadline=50,
+        max_records=1,
+    ),
+    Add("ready stays as it is, whatever the window", 210, "ready", "ready", 5, at=5, last=0, calendar=HOURS),
+    Add("open stays as it is, whatever the window", 210, "open", "open", 5, at=5, last=0, calendar=TIMES),
+]
+
+OVERRIDDEN_ADDS = [
+    _first("a first delay of its own", 5, (1_005, 1_005), own=OwnPolicy(first_delay=1_000)),
+    Add("no first delay of its own", 5, "idle", "ready", 5, first_delay=1_000, own=OwnPolicy()),
+    _first(
+        "a first delay that the call gives comes first",
+        5,
+        (25, 25),
+        first_delay=20,
+        given=("first_delay",),
+        own=OwnPolicy(first_delay=1_000),
+    ),
+    Add("…and no delay is a delay", 5, "idle", "ready", 5, given=("first_delay",), own=OwnPolicy(first_delay=1_000)),
+    _waiting("an increment of its own", 10, (50, None), (57, 57), own=OwnPolicy(increment=7)),
+    _waiting(
+        "an increment that the call gives", 10, (50, None), (80, 80), given=("increment",), own=OwnPolicy(increment=7)
+    ),
+    _waiting(
+        "a cap of its own", 10, (50, None), (60, 60), increment=1, maximum=51, own=OwnPolicy(increment=30, maximum=60)
+    ),
+    _waiting(
+        "a cap that the call gives, with its own increment",
+        10,
+        (50, None),
+        (51, 51),
+        increment=2,
+        maximum=51,
+        given=("maximum",),
+        own=OwnPolicy(increment=30, maximum=60),
+    ),
+    _waiting("silence of its own", 10, (50, None), (70, 70), first=0, increment=5, own=OwnPolicy(quiet=60)),
+    _waiting("no silence of its own", 10, (50, None), (57, 57), first=0, quiet=60, own=OwnPolicy(increment=7)),
+    _waiting("a count of its own", 10, (50, None), (10, 10), pending=2, max_records=5, own=OwnPolicy(max_records=2)),
+    _waiting("no count of its own", 10, (50, None), (57, 57), pending=2, max_records=2, own=OwnPolicy(increment=7)),
+    _first("a window of its own", 5, (100, 5), own=OwnPolicy(calendar=TIMES)),
+    Add("no window of its own", 5, "idle", "ready", 5, calendar=TIMES, own=OwnPolicy()),
+    _first(
+        "its own window instead of the call's", 210, (300, 210), Calendar((210, 220)), own=OwnPolicy(calendar=HOURS)
+    ),
+    _first(
+        "delays that the call gives, then its own window",
+        5,
+        (200, 105),
+        first_delay=100,
+        given=("first_delay",),
+        own=OwnPolicy(calendar=TIMES),
+    ),
+    _waiting(
+        "a time of its own that has come",
+        150,
+        (100, 90),
+        (100, 90),
+        increment=300,
+        given=("increment",),
+        own=OwnPolicy(calendar=TIMES),
+    ),
+    _first("openings of its own that have ended", 310, (310, 310), Calendar((310, 320)), own=OwnPolicy(calendar=TIMES)),
+]
+
+
+ADDS = [*DELAY_ADDS, *CALENDAR_ADDS, *OVERRIDDEN_ADDS]
+
 COMPLETIONS = [
     Complete("cool-down from now", 1_000, 300_000, 301_000),
     Complete("cool-down 0 is due at once", 1_000, 0, 1_000),
@@ -207,6 +510,176 @@ COMPLETIONS = [
     Complete("not enough came meanwhile", 1_000, 300_000, 301_000, pending=4, max_records=5),
     Complete("an empty digest ends idle", 1_000, 300_000, None, records=0),
     Complete("an empty digest with something pending waits", 1_000, 300_000, 301_000, records=0, pending=1),
+    _ended("the next time after the cool-down", 110, 50, (200, 160), TIMES),
+    _ended("…at which it may end", 110, 90, (200, 200), TIMES),
+    _ended("ended at a time: the next one is another", 100, 0, (200, 100), TIMES),
+    _ended("…also for records that would be enough", 100, 50, (200, 100), TIMES, pending=3, max_records=3),
+    _ended("an empty digest delivered nothing: the time may be now", 100, 0, (100, 100), TIMES, records=0, pending=1),
+    _ended(
+        "…unless something was delivered at that time before", 100, 0, (200, 100), TIMES, records=0, pending=1, last=100
+    ),
+    _ended("times that end too early", 300, 10, (310, 310), TIMES),
+    _ended("a cool-down that ends inside the hours", 110, 89, (199, 199), HOURS),
+    _ended("…or with them", 110, 90, (300, 200), HOURS),
+    _ended("hours need not be later than the delivery", 110, 0, (110, 110), HOURS),
+    _ended("enough came during a digest that outlasted the hours", 210, 0, (300, 210), HOURS, pending=3, max_records=3),
+    _ended("hours that end too early", 390, 10, (400, 400), HOURS),
+    _ended("a deadline waits for the next time too", 110, 500, (200, 120), TIMES, pending=1, deadline=120),
+    _ended("…unless it passes", 110, 500, (120, 120), URGENT_TIMES, pending=1, deadline=120, expected_pass=True),
+    _ended(
+        "…which needs no pass if the opening is not later", 110, 500, (200, 200), URGENT_TIMES, pending=1, deadline=200
+    ),
+    _ended("a pass ends with its digest", 110, 50, (200, 160), TIMES, passes=True),
+    _ended("…also without a window", 110, 50, (160, 160), passes=True),
+    _ended(
+        "a cool-down of its own, of the next iteration",
+        1_000,
+        7,
+        (1_020, 1_020),
+        own=OwnPolicy(cool_downs=(10, 20, 30)),
+    ),
+    _ended(
+        "…the last one for all later ones",
+        1_000,
+        7,
+        (1_030, 1_030),
+        own=OwnPolicy(cool_downs=(10, 20, 30)),
+        iteration=6,
+    ),
+    _ended(
+        "…the first one after an empty digest",
+        1_000,
+        7,
+        (1_010, 1_010),
+        records=0,
+        pending=1,
+        own=OwnPolicy(cool_downs=(10, 20, 30)),
+        iteration=6,
+    ),
+    _ended(
+        "a cool-down that the call gives", 1_000, 7, (1_007, 1_007), given=True, own=OwnPolicy(cool_downs=(10, 20, 30))
+    ),
+    _ended(
+        "a window of its own, after a given cool-down", 110, 50, (200, 160), given=True, own=OwnPolicy(calendar=TIMES)
+    ),
+    _ended("no window of its own", 110, 50, (115, 115), TIMES, own=OwnPolicy(cool_downs=(5,))),
+    _ended("a count of its own", 110, 50, (110, 110), pending=2, own=OwnPolicy(max_records=2, cool_downs=(50,))),
+    _ended("no count of its own", 110, 50, (160, 160), pending=2, max_records=2, own=OwnPolicy(cool_downs=(50,))),
+]
+
+PLANS = [
+    Replan("last delivery + cool-down", 1_200, (1_500, 1_500), last=1_000, cool_down=500),
+    Replan("…earlier or later than before", 1_200, (11_000, 11_000), last=1_000, cool_down=10_000),
+    Replan("…never before now", 1_600, (1_600, 1_600), last=1_000, cool_down=500),
+    Replan("…which is now", 1_500, (1_500, 1_500), last=1_000, cool_down=500),
+    Replan("first arrival + first delay", 1_100, (1_300, 1_300), first=1_000, first_delay=300, cool_down=9),
+    Replan("…never before now", 1_400, (1_400, 1_400), first=1_000, first_delay=300, cool_down=9),
+    Replan("no first delay: now", 1_100, (1_100, 1_100), first=1_000, cool_down=9),
+    Replan(
+        "a delivery counts, not the first arrival",
+        1_100,
+        (1_500, 1_500),
+        last=1_000,
+        first=1_050,
+        first_delay=9,
+        cool_down=500,
+    ),
+    Replan("neither: it stays", 1_100, (9_000, 9_000), pending=0, first_delay=9, cool_down=9),
+    Replan("…not before now", 9_100, (9_100, 9_100), pending=0, first_delay=9, cool_down=9),
+    Replan("…due by the delays, if its window is gone", 1_100, (3_000, 3_000), pending=0, by_delays=3_000),
+    Replan("a deadline pulls it", 1_200, (1_300, 1_300), last=1_000, deadline=1_300, cool_down=500),
+    Replan("…not before now", 1_400, (1_400, 1_400), last=1_000, deadline=1_300, cool_down=500),
+    Replan("enough records: now", 1_200, (1_200, 1_200), last=1_000, pending=3, cool_down=500, max_records=3),
+    Replan("the next time", 110, (200, 150), TIMES, last=50, cool_down=100),
+    Replan("…from now on", 210, (300, 210), TIMES, last=50, cool_down=100),
+    Replan("…which may be now", 200, (200, 200), TIMES, last=50, cool_down=100),
+    Replan("…but not the time of the last delivery", 200, (300, 200), TIMES, last=200),
+    Replan(
+        "enough records wait for the next time",
+        110,
+        (200, 110),
+        TIMES,
+        last=50,
+        pending=3,
+        cool_down=200,
+        max_records=3,
+    ),
+    Replan("a deadline waits for the next time", 110, (200, 120), TIMES, last=50, deadline=120, cool_down=200),
+    Replan(
+        "…unless it passes", 110, (120, 120), URGENT_TIMES, last=50, deadline=120, cool_down=200, expected_pass=True
+    ),
+    Replan(
+        "…then not before now", 130, (130, 130), URGENT_TIMES, last=50, deadline=120, cool_down=200, expected_pass=True
+    ),
+    Replan("times that end too early: due by the delays", 310, (310, 310), TIMES, last=50, cool_down=100),
+    Replan("inside the hours", 110, (150, 150), HOURS, last=50, cool_down=100),
+    Replan("…when they begin", 210, (300, 210), HOURS, last=50, cool_down=100),
+    Replan("…may be now", 310, (310, 310), HOURS, last=50, cool_down=100),
+    Replan("neither, with a window: the first opening after it was due", 110, (200, 160), TIMES, at=160, pending=0),
+    Replan("…counted from the delays, not from another window", 110, (200, 160), TIMES, pending=0, by_delays=160),
+    Replan(
+        "records that expire at the opening leave at the one before",
+        80,
+        (100, 150),
+        TIMES,
+        last=50,
+        expires=200,
+        cool_down=100,
+    ),
+    Replan("…not if they expire later", 80, (200, 150), TIMES, last=50, expires=201, cool_down=100),
+    Replan("…at the last one before they expire", 80, (200, 250), TIMES, last=50, expires=250, cool_down=200),
+    Replan("…which may be now", 100, (100, 150), TIMES, last=50, expires=200, cool_down=100),
+    Replan("…or now with a pass", 101, (101, 101), TIMES, last=50, expires=200, cool_down=100, expected_pass=True),
+    Replan(
+        "…also if they should have expired",
+        210,
+        (210, 210),
+        TIMES,
+        last=50,
+        expires=200,
+        cool_down=100,
+        expected_pass=True,
+    ),
+    Replan(
+        "hours that open too late: when they opened last before that",
+        80,
+        (100, 250),
+        HOURS,
+        last=50,
+        expires=290,
+        cool_down=200,
+    ),
+    Replan("…now, if they are open", 150, (150, 250), HOURS, last=50, expires=290, cool_down=200),
+    Replan("…or now with a pass", 210, (210, 210), HOURS, last=50, expires=290, cool_down=200, expected_pass=True),
+    Replan("an unfinished digest is not moved", 110, (9_000, 9_000), TIMES, last=50, unfinished=True, cool_down=100),
+    Replan(
+        "what passes is not moved", 110, (9_000, 9_000), TIMES, last=50, passes=True, cool_down=100, expected_pass=True
+    ),
+    Replan("what is ready is not moved", 110, (90, 90), TIMES, at=90, state="ready", last=50, cool_down=100),
+    Replan("what is open is not moved", 110, (90, 90), TIMES, at=90, state="open", last=50, cool_down=100),
+    Replan("what is idle is not moved", 110, None, TIMES, at=0, state="idle", pending=0, cool_down=100),
+]
+
+REFUSALS = [
+    Refuse("due by the delays", "waiting", 100, 900, 100),
+    Refuse("aligned, and late", "waiting", 100, 900, 40, by_delays=40),
+    Refuse("ready", "ready", 100, 900, 100),
+    Refuse("ready and aligned", "ready", 100, 900, 40, by_delays=40),
+    Refuse("a retry keeps its digest", "waiting", 100, 900, 100, unfinished=True),
+    Refuse("…not frozen by that", "ready", 100, 900, 100, unfinished=True),
+    Refuse("what lapsed lapses first", "open", 100, 900, 100, unfinished=True, expected_lapses=1, expected_frozen=True),
+    Refuse(
+        "…with the time by the delays",
+        "open",
+        100,
+        900,
+        40,
+        by_delays=40,
+        unfinished=True,
+        expected_lapses=1,
+        expected_frozen=True,
+    ),
+    Refuse("a pass stays", "waiting", 100, 900, 100, unfinished=True, passes=True),
 ]
 
 OPENINGS = [
@@ -235,26 +708,45 @@ SUSPECTS = [
 ]
 
 
-def check_adds(place: Callable[[Add], tuple[str, int]]) -> None:
-    """Every vector of an add; `place` gives the state and the due time afterwards."""
-    wrong = {v.name: found for v in ADDS if (found := place(v)) != (v.expected, v.expected_at)}
-    assert not wrong, wrong
+def check_adds(place: Callable[[Add], Placed]) -> None:
+    """Every vector of an add; `place` says where the timeline is afterwards."""
+    _check(ADDS, place, lambda v: _expected(v.expected, v))
 
 
-def check_completions(place: Callable[[Complete], int | None]) -> None:
-    """Every vector of a completion; `place` gives the due time afterwards, None for idle."""
-    wrong = {v.name: found for v in COMPLETIONS if (found := place(v)) != v.expected_at}
-    assert not wrong, wrong
+def check_completions(place: Callable[[Complete], Placed]) -> None:
+    """Every vector of a completion; `place` says where the timeline is afterwards."""
+    _check(COMPLETIONS, place, lambda v: _expected("idle" if v.expected_at is None else "waiting", v))
+
+
+def check_plans(place: Callable[[Replan], Placed]) -> None:
+    """Every vector of another policy; `place` says where the timeline is afterwards."""
+    _check(PLANS, place, lambda v: Placed(v.state, *(v.expected or (None, None)), v.expected_pass))
+
+
+def check_refusals(place: Callable[[Refuse], tuple[Placed, int, bool]]) -> None:
+    """Every vector of a refusal; `place` gives also the lapses of the digest, and whether it is frozen."""
+
+    def expected(v: Refuse) -> tuple[Placed, int, bool]:
+        return Placed("waiting", v.until, v.expected_by_delays, v.passes), v.expected_lapses, v.expected_frozen
+
+    _check(REFUSALS, place, expected)
 
 
 def check_openings(count: Callable[[Opening], tuple[int, int, bool]]) -> None:
     """Every vector of an opening; `count` gives the lapses, those alone, and whether it is noted to be alone now."""
-    expected = {v.name: (v.expected_lapses, v.expected_alone, v.noted) for v in OPENINGS}
-    wrong = {v.name: found for v in OPENINGS if (found := count(v)) != expected[v.name]}
-    assert not wrong, wrong
+    _check(OPENINGS, count, lambda v: (v.expected_lapses, v.expected_alone, v.noted))
 
 
 def check_suspects(choose: Callable[[SuspectChoice], Sequence[int]]) -> None:
     """Every vector of suspects; `choose` gives the places of those that are tried beside each other."""
-    wrong = {v.name: found for v in SUSPECTS if (found := tuple(choose(v))) != v.expected}
+    _check(SUSPECTS, lambda v: tuple(choose(v)), lambda v: v.expected)
+
+
+def _check(vectors: Sequence[Vector], find: Callable[[Vector], Answer], expected: Callable[[Vector], Answer]) -> None:
+    wrong = {number: (v, found) for number, v in enumerate(vectors) if (found := find(v)) != expected(v)}
     assert not wrong, wrong
+
+
+def _expected(state: str, vector: Add | Complete) -> Placed:
+    by_delays = vector.expected_at if vector.expected_by_delays is None else vector.expected_by_delays
+    return Placed(state, vector.expected_at, by_delays, vector.expected_pass)

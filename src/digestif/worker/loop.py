@@ -43,7 +43,7 @@ class Loop:
         self._tuning = tuning
         self._execution = Execution(attempts, limits, judged=self._on_judged, cancel_seconds=tuning.cancel)
         self._suspects = suspects or Suspects(lease_seconds=attempts.lease / 1000, patience_seconds=tuning.suspects)
-        self._threads = DaemonThreads(6, "digestif-store")  # two claims, ending, waiting, and what hangs
+        self._threads = DaemonThreads(7, "digestif-store")  # two claims, ending, waiting, planning, and what hangs
         self._claims: dict[asyncio.Future[Page], Places] = {}  # under way, and the places that they may fill
         self._judged: dict[bool, deque[tuple[Attempt, Verdict]]] = {False: deque(), True: deque()}
         self._ending: dict[bool, asyncio.Task[None]] = {}  # by whether it is tried again
@@ -87,7 +87,7 @@ class Loop:
             await self._hold_back_until(self._is_alone)  # by chance a busy worker hardly ever is
             if self._is_alone():
                 return await self._try_suspects(alone=True)
-        return Round(page.claimed, more=page.claimed >= wanted)
+        return Round(page.claimed, more=page.claimed >= wanted or page.kept > 0)
 
     async def _try_suspects_next(self) -> Round:
         """Try them once the attempts under way have ended, or once they have waited long enough for that."""

@@ -24,6 +24,7 @@ class Engine(Protocol):
     """What a worker needs of a `Digests`."""
 
     def attempts(self, now: float | None = None) -> Attempts: ...
+    def replan_changed(self) -> int: ...
 
 
 class Worker:
@@ -79,6 +80,7 @@ class Worker:
         attempts = self._attempts(None)
         loop = Loop(attempts, self._limits, tuning=self.tuning)
         reaching = asyncio.create_task(_check_reach(attempts, loop, seconds=self.tuning.reach))
+        replanning = asyncio.create_task(self._replan(attempts, loop))
         wakeups = await loop.in_thread(attempts.store.listen)
         grace = 0.0
         with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
@@ -89,6 +91,7 @@ class Worker:
             finally:
                 self._wake = None
                 reaching.cancel()
+                replanning.cancel()
                 wakeups.close()
                 await loop.wind_down(grace)
                 await attempts.handlers.close()
@@ -163,6 +166,19 @@ class Worker:
         finally:
             for each in tasks:
                 each.cancel()
+
+    async def _replan(self, attempts: Attempts, loop: Loop) -> None:
+        """Plan timelines again whose policy changed with the code. Deliveries do not wait for that."""
+        failures = 0
+        while not self._is_stopping:
+            try:
+                await loop.in_thread(self._digests.replan_changed)
+            except StoreError as error:
+                failures += 1
+                attempts.events.emit(StoreFailed(operation="replan", error=error))
+                await asyncio.sleep(self.tuning.pause(failures))
+            else:
+                return
 
     async def _give_up_unless(self, answered: asyncio.Event) -> None:
         """StoreUnavailable if the store has not answered in time: waiting does not correct a wrong address."""

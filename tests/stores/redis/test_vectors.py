@@ -14,22 +14,29 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from digestif import InvalidState
-from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Rule, Slot, Unfinished
+from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Plan, Rule, Slot, Unfinished
 from digestif.core.records import State
-from digestif.core.terms import Terms
+from digestif.core.terms import Openings, Override, Terms
 from digestif.stores.redis.client.scripts import load_include, spliced
+from digestif.stores.redis.encoding import plan
 from digestif.testing.vectors import (
     Add,
     Complete,
     Opening,
+    Placed,
+    Refuse,
+    Replan,
     SuspectChoice,
     check_adds,
     check_completions,
     check_openings,
+    check_plans,
+    check_refusals,
     check_suspects,
 )
 from tests.servers import empty_server
 from tests.stores.redis.twins import MACHINE, MODULES, ONLY_IN_PYTHON, RULES, TRANSFER
+from tests.vectors import add_facts, completion_facts, placed, plan_facts, refusal_facts, refused
 
 Facts: TypeAlias = dict[str, Any]
 
@@ -77,6 +84,14 @@ def test_every_completion_places_a_timeline_where_the_vectors_say() -> None:
     check_completions(_after_completion)
 
 
+def test_every_plan_places_a_timeline_where_the_vectors_say() -> None:
+    check_plans(_after_plan)
+
+
+def test_every_refusal_places_a_timeline_where_the_vectors_say() -> None:
+    check_refusals(_after_refusal)
+
+
 def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
     check_openings(_after_open)
 
@@ -85,35 +100,28 @@ def test_suspects_are_tried_together_as_the_vectors_say() -> None:
     check_suspects(_tried_together)
 
 
-def _after_add(vector: Add) -> tuple[str, int]:
-    slot = Slot(
-        state=State(vector.state),
-        at=vector.at,
-        last=vector.last,
-        first=vector.now if vector.first is None else vector.first,
-        paused=vector.paused,
-        deadline=vector.deadline,
-        digest=Unfinished(id="x", batch=0, records=1, opened=0) if vector.unfinished else None,
-    )
-    terms = Terms(
-        first_delay=vector.first_delay,
-        increment=vector.increment,
-        maximum=vector.maximum,
-        quiet=vector.quiet,
-        max_records=vector.max_records,
-    )
-    after = slot_in_lua("after_add", {"slot": slot, "now": vector.now, "terms": terms, "pending": vector.pending})
-    return str(after.state), after.at
+def _after_add(vector: Add) -> Placed:
+    facts = add_facts(vector)
+    first = vector.now if vector.first is None else vector.first
+    slot = replace(facts["slot"], deadline=facts.pop("deadline"), first=first)
+    return placed(slot_in_lua("after_add", {**facts, "slot": slot}))
 
 
-def _after_completion(vector: Complete) -> int | None:
-    digest = Unfinished(id="x", batch=0, records=vector.records, opened=0)
-    slot = Slot(state=State.OPEN, deadline=vector.deadline, digest=digest, token="t", until=vector.now + 1)
-    numbers = {"now": vector.now, "cool_down": vector.cool_down, "max_records": vector.max_records}
-    after = slot_in_lua("after_completion", {"slot": slot, "pending": vector.pending, **numbers})
+def _after_completion(vector: Complete) -> Placed:
+    facts = completion_facts(vector)
+    after = slot_in_lua("after_completion", {**facts, "plan": plan(facts["plan"])})
     assert after.digest is None
     assert after.token is None
-    return None if after.state is State.IDLE else after.at
+    return placed(after)
+
+
+def _after_plan(vector: Replan) -> Placed:
+    facts = plan_facts(vector)
+    return placed(slot_in_lua("after_plan", {**facts, "expires": facts["slot"].expires}))
+
+
+def _after_refusal(vector: Refuse) -> tuple[Placed, int, bool]:
+    return refused(slot_in_lua("after_admission_refused", refusal_facts(vector)))
 
 
 def _after_open(vector: Opening) -> tuple[int, int, bool]:
@@ -142,7 +150,31 @@ flags = st.booleans()
 limits = st.none() | st.integers(1, 5)
 pendings = st.integers(0, 6) | st.integers(LIGHT_RECORDS - 1, LIGHT_RECORDS + 2)
 tokens = st.sampled_from(["t", "leaving:x"])
-terms = st.builds(Terms, first_delay=delays, increment=maybe, maximum=delays, quiet=maybe, max_records=limits)
+many_times = st.lists(times, min_size=1, max_size=6, unique=True).map(sorted)
+pairs_of_times = st.lists(times, min_size=2, max_size=2) | st.lists(times, min_size=4, max_size=4)
+openings = st.builds(Openings, many_times.map(tuple), st.just(False), flags) | st.builds(
+    Openings, pairs_of_times.map(sorted).map(tuple), st.just(True), flags
+)
+maybe_openings = st.none() | openings
+terms = st.builds(
+    Terms,
+    first_delay=st.just(0) | delays,
+    increment=maybe,
+    maximum=delays,
+    quiet=maybe,
+    max_records=limits,
+    openings=maybe_openings,
+    given=st.integers(0, 7),
+)
+overrides = st.builds(
+    Override,
+    text=st.just("daily"),
+    since=times,
+    terms=terms,
+    cool_downs=st.lists(delays, min_size=1, max_size=3).map(tuple),
+    off=flags,
+)
+plans = st.builds(Plan, delays, limits, maybe_openings, flags)
 digests = st.builds(
     Unfinished,
     id=st.just("x"),
@@ -196,6 +228,9 @@ bare_slots = st.builds(
     deadline=st.none() | times,
     rule=st.sampled_from(Rule),
     was=st.none() | times,
+    by_delays=st.none() | times,
+    passes=flags,
+    override=st.none() | overrides,
 ).map(with_batch)
 opened = slots(State.OPEN)
 
@@ -250,6 +285,32 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "after_maintenance": Comparison("after_maintenance(slot) return slot", facts(slot=slots(State.READY)), of_slot),
     "after_lapse": Comparison("after_lapse(slot) return slot", facts(slot=opened), of_slot),
+    "must_be_admitted": Comparison("return must_be_admitted(slot, v.asks)", facts(slot=slots(), asks=flags), of_slot),
+    "may_be_admitted": Comparison(
+        "return may_be_admitted(slot, v.now, v.pending)", facts(slot=slots(), now=times), of_slot
+    ),
+    "after_admission_refused": Comparison(
+        "after_admission_refused(slot, v['until']) return slot",
+        facts(slot=slots(State.WAITING, State.READY, State.OPEN), until=times),
+        of_slot,
+    ),
+    "after_plan": Comparison(
+        "slot.expires = v.expires after_plan(slot, v.now, v.terms, v.cool_down, v.pending) slot.expires = nil return slot",
+        facts(slot=slots(), now=times, terms=terms, cool_down=delays, expires=st.none() | times),
+        lambda rule, v: rule(
+            replace(v["slot"], expires=v["expires"]), now=v["now"], terms=v["terms"], cool_down=v["cool_down"]
+        ),
+    ),
+    "first_opening": Comparison(
+        "return first_opening(v.openings, v.at, v.last)",
+        facts(openings=openings, at=times, last=st.none() | times),
+        lambda rule, v: rule(v["openings"], v["at"], last=v["last"]),
+    ),
+    "last_opening": Comparison(
+        "return last_opening(v.openings, v.now, v.before)",
+        facts(openings=openings, now=times, before=times),
+        lambda rule, v: rule(v["openings"], now=v["now"], before=v["before"]),
+    ),
     "is_live": Comparison("return not not is_live(slot, v.now)", facts(slot=slots(), now=times), of_slot),
     "is_held": Comparison(
         "return not not is_held(slot, v.token, v.now)", facts(slot=slots(), token=tokens, now=times), of_slot
@@ -291,8 +352,8 @@ COMPARISONS: dict[str, Comparison] = {
         lambda rule, v: replace(v["slot"], digest=rule(v["slot"].digest, v["dropped"], fits=v["fits"])),
     ),
     "after_completion": Comparison(
-        "return after_completion(slot, v.now, v.cool_down, v.max_records, v.pending)",
-        facts(slot=opened, now=times, cool_down=delays, max_records=limits),
+        "return after_completion(slot, v.now, v.plan, v.pending)",
+        facts(slot=opened, now=times, plan=plans),
         of_slot,
     ),
     "after_failure": Comparison(
@@ -371,6 +432,8 @@ def as_stored(fact: Any) -> Any:
     """A slot as the scripts keep it: without what is counted, and with every number that is always there."""
     if isinstance(fact, list):
         return [as_stored(each) for each in fact]
+    if isinstance(fact, Plan):
+        return plan(fact)
     if not isinstance(fact, Slot):
         return fact
     stored = json.loads(msgspec.json.encode(uncounted(fact)))

@@ -32,6 +32,12 @@ MACHINE: dict[str, Callable[..., Any]] = {
     "after_schedule": machine.after_schedule,
     "after_maintenance": machine.after_maintenance,
     "after_lapse": machine.after_lapse,
+    "must_be_admitted": machine.must_be_admitted,
+    "may_be_admitted": machine.may_be_admitted,
+    "after_admission_refused": machine.after_admission_refused,
+    "after_plan": machine.after_plan,
+    "first_opening": machine.first_opening,
+    "last_opening": machine.last_opening,
     "is_live": machine.is_live,
     "is_held": machine.is_held,
     "is_empty": machine.is_empty,
@@ -68,6 +74,10 @@ MODULES = (machine, transfer)  # that hold these rules
 ONLY_IN_PYTHON: set[Callable[..., Any]] = {
     machine.cut,  # a part of after_open and after_begin_export
     machine.move,  # a part of after_add and others
+    machine.align,  # a part of move
+    machine.plan_in_force,  # a part of after_completion
+    machine.due_by_delays,
+    machine.seen,  # scripts compare its parts
     machine.flaw,  # scripts check slots as they read them
     machine.who_never_can,  # the engine reports them
     machine.lost,
@@ -77,6 +87,7 @@ ONLY_IN_PYTHON: set[Callable[..., Any]] = {
 
 # Facts of a slot that every store keeps, and of an unfinished digest.
 SLOT = ("state", "at", "since", "last", "iteration", "paused", "pending", "dropped", "first", "deadline", "rule", "was")
+WINDOW = ("by_delays", "passes", "override")
 LEASED = ("token", "until", "alone")
 LAPSES = ("lapses", "lapses_alone")
 DIGEST = ("id", "records", "opened", "dropped", "revision", "attempt", *LAPSES, "frozen", "deciding", "replayed")
@@ -189,7 +200,7 @@ def seen(store: Store, timeline: str, *, page: int) -> dict[str, Any]:
 
 
 def facts(slot: Slot) -> dict[str, Any]:
-    of_slot = {name: getattr(slot, name) for name in (*SLOT, *LEASED)}
+    of_slot = {name: getattr(slot, name) for name in (*SLOT, *WINDOW, *LEASED)}
     return of_slot | {f"digest {name}": getattr(slot.digest, name, None) for name in DIGEST}
 
 

@@ -99,8 +99,8 @@ class SingleAdd(PostgresRows):
         _, version, self._written_by, body, batch, is_known, has_inbox, table, *numbers = row
         self.refuse_other_tables(table)
         slot = read_slot(arrival.timeline, body or b"")
-        if slot.batch != batch or has_inbox:
-            raise LongWay  # another program wrote the slot; or records in the inbox come first
+        if slot.batch != batch or has_inbox or (slot.override is not None and slot.override.off):
+            raise LongWay  # another program wrote the slot; records in the inbox come first; or nothing is accepted
         self._loaded[arrival.timeline] = Loaded(version, slot)
         self._numbers = sorted((number for number in numbers if number is not None), reverse=True)
         if batch is not None:

@@ -357,12 +357,13 @@ FROM namespace WHERE name = %s
 
 -- name: ledger
 SELECT sum(accepted)::bigint, sum(pending)::bigint, sum(open)::bigint, sum(delivered)::bigint, sum(superseded)::bigint,
-    sum(dropped)::bigint, sum(expired)::bigint, sum(deleted)::bigint, sum(dead)::bigint
+    sum(dropped)::bigint, sum(expired)::bigint, sum(deleted)::bigint, sum(dead)::bigint, sum(declined)::bigint
 FROM ledger WHERE namespace = %s
 
 -- name: save_counters
 UPDATE ledger SET accepted = accepted + %s, pending = pending + %s, open = open + %s, delivered = delivered + %s,
-    superseded = superseded + %s, dropped = dropped + %s, expired = expired + %s, deleted = deleted + %s, dead = dead + %s
+    superseded = superseded + %s, dropped = dropped + %s, expired = expired + %s, deleted = deleted + %s, dead = dead + %s,
+    declined = declined + %s
 WHERE namespace = %s AND share = pg_backend_pid() %% %s
 RETURNING pg_current_xact_id()::text
 

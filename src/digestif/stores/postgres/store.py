@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from digestif.core.secret import Secret
+from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.base import (
@@ -31,7 +32,7 @@ from digestif.stores.postgres.single_add import add_single
 from digestif.stores.postgres.slots import InboxFirst
 from digestif.stores.postgres.wakeups import NotifyWakeups
 from digestif.stores.registry import check_namespace
-from digestif.stores.rows import Rows, RowStore, arrivals, leases, open_digests, operations, transfer
+from digestif.stores.rows import Rows, RowStore, arrivals, leases, open_digests, operations, overrides, transfer
 from digestif.stores.rows.leases import Grant
 from digestif.stores.transfer import Fence, ImportPage, ImportProgress
 
@@ -98,22 +99,31 @@ class PostgresStore(RowStore):
         return super().retract(timeline, key, now=now)
 
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
+        self,
+        partition: int,
+        deadline: Millis,
+        *,
+        after: tuple[int | str, ...] | None,
+        limit: int,
+        now: Millis | None,
+        asks: bool = False,
     ) -> SchedulePage:
         self._fold_some(now=now)
-        return super().schedule(partition, deadline, after=after, limit=limit, now=now)
+        return super().schedule(partition, deadline, after=after, limit=limit, now=now, asks=asks)
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         self._fold_some(now=now)
         return super().maintain(partition, deadline, limit=limit, now=now)
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
+    def claim(
+        self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+    ) -> ClaimPage:
         at = self._now(now)
 
         def unit(rows: PostgresRows) -> ClaimPage:
             if now is None:  # floors hold for the server's clock: a given time is searched for from the start
                 rows.search_floors = self._search_floors
-            return leases.claim(rows, limit, Grant(token, at + lease, at))
+            return leases.claim(rows, limit, Grant(token, at + lease, at), asks=asks)
 
         def unless_inbox(rows: PostgresRows) -> ClaimPage:
             rows.claims_after_inbox = True
@@ -126,21 +136,30 @@ class PostgresStore(RowStore):
         return self._write(unit)
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         at = self._now(now)
 
         def unit(rows: PostgresRows) -> ClaimPage:
             if now is None:
                 rows.search_floors = self._search_floors
-            return leases.claim_suspects(rows, Grant(token, at + lease, at, alone))
+            return leases.claim_suspects(rows, Grant(token, at + lease, at, alone), asks=asks)
 
         self._fold_some(now=now)
         return self._write(unit)
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
+    def open(
+        self,
+        timeline: str,
+        *,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+        alone: bool = False,
+        asks: bool = False,
+    ) -> Lease:
         self._fold(now=now)
-        return super().open(timeline, token=token, lease=lease, now=now, alone=alone)
+        return super().open(timeline, token=token, lease=lease, now=now, alone=alone, asks=asks)
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         """Read without folding: records in the inbox are no part of an open digest."""
@@ -166,6 +185,21 @@ class PostgresStore(RowStore):
             return operations.pause(rows, timeline, paused)
 
         return self._hinted(self._write(unit))
+
+    def set_override(self, timeline: str, override: Override, *, now: Millis | None) -> None:
+        at = self._now(now)
+
+        def unit(rows: PostgresRows) -> None:
+            rows.reserve([timeline])  # another transaction may be about to create it
+            overrides.set_override(rows, timeline, override, now=at)
+
+        self._fold(now=now)
+        self._write(unit)
+        self._hints.wake(worth=True)
+
+    def clear_override(self, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis | None) -> bool:
+        self._fold(now=now)
+        return super().clear_override(timeline, terms=terms, cool_down=cool_down, now=now)
 
     def import_pages(
         self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None

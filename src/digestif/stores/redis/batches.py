@@ -44,7 +44,7 @@ class Share:
         return len(self.positions) >= ADDED_RECORDS or self.bytes > ADDED_BYTES
 
     def call(self) -> Call:
-        head = pack((b"".join(map(numbers, self._terms)), b"".join(self._whereabouts)))
+        head = pack((numbers(self._terms), b"".join(self._whereabouts)))
         arguments = Packed(head.parts + 2 * len(self._bodies), b"".join((head.body, *self._bodies)))
         return Call(self._partition, joined(self._keys), arguments)
 
@@ -63,7 +63,7 @@ _ALONE = pack_part(whereabouts(1, 1, None))
 
 @lru_cache(256)
 def _packed_numbers(terms: Terms) -> bytes:
-    return pack_part(numbers(terms))
+    return pack_part(numbers((terms,)))
 
 
 def rounds_of(keys: Keys, batch: Sequence[Arrival]) -> Iterator[list[Share]]:

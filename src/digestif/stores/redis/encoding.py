@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from struct import Struct as Packing
+from struct import pack as pack_numbers
 from typing import Any
 
 import msgspec
@@ -11,12 +12,12 @@ from msgspec.structs import asdict, replace
 from digestif.core import machine
 from digestif.core.capacity import Stored, by_age
 from digestif.core.damage import Damage, legible
-from digestif.core.machine import IDLE, Slot
+from digestif.core.machine import IDLE, Plan, Seen, Slot
 from digestif.core.records import DeadLetter, HistoryEntry, Outcome
-from digestif.core.terms import Terms
+from digestif.core.terms import Openings, Override, Terms
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_seconds
-from digestif.stores.base import Accepted, Lease
+from digestif.stores.base import Accepted, Candidate, Lease
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis.keys import as_bytes, as_text
 from digestif.stores.transfer import ExportedRecord
@@ -29,7 +30,8 @@ _TIMESTAMP = Packing(">d").pack
 _HEAD = Packing(">5s7sd")  # of a record: arrival, expiry, timestamp
 _SLOT_HEAD = 8  # bytes that only the scripts read
 _WHEREABOUTS = Packing(">HHd").pack
-_TERMS = Packing(">7d").pack
+_TERMS = Packing(">9d")
+_OPENINGS = Packing(">BH").pack
 _DROPS = Packing(">HH")
 _YES = ord("1")
 _READY, _QUIET = Accepted(ready=True), Accepted()
@@ -92,22 +94,59 @@ def whereabouts(timeline: int, policy: int, within: Millis | None) -> bytes:
     return _WHEREABOUTS(timeline, policy, _UNSET if within is None else within)
 
 
-def numbers(terms: Terms) -> bytes:
-    """The numbers of a policy. NaN stands for what is not set, infinity for a capacity that is not set."""
-    return _TERMS(
+def numbers(policies: Sequence[Terms]) -> bytes:
+    """The numbers of policies, then their openings. NaN stands for what is not set, infinity for no capacity."""
+    rows: list[bytes] = []
+    openings: list[bytes] = []
+    place = len(policies) * _TERMS.size + 1
+    for terms in policies:
+        begin = _UNSET
+        if terms.openings is not None:
+            openings.append(_packed_openings(terms.openings))
+            begin, place = place, place + len(openings[-1])
+        rows.append(_packed_terms(terms, begin))
+    return b"".join((*rows, *openings))
+
+
+def _packed_terms(terms: Terms, openings: float) -> bytes:
+    return _TERMS.pack(
         terms.first_delay,
         _UNSET if terms.increment is None else terms.increment,
         terms.maximum,
         _UNSET if terms.quiet is None else terms.quiet,
         _UNSET if terms.max_records is None else terms.max_records,
+        terms.given,
+        openings,
         math.inf if terms.capacity is None else terms.capacity,
         _UNSET if terms.ttl is None else terms.ttl,
     )
 
 
+def _packed_openings(openings: Openings) -> bytes:
+    many = len(openings.numbers)
+    return _OPENINGS(openings.hours + 2 * openings.urgent, many) + pack_numbers(f">{many}d", *openings.numbers)
+
+
+def plan(plan: Plan) -> dict[str, Any]:
+    """How a timeline goes on, for a request."""
+    return {name: value for name, value in plan._asdict().items() if value is not None}
+
+
+def seen(found: Seen) -> tuple[Any, ...]:
+    """What decided about a timeline, for a request; false for what is not there."""
+    return tuple(False if each is None else each for each in found)
+
+
 def lease(reply: Sequence[Any], token: str) -> Lease:
-    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = reply
-    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone)
+    *plain, override = reply
+    timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = plain
+    own = msgspec.convert(override, Override) if override else None
+    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone, own)
+
+
+def candidate(reply: Sequence[Any], now: Millis) -> Candidate:
+    timeline, found, pending = reply
+    return Candidate(timeline, replace(msgspec.convert(found, Slot), pending=pending), now)
 
 
 def flags(reply: bytes) -> list[bool]:

@@ -1,6 +1,6 @@
 """Deliveries: claims and leases, the records of a digest, and how a delivery ends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -16,15 +16,20 @@ from digestif.stores.base import (
     PAGE_RECORDS,
     PAGE_TIMELINES,
     SUSPECTS_TOGETHER,
+    Admission,
+    Admitted,
     Burial,
+    Candidate,
     ClaimPage,
     Completion,
+    Due,
     Lease,
     QuarantinedRecord,
     Release,
     Store,
     Take,
     Taken,
+    Unadmitted,
 )
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import NO_KEYS, Call
@@ -42,35 +47,43 @@ class RedisLeases(RedisVerbs, Store):
 
     # Claiming
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
+    def claim(
+        self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+    ) -> ClaimPage:
         leases: list[Lease] = []
+        candidates: list[Candidate] = []
         suspect: Millis | None = None
         rounds = retired = lost = 0  # lost: rounds in which other workers claimed some of the candidates first
-        while lost < LOST_ROUNDS and (rest := min(limit, PAGE_TIMELINES) - len(leases) - retired):
-            wanted = min(rest, ACTED_TIMELINES)
-            names, suspect = self._claimable(partition, wanted, lost=lost, now=now)
+        while lost < LOST_ROUNDS:
+            wanted = min(min(limit, PAGE_TIMELINES) - len(leases) - retired - len(candidates), ACTED_TIMELINES)
+            if wanted < 1:
+                break
+            known = {each.timeline for each in candidates}
+            names, suspect = self._claimable(partition, wanted, lost=lost, known=known, now=now)
             if not names:
                 break
             # A token for each round: a process that was frozen between two rounds may claim a timeline again whose
             # lease of the first round has lapsed, and that lease must not be valid again.
-            terms = {"token": f"{token}.{rounds}" if rounds else token, "lease": lease, "first": len(leases)}
+            own = f"{token}.{rounds}" if rounds else token
+            terms = {"token": own, "lease": lease, "first": len(leases), "asks": asks}
             rounds += 1
             claimed = self._claim("claim", partition, names, terms, now=now)
             leases += claimed.leases
+            candidates += claimed.candidates
             retired += claimed.retired
-            if len(claimed.leases) + claimed.retired < len(names):
+            if len(claimed.leases) + len(claimed.candidates) + claimed.retired < len(names):
                 lost += 1
             elif len(names) < wanted:
                 break
-        return ClaimPage(leases, retired, suspect)
+        return ClaimPage(leases, retired, suspect, tuple(candidates))
 
     def _claimable(
-        self, partition: int, wanted: int, *, lost: int, now: Millis | None
+        self, partition: int, wanted: int, *, lost: int, known: Set[str], now: Millis | None
     ) -> tuple[list[str], Millis | None]:
-        """The earliest candidates, after lost rounds a random choice of more; and the first lapse."""
-        choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES)
+        """The earliest ones that are not known yet, after lost rounds a random choice of more; and the first lapse."""
+        choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES) + len(known)
         suspect, *found = self._scripts.query_one("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
-        names = self._without_strays(partition, list(map(as_text, found)))
+        names = [name for name in self._without_strays(partition, list(map(as_text, found))) if name not in known]
         order = shuffled(len(names)) if lost else range(len(names))
         return [names[position] for position in order[:wanted]], None if suspect is None else int(float(suspect))
 
@@ -79,29 +92,76 @@ class RedisLeases(RedisVerbs, Store):
     ) -> ClaimPage:
         """Open those of the candidates that may still be claimed."""
         call = self._call(partition, names, {"count": len(names), **terms})
-        emptied, leases, damaged = encoding.decode(self._scripts.write_one(script, call, now=now))
+        reply = encoding.decode(self._scripts.write_one(script, call, now=now))
+        emptied, leases, damaged, at, candidates = reply
         self._report_damaged([names[number - 1] for number in damaged])
-        return ClaimPage([encoding.lease(each, terms["token"]) for each in leases], emptied + len(damaged))
+        return ClaimPage(
+            [encoding.lease(each, terms["token"]) for each in leases],
+            emptied + len(damaged),
+            candidates=tuple([encoding.candidate(each, at) for each in candidates]),
+        )
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         found = self._scripts.query_one("suspects", Call(partition, NO_KEYS, pack((SUSPECTS_TOGETHER,))), now=now)
         names = self._without_strays(partition, list(map(as_text, found)))
         if not names:
             return ClaimPage([], 0)
-        terms = {"token": token, "lease": lease, "first": 0, "alone": alone}
+        terms = {"token": token, "lease": lease, "first": 0, "asks": asks, "alone": alone}
         return self._claim("claim_suspects", partition, names, terms, now=now)
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
+    def admit(
+        self,
+        admissions: Sequence[Admission],
+        *,
+        token: str | None = None,
+        lease: Millis = 0,
+        now: Millis | None,
+        alone: bool = False,
+    ) -> Admitted:
+        leases: list[Lease] = []
+        ready: list[Due] = []
+        kept = 0
+        for start in range(0, len(admissions), ACTED_TIMELINES):
+            page = admissions[start : start + ACTED_TIMELINES]
+            own = f"{token}.{start}" if token and start else token
+            request = {
+                "token": own or False,
+                "lease": lease,
+                "alone": alone,
+                "admissions": [(*encoding.seen(each.seen), _or_false(each.until)) for each in page],
+            }
+            names = [each.timeline for each in page]
+            call = self._call(self._scripts.keys.of(names[0]).partition, names, request)
+            opened, scheduled, waiting, damaged = encoding.decode(self._scripts.write_one("admit", call, now=now))
+            self._report_damaged([names[number - 1] for number in damaged])
+            leases += [encoding.lease(each, own or "") for each in opened]
+            ready += [Due(*each) for each in scheduled]
+            kept += waiting
+        return Admitted(leases, ready, kept)
+
+    def open(
+        self,
+        timeline: str,
+        *,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+        alone: bool = False,
+        asks: bool = False,
+    ) -> Lease:
         partition = self._scripts.keys.of(timeline).partition
-        call = self._call(partition, [timeline], {"token": token, "lease": lease, "alone": alone})
+        request = {"token": token, "lease": lease, "alone": alone, "asks": asks}
+        call = self._call(partition, [timeline], request)
         with self._naming_damage(timeline):
             reply = self._scripts.write_one("open", call, now=now)
         opened, *refusal = encoding.decode(reply)
         if opened:
             return encoding.lease(opened, token)
-        at, slot = refusal
+        at, slot, *pending = refusal
+        if pending:
+            raise Unadmitted(encoding.candidate((timeline, slot, *pending), at))
         machine.refuse_opening(msgspec.convert(slot, Slot), timeline, now=at)
         raise StoreError(f"{timeline!r}: the server refused to open it and does not say why")
 
@@ -190,7 +250,7 @@ class RedisLeases(RedisVerbs, Store):
 
     def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
         def call(partition: int, share: list[Completion]) -> Call:
-            endings = [(each.lease.token, each.cool_down, each.max_records, each.receipt) for each in share]
+            endings = [(each.lease.token, encoding.plan(each.plan), each.receipt) for each in share]
             return self._call(partition, map(_timeline_of, share), {"ring": self._ring, "completions": endings})
 
         return self._write_shares("complete", completions, _timeline_of, call, now=now)
@@ -209,7 +269,7 @@ class RedisLeases(RedisVerbs, Store):
                 keys.append(self._scripts.keys.of(burial.lease.timeline).whole)
                 keys.append(self._scripts.keys.letters(partition, [burial.lease.digest_id]))
             endings = [
-                (each.lease.token, each.lease.digest_id, each.reason, each.cool_down, each.max_records, each.traceback)
+                (each.lease.token, each.lease.digest_id, each.reason, encoding.plan(each.plan), each.traceback)
                 for each in share
             ]
             return Call.of(partition, {"ring": self._ring, "burials": endings}, joined(keys))
@@ -219,6 +279,10 @@ class RedisLeases(RedisVerbs, Store):
             return InvalidState(f"{timeline!r} is being merged: take it whole before burying it")
 
         return self._write_shares("bury", burials, _timeline_of, call, now=now, refusal=refusal)
+
+
+def _or_false(time: Millis | None) -> Millis | bool:
+    return False if time is None else time
 
 
 def _timeline_of(item: Take | Completion | Release | Burial) -> str:

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from digestif.core.damage import Damage
 from digestif.core.ledger import Verification
+from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis
 from digestif.errors import Busy
 from digestif.events.base import Event, Events
@@ -20,6 +21,7 @@ from digestif.stores.base import (
     Due,
     Durability,
     Maintained,
+    Replan,
     SchedulePage,
     Wakeups,
 )
@@ -153,7 +155,14 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
     # Dispatching
 
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
+        self,
+        partition: int,
+        deadline: Millis,
+        *,
+        after: tuple[int | str, ...] | None,
+        limit: int,
+        now: Millis | None,
+        asks: bool = False,
     ) -> SchedulePage:
         limit = min(limit, ACTED_TIMELINES)
         request = {"deadline": deadline, "limit": limit, "after": after and after[1:]}
@@ -161,16 +170,22 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
         began = int(number) if after is None else int(after[0])
         times = {as_text(name): int(float(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)}
         found = [Due(name, times[name]) for name in self._without_strays(partition, list(times))]
-        entries = self._make_ready(partition, found, began=began, now=now) if found else []
+        page = self._make_ready(partition, found, began=began, now=now, asks=asks)
         last = list(times.items())[-1] if len(times) == limit else None
-        return SchedulePage(entries, None if last is None else (began, last[1], last[0]))
+        return page._replace(after=None if last is None else (began, last[1], last[0]))
 
-    def _make_ready(self, partition: int, found: list[Due], *, began: int, now: Millis | None) -> list[Due]:
-        request = {"began": began, "times": [due.at for due in found]}
+    def _make_ready(
+        self, partition: int, found: list[Due], *, began: int, now: Millis | None, asks: bool
+    ) -> SchedulePage:
+        if not found:
+            return SchedulePage([], None)
+        request = {"began": began, "times": [due.at for due in found], "asks": asks}
         call = self._call(partition, [due.timeline for due in found], request, declared="slot")
-        reply = self._scripts.write_one("schedule", call, now=now)
-        self._report_damaged([due.timeline for due, flag in zip(found, reply, strict=True) if flag == DAMAGED_FLAG])
-        return [due for due, moved in zip(found, encoding.flags(reply), strict=True) if moved]
+        flags, at, candidates = encoding.decode(self._scripts.write_one("schedule", call, now=now))
+        marked = list(zip(found, flags.encode(), strict=True))
+        self._report_damaged([due.timeline for due, flag in marked if flag == DAMAGED_FLAG])
+        entries = [due for due, moved in zip(found, encoding.flags(flags.encode()), strict=True) if moved]
+        return SchedulePage(entries, None, tuple([encoding.candidate(each, at) for each in candidates]))
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         limit = min(limit, ACTED_TIMELINES)
@@ -207,6 +222,22 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
 
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
         return self._change("pause", timeline, b"1" if paused else b"0", now=now)
+
+    def set_override(self, timeline: str, override: Override, *, now: Millis | None) -> None:
+        self._change("set_override", timeline, encoding.encode(override), now=now)
+
+    def clear_override(self, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis | None) -> bool:
+        return self._change("clear_override", timeline, encoding.encode((terms, cool_down)), now=now)
+
+    def refresh_override(self, timeline: str, override: Override) -> bool:
+        return self._change("refresh_override", timeline, encoding.encode(override), now=None)
+
+    def replan(self, replans: Sequence[Replan], *, now: Millis | None) -> list[bool]:
+        def call(partition: int, share: list[Replan]) -> Call:
+            wanted = [(*encoding.seen(each.seen), each.terms, each.cool_down) for each in share]
+            return self._call(partition, [each.timeline for each in share], wanted, declared="slot")
+
+        return self._write_shares("replan", replans, lambda each: each.timeline, call, now=now)
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         try:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from digestif.core import machine
 from digestif.core.capacity import Stored
 from digestif.core.records import State
+from digestif.core.terms import in_force
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival
 from digestif.stores.rows.expiry import with_fewer_pending
@@ -20,7 +21,10 @@ def add_all(rows: Rows, batch: Sequence[Arrival], *, now: Millis) -> list[Accept
 
 def add(rows: Rows, arrival: Arrival, *, now: Millis) -> Accepted:
     before = rows.slot(arrival.timeline)
-    terms = arrival.terms
+    terms = in_force(arrival.terms, before.override)
+    if before.override is not None and before.override.off:
+        rows.tally["declined"] += 1
+        return Accepted()
     batch = rows.next_number() if before.batch is None else before.batch
     deadline = None if arrival.within is None else now + arrival.within
     expires = NEVER if terms.ttl is None else now + terms.ttl

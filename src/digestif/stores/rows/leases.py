@@ -9,7 +9,17 @@ from digestif.core import machine
 from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.core.times import Millis
-from digestif.stores.base import SUSPECTS_TOGETHER, ClaimPage, Lease, Release
+from digestif.stores.base import (
+    SUSPECTS_TOGETHER,
+    Admission,
+    Admitted,
+    Candidate,
+    ClaimPage,
+    Due,
+    Lease,
+    Release,
+    Unadmitted,
+)
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.view import Rows, held_slot, put, readable
 
@@ -23,34 +33,63 @@ class Grant(NamedTuple):
     alone: bool = False
 
 
-def claim(rows: Rows, limit: int, grant: Grant) -> ClaimPage:
+def claim(rows: Rows, limit: int, grant: Grant, *, asks: bool) -> ClaimPage:
     found, suspect = rows.claimable(grant.now, limit=limit)
-    leases = _open_all(rows, list(readable(rows, found)), grant)
-    return ClaimPage(leases, len(found) - len(leases), suspect)
+    page = _open_all(rows, list(readable(rows, found)), grant, asks=asks)
+    retired = len(found) - len(page.leases) - len(page.candidates)
+    return page._replace(retired=retired, suspect=suspect)
 
 
-def claim_suspects(rows: Rows, grant: Grant) -> ClaimPage:
+def claim_suspects(rows: Rows, grant: Grant, *, asks: bool) -> ClaimPage:
     found = rows.suspects(grant.now, limit=SUSPECTS_TOGETHER)
     suspects = [each for each in readable(rows, found) if machine.is_suspect(each[1], now=grant.now)]
     chosen = [suspects[number] for number in machine.tried_together([slot for _, slot in suspects])]
-    leases = _open_all(rows, chosen, grant._replace(alone=grant.alone and len(chosen) == 1))
-    return ClaimPage(leases, len(found) - len(suspects) + len(chosen) - len(leases))
+    page = _open_all(rows, chosen, grant._replace(alone=grant.alone and len(chosen) == 1), asks=asks)
+    opened = len(page.leases) + len(page.candidates)
+    return page._replace(retired=len(found) - len(suspects) + len(chosen) - opened)
 
 
-def _open_all(rows: Rows, timelines: Sequence[tuple[str, Slot]], grant: Grant) -> list[Lease]:
-    """Leases for the timelines that have records; the others become idle."""
+def _open_all(rows: Rows, timelines: Sequence[tuple[str, Slot]], grant: Grant, *, asks: bool) -> ClaimPage:
+    """Leases for the timelines that have records, or candidates; the others become idle."""
     leases: list[Lease] = []
+    candidates: list[Candidate] = []
     for timeline, slot in timelines:
         if machine.is_empty(slot):
             rows.put_slot(timeline, machine.after_retirement(slot))
+        elif machine.must_be_admitted(slot, asks=asks):
+            candidates.append(Candidate(timeline, slot, grant.now))
         else:
             leases.append(_open(rows, timeline, slot, grant, fresh_id=f"{grant.token}-{len(leases)}"))
-    return leases
+    return ClaimPage(leases, 0, candidates=tuple(candidates))
 
 
-def open_ready(rows: Rows, timeline: str, grant: Grant) -> Lease:
+def admit(rows: Rows, admissions: Sequence[Admission], grant: Grant | None, *, now: Millis) -> Admitted:
+    """Open candidates, or without a grant make them ready; those with an `until` wait."""
+    rows.concern(admission.timeline for admission in admissions)
+    leases: list[Lease] = []
+    ready: list[Due] = []
+    kept = 0
+    for timeline, seen, until in admissions:
+        for _, slot in readable(rows, [timeline]):
+            if machine.seen(slot) != seen or not machine.may_be_admitted(slot, now=now):
+                continue
+            if until is not None:
+                refused = machine.after_admission_refused(slot, until=until)
+                put(rows, timeline, slot, expirable(rows, refused) if slot.state is State.OPEN else refused)
+                kept += 1
+            elif grant is not None:
+                leases.append(_open(rows, timeline, slot, grant, fresh_id=f"{grant.token}-{len(leases)}"))
+            elif slot.state is State.WAITING:
+                rows.put_slot(timeline, machine.after_schedule(slot, now=now))
+                ready.append(Due(timeline, slot.at))
+    return Admitted(leases, ready, kept)
+
+
+def open_ready(rows: Rows, timeline: str, grant: Grant, *, asks: bool) -> Lease:
     slot = rows.slot(timeline)
     machine.refuse_opening(slot, timeline, now=grant.now)
+    if machine.must_be_admitted(slot, asks=asks):
+        raise Unadmitted(Candidate(timeline, slot, grant.now))
     return _open(rows, timeline, slot, grant, fresh_id=grant.token)
 
 
@@ -77,6 +116,7 @@ def _open(rows: Rows, timeline: str, slot: Slot, grant: Grant, *, fresh_id: str)
         slot.at,
         lapsed=slot.state is State.OPEN,
         lapses_alone=digest.lapses_alone,
+        override=slot.override,
     )
 
 

@@ -5,26 +5,31 @@ from collections.abc import Sequence
 from digestif.core import machine
 from digestif.core.records import State
 from digestif.core.times import Millis
-from digestif.stores.base import PAGE_RECORDS, Due, Maintained, SchedulePage
+from digestif.stores.base import PAGE_RECORDS, Candidate, Due, Maintained, SchedulePage
 from digestif.stores.rows.expiry import expirable, expire
 from digestif.stores.rows.view import Rows, marks, put, readable
 
 
 def schedule(
-    rows: Rows, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis
+    rows: Rows, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis, asks: bool
 ) -> SchedulePage:
     began, *place = (rows.sequence(),) if after is None else [int(number) for number in after]
     cursor = (place[0], place[1]) if place else None
     found = rows.waiting(deadline, after=cursor, limit=limit)
     due = {timeline: at for at, _, timeline in found}
-    entries = []
+    entries: list[Due] = []
+    candidates: list[Candidate] = []
     for timeline, slot in readable(rows, due):
         at = due[timeline]
-        if slot.placed <= began and marks(slot).waiting == at:  # another transaction may have changed it
+        if slot.placed > began or marks(slot).waiting != at:  # another transaction may have changed it
+            continue
+        if machine.must_be_admitted(slot, asks=asks) and not machine.is_empty(slot):
+            candidates.append(Candidate(timeline, slot, now))
+        else:
             rows.put_slot(timeline, machine.after_schedule(slot, now=now))
             entries.append(Due(timeline, at))
     last = found[-1] if len(found) == limit else None
-    return SchedulePage(entries, None if last is None else (began, last.at, last.number))
+    return SchedulePage(entries, None if last is None else (began, last.at, last.number), tuple(candidates))
 
 
 def maintain(rows: Rows, deadline: Millis | None, *, limit: int, now: Millis) -> Maintained:

@@ -11,12 +11,15 @@ from digestif.core.damage import Damage
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import is_incoming
 from digestif.errors import Busy
 from digestif.stores.base import (
     PAGE_RECORDS,
     Accepted,
+    Admission,
+    Admitted,
     Arrival,
     Burial,
     ClaimPage,
@@ -25,6 +28,7 @@ from digestif.stores.base import (
     Maintained,
     QuarantinedRecord,
     Release,
+    Replan,
     SchedulePage,
     Store,
     Take,
@@ -32,8 +36,8 @@ from digestif.stores.base import (
     Wakeups,
 )
 from digestif.stores.reader import Part
-from digestif.stores.rows import arrivals, endings, open_digests, operations, queries, schedule, transfer
-from digestif.stores.rows.leases import Grant, claim, claim_suspects, extend_all, open_ready, release_all
+from digestif.stores.rows import arrivals, endings, open_digests, operations, overrides, queries, schedule, transfer
+from digestif.stores.rows.leases import Grant, admit, claim, claim_suspects, extend_all, open_ready, release_all
 from digestif.stores.rows.survey import pages_of_flaws, repair_page, survey, verify
 from digestif.stores.rows.view import Rows
 from digestif.stores.transfer import ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, TransferStore
@@ -89,10 +93,17 @@ class RowStore(Store, TransferStore):
     # Dispatching
 
     def schedule(
-        self, partition: int, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis | None
+        self,
+        partition: int,
+        deadline: Millis,
+        *,
+        after: tuple[int | str, ...] | None,
+        limit: int,
+        now: Millis | None,
+        asks: bool = False,
     ) -> SchedulePage:
         at = self._now(now)
-        return self._write(lambda rows: schedule.schedule(rows, deadline, after=after, limit=limit, now=at))
+        return self._write(lambda rows: schedule.schedule(rows, deadline, after=after, limit=limit, now=at, asks=asks))
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         at = self._now(now)
@@ -100,21 +111,45 @@ class RowStore(Store, TransferStore):
 
     # Delivering
 
-    def claim(self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None) -> ClaimPage:
+    def claim(
+        self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+    ) -> ClaimPage:
         at = self._now(now)
-        return self._write_leases(lambda rows: claim(rows, limit, Grant(token, at + lease, at)))
+        return self._write_leases(lambda rows: claim(rows, limit, Grant(token, at + lease, at), asks=asks))
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None
+        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         at = self._now(now)
         grant = Grant(token, at + lease, at, alone)
-        return self._write_leases(lambda rows: claim_suspects(rows, grant))
+        return self._write_leases(lambda rows: claim_suspects(rows, grant, asks=asks))
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
+    def admit(
+        self,
+        admissions: Sequence[Admission],
+        *,
+        token: str | None = None,
+        lease: Millis = 0,
+        now: Millis | None,
+        alone: bool = False,
+    ) -> Admitted:
+        at = self._now(now)
+        grant = None if token is None else Grant(token, at + lease, at, alone)
+        return self._write_leases(lambda rows: admit(rows, admissions, grant, now=at))
+
+    def open(
+        self,
+        timeline: str,
+        *,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+        alone: bool = False,
+        asks: bool = False,
+    ) -> Lease:
         at = self._now(now)
         grant = Grant(token, at + lease, at, alone)
-        return self._write_leases(lambda rows: open_ready(rows, timeline, grant))
+        return self._write_leases(lambda rows: open_ready(rows, timeline, grant, asks=asks))
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
@@ -181,6 +216,28 @@ class RowStore(Store, TransferStore):
 
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
         return self._hinted(self._write(lambda rows: operations.pause(rows, timeline, paused)))
+
+    def set_override(self, timeline: str, override: Override, *, now: Millis | None) -> None:
+        at = self._now(now)
+        self._write(lambda rows: overrides.set_override(rows, timeline, override, now=at))
+        self._hints.wake(worth=True)
+
+    def clear_override(self, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis | None) -> bool:
+        at = self._now(now)
+
+        def unit(rows: Rows) -> bool:
+            return overrides.clear_override(rows, timeline, terms=terms, cool_down=cool_down, now=at)
+
+        return self._hinted(self._write(unit))
+
+    def refresh_override(self, timeline: str, override: Override) -> bool:
+        return self._write(lambda rows: overrides.refresh_override(rows, timeline, override))
+
+    def replan(self, replans: Sequence[Replan], *, now: Millis | None) -> list[bool]:
+        at = self._now(now)
+        answers = self._write(lambda rows: overrides.replan(rows, replans, now=at), weight=len(replans))
+        self._hints.wake(worth=any(answers))
+        return answers
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)

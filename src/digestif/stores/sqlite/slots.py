@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 
-SLOT_LENGTH = 288
+SLOT_LENGTH = 320  # without an override
+OVERRIDE_NAME = len('"override":,')
 ELSEWHERE = Marks(-1, -1, -1, -1, -1, -1)  # differs from the times of every slot, so that all of them are written
 
 encoded = msgspec.json.Encoder().encode
@@ -41,7 +42,8 @@ def refuse_all_but_texts(error: sqlite3.OperationalError) -> None:
 
 def _slot_text(slot: Slot) -> str:
     """Return a slot as JSON, padded to its length when its digest is open: on a full disk it could not grow then."""
-    return encoded(slot).decode().ljust(SLOT_LENGTH)
+    length = SLOT_LENGTH if slot.override is None else SLOT_LENGTH + OVERRIDE_NAME + len(encoded(slot.override))
+    return encoded(slot).decode().ljust(length)
 
 
 class _Loaded:

@@ -245,14 +245,14 @@ SELECT max(
 )
 
 -- name: ledger
-SELECT accepted, pending, open, delivered, superseded, dropped, expired, deleted, dead FROM namespace WHERE id = ?
+SELECT accepted, pending, open, delivered, superseded, dropped, expired, deleted, dead, declined FROM namespace WHERE id = ?
 
 -- name: save_counters
 UPDATE namespace SET
     number = max(number, :number),
     accepted = accepted + :accepted, pending = pending + :pending, open = open + :open,
     delivered = delivered + :delivered, superseded = superseded + :superseded, dropped = dropped + :dropped,
-    expired = expired + :expired, deleted = deleted + :deleted, dead = dead + :dead
+    expired = expired + :expired, deleted = deleted + :deleted, dead = dead + :dead, declined = declined + :declined
 WHERE id = :namespace
 
 -- name: count_records

@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from digestif import Digests, Event, PartitionFailed, StoreUnavailable
-from digestif.attempts.claims import claim
+from digestif import Digests, Event, PartitionFailed, Policy, StoreUnavailable
+from digestif.attempts.admission import Admissions
+from digestif.attempts.claims import Claims
 from digestif.events import Events
+from digestif.intake.policies import Policies
 from digestif.stores.base import Store
 from digestif.testing.conformance.actions import T, let_wait, scheduled
 from digestif.testing.conformance.base import DigestsWith, Suite
@@ -67,7 +69,9 @@ class Partitions(Suite):
         events, reports = Events(), list[Event]()
         events.subscribe(reports.append)
 
-        claimed = claim(three, len(TIMELINES), lease=30_000, now=lambda: round(T * 1000), events=events)
+        admissions = Admissions(Policies(Policy()))
+        claims = Claims(three, admissions, lease=30_000, now=lambda: round(T * 1000), events=events)
+        claimed = claims.claim(len(TIMELINES), asks=False)
 
         assert sorted(lease.timeline for lease in claimed.leases) == sorted(elsewhere(three))
         assert_reported(reports, "claim", three)

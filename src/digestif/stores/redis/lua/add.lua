@@ -1,7 +1,8 @@
 #!lua
 -- Accept records, in order, and place their timelines in the schedule.
 -- KEYS   12… per timeline: its hash, ages, times
--- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, capacity, ttl
+-- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, which delays the
+--        call gave itself, where its openings begin, capacity, ttl; then openings: flags (1 hours, 2 urgent), how many, times
 --        5 packed for each record: which timeline and which policy, from 1, and `within`
 --        6… per record: key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'; '!' per one that was not
@@ -9,7 +10,7 @@
 -- Unguarded  it looks for an earlier answer itself, and defines the functions for that only if it needs them
 -- include: partition.lua
 
-local TERMS = 56 -- bytes of a policy's numbers: one that is not set is NaN, a capacity that is not set is infinite
+local TERMS = 72 -- bytes of a policy's numbers: one that is not set is NaN, a capacity that is not set is infinite
 local noted, accepted, pending, layout = unpack(call('HMGET', LEDGER, CALL, 'accepted', 'pending', 'layout'))
 -- include: layout.lua
 local arrival = tonumber(accepted or 0)
@@ -45,15 +46,29 @@ local function the_long_way()
     return number == number and number or nil
   end
 
+  local function openings_at(place)
+    if place ~= place then
+      return nil
+    end
+    local flags, many = struct.unpack('>BH', ARGV[4], place)
+    local numbers = {}
+    for number = 1, many do
+      numbers[number] = struct.unpack('>d', ARGV[4], place + number * 8 - 5)
+    end
+    return { numbers = numbers, hours = flags % 2 == 1, urgent = flags >= 2 }
+  end
+
   local function terms_of(policy)
-    local first, increment, maximum, quiet, max, capacity, ttl =
-      struct.unpack('>ddddddd', ARGV[4], (policy - 1) * TERMS + 1)
+    local first, increment, maximum, quiet, max, given, openings, capacity, ttl =
+      struct.unpack('>ddddddddd', ARGV[4], (policy - 1) * TERMS + 1)
     return {
       first_delay = first,
       increment = unless_nan(increment),
       maximum = maximum,
       quiet = unless_nan(quiet),
       max_records = unless_nan(max),
+      given = given,
+      openings = openings_at(openings),
       capacity = capacity,
       ttl = unless_nan(ttl),
     }
@@ -88,11 +103,16 @@ local function the_long_way()
       return nil
     end
     local slot = timeline.slot
-    local was_idle, expires = slot.state == 'idle', terms.ttl and now + terms.ttl
+    if slot.override and slot.override.off then
+      count('declined', 1)
+      return false
+    end
+    local here = in_force(terms, slot.override)
+    local was_idle, expires = slot.state == 'idle', here.ttl and now + here.ttl
     slot.first = timeline.pending == 0 and now or slot.first
     slot.expires = earlier(slot.expires, expires)
     arrival = arrival + 1
-    local dropped = put_pending(timeline, key, packed(arrival, expires, rest), within, terms.capacity)
+    local dropped = put_pending(timeline, key, packed(arrival, expires, rest), within, here.capacity)
     if within or slot.deadline then
       slot.deadline = earliest_deadline(timeline.batch)
     end

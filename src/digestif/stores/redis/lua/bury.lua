@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End digests as dead letters.
 -- KEYS   12… per digest: the timeline, then the letter: records, ages, times
--- ARGV   4 {ring, burials}: the size of the history; per digest {token, id, reason, cool-down, max_records, traceback}
+-- ARGV   4 {ring, burials}: the size of the history; per digest {token, id, reason, plan, traceback}
 -- Reply  '1' per digest, or '0' if the token is stale; an error with nothing done if one is being merged
 -- include: endings.lua
 
@@ -22,14 +22,14 @@ local function bury(timeline, burial)
     local letter = letter_of(digest, digest.id, digest.records, digest.dropped, burial[3])
     local served = who_got(digest)
     letter.served = #served > 0 and served or nil
-    letter.traceback = burial[6] ~= '' and burial[6] or nil
+    letter.traceback = burial[5] ~= '' and burial[5] or nil
     add_to_history(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial[3])
     rename(batch, place)
     write_letter(timeline, place, letter)
   end
   count('open', -digest.records)
   count('dead', digest.records)
-  timeline.slot = after_completion(timeline.slot, now, burial[4], burial[5] or nil, timeline.pending)
+  timeline.slot = after_completion(timeline.slot, now, burial[4], timeline.pending)
   save_timeline(timeline)
   return '1'
 end

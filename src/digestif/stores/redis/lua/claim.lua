@@ -1,8 +1,10 @@
 #!lua flags=allow-oom
 -- Open timelines that may be claimed; those without any record become idle, and damaged ones leave the schedule.
 -- KEYS   12… the timelines
--- ARGV   4 {count, token, lease, first}: the lease in milliseconds; the number of the first fresh digest
--- Reply  {retired, leases, damaged}: how many became idle; leases as `open` answers them; numbers of damaged timelines
+-- ARGV   4 {count, token, lease, first, asks}: the lease in milliseconds; the number of the first fresh digest; whether
+--        all timelines are answered as candidates
+-- Reply  {retired, leases, damaged, now, candidates}: how many became idle; leases as `open` answers them; numbers of
+--        damaged timelines; candidates as {name, slot, pending}
 -- include: claims.lua
 
 local function is_claimable(slot)
@@ -16,4 +18,4 @@ for number = 1, request.count do
     claim(timeline, request)
   end
 end
-return answer(cmsgpack.pack({ retired, leases, damaged }))
+return answer(cmsgpack.pack({ retired, leases, damaged, now, candidates }))

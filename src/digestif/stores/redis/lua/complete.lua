@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- End digests as delivered.
 -- KEYS   12… the timelines
--- ARGV   4 {ring, completions}: the size of the history; per timeline {token, cool-down, max_records, receipt}
+-- ARGV   4 {ring, completions}: the size of the history; per timeline {token, plan, receipt}
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 
-local function complete(timeline, token, cool_down, max_records, receipt)
+local function complete(timeline, token, plan, receipt)
   local slot = timeline.slot
   local digest = slot.digest
   if not digest or not is_held(slot, token, now) then
@@ -20,14 +20,14 @@ local function complete(timeline, token, cool_down, max_records, receipt)
   end
   count('open', -digest.records)
   count('delivered', digest.records)
-  timeline.slot = after_completion(slot, now, cool_down, max_records, timeline.pending)
+  timeline.slot = after_completion(slot, now, plan, timeline.pending)
   save_timeline(timeline)
   return '1'
 end
 
 local completed = {}
 for number, completion in ipairs(request.completions) do
-  local token, cool_down, max_records, receipt = unpack(completion, 1, 4)
-  completed[number] = complete(timeline_number(number), token, cool_down, max_records or nil, receipt or nil)
+  local token, plan, receipt = unpack(completion, 1, 3)
+  completed[number] = complete(timeline_number(number), token, plan, receipt or nil)
 end
 return answer(table.concat(completed))

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
 -- Open one timeline for delivery.
 -- KEYS   12… the timeline
--- ARGV   4 {token, lease, alone}: whether nothing else runs beside it
--- Reply  {lease} as `open` answers it; {false, now, slot} if the timeline may not be opened
+-- ARGV   4 {token, lease, alone, asks}: whether nothing else runs beside it; whether it is answered as a candidate
+-- Reply  {lease} as `open` answers it; {false, now, slot} if the timeline may not be opened; {false, now, slot, pending}
+--        for a candidate
 -- include: claims.lua
 
 local request = cmsgpack.unpack(ARGV[4])
@@ -13,5 +14,8 @@ end
 local slot = timeline.slot
 if refuse_opening(slot, now) then
   return answer(cmsgpack.pack({ false, now, slot }))
+end
+if must_be_admitted(slot, request.asks) then
+  return answer(cmsgpack.pack({ false, now, slot, timeline.pending }))
 end
 return answer(cmsgpack.pack({ open(timeline, request.token, request.lease, request.token, request.alone) }))

@@ -1,6 +1,7 @@
 -- include: timelines.lua
 -- Leases for timelines. A claim looks at each candidate again: it may have changed since it was found.
 local retired, leases, damaged = 0, {}, {} -- the reply: how many became idle, the leases, numbers of damaged timelines
+local candidates = {} -- and timelines of which the caller has to say whether they may be delivered
 
 -- Give a lease for a timeline and save it; the answer is the lease, for the caller.
 local function open(timeline, token, lease, fresh_id, alone)
@@ -23,7 +24,13 @@ local function open(timeline, token, lease, fresh_id, alone)
     at,
     lapsed,
     digest.lapses_alone or 0,
+    slot.override or false,
   }
+end
+
+-- A timeline as the caller needs it to decide: its name, slot and number of pending records.
+local function candidate_of(timeline)
+  return { timeline.name, timeline.slot, timeline.pending }
 end
 
 -- The timeline of this number; nil if it is not wanted any more.
@@ -39,12 +46,14 @@ local function candidate(number, is_wanted)
   return nil
 end
 
--- Open a timeline; one without any record becomes idle instead.
+-- Open a timeline, or answer it as a candidate; one without any record becomes idle instead.
 local function claim(timeline, request, alone)
   if is_empty(timeline.slot, timeline.pending) then
     timeline.slot = after_retirement(timeline.slot)
     save_timeline(timeline)
     retired = retired + 1
+  elseif must_be_admitted(timeline.slot, request.asks) then
+    table.insert(candidates, candidate_of(timeline))
   else
     local fresh_id = request.token .. '-' .. (request.first + #leases)
     table.insert(leases, open(timeline, request.token, request.lease, fresh_id, alone))

@@ -14,6 +14,37 @@ local function earlier(one, other)
   return one
 end
 
+-- Terms
+
+local FIRST_DELAY, INCREMENT, MAXIMUM = 1, 2, 4 -- of the delays that a call gave itself
+
+-- The terms of an add: delays given to the call, then the stored override, then the policy in the code.
+local function in_force(terms, override)
+  if not override then
+    return terms
+  end
+  local own, given = override.terms, terms.given or 0
+  local function is_given(bit)
+    return given % (2 * bit) >= bit
+  end
+  return {
+    first_delay = is_given(FIRST_DELAY) and terms.first_delay or own.first_delay or 0,
+    increment = is_given(INCREMENT) and terms.increment or own.increment,
+    maximum = is_given(MAXIMUM) and terms.maximum or own.maximum or 0,
+    quiet = own.quiet,
+    max_records = own.max_records,
+    capacity = own.capacity or math.huge,
+    ttl = own.ttl,
+    openings = own.openings,
+  }
+end
+
+-- The cool-down of an override after the digest of this iteration.
+local function cool_down_of(override, iteration)
+  local cool_downs = override.cool_downs or { 0 }
+  return cool_downs[math.min(iteration + 1, #cool_downs)]
+end
+
 -- Adding
 
 local function capped(at, rule, cap, cap_rule)
@@ -23,8 +54,42 @@ local function capped(at, rule, cap, cap_rule)
   return cap, cap_rule
 end
 
--- Set the due time; an urgent record or a full timeline may pull it earlier.
-local function move(slot, at, rule, now, max_records, pending)
+-- The due time as the delays set it, before a window aligned it.
+local function due_by_delays(slot)
+  return slot.by_delays or slot.at
+end
+
+-- The first opening at or after a time, of single times also after the last delivery; nil if it is not known.
+local function first_opening(openings, at, last)
+  local numbers = openings.numbers
+  if openings.hours then
+    for place = 1, #numbers, 2 do
+      if at < numbers[place + 1] then
+        return math.max(at, numbers[place])
+      end
+    end
+    return nil
+  end
+  for _, time in ipairs(numbers) do
+    if time >= at and (not last or time > last) then
+      return time
+    end
+  end
+  return nil
+end
+
+-- Let the timeline wait for the calendar. Where its openings are not known, it stays due by the delays.
+local function align(slot, openings)
+  local opening, deadline = first_opening(openings, slot.at, slot.last), slot.deadline
+  if openings.urgent and deadline and (not opening or deadline < opening) then
+    slot.at, slot.rule, slot.passes = deadline, 'deadline', true
+  elseif opening then
+    slot.at, slot.by_delays = opening, slot.at
+  end
+end
+
+-- Set the due time; an urgent record or a full timeline may pull it earlier; the window comes last.
+local function move(slot, at, rule, now, max_records, pending, openings)
   if slot.deadline and slot.deadline < at then
     at, rule = slot.deadline, 'deadline'
   end
@@ -32,37 +97,58 @@ local function move(slot, at, rule, now, max_records, pending)
     at, rule = now, 'count'
   end
   if rule ~= 'stays' then
-    slot.was, slot.at, slot.rule = slot.at, at, rule
+    slot.was, slot.rule = due_by_delays(slot), rule
+  end
+  slot.at, slot.by_delays = at, nil
+  if openings then
+    align(slot, openings)
   end
 end
 
 local function awaken(slot, now, terms, pending)
-  if terms.first_delay == 0 and not slot.paused then
-    slot.state, slot.at, slot.since, slot.rule, slot.was = 'ready', now, now, 'first', nil
-    return
-  end
-  slot.state, slot.at = 'waiting', now
+  slot.state, slot.at, slot.by_delays = 'waiting', now, nil
   local rule = terms.first_delay > 0 and 'first_delay' or 'first'
-  move(slot, now + terms.first_delay, rule, now, terms.max_records, pending)
+  move(slot, now + terms.first_delay, rule, now, terms.max_records, pending, terms.openings)
+  local is_known = not terms.openings or slot.by_delays
+  if terms.first_delay == 0 and not slot.paused and slot.at <= now and is_known then
+    slot.state, slot.at, slot.since, slot.rule, slot.was, slot.passes = 'ready', now, now, 'first', nil, nil
+  end
+end
+
+-- Whether one of the calendar's times has come for the timeline: it is delivered then, however late.
+local function has_come(slot, openings, now)
+  return openings and not openings.hours and slot.by_delays and slot.at <= now
 end
 
 local function postponed(slot, now, terms)
+  local at = due_by_delays(slot)
   if terms.quiet then
-    return capped(math.max(slot.at, now + terms.quiet), 'quiet', slot.first + terms.maximum, 'quiet_cap')
+    return capped(math.max(at, now + terms.quiet), 'quiet', slot.first + terms.maximum, 'quiet_cap')
   end
   if not slot.last or not terms.increment then
-    return slot.at, 'stays'
+    return at, 'stays'
   end
-  return capped(slot.at + terms.increment, 'increment', slot.last + terms.maximum, 'cap')
+  return capped(at + terms.increment, 'increment', slot.last + terms.maximum, 'cap')
+end
+
+local function pulled_by_deadline(slot)
+  if slot.deadline and slot.deadline < slot.at then
+    slot.was, slot.at, slot.rule = slot.at, slot.deadline, 'deadline'
+  end
 end
 
 -- Place a timeline when a record arrives; `pending` and the slot's deadline and first arrival already count it.
 local function after_add(slot, now, terms, pending)
+  terms = in_force(terms, slot.override)
   if slot.state == 'idle' then
     awaken(slot, now, terms, pending)
-  elseif slot.state == 'waiting' and not slot.digest then
-    local at, rule = postponed(slot, now, terms)
-    move(slot, at, rule, now, terms.max_records, pending)
+  elseif slot.state == 'waiting' and not slot.digest and not has_come(slot, terms.openings, now) then
+    if slot.passes then
+      pulled_by_deadline(slot)
+    else
+      local at, rule = postponed(slot, now, terms)
+      move(slot, at, rule, now, terms.max_records, pending, terms.openings)
+    end
   end
 end
 
@@ -117,6 +203,24 @@ end
 
 local function is_empty(slot, pending)
   return pending == 0 and (not slot.digest or slot.digest.records == 0)
+end
+
+-- Whether the caller has to say if the timeline may be delivered: it wants to, or a stored window decides.
+local function must_be_admitted(slot, asks)
+  return asks or (slot.override and slot.override.terms.openings) and true or false
+end
+
+-- Whether no other caller was quicker: it is not paused or open, and has records.
+local function may_be_admitted(slot, now, pending)
+  return not (slot.paused or slot.parked or is_live(slot, now) or is_empty(slot, pending))
+end
+
+-- It may not be delivered yet: its records stay pending, and its time by the delays is unchanged.
+local function after_admission_refused(slot, later)
+  if slot.state == 'open' then
+    after_lapse(slot)
+  end
+  slot.state, slot.by_delays, slot.at = 'waiting', due_by_delays(slot), later
 end
 
 -- Whether the timeline may not be opened; Python tells why.
@@ -229,22 +333,36 @@ local function after_weighing(digest, dropped, fits)
   digest.records, digest.dropped = digest.records - dropped, digest.dropped + dropped
 end
 
--- Only the flag is left of the timeline.
+-- Only the flag and the override are left of the timeline.
 local function after_retirement(slot)
-  return { state = 'idle', at = 0, since = 0, iteration = 0, paused = slot.paused }
+  return { state = 'idle', at = 0, since = 0, iteration = 0, paused = slot.paused, override = slot.override }
+end
+
+-- How a timeline goes on: by a cool-down given to the call, by its override, or by the policy in the code.
+local function plan_in_force(plan, slot)
+  local override = slot.override
+  if not override then
+    return plan
+  end
+  return {
+    cool_down = plan.given and plan.cool_down or cool_down_of(override, slot.iteration),
+    max_records = override.terms.max_records,
+    openings = override.terms.openings,
+  }
 end
 
 -- The digest ended: cool down, or be idle again after an empty one.
-local function after_completion(slot, now, cool_down, max_records, pending)
+local function after_completion(slot, now, plan, pending)
   local delivered = slot.digest.records > 0
-  slot.digest, slot.token, slot['until'], slot.alone = nil, nil, nil, nil
+  slot.digest, slot.token, slot['until'], slot.alone, slot.passes = nil, nil, nil, nil, nil
   if not delivered and pending == 0 then
     return after_retirement(slot)
   end
   slot.state = 'waiting'
   slot.last = delivered and now or slot.last
   slot.iteration = delivered and slot.iteration + 1 or 0
-  move(slot, now + cool_down, 'cool_down', now, max_records, pending)
+  plan = plan_in_force(plan, slot)
+  move(slot, now + plan.cool_down, 'cool_down', now, plan.max_records, pending, plan.openings)
   return slot
 end
 
@@ -257,7 +375,46 @@ end
 -- The attempt failed: the next one comes at a later time.
 local function after_release(slot, later, freeze, uncounted)
   after_failure(slot, freeze, uncounted)
-  slot.state, slot.was, slot.at, slot.rule = 'waiting', slot.at, later, 'retry'
+  slot.state, slot.was, slot.at, slot.rule, slot.by_delays = 'waiting', slot.at, later, 'retry', nil
+end
+
+-- Policies
+
+-- The latest opening from now on that begins before a time; nil if there is none.
+local function last_opening(openings, now, before)
+  local numbers, found = openings.numbers, nil
+  for place = 1, #numbers, openings.hours and 2 or 1 do
+    local start = openings.hours and math.max(now, numbers[place]) or numbers[place]
+    local is_ahead = openings.hours and now < numbers[place + 1] or not openings.hours and now <= start
+    if is_ahead and start < before then
+      found = start
+    end
+  end
+  return found
+end
+
+-- Another policy holds from now on: place a waiting timeline as if it had held before.
+local function after_plan(slot, now, terms, cool_down, pending)
+  if slot.state ~= 'waiting' or slot.digest or slot.passes then
+    return
+  end
+  local at, rule = due_by_delays(slot), slot.rule
+  if slot.last then
+    at, rule = slot.last + cool_down, 'cool_down'
+  elseif slot.first then
+    local first_delay = terms.first_delay or 0
+    at, rule = slot.first + first_delay, first_delay > 0 and 'first_delay' or 'first'
+  end
+  move(slot, math.max(at, now), rule, now, terms.max_records, pending, terms.openings)
+  slot.at = math.max(slot.at, now)
+  if terms.openings and slot.expires and slot.at >= slot.expires then
+    local sooner = last_opening(terms.openings, now, slot.expires)
+    if sooner then
+      slot.at = sooner
+    else
+      slot.at, slot.by_delays, slot.passes = now, nil, true
+    end
+  end
 end
 
 -- On request
@@ -265,6 +422,7 @@ end
 -- Deliver now.
 local function after_flush(slot, now)
   slot.state, slot.was, slot.at, slot.since, slot.rule = 'ready', slot.at, now, now, 'flushed'
+  slot.by_delays, slot.passes = nil, true
 end
 
 -- A dead letter becomes the unfinished digest again, exactly as it was, with its attempts counted anew.
@@ -274,6 +432,7 @@ local function after_replay(slot, digest, now)
   slot.digest = digest
   slot.was = slot.state ~= 'idle' and slot.at or nil
   slot.state, slot.at, slot.since, slot.rule = 'ready', now, now, 'replayed'
+  slot.by_delays, slot.passes = nil, true
 end
 
 -- The recipients who need not get the digest again, should it be replayed.

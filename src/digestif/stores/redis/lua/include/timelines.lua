@@ -36,6 +36,28 @@ end
 local FAR = 2 ^ 62
 local STATES = { idle = true, waiting = true, ready = true, open = true }
 
+-- Whether all numbers of an override are numbers; of the wrong type, they fail to compare.
+local function is_sound_override(override)
+  local terms = override.terms
+  local sound = type(override.text) == 'string'
+    and override.since < FAR
+    and (terms.first_delay or 0) < FAR
+    and (terms.increment or 0) < FAR
+    and (terms.maximum or 0) < FAR
+    and (terms.quiet or 0) < FAR
+    and (terms.max_records or 1) < FAR
+    and (terms.capacity or 1) < FAR
+    and (terms.ttl or 0) < FAR
+  for _, cool_down in ipairs(override.cool_downs or {}) do
+    sound = sound and cool_down < FAR
+  end
+  local numbers = terms.openings and terms.openings.numbers or {}
+  for _, number in ipairs(numbers) do
+    sound = sound and number < FAR
+  end
+  return sound and (not terms.openings or not terms.openings.hours or #numbers % 2 == 0)
+end
+
 -- A slot as it is stored; nil, or an error, if it is damaged. A field of another type fails to compare.
 local function read_slot(stored)
   local slot = cmsgpack.unpack(string.sub(stored, HEAD + 1))
@@ -54,6 +76,9 @@ local function read_slot(stored)
     and (not is_open or (digest and slot['until'] and type(slot.token) == 'string'))
     and (is_open or not slot.token)
     and type(slot.alone or false) == 'boolean'
+    and (slot.by_delays or 0) < FAR
+    and type(slot.passes or false) == 'boolean'
+    and (not slot.override or is_sound_override(slot.override))
   if sound and digest then
     sound = type(digest.id) == 'string'
       and digest.records >= 0
@@ -71,7 +96,8 @@ end
 
 local function with_head(slot, pending)
   local joins = slot.state == 'ready' or slot.state == 'open' or (slot.state == 'waiting' and slot.digest)
-  local head = joins and pending > 0 and not slot.deadline and (slot.large and 'l' or 'j') or ' '
+  local is_plain = pending > 0 and not slot.deadline and not slot.override
+  local head = joins and is_plain and (slot.large and 'l' or 'j') or ' '
   return head .. struct.pack('>i7', slot.expires or NEVER) .. cmsgpack.pack(slot)
 end
 
@@ -125,7 +151,7 @@ local function save_timeline(timeline)
   reorder(PAUSED, timeline.name, before.paused, after.paused)
   reorder(EXPIRING, timeline.name, before.expiring, after.expiring)
   woken = woken or (after.ready and not before.ready) or (after.waiting and after.waiting <= now)
-  if slot.state == 'idle' and not slot.paused then
+  if slot.state == 'idle' and not slot.paused and not slot.override then
     if timeline.stored then
       call('HDEL', timeline.key, '')
       call('ZREM', NAMES, timeline.name)

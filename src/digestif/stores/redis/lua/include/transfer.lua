@@ -57,6 +57,14 @@ local function after_abort_export(slot, pending)
   end
 end
 
+-- The override that was set last.
+local function later(one, other)
+  if not one or (other and one.since < other.since) then
+    return other
+  end
+  return one
+end
+
 -- A timeline comes from another store. One of its name that is here already goes on by its own times.
 local function after_import_of_timeline(slot, exported)
   local paused = slot.paused or exported.paused or nil
@@ -69,7 +77,10 @@ local function after_import_of_timeline(slot, exported)
       iteration = exported.iteration or 0,
       rule = exported.rule,
       was = exported.was,
+      by_delays = exported.by_delays,
+      passes = exported.passes or nil,
       paused = paused,
+      override = later(slot.override, exported.override),
     }
   end
   if exported.last and (not slot.last or slot.last < exported.last) then
@@ -77,6 +88,7 @@ local function after_import_of_timeline(slot, exported)
   end
   slot.iteration = math.max(slot.iteration, exported.iteration or 0)
   slot.paused = paused
+  slot.override = later(slot.override, exported.override)
   return slot
 end
 
@@ -87,7 +99,10 @@ local function after_import_of_pending(slot, now, dropped, first, deadline)
   slot.deadline = deadline
   awake(slot, now)
   if slot.state == 'waiting' and not slot.digest then
-    move(slot, slot.at, 'stays', now)
+    local due = due_by_delays(slot)
+    if deadline and deadline < due then
+      slot.was, slot.at, slot.rule, slot.by_delays = due, deadline, 'deadline', nil
+    end
   end
 end
 

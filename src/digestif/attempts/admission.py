@@ -1,0 +1,53 @@
+"""Admission: whether candidates may be delivered now is decided here, before their records are taken."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from digestif.core import machine
+from digestif.core.policy import Policy
+from digestif.core.terms import Override
+from digestif.core.times import Millis
+from digestif.core.windows import admission
+from digestif.stores.base import Admission, Candidate
+
+FAILED_DELAY: Millis = 60_000  # of a timeline whose window can't be asked
+
+
+class InForce(Protocol):
+    """A policy, and where it comes from."""
+
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def source(self) -> str: ...
+
+
+class PolicySource(Protocol):
+    """The policies of an engine, as attempts need them."""
+
+    @property
+    def asks(self) -> bool: ...  # True if a policy in the code may hold timelines back
+    def of(self, timeline: str) -> Policy: ...  # by the code alone
+    def in_force(self, timeline: str, override: Override | None) -> InForce: ...
+    def report(self, timeline: str, source: str, error: Exception) -> None: ...
+
+
+class Admissions:
+    """Decides by the windows of the policies in force."""
+
+    def __init__(self, policies: PolicySource) -> None:
+        self._policies = policies
+
+    def decide(self, candidates: Sequence[Candidate], *, at: Millis | None = None) -> list[Admission]:
+        """What `admit` is to do with each candidate at a time, by default when it was found."""
+        return [self._decide(candidate, candidate.now if at is None else at) for candidate in candidates]
+
+    def _decide(self, candidate: Candidate, at: Millis) -> Admission:
+        timeline, slot, _ = candidate
+        found = self._policies.in_force(timeline, slot.override)
+        try:
+            until = admission(slot, found.policy.window, timeline, now=at)
+        except Exception as error:  # noqa: BLE001  # a user's function; the timeline is asked again later
+            self._policies.report(timeline, found.source, error)
+            until = at + FAILED_DELAY
+        return Admission(timeline, machine.seen(slot), until)

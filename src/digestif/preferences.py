@@ -1,0 +1,224 @@
+"""`Preferences`: the part of `Digests` for policies at run time, which people choose and programs change."""
+
+from collections.abc import Callable
+from os.path import commonprefix
+from typing import NamedTuple
+
+import msgspec
+
+from digestif.core.cadences import Cadences, PolicyInForce, Preference
+from digestif.core.machine import Slot, seen
+from digestif.core.policy import Policy
+from digestif.core.records import State, check_timeline
+from digestif.core.terms import Override, Terms
+from digestif.core.texts import shortened
+from digestif.core.times import Millis, to_millis
+from digestif.errors import ConfigError
+from digestif.events.base import Events
+from digestif.events.engine import Replanned
+from digestif.intake.arrivals import Intake
+from digestif.intake.overrides import chosen_override, override_of, refreshed
+from digestif.intake.patterns import Patterns, check_pattern, stars
+from digestif.intake.policies import Policies
+from digestif.stores.base import PAGE_TIMELINES, Replan, Store
+
+NOTE = "policies"  # in partition 0: the policies of the program that started last
+SWAPS = 10  # tries to write it while other programs do
+
+
+class Fingerprint(msgspec.Struct, frozen=True):
+    """The policies in the code of a program, as text."""
+
+    policies: dict[str, str]  # by pattern, in the order in which they are tried
+    cadences: dict[str, str]  # by name
+
+
+Wanted = Callable[[str, Slot], bool]
+
+
+class Preferences:
+    """What changes the policies of timelines while programs run."""
+
+    store: Store
+    events: Events
+    _intake: Intake
+    _policies: Policies
+    _cadences: Cadences | None
+
+    @property
+    def cadences(self) -> Cadences:
+        """The cadences that people can choose from."""
+        if self._cadences is None:
+            self._cadences = Cadences()
+        return self._cadences
+
+    def _moment(self, now: float | None) -> Millis:
+        """The time for which openings of a window are looked up."""
+        return to_millis(self._intake.seconds(now))
+
+    # One timeline
+
+    def set_policy(self, timeline: str, policy: Policy | str, *, now: float | None = None) -> None:
+        """Store a policy for a timeline: it holds in every process, at once, until it is replaced or cleared.
+
+        A Policy or its text. What waits is planned again. ConfigError if the policy holds a function.
+        """
+        key = check_timeline(timeline)
+        chosen = Policy.parse(policy) if isinstance(policy, str) else policy
+        if not isinstance(chosen, Policy):
+            raise ConfigError(f"policy: {shortened(policy)} is neither a Policy nor the text of one")
+        override = override_of(chosen, key, now=self._moment(now))
+        self.store.set_override(key, override, now=self._intake.millis(now))
+
+    def clear_policy(self, timeline: str, *, now: float | None = None) -> bool:
+        """Remove the policy or the cadence that is stored for a timeline. False if there is none.
+
+        What waits is planned again, by the policy in the code.
+        """
+        key = check_timeline(timeline)
+        slot = self.store.inspect(key)
+        return self.store.clear_override(
+            key,
+            terms=self._policies.terms(key, self._moment(now)),
+            cool_down=self._policies.of(key).cool_down(slot.iteration),
+            now=self._intake.millis(now),
+        )
+
+    def policy_of(self, timeline: str, *, now: float | None = None) -> PolicyInForce:
+        """The policy that is in force for a timeline, and where it comes from."""
+        key = check_timeline(timeline)
+        return self._policies.in_force(key, self.store.inspect(key).override)
+
+    def prefer(self, timeline: str, cadence: str, *, zone: str | None = None, now: float | None = None) -> None:
+        """Store what a person chose: a cadence, and the time zone for its window.
+
+        As `set_policy` does. With a cadence that is off, no record is accepted, and what is pending is deleted.
+        """
+        key = check_timeline(timeline)
+        override = chosen_override(self.cadences, cadence, key, now=self._moment(now), zone=zone)
+        self.store.set_override(key, override, now=self._intake.millis(now))
+
+    def preference(self, timeline: str, *, now: float | None = None) -> Preference | None:
+        """What a person chose for a timeline; None if nothing."""
+        key = check_timeline(timeline)
+        override = self.store.inspect(key).override
+        if override is None or override.cadence is None:
+            return None
+        found = self._policies.in_force(key, override)
+        return Preference(cadence=override.cadence, zone=override.zone, policy=None if found.off else found.policy)
+
+    def forget_policies(self, timeline: str | None = None) -> None:
+        """Ask functions that give policies again: about one timeline, or about all. Answers are kept for a minute."""
+        self._policies.forget(None if timeline is None else check_timeline(timeline))
+
+    # Many timelines
+
+    def replan(self, pattern: str = "*", *, now: float | None = None) -> int:
+        """Plan the timelines of a pattern again that wait, by the policies in force now. The answer is how many moved.
+
+        The due time is that of the cool-down or first_delay: increments are forgotten.
+        """
+        prefix, _, _ = check_pattern(pattern).partition("*")
+        return self._replan(pattern, prefix, lambda key, _: stars(pattern, key) is not None, now=now)
+
+    def replan_changed(self, *, now: float | None = None) -> int:
+        """Plan timelines again whose policy or cadence has changed in the code since this was called last.
+
+        Workers do it once when they start. The answer is how many moved; the first time nothing does.
+        """
+        if not self.store.enabled:
+            return 0
+        current = Fingerprint(self._policies.fingerprints(), self.cadences.texts())
+        encoded = msgspec.json.encode(current)
+        moved = 0
+        for _ in range(SWAPS):
+            stored = self.store.note(0, NOTE)
+            if stored == encoded:
+                break
+            before = _fingerprint(stored)
+            if before is not None:
+                change = _Change(before, current)
+                moved += self._replan(change.pattern, change.prefix, change.is_wanted, now=now)
+            if self.store.swap_note(0, NOTE, stored, encoded):
+                break
+        return moved
+
+    def _replan(self, pattern: str, prefix: str, wanted: Wanted, *, now: float | None) -> int:
+        at, given = self._moment(now), self._intake.millis(now)
+        after: str | None = None
+        timelines = moved = 0
+        while True:
+            page = self.store.scan(prefix=prefix, after=after, limit=PAGE_TIMELINES)
+            found = [self._planned(key, slot, now=at, given=given) for key, slot in page if wanted(key, slot)]
+            plans = [plan for plan in found if plan is not None]
+            timelines += len(plans)
+            moved += sum(self.store.replan(plans, now=given)) if plans else 0
+            if len(page) < PAGE_TIMELINES:
+                break
+            after = page[-1][0]
+        self.events.emit(Replanned(pattern=pattern, timelines=timelines, moved=moved))
+        return moved
+
+    def _planned(self, key: str, slot: Slot, *, now: Millis, given: Millis | None) -> Replan | None:
+        """The plan for a timeline that waits; None if it is not to be moved."""
+        try:
+            planned = self._numbers(key, slot, now=now, given=given)
+        except Exception as error:  # noqa: BLE001  # a policy that fails must not keep the others from being planned
+            self._policies.report(key, self._source(key, slot.override), error)
+            return None
+        if planned is None or slot.state is not State.WAITING or slot.digest is not None or slot.passes:
+            return None
+        return Replan(key, seen(slot), planned.terms, planned.cool_down)
+
+    def _numbers(self, key: str, slot: Slot, *, now: Millis, given: Millis | None) -> "_Numbers | None":
+        """The numbers in force; those of an override are refreshed in the store. None if they moved it themselves."""
+        override = slot.override
+        if override is None:
+            policy = self._policies.of(key)
+            return _Numbers(self._policies.terms(key, now), policy.cool_down(slot.iteration))
+        fresh = refreshed(override, key, self.cadences, now=now)
+        if fresh.off != override.off:
+            self.store.set_override(key, msgspec.structs.replace(fresh, since=now), now=given)
+            return None
+        if fresh != override:
+            self.store.refresh_override(key, fresh)
+        return None if fresh.off else _Numbers(fresh.terms, fresh.cool_down(slot.iteration))
+
+    def _source(self, key: str, override: Override | None) -> str:
+        return self._policies.source_of(key) if override is None else "override"
+
+
+class _Numbers(NamedTuple):
+    terms: Terms
+    cool_down: Millis
+
+
+class _Change:
+    """What differs between the policies of two programs."""
+
+    def __init__(self, before: Fingerprint, after: Fingerprint) -> None:
+        changed = {name for name, _ in before.policies.items() ^ after.policies.items()}
+        self._before, self._after = _patterns(before.policies), _patterns(after.policies)
+        self._cadences = {name for name, _ in before.cadences.items() ^ after.cadences.items()}
+        self.pattern = ", ".join(sorted(changed)) or "*"
+        self.prefix = "" if self._cadences else commonprefix([name.partition("*")[0] for name in changed])
+
+    def is_wanted(self, timeline: str, slot: Slot) -> bool:
+        if slot.override is not None:
+            return slot.override.cadence in self._cadences
+        return self._before.find(timeline) != self._after.find(timeline)
+
+
+def _patterns(texts: dict[str, str]) -> Patterns[str]:
+    patterns: Patterns[str] = Patterns()
+    for pattern, text in texts.items():
+        patterns.add(pattern, text)
+    return patterns
+
+
+def _fingerprint(note: bytes | None) -> Fingerprint | None:
+    """The fingerprint in a note; None if there is none, or if it can't be read."""
+    try:
+        return None if note is None else msgspec.json.decode(note, type=Fingerprint)
+    except msgspec.DecodeError:
+        return None

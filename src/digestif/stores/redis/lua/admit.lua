@@ -1,0 +1,46 @@
+#!lua flags=allow-oom
+-- Open candidates, or without a token make them ready; those with a later time wait for that.
+-- KEYS   12… the timelines
+-- ARGV   4 {token, lease, alone, admissions}: per timeline {state, at, until, since, later}: as the caller saw its slot and
+--        its override; until when it has to wait. What is not there is false
+-- Reply  {leases, ready, kept, damaged}: leases as `open` answers them; {name, due time} of those that became ready; how
+--        many wait; numbers of damaged timelines
+-- include: claims.lua
+
+local request = cmsgpack.unpack(ARGV[4])
+local ready, kept = {}, 0
+
+local function is_as_seen(slot, admission)
+  local state, at, lease_end, since = unpack(admission, 1, 4)
+  return slot.state == state
+    and slot.at == at
+    and (slot['until'] or false) == lease_end
+    and (slot.override and slot.override.since or false) == since
+end
+
+local function admit(timeline, later)
+  local slot = timeline.slot
+  if later then
+    after_admission_refused(slot, later)
+    save_timeline(timeline)
+    kept = kept + 1
+  elseif request.token then
+    local fresh_id = request.token .. '-' .. #leases
+    table.insert(leases, open(timeline, request.token, request.lease, fresh_id, request.alone))
+  elseif slot.state == 'waiting' then
+    table.insert(ready, { timeline.name, slot.at })
+    after_schedule(slot, now)
+    save_timeline(timeline)
+  end
+end
+
+for number, admission in ipairs(request.admissions) do
+  local timeline = with_sound_batches(timeline_number(number))
+  if timeline.state == 'damaged' then
+    put_in_place(timeline)
+    table.insert(damaged, number)
+  elseif is_as_seen(timeline.slot, admission) and may_be_admitted(timeline.slot, now, timeline.pending) then
+    admit(timeline, admission[5])
+  end
+end
+return answer(cmsgpack.pack({ leases, ready, kept, damaged }))

@@ -1,0 +1,73 @@
+"""Overrides: a policy that is stored for one timeline, and other policies for timelines that wait."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from digestif.core import machine
+from digestif.core.machine import Slot
+from digestif.core.records import State
+from digestif.core.terms import Override, Terms
+from digestif.core.times import Millis
+from digestif.stores.base import Replan
+from digestif.stores.rows.endings import delete_batch, delete_digest
+from digestif.stores.rows.expiry import expirable
+from digestif.stores.rows.view import Rows, put, readable
+
+
+def set_override(rows: Rows, timeline: str, override: Override, *, now: Millis) -> None:
+    before = rows.slot(timeline)
+    slot = replace(before, override=override)
+    if override.off:
+        slot = _emptied(rows, slot)
+    cool_down = override.cool_down(slot.iteration)
+    put(rows, timeline, before, machine.after_plan(slot, now=now, terms=override.terms, cool_down=cool_down))
+
+
+def _emptied(rows: Rows, slot: Slot) -> Slot:
+    """The slot without its pending records and its digest, unless that is open; they count as deleted."""
+    pending, open_ = slot.pending, 0
+    if slot.batch is not None:
+        delete_batch(rows, slot.batch, pending)
+        slot = machine.without_pending(slot)
+    if slot.digest is not None and slot.state is not State.OPEN:
+        open_ = slot.digest.records
+        delete_digest(rows, slot.digest)
+        slot = replace(slot, digest=None)
+    rows.tally["pending"] -= pending
+    rows.tally["open"] -= open_
+    rows.tally["deleted"] += pending + open_
+    return expirable(rows, slot)
+
+
+def clear_override(rows: Rows, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis) -> bool:
+    before = rows.slot(timeline)
+    if before.override is None:
+        return False
+    slot = replace(before, override=None)
+    put(rows, timeline, before, machine.after_plan(slot, now=now, terms=terms, cool_down=cool_down))
+    return True
+
+
+def refresh_override(rows: Rows, timeline: str, override: Override) -> bool:
+    slot = rows.slot(timeline)
+    if slot.override is None or slot.override.since != override.since:
+        return False
+    rows.put_slot(timeline, replace(slot, override=override))
+    return True
+
+
+def replan(rows: Rows, replans: Sequence[Replan], *, now: Millis) -> list[bool]:
+    rows.concern(each.timeline for each in replans)
+    return [_replan(rows, each, now=now) for each in replans]
+
+
+def _replan(rows: Rows, wanted: Replan, *, now: Millis) -> bool:
+    for timeline, slot in readable(rows, [wanted.timeline]):
+        if machine.seen(slot) != wanted.seen:
+            return False
+        after = machine.after_plan(slot, now=now, terms=wanted.terms, cool_down=wanted.cool_down)
+        if after != slot:
+            rows.put_slot(timeline, after)
+        return after.at != slot.at
+    return False
