@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_stored_is_refused_and_nothing_changes(digests: Digests, 
 
 
 def test_names_of_timelines_are_checked(digests: Digests) -> None:
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: digests.set_policy("", "hourly"),
         lambda: digests.clear_policy(""),
         lambda: digests.policy_of(""),
