@@ -175,7 +175,6 @@ class Prepared:
             self._dated[id(openings)] = found
         return found
 
-
     def held_back(self) -> Terms:
         """The terms while nothing is known of the window: the timeline waits until it can be asked."""
         return replace_fields(self.plain, openings=Openings(()))

@@ -159,9 +159,7 @@ def _schedule_digests(digests: Digests, deliver: Task, lost_after: float) -> Cal
 
 
 def _deliver_digest(digests: Digests) -> Callable[..., bool]:
-    def deliver_digest(
-        key: str, schedule_timestamp: float | None = None, minimum_delay: float | None = None
-    ) -> bool:
+    def deliver_digest(key: str, schedule_timestamp: float | None = None, minimum_delay: float | None = None) -> bool:
         """Deliver a ready timeline. False if nothing went out: it was empty, taken by another task, or failed."""
         if schedule_timestamp is not None and digests.events.wanted(Dispatched):
             late = max(0.0, _now(digests) - schedule_timestamp)
