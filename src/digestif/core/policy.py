@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from typing import Any, Literal, TypeVar
 
-from digestif.core.backoff import Retry
+from digestif.core import policy_text
+from digestif.core.backoff import Exponential, Intervals, Retry
 from digestif.core.durations import written_duration
 from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Openings, Terms
 from digestif.core.texts import did_you_mean, reason_of, shortened
@@ -18,6 +19,7 @@ Backoff = Callable[[int], float]
 T = TypeVar("T")
 
 DAY = 86_400.0
+MOST_COOL_DOWNS = 256
 WEEK = 7 * DAY  # the ttl that was not given is this very object: with a window it grows
 
 _GIVEN = {FIRST_DELAY: "first_delay", INCREMENT: "increment_delay", MAXIMUM: "maximum_delay"}
@@ -176,21 +178,47 @@ class Policy:
         gap = 0 if self.window is None else self.window.longest_gap
         return to_millis(min(delay, self.ttl / 2 - gap))
 
+    def cool_downs(self) -> tuple[Millis, ...]:
+        """The cool-downs by iteration, as far as they differ: the last one also holds for all later iterations."""
+        if self.backoff is None:
+            return (self.cool_down(0),)
+        if isinstance(self.backoff, Exponential):
+            last = self.backoff.limit
+        elif isinstance(self.backoff, Intervals):
+            last = max(self.backoff.steps, default=-1) + 1
+        else:
+            raise ConfigError(f"backoff: {shortened(self.backoff)} can't be listed; use Exponential or Intervals")
+        if last >= MOST_COOL_DOWNS:
+            raise ConfigError(f"backoff: {last} iterations are too many to be listed; at most {MOST_COOL_DOWNS - 1}")
+        return tuple(self.cool_down(iteration) for iteration in range(last + 1))
+
+    # As text
+
+    @classmethod
+    def parse(cls, text: str) -> "Policy":
+        """The policy that a text describes: "minimum=5m,maximum=30m", "daily@09:00 Europe/Berlin,capacity=50"."""
+        return cls(**policy_text.read_options(text))
+
+    def __str__(self) -> str:
+        """The text that `parse` reads. ConfigError if the policy holds a callable."""
+        return policy_text.written(self)
+
+    # Presets
+
     @classmethod
     def immediate(cls, **options: Any) -> "Policy":
         """Deliver at once, always: no cool-down, no increments."""
-        return cls(**{"minimum_delay": 0, "increment_delay": 0, "maximum_delay": 0, **options})
+        return cls(**{**policy_text.IMMEDIATE, **options})
 
     @classmethod
     def debounce(cls, quiet: float, maximum: float, **options: Any) -> "Policy":
         """Deliver after `quiet` seconds of silence, at the latest `maximum` after the first record."""
-        delays = {"first_delay": quiet, "minimum_delay": 0, "increment_delay": 0, "maximum_delay": maximum}
-        return cls(**{**delays, "quiet": quiet, **options})
+        return cls(**{**policy_text.debounce(quiet, maximum), **options})
 
     @classmethod
     def hourly(cls, **options: Any) -> "Policy":
         """The first at once, then at most one digest an hour."""
-        return cls(**{"minimum_delay": 3600, "increment_delay": 0, "maximum_delay": 3600, **options})
+        return cls(**{**policy_text.HOURLY, **options})
 
     @classmethod
     def daily(cls, *times: str, tz: ZoneRule, jitter: float = 0, urgent: bool = False, **options: Any) -> "Policy":
