@@ -74,7 +74,7 @@ class Calendar:
                     break
                 found.append(time)
         else:
-            for begin, end in self.spans_from(max(now, known.since)):
+            for begin, _ in self.spans_from(max(now, known.since)):
                 if max(begin, now) >= before or begin >= known.until:
                     break
                 found.append(max(begin, now))
