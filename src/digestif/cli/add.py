@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     "--within", type=float, metavar="SECONDS", help="Deliver within so many seconds: pulls the digest forward."
 )
 @click.option(
-    "--policy", metavar="POLICY", help="For these records: 'daily@09:00 Europe/Berlin'. Default: the usual policy."
+    "--policy",
+    metavar="POLICY",
+    help="The policy for these records: 'daily@09:00 Europe/Berlin'. Default: the usual one.",
 )
 @click.option(
     "--records", is_flag=True, help="Each line is an object: value, and timeline, key, timestamp if you like."

@@ -141,8 +141,12 @@ def explain(session: Session, timeline: str) -> None:
         click.echo(as_json(explanation.to_dict()))
         return
     by_delays = explanation.by_delays if explanation.aligned is not None else None
-    added = [("by_delays", by_delays), ("zone", explanation.zone)]
-    known = [("rule", explanation.rule), *explanation.facts.items(), *added]
+    known = [
+        ("rule", explanation.rule),
+        *explanation.facts.items(),
+        ("by_delays", by_delays),
+        ("zone", explanation.zone),
+    ]
     told = " ".join(_local(sentence, now=now, zone=explanation.zone) for sentence in explanation.sentences())
     click.echo(wrapped(printable(told)))
     shown = [(name.replace("_", " "), _fact(name, value, now=now, zone=explanation.zone)) for name, value in known]

@@ -253,8 +253,12 @@ def after_lapse(slot: Slot) -> Slot:
 
 
 def must_be_admitted(slot: Slot, *, asks: bool) -> bool:
-    """True if the caller has to say whether the timeline may be delivered: it wants to, or a stored window decides."""
-    return asks or (slot.override is not None and slot.override.terms.openings is not None)
+    """True if the caller has to say whether the timeline may be delivered: it wants to, or a stored window decides.
+
+    A timeline without any record delivers nothing.
+    """
+    has_window = slot.override is not None and slot.override.terms.openings is not None
+    return (asks or has_window) and not is_empty(slot)
 
 
 def may_be_admitted(slot: Slot, *, now: Millis) -> bool:

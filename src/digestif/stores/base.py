@@ -95,6 +95,7 @@ class Lease(NamedTuple):
     lapsed: bool = False  # taken over after another lease ran out
     lapses_alone: int = 0  # of `lapses`, those while nothing else ran beside the digest
     override: Override | None = None  # the timeline's own policy
+    passes: bool = False  # no window holds back its attempts
 
 
 class Candidate(NamedTuple):

@@ -285,7 +285,9 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "after_maintenance": Comparison("after_maintenance(slot) return slot", facts(slot=slots(State.READY)), of_slot),
     "after_lapse": Comparison("after_lapse(slot) return slot", facts(slot=opened), of_slot),
-    "must_be_admitted": Comparison("return must_be_admitted(slot, v.asks)", facts(slot=slots(), asks=flags), of_slot),
+    "must_be_admitted": Comparison(
+        "return must_be_admitted(slot, v.asks, v.pending)", facts(slot=slots(), asks=flags), of_slot
+    ),
     "may_be_admitted": Comparison(
         "return may_be_admitted(slot, v.now, v.pending)", facts(slot=slots(), now=times), of_slot
     ),

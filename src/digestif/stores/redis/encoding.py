@@ -138,10 +138,10 @@ def seen(found: Seen) -> tuple[Any, ...]:
 
 
 def lease(reply: Sequence[Any], token: str) -> Lease:
-    *plain, override = reply
+    *plain, override, passes = reply
     timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = plain
     own = msgspec.convert(override, Override) if override else None
-    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone, own)
+    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone, own, passes)
 
 
 def candidate(reply: Sequence[Any], now: Millis) -> Candidate:

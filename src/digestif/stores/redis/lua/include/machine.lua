@@ -206,8 +206,10 @@ local function is_empty(slot, pending)
 end
 
 -- Whether the caller has to say if the timeline may be delivered: it wants to, or a stored window decides.
-local function must_be_admitted(slot, asks)
-  return asks or (slot.override and slot.override.terms.openings) and true or false
+-- One without any record delivers nothing.
+local function must_be_admitted(slot, asks, pending)
+  local has_window = slot.override and slot.override.terms.openings
+  return (asks or has_window) and not is_empty(slot, pending) and true or false
 end
 
 -- Whether no other caller was quicker: it is not paused or open, and has records.
