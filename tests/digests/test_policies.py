@@ -175,7 +175,8 @@ def test_off_declines_records_and_deletes_what_waits(digests: Digests) -> None:
 
     digests.prefer("t", "instant", now=MONDAY + 1)
     assert digests.peek("t") == []
-    assert digests.add("t", 3, now=MONDAY + 2)
+    digests.add("t", 3, key="c", now=MONDAY + 2)
+    assert deliver(digests, "t", MONDAY + 2) == ["c"]
 
 
 def test_cadences_of_the_program_can_be_chosen(tmp_path: Path) -> None:
