@@ -110,8 +110,11 @@ class Unadmitted(InvalidState):
     """The timeline could be opened, once the caller has said that it may be."""
 
     def __init__(self, candidate: Candidate) -> None:
-        super().__init__(f"{candidate.timeline!r} has to be admitted before it can be opened")
+        super().__init__(candidate)
         self.candidate = candidate
+
+    def __str__(self) -> str:
+        return f"{self.candidate.timeline!r} has to be admitted before it can be opened"
 
 
 class Admission(NamedTuple):
