@@ -37,8 +37,12 @@ READING = [
     ["repair"],
     ["status"],
     ["top", "--once"],
+    ["prefer", "t"],
+    ["policy", "t"],
+    ["policy", "t", "--clear"],
+    ["replan"],
 ]
-MAKING = [["add", "t", "1"], ["add", "t"], ["pause", "t"]]
+MAKING = [["add", "t", "1"], ["add", "t"], ["pause", "t"], ["prefer", "t", "daily"], ["policy", "t", "hourly"]]
 WITHOUT_STORE = [
     *(["demo"], ["worker", "app"], ["completion", "bash"], ["move", "a", "b"], ["render"]),
     ["migrate"],  # files and memory are not opened

@@ -31,9 +31,9 @@ def complete_cadence(context: click.Context, _: click.Parameter, incomplete: str
 @click.option("--zone", metavar="ZONE", help="The time zone for the hours of the cadence: Europe/Berlin. Default: UTC.")
 @with_session
 def prefer(session: Session, timeline: str, cadence: str | None, zone: str | None) -> int:
-    """Choose a CADENCE for TIMELINE: off, instant, hourly, daily, weekly, or one of your program's.
+    """Choose how often TIMELINE is delivered.
 
-    Without CADENCE, show what was chosen; exit code 1 if nothing was.
+    CADENCE is off, instant, hourly, daily, weekly, or one of your program's. Without CADENCE, show what was chosen; exit code 1 if nothing was.
 
     \b
     digestif prefer mail:ada daily --zone Europe/Berlin
@@ -64,9 +64,9 @@ def prefer(session: Session, timeline: str, cadence: str | None, zone: str | Non
 @click.option("--clear", is_flag=True, help="Remove the policy or cadence that is stored for it.")
 @with_session
 def policy(session: Session, timeline: str, text: Sequence[str], clear: bool) -> int:
-    """Show the policy of TIMELINE and where it comes from, store one for it, or clear that.
+    """Show, set or clear the policy of TIMELINE.
 
-    Exit code 1 if there is nothing to clear.
+    Without POLICY, show the one in force and where it comes from. Exit code 1 if there is nothing to clear.
 
     \b
     digestif policy mail:ada
@@ -95,7 +95,9 @@ def policy(session: Session, timeline: str, text: Sequence[str], clear: bool) ->
 @click.argument("pattern", default="*")
 @with_session
 def replan(session: Session, pattern: str) -> None:
-    """Plan the timelines of PATTERN that wait again, by the policies of your program, which --app names.
+    """Plan waiting timelines again, by the policies of your program.
+
+    Those that match PATTERN; by default all. --app names the program.
 
     \b
     digestif replan --app shop:digests
