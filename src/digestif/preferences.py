@@ -1,7 +1,6 @@
 """`Preferences`: the part of `Digests` for policies at run time, which people choose and programs change."""
 
 from collections.abc import Callable
-from os.path import commonprefix
 from typing import NamedTuple
 
 import msgspec
@@ -201,12 +200,18 @@ class _Change:
         self._before, self._after = _patterns(before.policies), _patterns(after.policies)
         self._cadences = {name for name, _ in before.cadences.items() ^ after.cadences.items()}
         self.pattern = ", ".join(sorted(changed)) or "*"
-        self.prefix = "" if self._cadences else commonprefix([name.partition("*")[0] for name in changed])
+        self.prefix = "" if self._cadences else _common([name.partition("*")[0] for name in changed])
 
     def is_wanted(self, timeline: str, slot: Slot) -> bool:
         if slot.override is not None:
             return slot.override.cadence in self._cadences
         return self._before.find(timeline) != self._after.find(timeline)
+
+
+def _common(texts: list[str]) -> str:
+    """The longest text with which all of them begin."""
+    first, last = min(texts, default=""), max(texts, default="")
+    return next((first[:end] for end in range(len(first), 0, -1) if last.startswith(first[:end])), "")
 
 
 def _patterns(texts: dict[str, str]) -> Patterns[str]:

@@ -145,7 +145,7 @@ class Queries:
         return list(_paged(lambda after: self.store.records(key, part, after=after, limit=PAGE_RECORDS)))
 
     def explain(self, key: str, *, now: float | None = None) -> Explanation:
-        """Why a timeline is due when it is: its policy, the rule, the arithmetic, the window, and what would change it."""
+        """Why a timeline is due when it is: policy, rule, arithmetic, window, and what would change it."""
         slot = self.store.inspect(check_timeline(key))
         found = self._policies.in_force(key, slot.override)
         return explain(key, slot, now=to_millis(self._intake.seconds(now)), found=found)

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_stored_is_refused_and_nothing_changes(digests: Digests, 
 
 
 def test_names_of_timelines_are_checked(digests: Digests) -> None:
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: digests.set_policy("", "hourly"),
         lambda: digests.clear_policy(""),
         lambda: digests.policy_of(""),
@@ -175,7 +175,8 @@ def test_off_declines_records_and_deletes_what_waits(digests: Digests) -> None:
 
     digests.prefer("t", "instant", now=MONDAY + 1)
     assert digests.peek("t") == []
-    assert digests.add("t", 3, now=MONDAY + 2)
+    digests.add("t", 3, key="c", now=MONDAY + 2)
+    assert deliver(digests, "t", MONDAY + 2) == ["c"]
 
 
 def test_cadences_of_the_program_can_be_chosen(tmp_path: Path) -> None:

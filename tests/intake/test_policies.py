@@ -70,7 +70,7 @@ def test_the_first_of_handler_or_route_and_engine_counts() -> None:
 
 @pytest.mark.parametrize("wrong", [7, "hourly", Policy, [Policy()]])
 def test_what_is_no_policy_is_refused(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match="policy: .* is neither a Policy nor a function"):
+    with pytest.raises(ConfigError, match=r"policy: .* is neither a Policy nor a function"):
         Policies(wrong)
     with pytest.raises(ConfigError, match="policy: "):
         Policies().add("t", wrong)

@@ -56,7 +56,7 @@ class Policies:
         kind: Literal["handler", "route"] = "handler",
         redelivery: Redelivery | None = None,
     ) -> None:
-        """Set the policy for the timelines of a pattern; None means the engine's. `redelivery` replaces the policy's."""
+        """Set the policy for the timelines of a pattern; None means the engine's. `redelivery` comes before its own."""
         check_policy(policy)
         if policy is None and redelivery is None:
             source = self._engine
