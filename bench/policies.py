@@ -86,7 +86,9 @@ def policies(kinds: tuple[str, ...], against: Path | None, rounds: int, quick: b
             base = by_kind[OLD if against is not None else PLAIN]
             for kind, answers in by_kind.items():
                 costs = {way: middle_ratio(base, answers, way) for way in WAYS}
-                wanted = [Target(f"{store}, {state}, {kind}, {way}", costs[way], MUST, AIM, at_most=True) for way in WAYS]
+                wanted = [
+                    Target(f"{store}, {state}, {kind}, {way}", costs[way], MUST, AIM, at_most=True) for way in WAYS
+                ]
                 targets += [] if answers is base else wanted
                 mark = "" if answers is base else " ".join(one.mark for one in wanted[:1])
                 rates = {way: middle(answers, way) for way in WAYS}

@@ -33,7 +33,7 @@ def opened(kind: str, folder: Path) -> Iterator[Digests]:
         with Digests(f"sqlite:///{folder / 'night.db'}", policy=policy) as digests:
             yield digests
     else:
-        with (RedisServer() if kind == "redis" else PostgresServer()) as server:
+        with RedisServer() if kind == "redis" else PostgresServer() as server:
             with Digests(server.url, policy=policy) as digests:
                 yield digests
 

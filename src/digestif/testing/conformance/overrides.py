@@ -89,7 +89,7 @@ class PoliciesInForce(Suite):
         """Fact 59. policy_of and explain name the policy and its source."""
         digests = digests_with(minimum_delay=40, maximum_delay=40)
         digests.handler("mail:*", policy=cooling(30))(lambda _: None)
-        digests.route("page:*", channel="json://", policy=cooling(25))
+        digests.route("page:*", channel="terminal://", policy=cooling(25))
         digests.set_policy("mail:own", cooling(20), now=clock("11:00"))
         digests.prefer("mail:chosen", "hourly", now=clock("11:00"))
         expected = {
@@ -135,6 +135,7 @@ class PoliciesInForce(Suite):
         """Fact 59. One has a window in its code, the other has none: both do what is stored for the timeline."""
         calm, plain = digests_with(**nine()), digests_with(minimum_delay=40, maximum_delay=40)
         sent = sent_by(plain, "*")
+        calm.handler("*")(sent.append)
         plain.set_policy("t", cooling(600), now=clock("11:00"))
         plain.set_policy("u", QUIET, now=clock("11:00"))
 
@@ -205,6 +206,7 @@ class PoliciesInForce(Suite):
     def test_an_override_survives_idle_but_not_delete(self, digests_with: DigestsWith, store: Store) -> None:
         """Fact 60. The timeline becomes idle, and keeps its policy; deleted, it has that of the code."""
         digests = digests_with(minimum_delay=40, maximum_delay=40)
+        sent_by(digests, "t")
         digests.set_policy("t", cooling(20), now=clock("11:00"))
         waits = [cool_down(digests, "t")]
         work(digests, now=clock("12:30"))
@@ -666,6 +668,7 @@ class TimelinesThatAreOff(Suite):
 
     def test_nothing_is_left_when_it_is_deleted(self, digests: Digests, store: Store) -> None:
         """Fact 61. Off survives idle and is gone with the timeline."""
+        sent_by(digests, "t")
         digests.add("t", "a", now=clock("12:00"))
         digests.prefer("t", "off", now=clock("12:00"))
         work(digests, now=clock("12:10"))

@@ -1,6 +1,7 @@
 """Calendar windows: times at which digests leave, hours outside of which none does, and what passes them."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,10 @@ def by_worker(digests: Digests, now: float) -> None:
 
 
 def by_ticks(digests: Digests, now: float) -> None:
+    """Deliver what was dispatched, and then what an external scheduler finds."""
+    for timeline in digests.timelines(state="ready"):
+        with suppress(InvalidState):
+            digests.deliver(timeline.key, now=now)
     tick(digests, now=now)
 
 
