@@ -33,9 +33,9 @@ def opened(kind: str, folder: Path) -> Iterator[Digests]:
         with Digests(f"sqlite:///{folder / 'night.db'}", policy=policy) as digests:
             yield digests
     else:
-        with RedisServer() if kind == "redis" else PostgresServer() as server:
-            with Digests(server.url, policy=policy) as digests:
-                yield digests
+        made = RedisServer() if kind == "redis" else PostgresServer()
+        with made as server, Digests(server.url, policy=policy) as digests:
+            yield digests
 
 
 def stored(digests: Digests) -> tuple[bytes, Counter[int]]:

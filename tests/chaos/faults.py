@@ -8,14 +8,15 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from digestif.attempts import Attempt, Attempts, Page, attempts, claims, submission
+from digestif.attempts import Attempt, Attempts, Page, attempts, submission
+from digestif.attempts.claims import Claimed, Claims
 from digestif.attempts.process import Running
 from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.verdicts import DELIVERED, Verdict
 from digestif.errors import StoreError
 from digestif.events import Ended
-from digestif.stores.base import ClaimPage, Completion, Release, Store
+from digestif.stores.base import Completion, Release, Store
 from digestif.stores.rows import RowStore, endings, leases, open_digests
 from digestif.stores.rows import store as row_store
 from digestif.stores.rows.view import Rows
@@ -323,9 +324,10 @@ def _not_completed() -> Any:
 @fault()
 def _pages() -> Any:
     """an error forgets the leases that the pages before it gave"""
-    right = claims.claim
+    right = Claims.claim
 
-    def wrong(store: Any, limit: int, **facts: Any) -> ClaimPage:
+    def wrong(self: Claims, limit: int, **facts: Any) -> Claimed:
+        store = self._store
         errors: list[StoreError] = []
 
         class Watched:
@@ -338,12 +340,16 @@ def _pages() -> Any:
                     errors.append(error)
                     raise
 
-        claimed = right(cast(Store, Watched()), limit, **facts)
+        self._store = cast(Store, Watched())
+        try:
+            claimed = right(self, limit, **facts)
+        finally:
+            self._store = store
         if errors:
             raise errors[0]
         return claimed
 
-    return attempts, "claim", wrong
+    return Claims, "claim", wrong
 
 
 @fault()

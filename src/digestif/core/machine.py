@@ -525,6 +525,12 @@ def after_losing(digest: Unfinished, lost: int, *, raises: bool = True) -> Unfin
     return replace(digest, records=digest.records - lost, revision=digest.revision + (1 if lost and raises else 0))
 
 
+def after_switched_off(slot: Slot) -> Slot:
+    """All records were deleted, except those of an open digest: the timeline is idle, unless it cools down."""
+    cools_down = slot.state is State.WAITING and slot.last is not None
+    return after_retirement(slot) if is_empty(slot) and not cools_down else slot
+
+
 def after_expiry(slot: Slot, *, now: Millis) -> Slot:
     """Records expired. A digest that lost its last record ends, and a due timeline without any becomes idle."""
     if slot.digest is not None and slot.digest.records == 0 and slot.state is not State.OPEN:

@@ -297,7 +297,8 @@ COMPARISONS: dict[str, Comparison] = {
         of_slot,
     ),
     "after_plan": Comparison(
-        "slot.expires = v.expires after_plan(slot, v.now, v.terms, v.cool_down, v.pending) slot.expires = nil return slot",
+        "slot.expires = v.expires after_plan(slot, v.now, v.terms, v.cool_down, v.pending) "
+        "slot.expires = nil return slot",
         facts(slot=slots(), now=times, terms=terms, cool_down=delays, expires=st.none() | times),
         lambda rule, v: rule(
             replace(v["slot"], expires=v["expires"]), now=v["now"], terms=v["terms"], cool_down=v["cool_down"]
@@ -384,6 +385,11 @@ COMPARISONS: dict[str, Comparison] = {
         "after_losing(slot.digest, v.lost, v.raises) return slot",
         opened.flatmap(lambda slot: facts(slot=st.just(slot), lost=_some_of(slot), raises=flags)),
         lambda rule, v: replace(v["slot"], digest=rule(v["slot"].digest, v["lost"], raises=v["raises"])),
+    ),
+    "after_switched_off": Comparison(
+        "return after_switched_off(slot, v.pending)",
+        facts(slot=slots().map(lambda slot: replace(slot, pending=0))),
+        of_slot,
     ),
     "after_expiry": Comparison("return after_expiry(slot, v.now, v.pending)", facts(slot=slots(), now=times), of_slot),
     "after_begin_export": Comparison(

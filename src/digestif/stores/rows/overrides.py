@@ -37,7 +37,7 @@ def _emptied(rows: Rows, slot: Slot) -> Slot:
     rows.tally["pending"] -= pending
     rows.tally["open"] -= open_
     rows.tally["deleted"] += pending + open_
-    return expirable(rows, slot)
+    return machine.after_switched_off(expirable(rows, slot))
 
 
 def clear_override(rows: Rows, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis) -> bool:

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Store a policy for a timeline, and move the timeline if it waits.
 -- KEYS   12… the timeline
 -- ARGV   4 the override
@@ -27,6 +27,8 @@ if override.off then
   count('pending', -gone)
   count('open', -open)
   count('deleted', gone + open)
+  timeline.slot = after_switched_off(slot, 0)
+  slot = timeline.slot
 end
 after_plan(slot, now, override.terms, cool_down_of(override, slot.iteration), timeline.pending)
 save_timeline(timeline)

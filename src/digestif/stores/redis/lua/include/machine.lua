@@ -456,6 +456,12 @@ local function after_losing(digest, lost, raises)
   end
 end
 
+-- All records were deleted, except those of an open digest: the timeline is idle, unless it cools down.
+local function after_switched_off(slot, pending)
+  local cools_down = slot.state == 'waiting' and slot.last
+  return is_empty(slot, pending) and not cools_down and after_retirement(slot) or slot
+end
+
 -- Records expired. A digest that lost its last one vanishes, and a due timeline without any record is idle.
 local function after_expiry(slot, now, pending)
   if slot.digest and slot.digest.records == 0 and slot.state ~= 'open' then
