@@ -126,7 +126,7 @@ def in_states(backlog: "Backlog") -> str:
 
 def _paused(backlog: "Backlog") -> str:
     paused = backlog.timelines - backlog.waiting - backlog.ready - backlog.open
-    return f", {paused:,} paused" if paused > 0 else ""
+    return f", {paused:,} paused or idle" if paused > 0 else ""
 
 
 def lateness(backlog: "Backlog", *, now: float) -> str:

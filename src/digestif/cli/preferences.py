@@ -33,7 +33,8 @@ def complete_cadence(context: click.Context, _: click.Parameter, incomplete: str
 def prefer(session: Session, timeline: str, cadence: str | None, zone: str | None) -> int:
     """Choose how often TIMELINE is delivered.
 
-    CADENCE is off, instant, hourly, daily, weekly, or one of your program's. Without CADENCE, show what was chosen; exit code 1 if nothing was.
+    CADENCE is off, instant, hourly, daily, weekly, or one of your program's. Without it, show what was chosen; exit
+    code 1 if nothing was.
 
     \b
     digestif prefer mail:ada daily --zone Europe/Berlin

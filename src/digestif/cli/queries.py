@@ -133,7 +133,10 @@ def peek(session: Session, timeline: str, limit: int) -> int:
 @timeline_argument()
 @with_session
 def explain(session: Session, timeline: str) -> None:
-    """Explain why TIMELINE is due when it is, and what would change it."""
+    """Explain why TIMELINE is due when it is.
+
+    The policy, the rule and its arithmetic, the window, and what would change the due time.
+    """
     with session.digests() as digests:
         now = time_of(digests)
         explanation = digests.explain(timeline, now=now)

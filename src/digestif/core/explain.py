@@ -160,12 +160,12 @@ class _View:
 
     def _sum(self) -> str:
         slot, at = self._slot, due_by_delays(self._slot)
-        due = f"due {self._clock(at)}"
+        due, at_once = f"due {self._clock(at)}", ", at once" if slot.at <= at else ""
         moved = "" if slot.was is None else f"{self._clock(slot.was)} + {_span(at - slot.was)}"
         last = "" if slot.last is None else self._clock(slot.last)
         match slot.rule:
             case Rule.FIRST:
-                return f"first record of an idle timeline at {self._clock(at)}: {due}, at once"
+                return f"first record of an idle timeline at {self._clock(at)}: {due}{at_once}"
             case Rule.FIRST_DELAY if slot.first is not None and slot.first <= at:
                 return f"first record at {self._clock(slot.first)} + {_span(at - slot.first)} of first_delay = {due}"
             case Rule.FIRST_DELAY:
@@ -186,7 +186,7 @@ class _View:
             case Rule.DEADLINE:
                 return f"a pending record asked to go by {self._clock(at)}: {due}"
             case Rule.COUNT:
-                return f"max_records were pending at {self._clock(at)}: {due}, at once"
+                return f"max_records were pending at {self._clock(at)}: {due}{at_once}"
             case Rule.RETRY:
                 return f"an attempt failed; the next one is {due}"
             case Rule.FLUSHED:
