@@ -789,18 +789,11 @@ CALENDAR = [
         vectors=True,
     ),
     Fault(
-        says="records for a timeline that is off join it the short way",
-        file="include/timelines.lua",
-        old=" or slot.deadline or (own and own.off) then",
-        new=" or slot.deadline then",
-        found_by=("test_an_open_digest_may_end",),
-    ),
-    Fault(
         says="the capacity of the code holds on the short way",
         file="add.lua",
         old="          known, capacity, ttl = nil, read('>dd', slot, 9)\n",
         new="          known = nil\n",
-        found_by=("test_capacity_and_ttl_of_an_override_hold",),
+        found_by=("test_the_capacity_of_an_override_holds_at_each_add",),
     ),
     Fault(
         says="what is deleted by switching a timeline off is not counted",
