@@ -707,7 +707,7 @@ class Model:
     def switch_off(self, key: str, now: int) -> None:
         """Accept nothing any more, and delete what is pending or unfinished, unless it is open.
 
-        What waits is moved as by a policy without delays.
+        The timeline is idle then, unless it is open or cools down: it goes on cooling down.
         """
         line = self.lines.setdefault(key, Line())
         line.own = OwnRules(None, now, Known(now))
@@ -716,7 +716,8 @@ class Model:
         if line.digest is not None and line.state != "open":
             self.counts["deleted"] += len(line.digest.items)
             line.digest = None
-        self._plan(line, Rules(UNPLANNED), now, Known(now))
+        if line.state == "ready" or (line.state == "waiting" and line.last is None):
+            self._retire(key)
 
     def replan(self, code: Rules, now: int) -> int:
         """Move everything that waits, by the rules in force; the answer is how many timelines moved."""

@@ -46,7 +46,7 @@ TIMELINES = ("a", "a:d", "{a}\n")
 KEYS = ("x", "y", "x:\x00 \U0001f427")
 TIMESTAMPS = (0.0, 1.0, 1.0, 1.0000000000000002, -62135596800.5, 0.1 + 0.2, 4102444800.0)
 SECONDS = (0.0, 0.001, 1.0, 2.0, 3.0, 4.999, 5.0, 7.5, 20.0)  # around LEASE and the delays below
-PASSING = (*SECONDS, 30.0, 59.999, 60.0, 300.0)  # and the windows
+PASSING = (*SECONDS, 30.0, 59.999, 60.0, 300.0, 2400.0)  # and the windows, and how far stored openings reach
 
 
 def hour(text: str) -> int:
@@ -75,7 +75,11 @@ RULES = {
         Policy(minimum_delay=2, increment_delay=1, maximum_delay=4, ttl=8, redelivery="same", max_records=3)
     ),
     "times": Rules(
-        Policy(minimum_delay=0, increment_delay=2, maximum_delay=9, ttl=200, window=Window.cron("* * * * *", tz="UTC")),
+        Policy(minimum_delay=0, increment_delay=2, maximum_delay=9, ttl=140, window=Window.cron("* * * * *", tz="UTC")),
+        Calendar(MINUTE, times=(0,)),
+    ),
+    "slow": Rules(
+        Policy(minimum_delay=120, maximum_delay=150, ttl=None, window=Window.cron("* * * * *", tz="UTC")),
         Calendar(MINUTE, times=(0,)),
     ),
     "sharp": Rules(
@@ -123,6 +127,7 @@ unseal = Sealer("json").unseal
 timelines = st.sampled_from(TIMELINES)
 keys = st.sampled_from(KEYS)
 policies = st.sampled_from(sorted(POLICIES))
+windowed = st.sampled_from(sorted(name for name, rules in RULES.items() if rules.calendar is not None))
 timestamps = st.sampled_from(TIMESTAMPS)
 seconds = st.sampled_from(SECONDS)
 steps = st.sampled_from(PASSING)
@@ -194,6 +199,16 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.engines[policy].add(timeline, record.value, key=key),
             lambda: self.model.add(timeline, record, RULES[policy], self.now),
         )
+
+    @rule(timeline=timelines, key=keys, policy=windowed, late=seconds)
+    def add_when_due(self, timeline: str, key: str, policy: str, late: float) -> None:
+        """A window opened, and no worker came yet."""
+        self.now = max(self.now, (self.model.timeline(timeline).due or 0) + ms(late))
+        self.add(timeline, key, 1.0, policy, {})
+
+    @rule(timeline=timelines, key=keys, policy=windowed, within=seconds)
+    def add_urgently(self, timeline: str, key: str, policy: str, within: float) -> None:
+        self.add(timeline, key, 1.0, policy, {"within": within})
 
     @rule(items=st.lists(st.tuples(timelines, keys, timestamps), max_size=5), policy=policies, delays=delays)
     def add_many(self, items: list[tuple[str, str, float]], policy: str, delays: dict[str, Any]) -> None:

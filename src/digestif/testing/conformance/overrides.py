@@ -621,6 +621,30 @@ class TimelinesThatAreOff(Suite):
         assert (ledger.delivered, ledger.deleted, ledger.declined, ledger.open) == (1, 1, 1, 0)
         assert digests.verify()
 
+    def test_an_open_digest_that_is_empty_may_end_too(self, digests: Digests) -> None:
+        """Fact 61. Switched off while an empty digest is open: its block ends without an error."""
+        digests.add("t", "a", key="a", now=clock("12:00"))
+        digests.retract("t", "a", now=clock("12:00"))
+
+        with digests.digest("t", now=clock("12:00")) as digest:
+            digests.prefer("t", "off", now=clock("12:00"))
+
+        assert keys(digest) == []
+        assert digests.timeline("t").state == "idle"
+
+    def test_a_timeline_that_cools_down_goes_on_cooling_down(self, digests_with: DigestsWith) -> None:
+        """Fact 61. Switched off and on again within the cool-down: that still holds."""
+        digests = digests_with(minimum_delay=300, increment_delay=0)
+        sent = sent_by(digests, "t")
+        let_wait(digests, "t", due=clock("12:05"), last=clock("12:00"))
+
+        digests.prefer("t", "off", now=clock("12:01"))
+        work(digests, now=clock("12:02"))
+        digests.clear_policy("t", now=clock("12:03"))
+
+        assert digests.notify("t", "a", now=clock("12:03")) is False
+        assert (digests.timeline("t").due, sent) == (clock("12:05"), [])
+
     @pytest.mark.parametrize("way", ["block", "worker"])
     def test_an_open_digest_that_fails_is_discarded(self, digests_with: DigestsWith, way: str) -> None:
         """Fact 61. Switched off while it is delivered, and the attempt fails: no other one, counted deleted."""
