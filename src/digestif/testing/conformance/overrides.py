@@ -461,6 +461,17 @@ class ChangedPolicies(Suite):
         assert scheduled(digests, due) == ["t"]
         assert len(deliver(digests, "t", now=due)) == 1
 
+    def test_only_records_that_are_still_pending_can_expire(self, digests_with: DigestsWith) -> None:
+        """Fact 60. A record that would expire before the opening was retracted: the others wait for it."""
+        brief, lasting = (digests_with(first_delay=600, maximum_delay=600, ttl=ttl) for ttl in (3600, None))
+        brief.add("t", "a", key="brief", now=clock("12:00"))
+        lasting.add("t", "b", now=clock("12:00"))
+        brief.retract("t", "brief", now=clock("12:01"))
+
+        brief.set_policy("t", DAILY, now=clock("12:02"))
+
+        assert brief.timeline("t").due == clock("09:00", day=1)
+
     def test_openings_of_an_override_that_have_ended_are_found_anew(self, digests_with: DigestsWith) -> None:
         """Fact 60. Years later the stored override is as good as new: a record waits for the next 09:00."""
         digests = digests_with()

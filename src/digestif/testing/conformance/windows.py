@@ -460,16 +460,15 @@ class QuietHours(Suite):
         assert digests.verify()
 
     def test_schedule_asks_for_its_deadline(self, digests_with: DigestsWith) -> None:
-        """Fact 56. Due at 21:31. schedule(23:00) gives nothing; schedule(07:00), called at 23:00, gives it."""
+        """Fact 56. Due at 21:31. schedule(23:00) gives nothing; schedule(07:00), called at 21:32, gives it."""
         digests = digests_with(**night())
-        for timeline in ("t", "u"):
-            digests.add(timeline, "a", first_delay=60, now=clock("21:30"))
+        digests.add("t", "a", first_delay=60, now=clock("21:30"))
 
-        assert [entry.key for entry in digests.schedule(clock("07:00", day=1), now=clock("21:32"))] == ["t", "u"]
+        assert [entry.key for entry in digests.schedule(clock("07:00", day=1), now=clock("21:32"))] == ["t"]
         digests.maintenance(clock("21:32"), now=clock("21:32"))
         assert scheduled(digests, clock("23:00")) == []
         assert digests.timeline("t").due == clock("07:00", day=1)
-        assert scheduled(digests, clock("07:00", day=1)) == ["t", "u"]
+        assert scheduled(digests, clock("07:00", day=1)) == ["t"]
 
     def test_an_unfinished_digest_of_a_worker_that_died_waits_for_the_hours(self, digests_with: DigestsWith) -> None:
         """Fact 56. Its lease lapses at night: it is kept, and comes at 07:00 exactly as it was."""
@@ -643,6 +642,14 @@ class Passes(Suite):
         left = deliveries(digests, run, sent, [clock("23:00"), clock("23:00:59.999"), clock("23:01")])
 
         assert left == [(clock("23:01"), ["urgent", "ordinary"])]
+
+    def test_a_first_record_that_must_leave_now_leaves_now(self, digests_with: DigestsWith) -> None:
+        """Fact 58. within=0 at 23:00 and urgent=True: add answers True, and the digest may be opened at once."""
+        digests = digests_with(**night(urgent=True))
+
+        assert digests.add("t", "urgent", key="a", within=0, now=clock("23:00")) is True
+
+        assert keys(deliver(digests, "t", now=clock("23:00"))) == ["a"]
 
     @either_way
     def test_an_urgent_record_waits_where_the_window_does_not_let_it(
