@@ -332,6 +332,7 @@ def _pages() -> Any:
 
         class Watched:
             partitions = store.partitions
+            claim_suspects, open, admit = store.claim_suspects, store.open, store.admit
 
             def claim(self, *args: Any, **kwargs: Any) -> Any:
                 try:

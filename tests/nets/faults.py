@@ -382,7 +382,7 @@ CALENDAR = [
         file="stores/rows/leases.py",
         old="if machine.seen(slot) != seen or not machine.may_be_admitted(slot, now=now):",
         new="if not machine.may_be_admitted(slot, now=now):",
-        directed="test_what_has_changed_since_it_was_seen_is_left_alone",
+        directed="test_what_changed_meanwhile_is_left_alone",
         model=False,  # nothing happens there between a claim and its admission
     ),
     Fault(

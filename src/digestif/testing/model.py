@@ -705,7 +705,10 @@ class Model:
         return True
 
     def switch_off(self, key: str, now: int) -> None:
-        """Accept nothing any more, and delete what is pending or unfinished, unless it is open. Nothing else."""
+        """Accept nothing any more, and delete what is pending or unfinished, unless it is open.
+
+        What waits is moved as by a policy without delays.
+        """
         line = self.lines.setdefault(key, Line())
         line.own = OwnRules(None, now, Known(now))
         self.counts["deleted"] += len(line.pending)
@@ -713,6 +716,7 @@ class Model:
         if line.digest is not None and line.state != "open":
             self.counts["deleted"] += len(line.digest.items)
             line.digest = None
+        self._plan(line, Rules(UNPLANNED), now, Known(now))
 
     def replan(self, code: Rules, now: int) -> int:
         """Move everything that waits, by the rules in force; the answer is how many timelines moved."""
@@ -734,6 +738,7 @@ class Model:
             at = line.wanted
         self._place(line, max(at, now), rules, now, known=known)
         line.at = max(line.at, now)
+        line.wanted = line.wanted if line.aligned else line.at
         if rules.calendar is None:
             return
         expiry = min((item.expires for item in line.pending.values() if item.expires is not None), default=FOREVER)

@@ -141,8 +141,7 @@ EVERYDAY = [  # of any store
     # Policies of single timelines
     Step("set_override", lambda digests: digests.store.set_override("o", override(300_000), now=204_000)),
     Step("refresh_override", lambda digests: digests.store.refresh_override("o", override(400_000))),
-    Step("add", lambda digests: digests.add_many([("o", record("k")), ("h", record("k"))], now=205)),
-    Step("schedule", lambda digests: list(digests.schedule(400, now=205))),
+    Step("add", lambda digests: digests.add("o", record("k"), now=205)),
     Step("admit", lambda digests: digests.store.admit([Admission("o", OWN_SEEN, 500_000)], now=400_000)),
     Step("clear_override", lambda digests: digests.store.clear_override("o", terms=TERMS, cool_down=1, now=401_000)),
     Step("add", lambda digests: digests.add("g", record("k"), first_delay=60, now=402)),

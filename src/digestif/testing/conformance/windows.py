@@ -170,7 +170,8 @@ class Times(Suite):
 
     def test_a_time_that_has_come_is_not_put_off(self, digests_with: DigestsWith) -> None:
         """Fact 55. However many records come after 09:00, the digest that nobody took yet stays due at 09:00."""
-        digests = digests_with(minimum_delay=0, increment_delay=7200, window=Window.daily("09:00", tz=BERLIN))
+        daily = Window.daily("09:00", tz=BERLIN)
+        digests = digests_with(minimum_delay=0, increment_delay=7200, maximum_delay=86_400, window=daily)
         digests.add("t", "a", now=clock("08:00"))
         digests.flush("t", now=clock("08:00"))
         deliver(digests, "t", now=clock("08:00"))
