@@ -92,6 +92,16 @@ def test_an_urgent_record_passes_a_window_that_lets_it(digests: Digests) -> None
     assert "No window holds it back: the deadline of a record comes first." in str(why)
 
 
+def test_an_urgent_record_bounds_the_wait_for_a_window_that_lets_it(digests: Digests) -> None:
+    digests.set_policy("t", Policy.quiet_hours("22:00-07:00", tz="Europe/Berlin", urgent=True), now=MONDAY)
+    evening = MONDAY + 12 * 3600 - 600  # 21:50
+    let_wait(digests, evening, within=1200)
+
+    why = digests.explain("t", now=evening + 10)
+
+    assert (why.by_delays, why.passes, why.latest) == (evening + 330, None, evening + 1210)
+
+
 def test_a_flush_gives_a_pass(digests: Digests) -> None:
     digests.set_policy("t", Policy.daily("09:00", tz="Europe/Berlin"), now=MONDAY)
     digests.add("t", 1, now=MONDAY)

@@ -23,7 +23,6 @@ from digestif import (
 )
 
 MONDAY = 1_772_442_000  # 2026-03-02, 10:00 in Berlin
-TEN_HOURS_LATER = MONDAY + 10 * 3600
 NINE = MONDAY + 23 * 3600  # the next 09:00 there
 BERLIN = Policy.daily("09:00", tz="Europe/Berlin")
 
@@ -220,6 +219,14 @@ def test_a_handler_has_a_policy_of_its_own(digests: Digests) -> None:
     assert digests.timeline("mail:a").due == NINE
     assert digests.policy_of("mail:a") == PolicyInForce(policy=BERLIN, source="handler mail:*")
     assert digests.policy_of("chat:a") == PolicyInForce(policy=Policy.hourly(), source="handler chat:*")
+
+
+def test_delays_given_to_the_call_do_not_pass_the_window(digests: Digests) -> None:
+    digests.handler("mail:*", policy=BERLIN)(lambda digest: None)
+
+    assert not digests.add("mail:a", 1, first_delay=24 * 3600, now=MONDAY)
+
+    assert digests.timeline("mail:a").due == NINE + 24 * 3600
 
 
 def test_a_function_that_fails_stops_neither_adds_nor_deliveries() -> None:

@@ -58,6 +58,15 @@ def test_the_timelines_of_a_pattern_are_planned_by_the_policies_in_force(start: 
         assert digests.replan("mail:*", now=MONDAY + 20) == 0
 
 
+def test_the_cool_down_is_that_of_the_iteration(start: Start) -> None:
+    with start() as old:
+        let_wait(old, "t")
+    with start(policy=Policy(backoff=lambda iteration: 1000.0 * iteration)) as digests:
+        digests.replan(now=MONDAY + 20)
+
+        assert dues(digests) == {"t": 1000}  # after the first digest
+
+
 def test_more_timelines_than_a_page_are_planned(start: Start) -> None:
     with start(policy=Policy(first_delay=60)) as old:
         old.add_many([(f"t{number:04}", 1) for number in range(PAGE_TIMELINES + 5)], now=MONDAY)
@@ -206,6 +215,24 @@ def test_another_cadence_moves_those_who_chose_it(start: Start) -> None:
         assert digests.replan_changed(now=MONDAY + 20) == 1
 
         assert dues(digests) == {"chose": 700, "else": 330}
+
+
+def test_a_cadence_and_the_policy_of_a_pattern_change_at_once(start: Start) -> None:
+    """Those who chose the cadence need not match the pattern."""
+
+    def program(calm: Policy, mail: Policy) -> Digests:
+        digests = start(cadences={"calm": calm})
+        digests.handler("mail:*", policy=mail)(lambda digest: None)
+        return digests
+
+    with program(Policy.hourly(), Policy()) as old:
+        old.replan_changed()
+        let_wait(old, "chose", "mail:a")
+        old.prefer("chose", "calm", now=MONDAY + 15)
+    with program(Policy(minimum_delay=700), Policy(minimum_delay=800)) as digests:
+        assert digests.replan_changed(now=MONDAY + 20) == 2
+
+        assert dues(digests) == {"chose": 700, "mail:a": 800}
 
 
 def test_a_swap_that_is_lost_is_tried_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -308,10 +308,13 @@ def policy_by_name(timeline: str) -> Policy:
 
 
 def test_a_fingerprint_is_the_same_in_every_process_and_changes_with_the_policy() -> None:
+    functions: list[Callable[[int], float]] = []  # all alive, so that each has an address of its own
+
     def made(**options: Any) -> dict[str, str]:
+        functions.append(lambda iteration: 60.0)
         policies = Policies(Policy(minimum_delay=60))
         policies.add("a:*", policy_by_name)
-        policies.add("b:*", Policy(backoff=lambda iteration: 60.0))
+        policies.add("b:*", Policy(backoff=functions[-1]))
         policies.add("c:*", Policy(**options))
         return policies.fingerprints()
 
