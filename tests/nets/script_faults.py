@@ -853,8 +853,8 @@ TRANSITIONS = [
         (
             "a timeline that cools down is idle when it is switched off",
             "machine.lua",
-            "return is_empty(slot, pending) and not cools_down and",
-            "return is_empty(slot, pending) and",
+            "return (slot.state == 'open' or cools_down) and slot",
+            "return slot.state == 'open' and slot",
         ),
         (
             "maintenance leaves a timeline ready",

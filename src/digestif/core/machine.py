@@ -147,10 +147,10 @@ def _awaken(slot: Slot, *, now: Millis, terms: Terms) -> Slot:
     placed = move(
         waiting, now + terms.first_delay, rule, now=now, max_records=terms.max_records, openings=terms.openings
     )
-    is_known = terms.openings is None or placed.by_delays is not None
+    is_known = terms.openings is None or placed.by_delays is not None or placed.passes
     if terms.first_delay or slot.paused or placed.at > now or not is_known:
         return placed
-    return replace(placed, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None, passes=False)
+    return replace(placed, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None)
 
 
 def _has_come(slot: Slot, openings: Openings | None, *, now: Millis) -> bool:
@@ -528,7 +528,7 @@ def after_losing(digest: Unfinished, lost: int, *, raises: bool = True) -> Unfin
 def after_switched_off(slot: Slot) -> Slot:
     """All records were deleted, except those of an open digest: the timeline is idle, unless it cools down."""
     cools_down = slot.state is State.WAITING and slot.last is not None
-    return after_retirement(slot) if is_empty(slot) and not cools_down else slot
+    return slot if slot.state is State.OPEN or cools_down else after_retirement(slot)
 
 
 def after_expiry(slot: Slot, *, now: Millis) -> Slot:

@@ -387,7 +387,7 @@ COMPARISONS: dict[str, Comparison] = {
         lambda rule, v: replace(v["slot"], digest=rule(v["slot"].digest, v["lost"], raises=v["raises"])),
     ),
     "after_switched_off": Comparison(
-        "return after_switched_off(slot, v.pending)",
+        "return after_switched_off(slot)",
         facts(slot=slots().map(lambda slot: replace(slot, pending=0))),
         of_slot,
     ),

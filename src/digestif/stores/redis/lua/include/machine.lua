@@ -109,9 +109,9 @@ local function awaken(slot, now, terms, pending)
   slot.state, slot.at, slot.by_delays = 'waiting', now, nil
   local rule = terms.first_delay > 0 and 'first_delay' or 'first'
   move(slot, now + terms.first_delay, rule, now, terms.max_records, pending, terms.openings)
-  local is_known = not terms.openings or slot.by_delays
+  local is_known = not terms.openings or slot.by_delays or slot.passes
   if terms.first_delay == 0 and not slot.paused and slot.at <= now and is_known then
-    slot.state, slot.at, slot.since, slot.rule, slot.was, slot.passes = 'ready', now, now, 'first', nil, nil
+    slot.state, slot.at, slot.since, slot.rule, slot.was = 'ready', now, now, 'first', nil
   end
 end
 
@@ -457,9 +457,9 @@ local function after_losing(digest, lost, raises)
 end
 
 -- All records were deleted, except those of an open digest: the timeline is idle, unless it cools down.
-local function after_switched_off(slot, pending)
+local function after_switched_off(slot)
   local cools_down = slot.state == 'waiting' and slot.last
-  return is_empty(slot, pending) and not cools_down and after_retirement(slot) or slot
+  return (slot.state == 'open' or cools_down) and slot or after_retirement(slot)
 end
 
 -- Records expired. A digest that lost its last one vanishes, and a due timeline without any record is idle.
