@@ -422,8 +422,8 @@ OVERRIDES = [
     Fault(
         says="another policy leaves what waits where it was",
         file="stores/rows/overrides.py",
-        old="        after = _planned(rows, slot, override.terms, cool_down=override.cool_down(slot.iteration), now=now)\n",
-        new="        after = slot\n",
+        old="after = _planned(rows, slot, override.terms, cool_down=override.cool_down(slot.iteration), now=now)",
+        new="after = slot",
         directed="test_from_daily_to_instant_it_is_due_now_and_back_at_the_next_time",
     ),
     Fault(

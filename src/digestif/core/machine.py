@@ -293,7 +293,7 @@ def after_plan(slot: Slot, *, now: Millis, terms: Terms, cool_down: Millis) -> S
     earlier = last_opening(terms.openings, now=now, before=slot.expires)
     if earlier is None:
         return replace(planned, at=now, by_delays=None, passes=True)
-    return replace(planned, at=earlier)
+    return replace(planned, at=earlier, by_delays=earlier)
 
 
 # Leases

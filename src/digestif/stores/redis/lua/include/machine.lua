@@ -412,7 +412,7 @@ local function after_plan(slot, now, terms, cool_down, pending)
   if terms.openings and slot.expires and slot.at >= slot.expires then
     local sooner = last_opening(terms.openings, now, slot.expires)
     if sooner then
-      slot.at = sooner
+      slot.at, slot.by_delays = sooner, sooner
     else
       slot.at, slot.by_delays, slot.passes = now, nil, true
     end
