@@ -730,7 +730,12 @@ def check_completions(place: Callable[[Complete], Placed]) -> None:
 
 def check_plans(place: Callable[[Replan], Placed]) -> None:
     """Every vector of another policy; `place` says where the timeline is afterwards."""
-    _check(PLANS, place, lambda v: Placed(v.state, *(v.expected or (None, None)), v.expected_pass))
+
+    def expected(v: Replan) -> Placed:
+        at, by_delays = (None, None) if v.expected is None else v.expected
+        return Placed(v.state, at, by_delays, v.expected_pass)
+
+    _check(PLANS, place, expected)
 
 
 def check_refusals(place: Callable[[Refuse], tuple[Placed, int, bool]]) -> None:

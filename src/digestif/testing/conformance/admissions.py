@@ -6,7 +6,7 @@ from digestif.core.machine import Slot, seen
 from digestif.core.records import State
 from digestif.core.terms import Openings, Override, Terms
 from digestif.ids import fresh_id
-from digestif.stores.base import Admission, Admitted, Candidate, Lease, Store, Unadmitted
+from digestif.stores.base import Admission, Admitted, Candidate, Due, Lease, Store, Unadmitted
 from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
@@ -166,7 +166,7 @@ class Candidates(Suite):
         assert not any(page.entries for page in pages)
         assert everything(store) == before
         admitted = store.admit([Admission("t", seen(found.slot))], now=LATER)
-        assert admitted == Admitted([], [("t", NOW + 1_000)])
+        assert admitted == Admitted([], [Due("t", NOW + 1_000)])
         slot = store.inspect("t")
         assert (slot.state, slot.at, slot.since) == (State.READY, NOW + 1_000, LATER)
 

@@ -1,5 +1,7 @@
 """Policies that are stored for single timelines: which one is in force, what it moves, and cadences that are off."""
 
+from typing import Any
+
 import pytest
 
 from digestif import ConfigError, Digest, Digests, InvalidState, Policy, Record, Retry, Window
@@ -78,7 +80,8 @@ class PoliciesInForce(Suite):
         digests.add("t", "a", first_delay=5, now=clock("12:00"))
         let_wait(digests, "u", due=clock("12:05"), last=clock("12:00"))
         dues = []
-        for delays in ({}, {"increment_delay": 7.0}, {"maximum_delay": 310.0}):
+        given: list[dict[str, Any]] = [{}, {"increment_delay": 7}, {"maximum_delay": 310}]
+        for delays in given:
             digests.add("u", "a", now=clock("12:00"), **delays)
             dues.append(digests.timeline("u").due)
 

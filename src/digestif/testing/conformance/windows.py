@@ -744,7 +744,7 @@ class UnknownOpenings(Suite):
     def test_an_engine_without_a_window_makes_it_due_by_the_delays_again(self, digests_with: DigestsWith) -> None:
         """Fact 59. The policy of the call decides: aligned by one engine, put off by the delays of another."""
         window = Window.cron("0 * * * *", tz=BERLIN)
-        delays = {"minimum_delay": 600, "increment_delay": 60, "maximum_delay": 7200}
+        delays: dict[str, Any] = {"minimum_delay": 600, "increment_delay": 60, "maximum_delay": 7200}
         hourly, plain = digests_with(**delays, window=window), digests_with(**delays)
         hourly.add("t", "a", now=clock("09:00"))
         deliver(hourly, "t", now=clock("09:00"))
