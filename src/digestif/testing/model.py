@@ -122,6 +122,13 @@ class Rules(NamedTuple):
     calendar: Calendar | None = None
 
 
+Code = Rules | Policy  # what the code of a caller says; a policy alone has no window
+
+
+def rules_of(code: Code) -> Rules:
+    return Rules(code) if isinstance(code, Policy) else code
+
+
 @dataclass
 class OwnRules:
     """What is stored for one timeline instead of the policies in the code."""
@@ -242,15 +249,16 @@ class Line:
     def is_off(self) -> bool:
         return self.own is not None and self.own.rules is None
 
-    def in_force(self, code: Rules) -> Rules:
+    def in_force(self, code: Code) -> Rules:
         """What is stored for the timeline, else what the code says. A timeline that is off has the code's delays."""
-        return code if self.own is None or self.own.rules is None else self.own.rules
+        return rules_of(code) if self.own is None or self.own.rules is None else self.own.rules
 
-    def known(self, code: Rules, now: int) -> Known:
+    def known(self, code: Code, now: int) -> Known:
         """The openings by which a call places the timeline: those stored, else those that the call brings along."""
         if self.own is not None and self.own.rules is not None:
             return self.own.known
-        return Known(now) if code.calendar is None else code.calendar.known_at(now)
+        calendar = rules_of(code).calendar
+        return Known(now) if calendar is None else calendar.known_at(now)
 
     def move(self, at: int, *, aligned: bool = False) -> None:
         """Due at a time that no delay changes any more; it is also the time by the delays."""
@@ -273,7 +281,7 @@ class Model:
         self,
         timeline: str,
         record: Record,
-        code: Rules,
+        code: Code,
         now: int,
         *,
         within: float | None = None,
@@ -339,7 +347,7 @@ class Model:
         elif opening is not None:
             line.at, line.aligned = opening, True
 
-    def add_many(self, items: Iterable[tuple[str, Record]], code: Rules, now: int, **delays: Any) -> list[bool]:
+    def add_many(self, items: Iterable[tuple[str, Record]], code: Code, now: int, **delays: Any) -> list[bool]:
         """Add one after the other."""
         return [self.add(timeline, record, code, now, **delays) for timeline, record in items]
 
@@ -381,7 +389,7 @@ class Model:
             line = self.lines[key]
             line.state, line.since = "ready", now
 
-    def judge(self, key: str, code: Rules, moment: int) -> int | None:
+    def judge(self, key: str, code: Code, moment: int) -> int | None:
         """None if a due timeline may be delivered at this moment, else the time until which it has to wait.
 
         Of single times the first one after the time by the delays must have come; they do not bind retries. Hours bind
@@ -467,7 +475,7 @@ class Model:
     def open(
         self,
         key: str,
-        code: Rules,
+        code: Code,
         now: int,
         lease: int,
         minimum_delay: float | None = None,
@@ -597,7 +605,7 @@ class Model:
             line.alone, line.expiry = False, now + lease
 
     def complete(
-        self, key: str, token: int, code: Rules, now: int, minimum_delay: float | None = None, **plan: Any
+        self, key: str, token: int, code: Code, now: int, minimum_delay: float | None = None, **plan: Any
     ) -> None:
         """The digest was delivered."""
         line = self._held(key, token, now)
@@ -605,9 +613,7 @@ class Model:
         self.counts["delivered"] += len(line.digest.items)
         self._finish(key, line, code, now, minimum_delay, **plan)
 
-    def bury(
-        self, key: str, token: int, code: Rules, now: int, minimum_delay: float | None = None, **plan: Any
-    ) -> None:
+    def bury(self, key: str, token: int, code: Code, now: int, minimum_delay: float | None = None, **plan: Any) -> None:
         """The digest is given up and kept as a dead letter; the timeline goes on."""
         line = self._held(key, token, now)
         assert line.digest is not None
@@ -624,7 +630,7 @@ class Model:
         line.state = "waiting"
         line.move(until)
 
-    def fail(self, key: str, token: int, code: Rules, now: int, minimum_delay: float | None = None) -> None:
+    def fail(self, key: str, token: int, code: Code, now: int, minimum_delay: float | None = None) -> None:
         """The block of digest(key) raised. The policy that was in force when it was entered decides."""
         line = self._held(key, token, now)
         assert line.digest is not None
@@ -648,7 +654,7 @@ class Model:
         self,
         key: str,
         line: Line,
-        code: Rules,
+        code: Code,
         now: int,
         minimum_delay: float | None,
         *,
@@ -678,7 +684,7 @@ class Model:
             line, now + ms(cool_down), rules, now, known=line.known(code, line.opened if asked is None else asked)
         )
 
-    def _cool_down(self, line: Line, code: Rules) -> float:
+    def _cool_down(self, line: Line, code: Code) -> float:
         """After a digest, or after as many as the timeline has had. One that is off needs none."""
         policy = line.in_force(code).policy
         if line.is_off():
@@ -693,7 +699,7 @@ class Model:
         line.own = OwnRules(rules, now, known)
         self._plan(line, rules, now, known)
 
-    def clear_policy(self, key: str, code: Rules, now: int) -> bool:
+    def clear_policy(self, key: str, code: Code, now: int) -> bool:
         """Remove the stored rules; what waits moves by those of the code. False if there are none."""
         line = self.lines.get(key, Line())
         if line.own is None:
@@ -701,7 +707,7 @@ class Model:
         line.own = None
         if line.state == "idle" and not line.paused:
             del self.lines[key]
-        self._plan(line, code, now, line.known(code, now))
+        self._plan(line, rules_of(code), now, line.known(code, now))
         return True
 
     def switch_off(self, key: str, now: int) -> None:
@@ -719,7 +725,7 @@ class Model:
         if line.state == "ready" or (line.state == "waiting" and line.last is None):
             self._retire(key)
 
-    def replan(self, code: Rules, now: int) -> int:
+    def replan(self, code: Code, now: int) -> int:
         """Move everything that waits, by the rules in force; the answer is how many timelines moved."""
         before = {key: line.at for key, line in self.lines.items()}
         for line in self.lines.values():
@@ -812,7 +818,7 @@ class Model:
         due = line.at if line.state == "waiting" else None
         return Facts(line.state, due, len(line.pending), line.last, line.iteration, line.paused)
 
-    def peek(self, key: str, code: Rules, now: int) -> list[Record]:
+    def peek(self, key: str, code: Code, now: int) -> list[Record]:
         """The records that the next digest would carry."""
         line = self.lines.get(key, Line())
         policy = line.in_force(code).policy
