@@ -27,8 +27,8 @@ class Adds:
     def __init__(self, dsn: str, kind: str, timelines: int, seconds: float) -> None:
         self._seconds = seconds
         policy = _policy(kind)
-        in_code = {} if kind in (OVERRIDE, CHOSEN) else {"policy": policy}
-        self._digests = Digests(dsn, namespace=f"adds-{kind.replace(' ', '-')}", **in_code)
+        in_code = None if kind in (OVERRIDE, CHOSEN) else policy
+        self._digests = Digests(dsn, namespace=f"adds-{kind.replace(' ', '-')}", policy=in_code)
         names = [f"mail:{number:06}" for number in range(timelines)]
         cooling, ready = names[: timelines // 2], names[timelines // 2 :]
         self._fill(cooling)

@@ -154,10 +154,10 @@ def _late_suspects() -> Any:
     """a lapsed lease is claimable only after a minute"""
     right = leases.claim_suspects
 
-    def wrong(rows: Rows, grant: Any) -> Any:
+    def wrong(rows: Rows, grant: Any, *, asks: bool) -> Any:
         suspects = rows.suspects
         with patch.object(rows, "suspects", lambda now, *, limit: suspects(now - 60_000, limit=limit)):
-            return right(rows, grant)
+            return right(rows, grant, asks=asks)
 
     return row_store, "claim_suspects", wrong
 
@@ -167,7 +167,7 @@ def _suspects_among_others() -> Any:
     """an ordinary claim gives suspects together with others"""
     right = leases.claim
 
-    def wrong(rows: Rows, limit: int, grant: Any) -> Any:
+    def wrong(rows: Rows, limit: int, grant: Any, *, asks: bool) -> Any:
         claimable = rows.claimable
 
         def all_of_them(now: int, *, limit: int) -> tuple[list[str], int | None]:
@@ -175,7 +175,7 @@ def _suspects_among_others() -> Any:
             return [*rows.suspects(now, limit=limit), *found][:limit], suspect
 
         with patch.object(rows, "claimable", all_of_them):
-            return right(rows, limit, grant)
+            return right(rows, limit, grant, asks=asks)
 
     return row_store, "claim", wrong
 
@@ -185,9 +185,9 @@ def _several_alone() -> Any:
     """several suspects that are tried together are noted as alone"""
     right, open_all = leases.claim_suspects, leases._open_all
 
-    def wrong(rows: Rows, grant: Any) -> Any:
-        with patch.object(leases, "_open_all", lambda rows, chosen, _: open_all(rows, chosen, grant)):
-            return right(rows, grant)
+    def wrong(rows: Rows, grant: Any, *, asks: bool) -> Any:
+        with patch.object(leases, "_open_all", lambda rows, chosen, _, asks: open_all(rows, chosen, grant, asks=asks)):
+            return right(rows, grant, asks=asks)
 
     return row_store, "claim_suspects", wrong
 

@@ -130,8 +130,8 @@ class Policies:
         return None if None in ttls else min(ttl for ttl in ttls if ttl is not None)
 
     def fingerprints(self) -> dict[str, str]:
-        """A text for the policy of each pattern, the engine's under `*`. It changes if the code does."""
-        return {"*": self._engine.fingerprint, **{p: source.fingerprint for p, source in self._sources.items()}}
+        """A text for the policy of each pattern, of a program without any for `*`. It changes if the code does."""
+        return {p: source.fingerprint for p, source in self._sources.items()} or {"*": self._engine.fingerprint}
 
 
 def check_policy(policy: object) -> None:
