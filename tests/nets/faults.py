@@ -296,8 +296,8 @@ CALENDAR = [
     Fault(
         says="a time of the calendar comes twice: at the end of its own delivery",
         file="core/machine.py",
-        old="if time >= at and (last is None or time > last)), None)",
-        new="if time >= at), None)",
+        old="place = bisect_left(numbers, at if last is None else max(at, last + 1))",
+        new="place = bisect_left(numbers, at)",
         directed="test_closed_at_exactly_that_time_the_next_is_tomorrows",
         vectors=True,
     ),
@@ -312,8 +312,8 @@ CALENDAR = [
     Fault(
         says="hours are open at their end",
         file="core/machine.py",
-        old="return next((max(at, start) for start, end in spans if at < end), None)",
-        new="return next((max(at, start) for start, end in spans if at <= end), None)",
+        old="place = bisect_right(numbers, at)  # odd: inside a span",
+        new="place = bisect_right(numbers, at) - (at in numbers[1::2])",
         directed="test_they_begin_and_end_to_the_millisecond",
         vectors=True,
     ),
@@ -328,8 +328,8 @@ CALENDAR = [
     Fault(
         says="an urgent record waits although the window lets it pass",
         file="core/machine.py",
-        old="return replace(slot, at=deadline, rule=Rule.DEADLINE, passes=True)",
-        new="return replace(slot, at=deadline if opening is None else opening, by_delays=slot.at)",
+        old="at, rule, passes = deadline, Rule.DEADLINE, True",
+        new="at, by_delays = at if opening is None else opening, at",
         directed="test_an_urgent_record_passes_where_the_window_lets_it",
         vectors=True,
     ),

@@ -4,6 +4,7 @@ A `Slot` is all that a store keeps about a timeline apart from its records. Each
 facts of the event and gives the slot that follows; stores move the records and count the fates that go with it.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -197,27 +198,28 @@ def move(
         at, rule = slot.deadline, Rule.DEADLINE
     if max_records is not None and slot.pending >= max_records and now < at:
         at, rule = now, Rule.COUNT
-    was = slot.was if rule is Rule.STAYS else due_by_delays(slot)
-    moved = replace(slot, at=at, by_delays=None, rule=slot.rule if rule is Rule.STAYS else rule, was=was)
-    return moved if openings is None else align(moved, openings)
-
-
-def align(slot: Slot, openings: Openings) -> Slot:
-    """Let the timeline wait for the calendar. Where its openings are not known, it stays due by the delays."""
-    opening = first_opening(openings, slot.at, last=slot.last)
-    deadline = slot.deadline
-    if openings.urgent and deadline is not None and (opening is None or deadline < opening):
-        return replace(slot, at=deadline, rule=Rule.DEADLINE, passes=True)
-    return slot if opening is None else replace(slot, at=opening, by_delays=slot.at)
+    was, by_delays, passes = due_by_delays(slot), None, slot.passes
+    if rule is Rule.STAYS:
+        rule, was = slot.rule, slot.was
+    if openings is not None:
+        opening, deadline = first_opening(openings, at, last=slot.last), slot.deadline
+        if openings.urgent and deadline is not None and (opening is None or deadline < opening):
+            at, rule, passes = deadline, Rule.DEADLINE, True
+        elif opening is not None:  # where it is not known, the timeline stays due by the delays
+            at, by_delays = opening, at
+    return replace(slot, at=at, by_delays=by_delays, rule=rule, was=was, passes=passes)
 
 
 def first_opening(openings: Openings, at: Millis, *, last: Millis | None) -> Millis | None:
     """The first opening at or after a time, of single times also after the last delivery. None: it is not known."""
     numbers = openings.numbers
     if openings.hours:
-        spans = zip(numbers[::2], numbers[1::2], strict=True)
-        return next((max(at, start) for start, end in spans if at < end), None)
-    return next((time for time in numbers if time >= at and (last is None or time > last)), None)
+        place = bisect_right(numbers, at)  # odd: inside a span
+        if place % 2:
+            return at
+        return numbers[place] if place < len(numbers) else None
+    place = bisect_left(numbers, at if last is None else max(at, last + 1))
+    return numbers[place] if place < len(numbers) else None
 
 
 def last_opening(openings: Openings, *, now: Millis, before: Millis) -> Millis | None:

@@ -119,6 +119,11 @@ class Window:
         zone_of(name)
         return name
 
+    @property
+    def is_shared(self) -> bool:
+        """True if the openings of all timelines are the same: one zone, no jitter."""
+        return self._zones is not None and self._cache.is_shared
+
     # When
 
     def openings(self, timeline: str, now: Millis, *, reach: Millis | None) -> Openings:

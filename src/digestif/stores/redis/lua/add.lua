@@ -51,17 +51,19 @@ local function the_long_way()
       return nil
     end
     local flags, many = struct.unpack('>BH', ARGV[4], place)
-    local numbers = {}
-    for number = 1, many do
-      numbers[number] = struct.unpack('>d', ARGV[4], place + number * 8 - 5)
-    end
+    local numbers = { struct.unpack('>' .. string.rep('d', many), ARGV[4], place + 3) }
+    numbers[many + 1] = nil -- where it ended
     return { numbers = numbers, hours = flags % 2 == 1, urgent = flags >= 2 }
   end
 
+  local known_terms = {}
   local function terms_of(policy)
+    if known_terms[policy] then
+      return known_terms[policy]
+    end
     local first, increment, maximum, quiet, max, given, openings, capacity, ttl =
       struct.unpack('>ddddddddd', ARGV[4], (policy - 1) * TERMS + 1)
-    return {
+    known_terms[policy] = {
       first_delay = first,
       increment = unless_nan(increment),
       maximum = maximum,
@@ -72,6 +74,7 @@ local function the_long_way()
       capacity = capacity,
       ttl = unless_nan(ttl),
     }
+    return known_terms[policy]
   end
 
   -- Put the record among the pending ones, within capacity. Only a lowered one leaves many to drop: a page in a call.
