@@ -53,7 +53,7 @@ def instant(zone: str, minute: int) -> int:
 @lru_cache
 def clock_changes(zone: str) -> list[int]:
     """All of the years 2000 to 2040."""
-    found = []
+    found: list[int] = []
     at = Instant.from_timestamp(BEGIN, unit="millisecond").to_tz(zone)
     while (change := at.next_transition()) is not None and change.timestamp(unit="millisecond") < END:
         found.append(int(change.timestamp(unit="millisecond")))
@@ -256,9 +256,8 @@ def instants(draw: st.DrawFn, zone: str) -> int:
     """Any, but often near a change of the clock."""
     changes = clock_changes(zone)
     if changes and draw(st.integers(0, 3)):
-        to_the_minute = draw(st.integers(-120, 120)) * 60_000
-        change: int = draw(st.sampled_from(changes))
-        return change + draw(st.integers(-2 * DAY, 2 * DAY) | st.just(to_the_minute))
+        near = st.integers(-120, 120).map(lambda minutes: minutes * 60_000)
+        return draw(st.sampled_from(changes)) + draw(near | st.integers(-2 * DAY, 2 * DAY))
     return draw(st.integers(BEGIN, END))
 
 
