@@ -6,9 +6,11 @@ from bench._measure import Stopwatch
 from bench._redis_adds import LongKeys
 from bench._workload import timeline_key
 from digestif import Digests, Policy
-from digestif.attempts.claims import claim
+from digestif.attempts.admission import Admissions
+from digestif.attempts.claims import Claims
 from digestif.clock import wall_clock
 from digestif.core.times import Millis
+from digestif.intake.policies import Policies
 from digestif.stores.base import PAGE_TIMELINES, Completion, Lease, Store, Take
 from digestif.testing.servers import RedisServer
 
@@ -53,7 +55,8 @@ class Deliveries:
 
 def claims(digests: Digests, *, now: Callable[[], Millis | None] = lambda: None) -> Iterator[list[Lease]]:
     """Yield pages of leases, until nothing is due."""
-    while leases := claim(digests.store, PAGE_TIMELINES, lease=LEASE, now=now, events=digests.events).leases:
+    claims = Claims(digests.store, Admissions(Policies(Policy())), lease=LEASE, now=now, events=digests.events)
+    while leases := claims.claim(PAGE_TIMELINES, asks=False).leases:
         yield leases
 
 

@@ -14,6 +14,7 @@ from digestif.attempts import Attempt, Attempts
 from digestif.core.cadences import Cadences
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, ScheduleEntry, check_timeline
+from digestif.core.terms import Terms
 from digestif.core.times import Millis
 from digestif.core.verdicts import DELIVERED, give_back
 from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays
@@ -162,19 +163,15 @@ class AsyncDigests:
     ) -> bool:
         """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
         intake = self._digests._intake
-        await self._ask_for_policy(timeline)
         terms = intake.terms(now=now, **delays)
+        if not self._digests._policies.is_known(check_timeline(timeline)):
+            found = await self._in_thread(partial(terms, timeline))  # a function of the user's may take its time
+            terms = partial(_same, found)
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if connection is not None:
             await self._in_thread(partial(self.store.add_inside, connection, [arrival]))
             return False
         return await self._gate.add(arrival, intake.millis(now))
-
-    async def _ask_for_policy(self, timeline: str) -> None:
-        """Let a thread call a user's function that gives policies: it may take its time."""
-        policies = self._digests._policies
-        if policies.asks and not policies.is_known(check_timeline(timeline)):
-            await self._in_thread(partial(policies.of, timeline))
 
     @_like(Digests.notify)
     async def notify(
@@ -329,6 +326,10 @@ class AsyncDigests:
     dead_letters = _awaitable(Digests.dead_letters)
     dead_records = _awaitable(Digests.dead_records)
     history = _awaitable(Digests.history)
+
+
+def _same(terms: Terms, _: str) -> Terms:
+    return terms
 
 
 def _give_back(attempts: Attempts, opening: Future[Opened]) -> None:

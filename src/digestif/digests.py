@@ -223,7 +223,7 @@ class Digests(Queries, Preferences):
         """
         check_notify_delays(minimum_delay, dispatch)
         delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
-        record = {"key": key, "timestamp": timestamp, "within": within, "now": now, **delays}
+        record: dict[str, Any] = {"key": key, "timestamp": timestamp, "within": within, "now": now, **delays}
         if not self._gathers(timeline):
             return self._deliver_alone(self._unstored(timeline, value, **record), now=now)
         handler = None if dispatch else self._handlers.required(timeline)

@@ -1,7 +1,6 @@
 """`Preferences`: the part of `Digests` for policies at run time, which people choose and programs change."""
 
 from collections.abc import Callable
-from os.path import commonprefix
 from typing import NamedTuple
 
 import msgspec
@@ -22,12 +21,12 @@ from digestif.intake.patterns import Patterns, check_pattern, stars
 from digestif.intake.policies import Policies
 from digestif.stores.base import PAGE_TIMELINES, Replan, Store
 
-NOTE = "policies"  # in partition 0: the policies of the program that started last
+NOTE = "policies"  # in partition 0: the policies of the programs that deliver from this store
 SWAPS = 10  # tries to write it while other programs do
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """The policies in the code of a program, as text."""
+    """The policies in the code of programs, as text."""
 
     policies: dict[str, str]  # by pattern, in the order in which they are tried
     cadences: dict[str, str]  # by name
@@ -129,15 +128,15 @@ class Preferences:
         if not self.store.enabled:
             return 0
         current = Fingerprint(self._policies.fingerprints(), self.cadences.texts())
-        encoded = msgspec.json.encode(current)
         moved = 0
         for _ in range(SWAPS):
             stored = self.store.note(0, NOTE)
+            before = _fingerprint(stored)
+            change = _Change(before or Fingerprint({}, {}), current)
+            encoded = msgspec.json.encode(change.together)
             if stored == encoded:
                 break
-            before = _fingerprint(stored)
             if before is not None:
-                change = _Change(before, current)
                 moved += self._replan(change.pattern, change.prefix, change.is_wanted, now=now)
             if self.store.swap_note(0, NOTE, stored, encoded):
                 break
@@ -194,19 +193,26 @@ class _Numbers(NamedTuple):
 
 
 class _Change:
-    """What differs between the policies of two programs."""
+    """What differs between the policies that are noted and those of this program.
+
+    Programs with other patterns may deliver from the same store: what they noted stays, and their timelines too.
+    """
 
     def __init__(self, before: Fingerprint, after: Fingerprint) -> None:
-        changed = {name for name, _ in before.policies.items() ^ after.policies.items()}
         self._before, self._after = _patterns(before.policies), _patterns(after.policies)
-        self._cadences = {name for name, _ in before.cadences.items() ^ after.cadences.items()}
+        others = {p: text for p, text in before.policies.items() if self._after.find(p) is None}
+        self.together = Fingerprint({**others, **after.policies}, {**before.cadences, **after.cadences})
+        changed = [name for name, text in after.policies.items() if before.policies.get(name) != text]
+        changed += [name for name in before.policies if name not in self.together.policies]
+        self._cadences = {name for name, text in after.cadences.items() if before.cadences.get(name) != text}
         self.pattern = ", ".join(sorted(changed)) or "*"
-        self.prefix = "" if self._cadences else commonprefix([name.partition("*")[0] for name in changed])
+        self.prefix = changed[0].partition("*")[0] if len(changed) == 1 and not self._cadences else ""
 
     def is_wanted(self, timeline: str, slot: Slot) -> bool:
         if slot.override is not None:
             return slot.override.cadence in self._cadences
-        return self._before.find(timeline) != self._after.find(timeline)
+        text = self._after.find(timeline)
+        return text is not None and text != self._before.find(timeline)
 
 
 def _patterns(texts: dict[str, str]) -> Patterns[str]:

@@ -145,8 +145,10 @@ class Queries:
         return list(_paged(lambda after: self.store.records(key, part, after=after, limit=PAGE_RECORDS)))
 
     def explain(self, key: str, *, now: float | None = None) -> Explanation:
-        """Why a timeline is due when it is: the facts, the rule, the arithmetic, the next instant."""
-        return explain(key, self.store.inspect(check_timeline(key)), now=to_millis(self._intake.seconds(now)))
+        """Why a timeline is due when it is: policy, rule, arithmetic, window, and what would change it."""
+        slot = self.store.inspect(check_timeline(key))
+        found = self._policies.in_force(key, slot.override)
+        return explain(key, slot, now=to_millis(self._intake.seconds(now)), found=found)
 
     def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
         """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""

@@ -177,6 +177,7 @@ class Book:
         token: str,
         lease: Millis,
         now: Millis | None,
+        asks: bool,
     ) -> None:
         leases = answer.leases
         require(limit <= self._pages.timelines, "asked for {} leases in one call", limit)
@@ -201,6 +202,7 @@ class Book:
         token: str,
         lease: Millis,
         now: Millis | None,
+        asks: bool,
     ) -> None:
         leases, suspects = answer.leases, self._suspects(at)
         lapsed_before = {timeline for timeline in suspects if self._lives[self.holds[timeline].digest_id].lapses}
@@ -234,6 +236,7 @@ class Book:
         token: str,
         lease: Millis,
         now: Millis | None,
+        asks: bool,
     ) -> None:
         noted = self._leased(answer, at, token=token, until=at + lease)
         require(noted == (alone and answer.lapses > 0), "alone? {}, noted as {}: {}", alone, noted, answer)

@@ -8,14 +8,15 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from digestif.attempts import Attempt, Attempts, Page, attempts, claims, submission
+from digestif.attempts import Attempt, Attempts, Page, attempts, submission
+from digestif.attempts.claims import Claimed, Claims
 from digestif.attempts.process import Running
 from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.verdicts import DELIVERED, Verdict
 from digestif.errors import StoreError
 from digestif.events import Ended
-from digestif.stores.base import ClaimPage, Completion, Release, Store
+from digestif.stores.base import Completion, Release, Store
 from digestif.stores.rows import RowStore, endings, leases, open_digests
 from digestif.stores.rows import store as row_store
 from digestif.stores.rows.view import Rows
@@ -153,10 +154,10 @@ def _late_suspects() -> Any:
     """a lapsed lease is claimable only after a minute"""
     right = leases.claim_suspects
 
-    def wrong(rows: Rows, grant: Any) -> Any:
+    def wrong(rows: Rows, grant: Any, *, asks: bool) -> Any:
         suspects = rows.suspects
         with patch.object(rows, "suspects", lambda now, *, limit: suspects(now - 60_000, limit=limit)):
-            return right(rows, grant)
+            return right(rows, grant, asks=asks)
 
     return row_store, "claim_suspects", wrong
 
@@ -166,7 +167,7 @@ def _suspects_among_others() -> Any:
     """an ordinary claim gives suspects together with others"""
     right = leases.claim
 
-    def wrong(rows: Rows, limit: int, grant: Any) -> Any:
+    def wrong(rows: Rows, limit: int, grant: Any, *, asks: bool) -> Any:
         claimable = rows.claimable
 
         def all_of_them(now: int, *, limit: int) -> tuple[list[str], int | None]:
@@ -174,7 +175,7 @@ def _suspects_among_others() -> Any:
             return [*rows.suspects(now, limit=limit), *found][:limit], suspect
 
         with patch.object(rows, "claimable", all_of_them):
-            return right(rows, limit, grant)
+            return right(rows, limit, grant, asks=asks)
 
     return row_store, "claim", wrong
 
@@ -184,9 +185,9 @@ def _several_alone() -> Any:
     """several suspects that are tried together are noted as alone"""
     right, open_all = leases.claim_suspects, leases._open_all
 
-    def wrong(rows: Rows, grant: Any) -> Any:
-        with patch.object(leases, "_open_all", lambda rows, chosen, _: open_all(rows, chosen, grant)):
-            return right(rows, grant)
+    def wrong(rows: Rows, grant: Any, *, asks: bool) -> Any:
+        with patch.object(leases, "_open_all", lambda rows, chosen, _, asks: open_all(rows, chosen, grant, asks=asks)):
+            return right(rows, grant, asks=asks)
 
     return row_store, "claim_suspects", wrong
 
@@ -323,13 +324,15 @@ def _not_completed() -> Any:
 @fault()
 def _pages() -> Any:
     """an error forgets the leases that the pages before it gave"""
-    right = claims.claim
+    right = Claims.claim
 
-    def wrong(store: Any, limit: int, **facts: Any) -> ClaimPage:
+    def wrong(self: Claims, limit: int, **facts: Any) -> Claimed:
+        store = self._store
         errors: list[StoreError] = []
 
         class Watched:
             partitions = store.partitions
+            claim_suspects, open, admit = store.claim_suspects, store.open, store.admit
 
             def claim(self, *args: Any, **kwargs: Any) -> Any:
                 try:
@@ -338,12 +341,16 @@ def _pages() -> Any:
                     errors.append(error)
                     raise
 
-        claimed = right(cast(Store, Watched()), limit, **facts)
+        self._store = cast(Store, Watched())
+        try:
+            claimed = right(self, limit, **facts)
+        finally:
+            self._store = store
         if errors:
             raise errors[0]
         return claimed
 
-    return attempts, "claim", wrong
+    return Claims, "claim", wrong
 
 
 @fault()

@@ -20,7 +20,7 @@ def test_the_ledger_is_shown_and_balances(run: Run, digests: Digests) -> None:
     assert run("ledger", "--json").json == {
         "accepted": 1200,
         "pending": 1200,
-        **dict.fromkeys(("open", "delivered", "superseded", "dropped", "expired", "deleted", "dead"), 0),
+        **dict.fromkeys(("open", "delivered", "superseded", "dropped", "expired", "deleted", "dead", "declined"), 0),
         "balanced": True,
     }
 
@@ -110,7 +110,7 @@ def test_status_tells_of_store_versions_backlog_and_ledger(run: Run, digests: Di
     assert code == 0
     assert "store       sqlite:///digestif.db, namespace d\n" in out
     assert "durability  records survive power loss\n" in out
-    assert "timelines   2 stored: 0 waiting, 1 ready, 0 open, 1 paused\n" in out
+    assert "timelines   2 stored: 0 waiting, 1 ready, 0 open, 1 paused or idle\n" in out
     assert "due         1 now, the first for " in out
     assert max(map(len, out.splitlines())) <= 80
     assert known["partitions"] == 1

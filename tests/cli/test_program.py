@@ -37,11 +37,15 @@ READING = [
     ["repair"],
     ["status"],
     ["top", "--once"],
+    ["prefer", "t"],
+    ["policy", "t"],
+    ["policy", "t", "--clear"],
 ]
-MAKING = [["add", "t", "1"], ["add", "t"], ["pause", "t"]]
+MAKING = [["add", "t", "1"], ["add", "t"], ["pause", "t"], ["prefer", "t", "daily"], ["policy", "t", "hourly"]]
 WITHOUT_STORE = [
     *(["demo"], ["worker", "app"], ["completion", "bash"], ["move", "a", "b"], ["render"]),
     ["migrate"],  # files and memory are not opened
+    ["replan"],  # it needs --app
 ]
 
 
@@ -220,7 +224,15 @@ def test_all_commands_work_on_a_server_too(run: Run, monkeypatch: pytest.MonkeyP
 
     codes = {named(arguments): run(*arguments).code for arguments in [*READING, *MAKING]}
 
-    negative = {"flush t", "resume t", "dead show id", "dead replay id", "dead discard id"}
+    negative = {
+        "flush t",
+        "resume t",
+        "dead show id",
+        "dead replay id",
+        "dead discard id",
+        "prefer t",
+        "policy t --clear",
+    }
     assert codes == {name: 1 if name in negative else 0 for name in codes}
 
 

@@ -27,7 +27,7 @@ def test_one_view_tells_what_waits_longest_first(run: Run, digests: Digests) -> 
 
     assert code == 0
     assert "rates      in –   out –" in out
-    assert "timelines  4 stored: 2 waiting, 1 ready, 0 open, 1 paused" in out
+    assert "timelines  4 stored: 2 waiting, 1 ready, 0 open, 1 paused or idle" in out
     assert max(map(len, out.splitlines())) <= 80
     assert [each["key"] for each in document["timelines"]] == ["now", "later", "cooling", "held"]
     assert document["rates"] == {"accepted": None, "delivered": None}

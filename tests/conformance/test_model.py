@@ -30,11 +30,11 @@ def files(tmp_path: Path) -> Iterator[Callable[[], Store]]:
 
 
 def test_the_memory_store_lives_as_the_model_says() -> None:
-    run_state_machine_as_test(store_machine(MemoryStore), settings=QUICKLY(max_examples=15))
+    run_state_machine_as_test(store_machine(MemoryStore), settings=QUICKLY(max_examples=40))
 
 
 def test_sqlite_in_a_file_lives_as_the_model_says(files: Callable[[], Store]) -> None:
-    run_state_machine_as_test(store_machine(files), settings=QUICKLY(max_examples=5))
+    run_state_machine_as_test(store_machine(files), settings=QUICKLY(max_examples=8))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ Makers = Callable[[str], Callable[[], Store]]
 
 def test_redis_lives_as_the_model_says(namespaces: Makers) -> None:
     maker = namespaces(empty_server().url)
-    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=2))
+    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=5))
 
 
 def test_a_redis_cluster_lives_as_the_model_says(namespaces: Makers) -> None:

@@ -22,10 +22,19 @@ class Slow(MemoryStore):
         self.may_open = threading.Event()
         self.released = threading.Event()
 
-    def open(self, timeline: str, *, token: str, lease: Millis, now: Millis | None, alone: bool = False) -> Lease:
+    def open(
+        self,
+        timeline: str,
+        *,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+        alone: bool = False,
+        asks: bool = False,
+    ) -> Lease:
         self.opening.set()
         assert self.may_open.wait(30)
-        given = super().open(timeline, token=token, lease=lease, now=now, alone=alone)
+        given = super().open(timeline, token=token, lease=lease, now=now, alone=alone, asks=asks)
         self.opened = given.digest_id
         return given
 

@@ -90,6 +90,21 @@ def test_the_options_of_an_add_are_those_of_notify(office: Office) -> None:
     assert office.sent[1:] == [("t", ["urgent"])]
 
 
+def test_the_delays_of_a_call_are_those_of_notify(office: Office) -> None:
+    """The cool-down is that after the task that it sends."""
+    assert not office.tasks.notify("late", 1, first_delay=30)
+    assert office.digests.timeline("late").due == office.clock() + 30
+
+    assert office.tasks.notify("t", 1, minimum_delay=7)
+    assert office.digests.timeline("t").due == office.clock() + 7
+    office.tasks.notify("t", 2, increment_delay=100, maximum_delay=50)
+    assert office.digests.timeline("t").due == office.clock() + 50
+
+    with pytest.raises(ConfigError, match="minimum_delay"):
+        office.tasks.notify("u", 1, minimum_delay=-1)
+    assert office.digests.ledger().accepted == 3
+
+
 def test_an_empty_digest_sends_nothing_and_ends_the_round(office: Office) -> None:
     office.tasks.notify("t", 1, key="first")
 

@@ -151,6 +151,8 @@ def test_the_ledger_and_the_backlog_are_those_of_the_store(
     digests.add("waits", 3, key="b")
     digests.add("waits", 4, key="c")
     digests.retract("waits", "c")
+    digests.prefer("off", "off")
+    digests.add("off", 1)
 
     with digests.digest("open"):
         clock.advance(8)
@@ -158,12 +160,13 @@ def test_the_ledger_and_the_backlog_are_those_of_the_store(
 
     assert found["digestif_up"] == {(): 1}
     assert found["digestif_records_accepted_total"] == {(): 8}
+    assert found["digestif_records_declined_total"] == {(): 1}
     ended = {"delivered": 1, "superseded": 1, "dropped": 0, "expired": 0, "deleted": 1}
     assert found["digestif_records_ended_total"] == {(fate,): count for fate, count in ended.items()}
     assert found["digestif_pending_records"] == {(): 3}
     assert found["digestif_open_records"] == {(): 1}
     assert found["digestif_dead_records"] == {(): 1}
-    states = {"waiting": 2, "ready": 1, "open": 1, "paused": 1}
+    states = {"waiting": 2, "ready": 1, "open": 1, "paused": 2}  # also the idle one with a policy of its own
     assert found["digestif_timelines"] == {(state,): count for state, count in states.items()}
     assert found["digestif_due_timelines"] == {(): 2}
     assert found["digestif_overdue_seconds"] == {(): 67}

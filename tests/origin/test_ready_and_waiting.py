@@ -6,12 +6,12 @@ from itertools import islice
 import pytest
 
 from digestif import Digests, Event, PartitionFailed, ScheduleEntry, Store, StoreUnavailable
-from digestif.attempts.claims import claim
 from digestif.events import Events
 from digestif.testing.conformance.actions import T, deliver, let_wait, scheduled
 from digestif.testing.conformance.base import DigestsWith
 from digestif.testing.partitioned import Partitioned
 from tests.origin.stores import InMemory
+from tests.stores.claims import claim
 
 WAITING = [f"waiting {n}" for n in range(10)]
 READY = [f"ready {n}" for n in range(10)]

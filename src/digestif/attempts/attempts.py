@@ -20,7 +20,7 @@ from digestif.core.machine import Plan
 from digestif.core.records import Record
 from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_millis, to_seconds
-from digestif.core.verdicts import DELIVERED, Discard, Verdict, give_back, judge, judge_block, poison, put_off
+from digestif.core.verdicts import DELIVERED, Discard, Ending, Verdict, give_back, judge, judge_block, poison, put_off
 from digestif.errors import InvalidState, StaleLease, StoreError, StoreUnavailable
 from digestif.events.attempts import Claimed, Delivered, Ended, Returned
 from digestif.events.base import Events
@@ -97,7 +97,8 @@ class Attempts:
         verdict = self._verdict_at_once(attempt, minimum_delay)
         if verdict is not None:
             self.finish(attempt, verdict)
-            raise InvalidState(f"{timeline!r}: its digest was {verdict.ending}: {verdict.reason}")
+            fate = "is now a dead letter" if verdict.ending is Ending.BURIED else "was discarded"
+            raise InvalidState(f"{timeline!r}: its digest {fate}: {verdict.reason}")
         try:
             contents.read(self.store, [attempt], room=Room())
             self._unpack(attempt, minimum_delay)

@@ -77,7 +77,7 @@ def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis |
 def _within_hours(attempt: Attempt, at: Millis) -> Millis:
     """The first time from `at` on at which the hours of the window let another attempt begin."""
     window = attempt.policy.window
-    if window is None:
+    if window is None or attempt.lease.passes:
         return at
     with suppress(ConfigError):  # a user's function failed; the next attempt is asked for again
         return window.next_hours(attempt.timeline, at) or at

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     "--within", type=float, metavar="SECONDS", help="Deliver within so many seconds: pulls the digest forward."
 )
 @click.option(
+    "--policy",
+    metavar="POLICY",
+    help="The policy for these records: 'daily@09:00 Europe/Berlin'. Default: the usual one.",
+)
+@click.option(
     "--records", is_flag=True, help="Each line is an object: value, and timeline, key, timestamp if you like."
 )
 @with_session
@@ -36,6 +41,7 @@ def add(
     key: str | None,
     timestamp: float | None,
     within: float | None,
+    policy: str | None,
     records: bool,
 ) -> int:
     """Add a record to TIMELINE, or many from standard input.
@@ -53,10 +59,11 @@ def add(
     if value is not None:
         if records or timeline is None:
             raise click.UsageError("--records reads standard input; leave out JSON")
-        return _add_one(session, timeline, _decoded(value), key=key, timestamp=timestamp, within=within)
+        options = {"timestamp": timestamp, "within": within}
+        return _add_one(session, timeline, _decoded(value), key=key, policy=policy, **options)
     if key is not None or timestamp is not None:
         raise click.UsageError("--key and --timestamp belong to one record; in lines, give them with --records")
-    return _add_lines(session, timeline, records=records, within=within)
+    return _add_lines(session, timeline, records=records, within=within, policy=policy)
 
 
 def _decoded(text: str) -> Any:
@@ -69,14 +76,18 @@ def _decoded(text: str) -> Any:
         raise click.UsageError(f"JSON: {printable(str(error))}; a text needs quotes: '{printable(quoted)}'") from None
 
 
-def _add_one(session: Session, timeline: str, value: Any, *, key: str | None, **options: Any) -> int:
+def _add_one(
+    session: Session, timeline: str, value: Any, *, key: str | None, policy: str | None, **options: float | None
+) -> int:
     from digestif.ids import fresh_key
 
     key = fresh_key() if key is None else key
-    with session.digests(makes=True) as digests:
+    with session.digests(makes=True, policy=policy) as digests:
         is_ready = digests.add(timeline, value, key=key, **options)
         if not digests.enabled:
             return _refused(session)
+        if digests.policy_of(timeline).off:
+            return _declined(session, timeline)
         found = digests.timeline(timeline)
         session.answer(
             f"accepted {printable(key)}: {printable(timeline)} {_next(found, now=digests.store.time(0) / 1000)}",
@@ -98,17 +109,27 @@ def _refused(session: Session) -> int:
     return 1
 
 
+def _declined(session: Session, timeline: str) -> int:
+    session.answer(
+        f"declined: {printable(timeline)} is switched off",
+        {"accepted": 0, "timeline": timeline, "ready": False, "declined": 1},
+    )
+    return 1
+
+
 # Lines
 
 
-def _add_lines(session: Session, timeline: str | None, *, records: bool, within: float | None) -> int:
+def _add_lines(
+    session: Session, timeline: str | None, *, records: bool, within: float | None, policy: str | None
+) -> int:
     from digestif.cli.json_lines import BadLine, BulkAdd
     from digestif.clock import monotonic
 
     stream: BinaryIO = sys.stdin.buffer
     if stream.isatty():
         click.echo("digestif: reading JSON lines from the keyboard; end with Ctrl-D", err=True)
-    with session.digests(makes=True) as digests:
+    with session.digests(makes=True, policy=policy) as digests:
         if not digests.enabled:
             return _refused(session)
         bulk = BulkAdd(digests, timeline, records=records, within=within)

@@ -126,7 +126,7 @@ def in_states(backlog: "Backlog") -> str:
 
 def _paused(backlog: "Backlog") -> str:
     paused = backlog.timelines - backlog.waiting - backlog.ready - backlog.open
-    return f", {paused:,} paused" if paused > 0 else ""
+    return f", {paused:,} paused or idle" if paused > 0 else ""
 
 
 def lateness(backlog: "Backlog", *, now: float) -> str:
@@ -141,7 +141,7 @@ def lateness(backlog: "Backlog", *, now: float) -> str:
 def fates(counts: "Ledger") -> list[tuple[str, str]]:
     """Counts of records in one or two lines; rare fates only if they happened."""
     usual = ", ".join(f"{getattr(counts, name):,} {name}" for name in ("accepted", "delivered", "pending", "open"))
-    rare = ("superseded", "dropped", "expired", "deleted", "dead")
+    rare = ("superseded", "dropped", "expired", "deleted", "dead", "declined")
     happened = ", ".join(f"{getattr(counts, name):,} {name}" for name in rare if getattr(counts, name))
     return [("records", usual), *([("", happened)] if happened else [])]
 

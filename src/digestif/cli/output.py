@@ -124,20 +124,24 @@ def when(at: float, *, now: float) -> str:
     return f"in {span(at - now)}" if at > now else f"{span(now - at)} ago"
 
 
-def clock(at: float, *, now: float) -> str:
-    """A time in local time, with its date unless that is today."""
-    moment = _local(at)
+def clock(at: float, *, now: float, zone: str | None = None) -> str:
+    """A time in local time, or in a zone, with its date unless that is today."""
+    moment = _local(at, zone)
     if moment is None:
         return f"{at:.0f}"
-    today = _local(now)
+    today = _local(now, zone)
     form = "%H:%M:%S" if today is not None and moment.date() == today.date() else "%Y-%m-%d %H:%M:%S"
     return moment.strftime(form)
 
 
-def _local(at: float) -> "datetime | None":
+def _local(at: float, zone: str | None = None) -> "datetime | None":
     from datetime import UTC, datetime
 
     try:
+        if zone is not None:
+            from digestif.core.windows.zones import zone_of
+
+            return datetime.fromtimestamp(at, zone_of(zone))
         return datetime.fromtimestamp(at, UTC).astimezone()
     except (ValueError, OverflowError, OSError):  # years away from ours
         return None

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import click
 
 from digestif import __version__
-from digestif.cli import add, control, dead, demo, ledger, migrate, move, queries, render, top, worker
+from digestif.cli import add, control, dead, demo, ledger, migrate, move, preferences, queries, render, top, worker
 from digestif.cli.output import printable
 from digestif.cli.session import help_if_alone, shared_options
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError
@@ -127,6 +127,7 @@ for _module in (
     add,
     queries,
     control,
+    preferences,
     dead,
     render,
     ledger,

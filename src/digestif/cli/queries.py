@@ -83,15 +83,18 @@ def show(session: Session, timeline: str) -> int:
     """Show what is known about TIMELINE. Exit code 1 if nothing is stored."""
     with session.digests() as digests:
         found = digests.timeline(timeline)
-        digest = digests.explain(timeline).facts.get("digest")
+        why = digests.explain(timeline)
         now = time_of(digests)
-    is_stored = found.state != "idle" or found.paused
+    digest, has_policy = why.facts.get("digest"), why.source.startswith(("override", "cadence "))
+    is_stored = found.state != "idle" or found.paused or has_policy
     if session.as_json:
-        click.echo(as_json({**plain(found), "digest": digest}))
+        click.echo(as_json({**plain(found), "digest": digest, "policy": why.policy, "source": why.source}))
         return 0 if is_stored else 1
     lines = [("timeline", printable(timeline)), ("state", str(found.state) + (", paused" if found.paused else ""))]
     if found.due is not None:
         lines.append(("due", f"{when(found.due, now=now)} ({clock(found.due, now=now)})"))
+    if has_policy:
+        lines.append(("policy", printable(f"{why.policy} ({why.source})")))
     lines.append(("pending", counted(found.pending, "record")))
     if digest:
         attempts = f"{counted(digest['records'], 'record')}, attempt {digest['attempt']}, {digest['lapses']} lapsed"
@@ -130,41 +133,49 @@ def peek(session: Session, timeline: str, limit: int) -> int:
 @timeline_argument()
 @with_session
 def explain(session: Session, timeline: str) -> None:
-    """Explain why TIMELINE is due when it is: the facts and the rule."""
+    """Explain why TIMELINE is due when it is.
+
+    The policy, the rule and its arithmetic, the window, and what would change the due time.
+    """
     with session.digests() as digests:
         now = time_of(digests)
         explanation = digests.explain(timeline, now=now)
     if session.as_json:
         click.echo(as_json(explanation.to_dict()))
         return
-    click.echo(wrapped(f"{printable(timeline)}: {_local(explanation.summary, now=now)}"))
-    if explanation.rule is not None:
-        click.echo(wrapped(f"rule {explanation.rule}: {_local(explanation.arithmetic, now=now)}", indent="  "))
-    shown = [(name.replace("_", " "), _fact(name, value, now=now)) for name, value in explanation.facts.items()]
-    told = [(name, text) for name, text in shown if text]
+    by_delays = explanation.by_delays if explanation.aligned is not None else None
+    known = [
+        ("rule", explanation.rule),
+        *explanation.facts.items(),
+        ("by_delays", by_delays),
+        ("zone", explanation.zone),
+    ]
+    told = " ".join(_local(sentence, now=now, zone=explanation.zone) for sentence in explanation.sentences())
+    click.echo(wrapped(printable(told)))
+    shown = [(name.replace("_", " "), _fact(name, value, now=now, zone=explanation.zone)) for name, value in known]
     next_ = "never by itself" if explanation.next is None else when(explanation.next, now=now)
-    click.echo(facts([*told, ("next", next_)]))
+    click.echo(facts([*((name, text) for name, text in shown if text), ("next", next_)]))
 
 
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:Z|[+-]\d\d:\d\d)")
 
 _LEFT = re.compile(r"due in ([\d.e+]+) s")
 
 
-def _local(text: str, *, now: float) -> str:
-    """A text with its times in local time, and its durations in words."""
+def _local(text: str, *, now: float, zone: str | None) -> str:
+    """A text with its times in local time or in the window's zone, and its durations in words."""
     text = _LEFT.sub(lambda found: f"due in {span(float(found[1]))}", text)
-    return _INSTANT.sub(lambda found: clock(datetime.fromisoformat(found[0]).timestamp(), now=now), text)
+    return _INSTANT.sub(lambda found: clock(datetime.fromisoformat(found[0]).timestamp(), now=now, zone=zone), text)
 
 
-TIMES = ("due", "last", "first_pending", "deadline", "lease_until")
+TIMES = ("due", "last", "first_pending", "deadline", "lease_until", "by_delays")
 
 
-def _fact(name: str, value: object, *, now: float) -> str:
+def _fact(name: str, value: object, *, now: float, zone: str | None) -> str:
     if value is None or value is False:
         return ""
     if name in TIMES and isinstance(value, float):
-        return f"{clock(value, now=now)} ({when(value, now=now)})"
+        return f"{clock(value, now=now, zone=zone)} ({when(value, now=now)})"
     if isinstance(value, dict):
         return ", ".join(f"{part} {what}" for part, what in value.items())
     return str(value)

@@ -67,21 +67,34 @@ class Session:
         ):
             raise click.UsageError("--app brings its own store and namespace; leave out --store and --namespace")
 
+    @property
+    def has_app(self) -> bool:
+        """True if the policies of a program are known."""
+        return bool(self._app)
+
     @contextmanager
-    def digests(self, *, makes: bool = False) -> Iterator["Digests"]:
-        """The engine. Without `makes`, a SQLite file that does not exist is an error: it is not created."""
+    def digests(self, *, makes: bool = False, policy: str | None = None) -> Iterator["Digests"]:
+        """The engine. Without `makes`, a SQLite file that does not exist is an error: it is not created.
+
+        `policy` is the text of one for this call.
+        """
         import logging
 
         logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are reported once, in the answer
         if self._app:
             from digestif.cli.application import load_engine
 
+            if policy is not None:
+                raise click.UsageError("--app brings its own policies; leave out --policy")
             yield load_engine(self._app)
             return
+        from digestif.core.policy import Policy
+
+        parsed = None if policy is None else Policy.parse(policy)
         self._check(makes=makes)
         from digestif.digests import Digests
 
-        with Digests(self._store, namespace=self._namespace) as digests:
+        with Digests(self._store, policy=parsed, namespace=self._namespace) as digests:
             yield digests
 
     def _check(self, *, makes: bool) -> None:

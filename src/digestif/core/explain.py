@@ -1,55 +1,116 @@
-"""Explanations: why a timeline is due when it is, from what is stored about it."""
+"""Explanations: why a timeline is due when it is, from what is stored about it and the policy in force."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from digestif.core.machine import Rule, Slot, is_live
+from digestif.core.cadences import PolicyInForce
+from digestif.core.machine import Rule, Slot, due_by_delays, is_live
+from digestif.core.policy import Policy
 from digestif.core.records import State
 from digestif.core.times import Millis, to_seconds
+from digestif.core.windows.zones import zone_of
+from digestif.errors import ConfigError
+
+DAY = 86_400_000  # milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """When a timeline is delivered next, and why: `str()` for people, `to_dict()` for JSON."""
+    """When a timeline is delivered next, and why: `str()` for people, `to_dict()` for JSON. Times in seconds."""
 
     timeline: str
     state: State
-    facts: dict[str, Any]  # times in seconds
+    facts: dict[str, Any]
     rule: Rule | None  # what decided the due time last
     arithmetic: str
-    next: float | None  # the next time, in seconds, at which something happens without a call
+    next: float | None  # the next time at which something happens without a call
     summary: str
+    policy: str  # that is in force, as text
+    source: str  # where it comes from
+    window: str | None  # the policy's, as text
+    zone: str | None  # of the window; texts show times in it
+    by_delays: float | None  # due time by the delays
+    aligned: float | None  # what the window made of it; None: there is none, or it has a pass
+    latest: float | None  # due then at the latest, whatever is added; None unless it waits
+    passes: str | None  # why the window does not hold it back
+    changes: tuple[str, ...]  # what would change the due time
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "timeline": self.timeline,
-            "state": str(self.state),
-            "facts": self.facts,
-            "rule": None if self.rule is None else str(self.rule),
-            "arithmetic": self.arithmetic,
-            "next": self.next,
-            "summary": self.summary,
-        }
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        rule = None if self.rule is None else str(self.rule)
+        return {**found, "state": str(self.state), "rule": rule, "changes": list(self.changes)}
 
     def __str__(self) -> str:
-        facts = [f"  {name}: {_shown(name, value)}" for name, value in self.facts.items()]
-        rule = [] if self.rule is None else [f"rule: {self.rule}", f"  {self.arithmetic}"]
-        return "\n".join([f"{self.timeline}: {self.summary}", "facts:", *facts, *rule, f"next: {_instant(self.next)}"])
+        """One paragraph."""
+        return " ".join(self.sentences())
+
+    def sentences(self) -> list[str]:
+        """The explanation, sentence by sentence."""
+        told = [f"{self.timeline}: {self.summary}."]
+        if self.arithmetic:
+            told.append(f"{_capital(self.arithmetic)}.")
+        if self.passes is not None:
+            told.append(f"No window holds it back: {self.passes}.")
+        if self.latest is not None and self.latest != self.facts["due"]:
+            told.append(f"Whatever is added, it is due {_instant(self.latest, _zone(self.zone))} at the latest.")
+        told.append(f"Its policy is {self.policy}, from {_from(self.source)}.")
+        if self.changes:
+            told.append(f"{_capital('; '.join(self.changes))}.")
+        return told
 
 
-def explain(timeline: str, slot: Slot, *, now: Millis) -> Explanation:
+def explain(timeline: str, slot: Slot, *, now: Millis, found: PolicyInForce) -> Explanation:
     """The facts, the rule that set the due time, its arithmetic, and the next time something happens."""
-    moment = _next(slot, now=now)
+    policy = found.policy
+    zone = None if found.off else _zone_name(policy, timeline)
+    view = _View(timeline, slot, found, now, _zone(zone))
+    moment, latest = _next(slot, now=now), view.latest()
+    is_idle = slot.state is State.IDLE
     return Explanation(
         timeline=timeline,
         state=slot.state,
         facts=_facts(slot),
-        rule=None if slot.state is State.IDLE else slot.rule,
-        arithmetic="" if slot.state is State.IDLE else _arithmetic(slot),
+        rule=None if is_idle else slot.rule,
+        arithmetic="" if is_idle else view.arithmetic(),
         next=None if moment is None else to_seconds(moment),
-        summary=_summary(slot, now=now),
+        summary=view.summary(),
+        policy="off" if found.off else policy_text(policy),
+        source=found.source,
+        window=None if found.off or policy.window is None else _text(policy.window),
+        zone=zone,
+        by_delays=None if is_idle else to_seconds(due_by_delays(slot)),
+        aligned=None if is_idle or slot.by_delays is None else to_seconds(slot.at),
+        latest=_seconds(latest),
+        passes=_pass(slot),
+        changes=tuple(view.changes()),
     )
+
+
+def policy_text(policy: Policy) -> str:
+    """A policy as text; as it looks in the code if it holds a function."""
+    return _text(policy)
+
+
+def _text(written: object) -> str:
+    try:
+        return str(written)
+    except ConfigError:
+        return repr(written)
+
+
+def _zone_name(policy: Policy, timeline: str) -> str | None:
+    """The zone in which the window of the policy is meant."""
+    if policy.window is None:
+        return None
+    try:
+        return policy.window.zone_of(timeline)
+    except ConfigError:  # the user's function fails; `add` tells of it
+        return None
+
+
+def _zone(name: str | None) -> tzinfo:
+    return UTC if name is None else zone_of(name)
 
 
 def _facts(slot: Slot) -> dict[str, Any]:
@@ -77,56 +138,179 @@ def _facts(slot: Slot) -> dict[str, Any]:
     return facts
 
 
-def _arithmetic(slot: Slot) -> str:
-    due = f"due {_clock(slot.at)}"
-    moved = "" if slot.was is None else f"{_clock(slot.was)} + {_span(slot.at - slot.was)}"
-    last = "" if slot.last is None else _clock(slot.last)
-    match slot.rule:
-        case Rule.FIRST:
-            return f"first record of an idle timeline at {_clock(slot.at)}: {due}, at once"
-        case Rule.FIRST_DELAY:
-            return f"first record at {moved} of first_delay = {due}"
-        case Rule.COOL_DOWN if slot.last is not None and slot.last <= slot.at:
-            return f"last delivery {last} + {_span(slot.at - slot.last)} of cool-down = {due}"
-        case Rule.COOL_DOWN:
-            return f"cool-down after an empty digest = {due}"
-        case Rule.INCREMENT:
-            return f"{moved} of increment_delay = {due}"
-        case Rule.CAP if slot.last is not None:
-            return f"last delivery {last} + {_span(slot.at - slot.last)} of maximum_delay = {due}, the cap"
-        case Rule.QUIET:
-            return f"{moved}, for silence since the latest record = {due}"
-        case Rule.QUIET_CAP if slot.first is not None:
-            first = _clock(slot.first)
-            return f"first pending record {first} + {_span(slot.at - slot.first)} of maximum_delay = {due}, the cap"
-        case Rule.DEADLINE:
-            return f"a pending record asked to go by {_clock(slot.at)}: {due}"
-        case Rule.COUNT:
-            return f"max_records were pending at {_clock(slot.at)}: {due}, at once"
-        case Rule.RETRY:
-            return f"an attempt failed; the next one is {due}"
-        case Rule.FLUSHED:
-            return f"flushed at {_clock(slot.at)}: {due}"
-        case Rule.REPLAYED:
-            return f"a dead letter was replayed at {_clock(slot.at)}: {due}"
-    return due
+class _View:
+    """A timeline as people see it now, in a time zone."""
+
+    def __init__(self, timeline: str, slot: Slot, found: PolicyInForce, now: Millis, zone: tzinfo) -> None:
+        self._timeline = timeline
+        self._slot = slot
+        self._policy = found.policy
+        self._is_off = found.off
+        self._now = now
+        self._zone = zone
+
+    def _clock(self, millis: Millis) -> str:
+        return _instant(millis / 1000, self._zone)
+
+    # The sum
+
+    def arithmetic(self) -> str:
+        """How the delays made the due time, and what the window made of that."""
+        return self._sum() + self._wait_for_window()
+
+    def _sum(self) -> str:
+        slot, at = self._slot, due_by_delays(self._slot)
+        due, at_once = f"due {self._clock(at)}", ", at once" if slot.at <= at else ""
+        moved = "" if slot.was is None else f"{self._clock(slot.was)} + {_span(at - slot.was)}"
+        last = "" if slot.last is None else self._clock(slot.last)
+        match slot.rule:
+            case Rule.FIRST:
+                return f"first record of an idle timeline at {self._clock(at)}: {due}{at_once}"
+            case Rule.FIRST_DELAY if slot.first is not None and slot.first <= at:
+                return f"first record at {self._clock(slot.first)} + {_span(at - slot.first)} of first_delay = {due}"
+            case Rule.FIRST_DELAY:
+                return f"first record at {moved} of first_delay = {due}"
+            case Rule.COOL_DOWN if slot.last is not None and slot.last <= at:
+                return f"last delivery {last} + {_span(at - slot.last)} of cool-down = {due}"
+            case Rule.COOL_DOWN:
+                return f"cool-down after an empty digest = {due}"
+            case Rule.INCREMENT:
+                return f"{moved} of increment_delay = {due}"
+            case Rule.CAP if slot.last is not None:
+                return f"last delivery {last} + {_span(at - slot.last)} of maximum_delay = {due}, the cap"
+            case Rule.QUIET:
+                return f"{moved}, for silence since the latest record = {due}"
+            case Rule.QUIET_CAP if slot.first is not None:
+                first = self._clock(slot.first)
+                return f"first pending record {first} + {_span(at - slot.first)} of maximum_delay = {due}, the cap"
+            case Rule.DEADLINE:
+                return f"a pending record asked to go by {self._clock(at)}: {due}"
+            case Rule.COUNT:
+                return f"max_records were pending at {self._clock(at)}: {due}{at_once}"
+            case Rule.RETRY:
+                return f"an attempt failed; the next one is {due}"
+            case Rule.FLUSHED:
+                return f"flushed at {self._clock(at)}: {due}"
+            case Rule.REPLAYED:
+                return f"a dead letter was replayed at {self._clock(at)}: {due}"
+        return due
+
+    def _wait_for_window(self) -> str:
+        slot, window = self._slot, self._policy.window
+        if slot.by_delays is None or slot.at == slot.by_delays:
+            return ""
+        until = self._short(slot.at)
+        if window is None or self._is_off:
+            return f", kept back until {until}"
+        if window.has_times:
+            return f", the next time of {_text(window)} is {until}"
+        return f", {'quiet hours' if _text(window).startswith('quiet@') else 'outside of its hours'} until {until}"
+
+    def _short(self, millis: Millis) -> str:
+        """A time with the name of its zone, and with its date unless it is near."""
+        try:
+            moment = datetime.fromtimestamp(millis / 1000, self._zone)
+        except (ValueError, OverflowError, OSError):
+            return self._clock(millis)
+        day = "" if abs(millis - self._now) < DAY else f"{moment:%a %Y-%m-%d} "
+        return f"{day}{moment:{'%H:%M:%S' if moment.second else '%H:%M'}} {self._zone}"
+
+    # The bounds
+
+    def latest(self) -> Millis | None:
+        """When the timeline is due whatever is added; None unless records of it wait."""
+        slot = self._slot
+        if slot.state is not State.WAITING or slot.paused or not (slot.pending or slot.digest):
+            return None
+        if slot.digest is not None or slot.passes:
+            return slot.at
+        at = max(due_by_delays(slot), self._cap() or due_by_delays(slot))
+        at = at if slot.deadline is None else min(at, slot.deadline)
+        return self._aligned(at) if self._policy.window is not None else max(at, slot.at)
+
+    def _cap(self) -> Millis | None:
+        slot, terms = self._slot, self._policy.terms()
+        if terms.quiet is not None:
+            return None if slot.first is None else slot.first + terms.maximum
+        return None if slot.last is None or terms.increment is None else slot.last + terms.maximum
+
+    def _aligned(self, at: Millis) -> Millis | None:
+        slot, window = self._slot, self._policy.window
+        assert window is not None
+        try:
+            opening = window.first(self._timeline, at, slot.last)
+        except ConfigError:  # the function that gives its zone fails
+            return None
+        if opening is None or slot.deadline is None or not window.urgent:
+            return opening
+        return min(opening, slot.deadline)
+
+    # The state
+
+    def summary(self) -> str:
+        slot = self._slot
+        off = "off: no record is accepted; " if self._is_off else ""
+        return off + ("paused; " if slot.paused else "") + self._state()
+
+    def _state(self) -> str:
+        slot = self._slot
+        if slot.state is State.IDLE:
+            return "idle: nothing is stored" + ("" if self._is_off else ", the next record starts a new round")
+        records = f"{slot.pending} pending"
+        if slot.state is State.WAITING:
+            when = f"due in {_span(slot.at - self._now)}" if slot.at > self._now else "due"
+            return f"waiting with {records}, {when}"
+        if slot.state is State.READY:
+            return f"ready with {records}: waits to be opened since {self._clock(slot.since)}"
+        if slot.parked is not None:
+            return f"on its way from or to another store: `digestif move`, called again, brings it there; {records}"
+        ends = self._clock(slot.until or 0)
+        if is_live(slot, now=self._now):
+            return f"open: a digest is being delivered, its lease ends at {ends}; {records}"
+        return f"open, but its lease ended at {ends}: it can be taken over; {records}"
+
+    # What would change it
+
+    def changes(self) -> list[str]:
+        slot = self._slot
+        changes = ["`prefer` or `clear_policy` switches it on again"] if self._is_off else []
+        changes += ["`resume` lets it go on"] if slot.paused else []
+        if slot.state is not State.WAITING or slot.paused:
+            return changes
+        window = self._policy.window
+        changes.append("`flush` makes it ready now" + (", whatever its window says" if window is not None else ""))
+        if slot.digest is not None or slot.passes:
+            return changes
+        return [*changes, *self._by_records(), "`set_policy` or `prefer` plans it anew"]
+
+    def _by_records(self) -> list[str]:
+        slot, terms, window = self._slot, self._policy.terms(), self._policy.window
+        at, cap, changes = due_by_delays(slot), self._cap(), []
+        if cap is not None and at < cap and (terms.increment or terms.quiet):
+            by = f"by {_span(terms.increment or 0)}" if terms.quiet is None else "until there is silence"
+            changes.append(f"a further record moves it {by}, at most to {self._clock(cap)}")
+        if terms.max_records is not None:
+            changes.append(f"{terms.max_records} pending records make it due at once")
+        if window is None:
+            changes.append("a record with a deadline (`within`) pulls it forward")
+        elif window.urgent:
+            changes.append("a record with a deadline (`within`) passes its window")
+        return changes
 
 
-def _summary(slot: Slot, *, now: Millis) -> str:
-    paused = "paused; " if slot.paused else ""
-    if slot.state is State.IDLE:
-        return f"{paused}idle: nothing is stored, the next record starts a new round"
-    records = f"{slot.pending} pending"
-    if slot.state is State.WAITING:
-        when = f"due in {_span(slot.at - now)}" if slot.at > now else "due"
-        return f"{paused}waiting with {records}, {when}"
-    if slot.state is State.READY:
-        return f"{paused}ready with {records}: waits to be opened since {_clock(slot.since)}"
-    if slot.parked is not None:
-        return f"{paused}on its way from or to another store: `digestif move`, called again, brings it there; {records}"
-    if is_live(slot, now=now):
-        return f"{paused}open: a digest is being delivered, its lease ends at {_clock(slot.until or 0)}; {records}"
-    return f"{paused}open, but its lease ended at {_clock(slot.until or 0)}: it can be taken over; {records}"
+def _pass(slot: Slot) -> str | None:
+    """Why no window holds the timeline back; None if it has no pass."""
+    if not slot.passes:
+        return None
+    if slot.rule is Rule.FLUSHED:
+        return "it was flushed"
+    if slot.rule is Rule.REPLAYED:
+        return "a dead letter was replayed"
+    if slot.rule is Rule.DEADLINE:
+        return "the deadline of a record comes first"
+    if slot.digest is not None:
+        return "its digest was let through before, and a retry keeps that"
+    return "its records would expire before the window opens"
 
 
 def _next(slot: Slot, *, now: Millis) -> Millis | None:
@@ -147,19 +331,17 @@ def _span(millis: Millis) -> str:
     return f"{millis / 1000:g} s"
 
 
-def _clock(millis: Millis) -> str:
-    return _instant(millis / 1000)
-
-
-def _instant(seconds: float | None) -> str:
-    if seconds is None:
-        return "never by itself"
+def _instant(seconds: float, zone: tzinfo) -> str:
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return datetime.fromtimestamp(seconds, zone).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):  # outside of the calendar, as the clock of a test may be
         return f"{seconds:.3f}"
 
 
-def _shown(name: str, value: object) -> object:
-    times = ("due", "last", "first_pending", "deadline", "lease_until")
-    return _instant(value) if name in times and isinstance(value, float) else value
+def _from(source: str) -> str:
+    kind, _, name = source.partition(" ")
+    return {"override": "`set_policy`", "engine": "the engine"}.get(kind, f"the {kind} {name}")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -147,10 +147,10 @@ def _awaken(slot: Slot, *, now: Millis, terms: Terms) -> Slot:
     placed = move(
         waiting, now + terms.first_delay, rule, now=now, max_records=terms.max_records, openings=terms.openings
     )
-    is_known = terms.openings is None or placed.by_delays is not None
+    is_known = terms.openings is None or placed.by_delays is not None or placed.passes
     if terms.first_delay or slot.paused or placed.at > now or not is_known:
         return placed
-    return replace(placed, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None, passes=False)
+    return replace(placed, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None)
 
 
 def _has_come(slot: Slot, openings: Openings | None, *, now: Millis) -> bool:
@@ -253,8 +253,12 @@ def after_lapse(slot: Slot) -> Slot:
 
 
 def must_be_admitted(slot: Slot, *, asks: bool) -> bool:
-    """True if the caller has to say whether the timeline may be delivered: it wants to, or a stored window decides."""
-    return asks or (slot.override is not None and slot.override.terms.openings is not None)
+    """True if the caller has to say whether the timeline may be delivered: it wants to, or a stored window decides.
+
+    A timeline without any record delivers nothing.
+    """
+    has_window = slot.override is not None and slot.override.terms.openings is not None
+    return (asks or has_window) and not is_empty(slot)
 
 
 def may_be_admitted(slot: Slot, *, now: Millis) -> bool:
@@ -289,7 +293,7 @@ def after_plan(slot: Slot, *, now: Millis, terms: Terms, cool_down: Millis) -> S
     earlier = last_opening(terms.openings, now=now, before=slot.expires)
     if earlier is None:
         return replace(planned, at=now, by_delays=None, passes=True)
-    return replace(planned, at=earlier)
+    return replace(planned, at=earlier, by_delays=earlier)
 
 
 # Leases
@@ -519,6 +523,12 @@ def lost(recipient: str) -> str:
 def after_losing(digest: Unfinished, lost: int, *, raises: bool = True) -> Unfinished:
     """An unfinished digest lost records. With `raises` its revision goes up: an attempt may have carried them."""
     return replace(digest, records=digest.records - lost, revision=digest.revision + (1 if lost and raises else 0))
+
+
+def after_switched_off(slot: Slot) -> Slot:
+    """All records were deleted, except those of an open digest: the timeline is idle, unless it cools down."""
+    cools_down = slot.state is State.WAITING and slot.last is not None
+    return slot if slot.state is State.OPEN or cools_down else after_retirement(slot)
 
 
 def after_expiry(slot: Slot, *, now: Millis) -> Slot:

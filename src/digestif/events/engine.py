@@ -81,7 +81,7 @@ class StoreChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFailed(Event):
-    """A policy could not be found out: a function failed, or a stored text can't be read. Another one holds meanwhile."""
+    """A policy is unknown: a function failed, or a stored text can't be read. Another one holds meanwhile."""
 
     level: ClassVar[int] = logging.WARNING
     timeline: str

@@ -16,7 +16,7 @@ def override_of(
     return Override(
         text=str(policy),
         since=now,
-        terms=replace(policy.terms(), openings=policy.openings(timeline, now)),
+        terms=replace(policy.terms(), openings=policy.openings(timeline, now, far=True)),
         cool_downs=policy.cool_downs(),
         cadence=cadence,
         zone=zone,

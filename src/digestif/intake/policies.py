@@ -14,7 +14,7 @@ from msgspec.structs import replace as replace_fields
 from digestif.clock import monotonic
 from digestif.core.cadences import PolicyInForce
 from digestif.core.policy import Policy
-from digestif.core.terms import Override, Terms
+from digestif.core.terms import Openings, Override, Terms
 from digestif.core.texts import shortened
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
@@ -56,7 +56,7 @@ class Policies:
         kind: Literal["handler", "route"] = "handler",
         redelivery: Redelivery | None = None,
     ) -> None:
-        """Set the policy for the timelines of a pattern; None means the engine's. `redelivery` replaces the policy's."""
+        """Set the policy for the timelines of a pattern; None means the engine's. `redelivery` comes before its own."""
         check_policy(policy)
         if policy is None and redelivery is None:
             source = self._engine
@@ -91,7 +91,14 @@ class Policies:
     def terms(self, timeline: str, now: Millis = 0) -> Terms:
         """That policy as the numbers that an add needs. The time counts if it has a window."""
         source = self._find(timeline)
-        return source.find(timeline).terms(timeline, now) if source.terms is None else source.terms
+        if source.terms is not None:
+            return source.terms
+        prepared = source.find(timeline)
+        try:
+            return prepared.terms(timeline, now)
+        except Exception as error:  # noqa: BLE001  # the user's function that gives the zone; the record is accepted
+            self._failures.report(timeline, source.name, error)
+            return prepared.held_back()
 
     def in_force(self, timeline: str, override: Override | None) -> PolicyInForce:
         """The policy of a timeline and its source: the stored override, else what the code says."""
@@ -123,8 +130,8 @@ class Policies:
         return None if None in ttls else min(ttl for ttl in ttls if ttl is not None)
 
     def fingerprints(self) -> dict[str, str]:
-        """A text for the policy of each pattern, the engine's under `*`. It changes if the code does."""
-        return {"*": self._engine.fingerprint, **{p: source.fingerprint for p, source in self._sources.items()}}
+        """A text for the policy of each pattern, of a program without any for `*`. It changes if the code does."""
+        return {p: source.fingerprint for p, source in self._sources.items()} or {"*": self._engine.fingerprint}
 
 
 def check_policy(policy: object) -> None:
@@ -151,6 +158,11 @@ class Prepared:
         self.plain = policy.terms()
         self._dated: dict[int, Terms] = {}  # by the identity of their openings
 
+    @property
+    def asks_for_zone(self) -> bool:
+        """True if a function of the user's gives the time zone of the window."""
+        return self.policy.window is not None and self.policy.window.holds_callable
+
     def terms(self, timeline: str, now: Millis) -> Terms:
         if self.policy.window is None:
             return self.plain
@@ -162,6 +174,10 @@ class Prepared:
                 self._dated.clear()
             self._dated[id(openings)] = found
         return found
+
+    def held_back(self) -> Terms:
+        """The terms while nothing is known of the window: the timeline waits until it can be asked."""
+        return replace_fields(self.plain, openings=Openings(()))
 
 
 class _Source:
@@ -207,7 +223,7 @@ class _Fixed(_Source):
         return self._prepared
 
     def is_known(self, timeline: str) -> bool:  # noqa: ARG002
-        return True
+        return not self._prepared.asks_for_zone
 
     def policies(self) -> list[Policy]:
         return [self._prepared.policy]
@@ -250,7 +266,7 @@ class _Asked(_Source):
 
     def is_known(self, timeline: str) -> bool:
         known = self._answers.get(timeline)
-        return known is not None and self._clock() < known.until
+        return known is not None and self._clock() < known.until and not known.prepared.asks_for_zone
 
     def _ask(self, timeline: str, otherwise: Prepared) -> Prepared:
         try:

@@ -8,9 +8,11 @@ Nothing depends on a single task: a later tick finds the timelines of tasks that
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from digestif.core.policy import check_delay
 from digestif.core.texts import shortened
 from digestif.core.times import is_duration, to_millis, to_seconds
 from digestif.digests import Digests
@@ -53,18 +55,35 @@ class Tasks:
         key: str | None = None,
         timestamp: float | None = None,
         within: float | None = None,
+        first_delay: float | None = None,
+        increment_delay: float | None = None,
+        maximum_delay: float | None = None,
+        minimum_delay: float | None = None,
     ) -> bool:
         """Add a record. If that makes its timeline ready, let a task deliver it now, and answer True.
 
         Once the record is accepted nothing is raised: if the broker does not take the task, an event says so, and a
-        tick finds the timeline.
+        tick finds the timeline. `minimum_delay` is the cool-down after that task; a tick's task has the policy's.
         """
-        return self.digests.notify(timeline, value, key=key, timestamp=timestamp, within=within, dispatch=self.dispatch)
+        if minimum_delay is not None:
+            check_delay("minimum_delay", minimum_delay)
+        return self.digests.notify(
+            timeline,
+            value,
+            key=key,
+            timestamp=timestamp,
+            within=within,
+            first_delay=first_delay,
+            increment_delay=increment_delay,
+            maximum_delay=maximum_delay,
+            dispatch=partial(self.dispatch, minimum_delay=minimum_delay),
+        )
 
-    def dispatch(self, timeline: str) -> bool:
+    def dispatch(self, timeline: str, *, minimum_delay: float | None = None) -> bool:
         """Let a task deliver a ready timeline. False if the broker does not take it."""
+        options = {} if minimum_delay is None else {"minimum_delay": minimum_delay}
         try:
-            self.deliver_digest.delay(timeline)
+            self.deliver_digest.delay(timeline, **options)
         except Exception as error:  # noqa: BLE001  # the record is safe, so its producer must not add it again
             self.digests.events.emit(DispatchFailed(timeline=timeline, error=error))
             return False
@@ -139,14 +158,14 @@ def _schedule_digests(digests: Digests, deliver: Task, lost_after: float) -> Cal
     return schedule_digests
 
 
-def _deliver_digest(digests: Digests) -> Callable[[str, float | None], bool]:
-    def deliver_digest(key: str, schedule_timestamp: float | None = None) -> bool:
+def _deliver_digest(digests: Digests) -> Callable[..., bool]:
+    def deliver_digest(key: str, schedule_timestamp: float | None = None, minimum_delay: float | None = None) -> bool:
         """Deliver a ready timeline. False if nothing went out: it was empty, taken by another task, or failed."""
         if schedule_timestamp is not None and digests.events.wanted(Dispatched):
             late = max(0.0, _now(digests) - schedule_timestamp)
             digests.events.emit(Dispatched(timeline=key, late=late))
         try:
-            return digests.deliver(key)
+            return digests.deliver(key, minimum_delay)
         except InvalidState as error:  # another task has delivered it, or is doing so
             digests.events.emit(Skipped(timeline=key, reason=str(error)))
             return False

@@ -170,6 +170,12 @@ _FAMILIES = (
     ),
     _Family(
         CounterMetricFamily,
+        "digestif_records_declined_total",
+        "Records that were not accepted because their timelines are switched off.",
+        _one(lambda reading: reading.ledger.declined),
+    ),
+    _Family(
+        CounterMetricFamily,
         "digestif_records_ended_total",
         "Accepted records that are done with, by fate.",
         _ended,

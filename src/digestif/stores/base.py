@@ -95,6 +95,7 @@ class Lease(NamedTuple):
     lapsed: bool = False  # taken over after another lease ran out
     lapses_alone: int = 0  # of `lapses`, those while nothing else ran beside the digest
     override: Override | None = None  # the timeline's own policy
+    passes: bool = False  # no window holds back its attempts
 
 
 class Candidate(NamedTuple):
@@ -109,8 +110,11 @@ class Unadmitted(InvalidState):
     """The timeline could be opened, once the caller has said that it may be."""
 
     def __init__(self, candidate: Candidate) -> None:
-        super().__init__(f"{candidate.timeline!r} has to be admitted before it can be opened")
+        super().__init__(candidate)
         self.candidate = candidate
+
+    def __str__(self) -> str:
+        return f"{self.candidate.timeline!r} has to be admitted before it can be opened"
 
 
 class Admission(NamedTuple):

@@ -2,24 +2,140 @@
 
 Dicts, lists and integer milliseconds; no index, no page, no shortcut. It is written from the texts and shares no code
 with the engine or its stores, so that a mistake would have to be made twice to go unnoticed. It uses only public names.
+
+A window is described to it a second time, as a `Calendar`: numbers that recur. The policy of a call decides where the
+timeline waits then, so engines with different policies move it back and forth: an add with a window waits for an
+opening, and one without a window makes the timeline due by the delays again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
 from digestif import Busy, InvalidState, Policy, Record, StaleLease
 
+FOREVER = 10**18  # milliseconds
 FATES = ("accepted", "pending", "open", "delivered", "superseded", "dropped", "expired", "deleted", "dead")
 
 
 def ms(seconds: float) -> int:
     """Public seconds as the milliseconds that count inside."""
     return round(seconds * 1000)
+
+
+class Known(NamedTuple):
+    """The part of a calendar that a call knows, or that is stored with a policy: openings from … until …"""
+
+    since: int
+    until: int = FOREVER
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """A window in plain numbers: what recurs in each period. All in milliseconds, since 1970.
+
+    With both, the times that lie inside the hours count.
+    """
+
+    period: int
+    times: tuple[int, ...] = ()  # rising
+    hours: tuple[tuple[int, int], ...] = ()  # begin and end, rising; the last one may end in the next period
+    urgent: bool = False  # a record's own deadline does not wait for an opening
+
+    def opening(self, at: int, last: int | None, known: Known) -> int | None:
+        """The first opening from `at` on; of single times one after the last delivery. None if it is not known."""
+        if not self.times:
+            return self._moment(at, known)
+        for time in self.times_from(max(at, known.since)):
+            if time > known.until:
+                return None
+            if last is None or time > last:
+                return time
+        return None
+
+    def _moment(self, at: int, known: Known) -> int | None:
+        for begin, end in self.spans_from(known.since):
+            if begin >= known.until:
+                return None
+            if at < end:
+                return max(at, begin)
+        return None
+
+    def last_opening(self, now: int, before: int, known: Known) -> int | None:
+        """The last one from now on, but before another time."""
+        found: list[int] = []
+        if self.times:
+            for time in self.times_from(max(now, known.since)):
+                if time >= before or time > known.until:
+                    break
+                found.append(time)
+        else:
+            for begin, _ in self.spans_from(max(now, known.since)):
+                if max(begin, now) >= before or begin >= known.until:
+                    break
+                found.append(max(begin, now))
+        return found[-1] if found else None
+
+    def inside(self, at: int) -> int:
+        """The first moment from `at` on inside the hours, if there are any."""
+        return next((max(at, begin) for begin, _ in self.spans_from(at)), at)
+
+    def times_from(self, at: int) -> Iterator[int]:
+        for start in self._periods(at):
+            yield from (start + time for time in self.times if start + time >= at and self._is_inside(start + time))
+
+    def spans_from(self, at: int) -> Iterator[tuple[int, int]]:
+        """Hours that have not ended at this time."""
+        if self.hours:
+            for start in self._periods(at):
+                yield from ((start + begin, start + end) for begin, end in self.hours if start + end > at)
+
+    def _is_inside(self, time: int) -> bool:
+        return not self.hours or self.inside(time) == time
+
+    def _periods(self, at: int) -> Iterator[int]:
+        return count((at // self.period - 1) * self.period, self.period)
+
+    def known_at(self, now: int) -> Known:
+        """What a call knows: the last time that has come, or the hours that have not ended, and all that follow."""
+        if not self.times:
+            return Known(now)
+        before = [time for time in self._times_around(now) if time <= now]
+        return Known(before[-1] if before else now)
+
+    def _times_around(self, now: int) -> Iterator[int]:
+        """All from the period before to the present one."""
+        for time in self.times_from(now - self.period):
+            if time > now:
+                return
+            yield time
+
+
+class Rules(NamedTuple):
+    """A policy, and its window in plain numbers."""
+
+    policy: Policy
+    calendar: Calendar | None = None
+
+
+Code = Rules | Policy  # what the code of a caller says; a policy alone has no window
+
+
+def rules_of(code: Code) -> Rules:
+    return Rules(code) if isinstance(code, Policy) else code
+
+
+@dataclass
+class OwnRules:
+    """What is stored for one timeline instead of the policies in the code."""
+
+    rules: Rules | None  # None: off
+    since: int  # when it was set
+    known: Known  # the openings that are stored with it
 
 
 class Facts(NamedTuple):
@@ -111,6 +227,12 @@ class Line:
     token: int | None = None
     expiry: int = 0
     alone: bool = False  # its deliverer said so
+    wanted: int = 0  # the time by the delays
+    aligned: bool = False  # `at` is what a window made of it
+    passes: bool = False  # no window holds it back until its next digest has ended
+    own: OwnRules | None = None
+    opened: int = 0  # when it was opened last
+    delivered_by: Rules | None = None  # the rules in force then
 
     @property
     def empty(self) -> bool:
@@ -123,6 +245,25 @@ class Line:
 
     def has_lapsed(self, now: int) -> bool:
         return self.state == "open" and now >= self.expiry
+
+    def is_off(self) -> bool:
+        return self.own is not None and self.own.rules is None
+
+    def in_force(self, code: Code) -> Rules:
+        """What is stored for the timeline, else what the code says. A timeline that is off has the code's delays."""
+        return rules_of(code) if self.own is None or self.own.rules is None else self.own.rules
+
+    def known(self, code: Code, now: int) -> Known:
+        """The openings by which a call places the timeline: those stored, else those that the call brings along."""
+        if self.own is not None and self.own.rules is not None:
+            return self.own.known
+        calendar = rules_of(code).calendar
+        return Known(now) if calendar is None else calendar.known_at(now)
+
+    def move(self, at: int, *, aligned: bool = False) -> None:
+        """Due at a time that no delay changes any more; it is also the time by the delays."""
+        self.at = self.wanted = at
+        self.aligned = aligned
 
 
 class Model:
@@ -140,7 +281,7 @@ class Model:
         self,
         timeline: str,
         record: Record,
-        policy: Policy,
+        code: Code,
         now: int,
         *,
         within: float | None = None,
@@ -150,31 +291,65 @@ class Model:
     ) -> bool:
         """Accept a record; true if the caller should have it delivered now."""
         line = self.lines.setdefault(timeline, Line())
+        if line.is_off():
+            self.counts["declined"] += 1
+            return False
+        rules = line.in_force(code)
+        policy = rules.policy
         self._join(line, record, policy, now, within)
         first = ms(policy.first_delay if first_delay is None else first_delay)
         maximum = ms(policy.maximum_delay if maximum_delay is None else maximum_delay)
 
-        if line.state == "idle" and not line.paused and first == 0:
-            line.state, line.at, line.since = "ready", now, now
-            return True
         if line.state == "idle":
-            line.state, line.at = "waiting", self._pulled(line, now + first, policy, now)
+            self._place(line, now + first, rules, now, known=line.known(code, now))
+            is_known = rules.calendar is None or line.aligned or line.passes
+            line.state = "waiting"
+            if line.at == now and first == 0 and not line.paused and is_known:
+                line.state, line.since = "ready", now
+                return True
         elif line.state == "waiting" and line.digest is None:
-            if policy.quiet is not None:
-                line.at = min(max(line.at, now + ms(policy.quiet)), line.first_arrival + maximum)
-            elif line.last is None:
-                pass  # never delivered: there is nothing to count the cap from
-            elif policy.backoff is None:
-                increment = policy.increment_delay if increment_delay is None else increment_delay
-                line.at = min(line.at + ms(increment), line.last + maximum)
-            elif increment_delay is not None or maximum_delay is not None:
-                line.at = min(line.at + ms(increment_delay or 0), line.last + maximum)
-            line.at = self._pulled(line, line.at, policy, now)
+            if line.passes:
+                line.move(min([line.at, *deadlines(line)]))
+            elif not self._has_come(line, rules, now):
+                at = self._postponed(line, policy, now, increment_delay, maximum, is_capped=maximum_delay is not None)
+                self._place(line, at, rules, now, known=line.known(code, now))
         return False
 
-    def add_many(self, items: Iterable[tuple[str, Record]], policy: Policy, now: int, **delays: Any) -> list[bool]:
+    def _has_come(self, line: Line, rules: Rules, now: int) -> bool:
+        """A time of the calendar has come: the timeline is delivered then, however late, and not put off."""
+        return rules.calendar is not None and bool(rules.calendar.times) and line.aligned and line.at <= now
+
+    def _postponed(
+        self, line: Line, policy: Policy, now: int, increment_delay: float | None, maximum: int, *, is_capped: bool
+    ) -> int:
+        if policy.quiet is not None:
+            return min(max(line.wanted, now + ms(policy.quiet)), line.first_arrival + maximum)
+        if line.last is None:
+            return line.wanted  # never delivered: there is nothing to count the cap from
+        if policy.backoff is None:
+            increment = policy.increment_delay if increment_delay is None else increment_delay
+            return min(line.wanted + ms(increment), line.last + maximum)
+        if increment_delay is not None or is_capped:
+            return min(line.wanted + ms(increment_delay or 0), line.last + maximum)
+        return line.wanted
+
+    def _place(self, line: Line, at: int, rules: Rules, now: int, *, known: Known) -> None:
+        """Let the timeline wait: first the delays, then urgent records and their number, the window last."""
+        line.move(self._pulled(line, at, rules.policy, now))
+        calendar = rules.calendar
+        if calendar is None:
+            return
+        opening = calendar.opening(line.wanted, line.last, known)
+        earliest = min(deadlines(line), default=FOREVER)
+        if calendar.urgent and earliest < (FOREVER if opening is None else opening):
+            line.move(earliest)
+            line.passes = True
+        elif opening is not None:
+            line.at, line.aligned = opening, True
+
+    def add_many(self, items: Iterable[tuple[str, Record]], code: Code, now: int, **delays: Any) -> list[bool]:
         """Add one after the other."""
-        return [self.add(timeline, record, policy, now, **delays) for timeline, record in items]
+        return [self.add(timeline, record, code, now, **delays) for timeline, record in items]
 
     def _join(self, line: Line, record: Record, policy: Policy, now: int, within: float | None) -> None:
         """Put the record among the pending ones, and keep the newest of them."""
@@ -198,9 +373,8 @@ class Model:
 
     def _pulled(self, line: Line, at: int, policy: Policy, now: int) -> int:
         """`at`, or earlier if a pending record is urgent or enough of them wait."""
-        deadlines = [item.deadline for item in line.pending.values() if item.deadline is not None]
         enough = policy.max_records is not None and len(line.pending) >= policy.max_records
-        return min([at, *deadlines, *([now] if enough else [])])
+        return min([at, *deadlines(line), *([now] if enough else [])])
 
     # Scheduling
 
@@ -214,6 +388,43 @@ class Model:
         for key in keys:
             line = self.lines[key]
             line.state, line.since = "ready", now
+
+    def judge(self, key: str, code: Code, moment: int) -> int | None:
+        """None if a due timeline may be delivered at this moment, else the time until which it has to wait.
+
+        Of single times the first one after the time by the delays must have come; they do not bind retries. Hours bind
+        every attempt. There is nothing to hold back in an empty timeline.
+        """
+        line = self.lines[key]
+        calendar = line.in_force(code).calendar
+        if calendar is None or line.passes or line.empty:
+            return None
+        if calendar.times and line.digest is None:
+            opening = calendar.opening(line.wanted, line.last, Known(line.wanted))
+            assert opening is not None
+            if opening > moment:
+                return opening
+        inside = calendar.inside(moment)
+        return None if inside == moment else inside
+
+    def keep(self, key: str, until: int) -> None:
+        """It may not be delivered yet: it waits, its records are pending, and nothing is counted but a lapse."""
+        line = self.lines[key]
+        if line.state == "open":
+            self._lapse(line)
+        line.state, line.at, line.aligned = "waiting", until, True
+
+    def seen(self, key: str) -> tuple[object, ...]:
+        """What a decision about a timeline depends on."""
+        line = self.lines.get(key, Line())
+        expiry = line.expiry if line.state == "open" else None
+        return line.state, line.at, expiry, line.own and line.own.since
+
+    def may_be_admitted(self, key: str, now: int) -> bool:
+        """False if there is nothing to open, or another one was quicker."""
+        line = self.lines.get(key, Line())
+        is_live = line.state == "open" and not line.has_lapsed(now)
+        return not (line.state == "idle" or line.paused or line.empty or is_live)
 
     def maintenance(self, deadline: int | None, now: int) -> Upkeep:
         """Expire what is too old; find lost dispatches and lapsed leases again.
@@ -254,17 +465,17 @@ class Model:
         return expired
 
     def _retire(self, key: str) -> None:
-        """Back to idle: nothing stored but the pause."""
+        """Back to idle: nothing stored but the pause and the rules of its own."""
         line = self.lines.pop(key)
-        if line.paused:
-            self.lines[key] = Line(paused=True)
+        if line.paused or line.own is not None:
+            self.lines[key] = Line(paused=line.paused, own=line.own)
 
     # Opening
 
     def open(
         self,
         key: str,
-        policy: Policy,
+        code: Code,
         now: int,
         lease: int,
         minimum_delay: float | None = None,
@@ -274,18 +485,29 @@ class Model:
     ) -> Opened:
         """What entering digest(key) gives; `alone` if its process delivers nothing else just then.
 
-        What it does deliver is `beside`: timeline, token and time of each. Those are not alone any more.
+        What it does deliver is `beside`: timeline, token and time of each. Those are not alone any more. A timeline
+        that may not be delivered now waits. The digest of one that was switched off is discarded.
         """
         line = self.lines.get(key, Line())
         if line.state == "open" and not line.has_lapsed(now):
             raise Busy(key)
         if line.paused or line.state not in ("ready", "open"):
             raise InvalidState(key)
+        until = self.judge(key, code, now)
+        if until is not None:
+            self.keep(key, until)
+            raise InvalidState(key)
         leased = self._grant(key, line, now, lease, alone)
         for other, token, at in beside:
             self._clear_alone(other, token, at, lease)
+        policy = line.in_force(code).policy
+        line.delivered_by = line.in_force(code)
+        if line.is_off():
+            self.bury(key, leased.token, code, now, minimum_delay)
+            self.discard(leased.id)
+            raise InvalidState(key)
         if leased.lapses_alone >= policy.lapses:
-            self.bury(key, leased.token, policy, now, minimum_delay)
+            self.bury(key, leased.token, code, now, minimum_delay)
             raise InvalidState(key)
         return self.take(key, leased.token, policy, now)
 
@@ -326,7 +548,7 @@ class Model:
         digest = line.digest
         digest.attempt += 1
         digest.complete = False
-        line.state, line.token, line.expiry = "open", next(self.numbers), now + lease
+        line.state, line.token, line.expiry, line.opened = "open", next(self.numbers), now + lease, now
         line.alone = alone and digest.lapses > 0
         counts = (digest.attempt, digest.lapses, digest.lapses_alone)
         return Leased(line.token, digest.id, *counts, line.iteration, line.at, lapsed)
@@ -382,20 +604,22 @@ class Model:
         if line.alone and line.token == token and not line.has_lapsed(now):
             line.alone, line.expiry = False, now + lease
 
-    def complete(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:
+    def complete(
+        self, key: str, token: int, code: Code, now: int, minimum_delay: float | None = None, **plan: Any
+    ) -> None:
         """The digest was delivered."""
         line = self._held(key, token, now)
         assert line.digest is not None
         self.counts["delivered"] += len(line.digest.items)
-        self._finish(key, line, policy, now, minimum_delay)
+        self._finish(key, line, code, now, minimum_delay, **plan)
 
-    def bury(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:
+    def bury(self, key: str, token: int, code: Code, now: int, minimum_delay: float | None = None, **plan: Any) -> None:
         """The digest is given up and kept as a dead letter; the timeline goes on."""
         line = self._held(key, token, now)
         assert line.digest is not None
         if line.digest.items:
             self.dead[line.digest.id] = line.digest
-        self._finish(key, line, policy, now, minimum_delay)
+        self._finish(key, line, code, now, minimum_delay, **plan)
 
     def release(self, key: str, token: int, policy: Policy, now: int, until: int, *, counted: bool = True) -> None:
         """A worker reports failure and says when to try again; or that it has not tried."""
@@ -403,14 +627,17 @@ class Model:
         self._give_back(line, policy)
         if line.digest is not None and not counted:
             line.digest.attempt -= 1
-        line.state, line.at = "waiting", until
+        line.state = "waiting"
+        line.move(until)
 
-    def fail(self, key: str, token: int, policy: Policy, now: int, minimum_delay: float | None = None) -> None:
-        """The block of digest(key) raised."""
+    def fail(self, key: str, token: int, code: Code, now: int, minimum_delay: float | None = None) -> None:
+        """The block of digest(key) raised. The policy that was in force when it was entered decides."""
         line = self._held(key, token, now)
         assert line.digest is not None
+        assert line.delivered_by is not None
+        policy = line.delivered_by.policy
         if line.digest.items and line.digest.attempt >= policy.attempts:
-            self.bury(key, token, policy, now, minimum_delay)
+            self.bury(key, token, code, now, minimum_delay)
         else:
             self._give_back(line, policy)
             line.state = "ready"
@@ -423,18 +650,109 @@ class Model:
         if line.digest is not None and policy.redelivery == "same":
             line.digest.frozen = True
 
-    def _finish(self, key: str, line: Line, policy: Policy, now: int, minimum_delay: float | None) -> None:
+    def _finish(
+        self,
+        key: str,
+        line: Line,
+        code: Code,
+        now: int,
+        minimum_delay: float | None,
+        *,
+        planned: float | None = None,
+        asked: int | None = None,
+    ) -> None:
+        """The timeline goes on by the rules in force now.
+
+        A cool-down given to the call comes first, then that of the timeline's own rules, then the one that the code
+        `planned`. Openings of the code are those that were known when the digest was opened, or when they were `asked`
+        for.
+        """
         assert line.digest is not None
         was_empty = not line.digest.items
-        line.digest, line.token = None, None
+        line.digest, line.token, line.passes = None, None, False
         if was_empty and not line.pending:
             self._retire(key)
             return
         line.iteration = 0 if was_empty else line.iteration + 1
         line.last = line.last if was_empty else now
-        cool_down = policy.minimum_delay if policy.backoff is None else policy.backoff(line.iteration)
+        cool_down = self._cool_down(line, code)
+        cool_down = cool_down if planned is None or line.own is not None else planned
         cool_down = cool_down if minimum_delay is None else minimum_delay
-        line.state, line.at = "waiting", self._pulled(line, now + ms(cool_down), policy, now)
+        rules = Rules(UNPLANNED) if line.is_off() else line.in_force(code)
+        line.state = "waiting"
+        self._place(
+            line, now + ms(cool_down), rules, now, known=line.known(code, line.opened if asked is None else asked)
+        )
+
+    def _cool_down(self, line: Line, code: Code) -> float:
+        """After a digest, or after as many as the timeline has had. One that is off needs none."""
+        policy = line.in_force(code).policy
+        if line.is_off():
+            return 0
+        return policy.minimum_delay if policy.backoff is None else policy.backoff(line.iteration)
+
+    # Another policy
+
+    def set_policy(self, key: str, rules: Rules, now: int, known: Known) -> None:
+        """Store rules for a timeline; what waits moves. `known` are the openings that are stored with them."""
+        line = self.lines.setdefault(key, Line())
+        line.own = OwnRules(rules, now, known)
+        self._plan(line, rules, now, known)
+
+    def clear_policy(self, key: str, code: Code, now: int) -> bool:
+        """Remove the stored rules; what waits moves by those of the code. False if there are none."""
+        line = self.lines.get(key, Line())
+        if line.own is None:
+            return False
+        line.own = None
+        if line.state == "idle" and not line.paused:
+            del self.lines[key]
+        self._plan(line, rules_of(code), now, line.known(code, now))
+        return True
+
+    def switch_off(self, key: str, now: int) -> None:
+        """Accept nothing any more, and delete what is pending or unfinished, unless it is open.
+
+        The timeline is idle then, unless it is open or cools down: it goes on cooling down.
+        """
+        line = self.lines.setdefault(key, Line())
+        line.own = OwnRules(None, now, Known(now))
+        self.counts["deleted"] += len(line.pending)
+        line.pending, line.dropped = {}, 0
+        if line.digest is not None and line.state != "open":
+            self.counts["deleted"] += len(line.digest.items)
+            line.digest = None
+        if line.state == "ready" or (line.state == "waiting" and line.last is None):
+            self._retire(key)
+
+    def replan(self, code: Code, now: int) -> int:
+        """Move everything that waits, by the rules in force; the answer is how many timelines moved."""
+        before = {key: line.at for key, line in self.lines.items()}
+        for line in self.lines.values():
+            if not line.is_off():
+                self._plan(line, line.in_force(code), now, line.known(code, now))
+        return sum(line.at != before[key] for key, line in self.lines.items())
+
+    def _plan(self, line: Line, rules: Rules, now: int, known: Known) -> None:
+        """Place a waiting timeline as if the rules had held before. Retries and what passes are not moved."""
+        if line.state != "waiting" or line.digest is not None or line.passes:
+            return
+        if line.last is not None:
+            at = line.last + ms(self._cool_down(line, rules))
+        elif line.pending:
+            at = line.first_arrival + ms(rules.policy.first_delay)
+        else:
+            at = line.wanted
+        self._place(line, max(at, now), rules, now, known=known)
+        line.at = max(line.at, now)
+        line.wanted = line.wanted if line.aligned else line.at
+        if rules.calendar is None:
+            return
+        expiry = min((item.expires for item in line.pending.values() if item.expires is not None), default=FOREVER)
+        if line.at >= expiry:
+            opening = rules.calendar.last_opening(now, expiry, known)
+            line.move(now if opening is None else opening, aligned=opening is not None)
+            line.passes = opening is None
 
     # Steering
 
@@ -456,7 +774,8 @@ class Model:
         line = self.lines.get(key, Line())
         if line.state != "waiting":
             return False
-        line.state, line.at, line.since = "ready", now, now
+        line.state, line.since, line.passes = "ready", now, True
+        line.move(now)
         return True
 
     def pause(self, key: str) -> bool:
@@ -467,7 +786,7 @@ class Model:
     def resume(self, key: str) -> bool:
         line = self.lines.get(key, Line())
         changed, line.paused = line.paused, False
-        if changed and line.state == "idle":
+        if changed and line.state == "idle" and line.own is None:
             del self.lines[key]
         return changed
 
@@ -483,7 +802,8 @@ class Model:
         parcel.attempt, parcel.lapses, parcel.lapses_alone = 0, 0, 0
         parcel.frozen, parcel.replayed = True, True
         line.digest = parcel
-        line.state, line.at, line.since = "ready", now, now
+        line.state, line.since, line.passes = "ready", now, True
+        line.move(now)
         return True
 
     def discard(self, digest_id: int) -> bool:
@@ -498,9 +818,10 @@ class Model:
         due = line.at if line.state == "waiting" else None
         return Facts(line.state, due, len(line.pending), line.last, line.iteration, line.paused)
 
-    def peek(self, key: str, policy: Policy, now: int) -> list[Record]:
+    def peek(self, key: str, code: Code, now: int) -> list[Record]:
         """The records that the next digest would carry."""
         line = self.lines.get(key, Line())
+        policy = line.in_force(code).policy
         digest, pending = line.digest, line.pending.values()
         if digest is None or (line.state == "open" and not line.has_lapsed(now)):
             items = newest_first(pending)[: policy.capacity]
@@ -518,6 +839,14 @@ class Model:
         counts["open"] = sum(len(digest.items) for digest in digests)
         counts["dead"] = sum(len(parcel.items) for parcel in self.dead.values())
         return counts
+
+
+UNPLANNED = Policy(minimum_delay=0, maximum_delay=0, max_records=None)  # of a timeline that is off
+
+
+def deadlines(line: Line) -> list[int]:
+    """Those of the urgent records that are pending."""
+    return [item.deadline for item in line.pending.values() if item.deadline is not None]
 
 
 def newest_first(items: Iterable[Item]) -> list[Item]:

@@ -6,7 +6,7 @@ Engines with different policies share the store. After each step everything that
 sides. Only the clock of the test passes, so a failure repeats itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -16,40 +16,124 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from digestif import Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease
+from digestif import Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease, Window
 from digestif.core.capacity import Stored
-from digestif.stores.base import Burial, ClaimPage, Completion, Lease, Release, Store, Take, Taken
+from digestif.core.machine import seen
+from digestif.core.terms import Openings
+from digestif.stores.base import (
+    Admission,
+    Burial,
+    Candidate,
+    ClaimPage,
+    Completion,
+    Lease,
+    Release,
+    Store,
+    Take,
+    Taken,
+)
 from digestif.stores.codec import Sealer
-from digestif.testing.model import FATES, Leased, Line, Model, Opened, ms
+from digestif.testing.model import FATES, Calendar, Known, Leased, Line, Model, Opened, Rules, ms
 
 T = TypeVar("T")
 U = TypeVar("U")
 
-START = 1_700_000_000_000  # milliseconds
+START = 1_700_000_000_000  # milliseconds: 22:13:20 in UTC
+MINUTE, DAY = 60_000, 86_400_000
 LEASE = 5.0  # seconds
 HELD = 6  # leases that are remembered, living or stale
 TIMELINES = ("a", "a:d", "{a}\n")
 KEYS = ("x", "y", "x:\x00 \U0001f427")
 TIMESTAMPS = (0.0, 1.0, 1.0, 1.0000000000000002, -62135596800.5, 0.1 + 0.2, 4102444800.0)
 SECONDS = (0.0, 0.001, 1.0, 2.0, 3.0, 4.999, 5.0, 7.5, 20.0)  # around LEASE and the delays below
-POLICIES = {
-    "plain": Policy(minimum_delay=5, increment_delay=2, maximum_delay=9, ttl=None),
-    "small": Policy(minimum_delay=0, increment_delay=1, maximum_delay=4, ttl=None, capacity=1, attempts=2),
-    "eager": Policy(minimum_delay=2, maximum_delay=4, ttl=8, capacity=3, max_records=2, first_delay=3, lapses=2),
-    "quiet": Policy(minimum_delay=1, maximum_delay=6, ttl=None, quiet=2, first_delay=2),
-    "steps": Policy(backoff=Exponential(2, limit=2), maximum_delay=8, ttl=None, redelivery="same", attempts=1),
-    "brief": Policy(minimum_delay=1, increment_delay=1, maximum_delay=2, ttl=5, capacity=2, attempts=1, lapses=1),
-    "fixed": Policy(minimum_delay=2, increment_delay=1, maximum_delay=4, ttl=8, redelivery="same", max_records=3),
+PASSING = (*SECONDS, 30.0, 59.999, 60.0, 300.0, 2400.0)  # and the windows, and how far stored openings reach
+
+
+def hour(text: str) -> int:
+    """A time of the day, in milliseconds."""
+    hours, minutes = text.split(":")
+    return (int(hours) * 60 + int(minutes)) * MINUTE
+
+
+def spans(*texts: str) -> tuple[tuple[int, int], ...]:
+    """Hours; those that end on the next day are the last."""
+    pairs = [tuple(map(hour, text.split("-"))) for text in texts]
+    return tuple((begin, end if end > begin else end + DAY) for begin, end in pairs)
+
+
+OPEN = ("22:12-22:14", "22:15-22:18", "22:20-22:30", "22:40-23:50")
+RULES = {
+    "plain": Rules(Policy(minimum_delay=5, increment_delay=2, maximum_delay=9, ttl=None)),
+    "small": Rules(Policy(minimum_delay=0, increment_delay=1, maximum_delay=4, ttl=None, capacity=1, attempts=2)),
+    "eager": Rules(Policy(minimum_delay=2, maximum_delay=4, ttl=8, capacity=3, max_records=2, first_delay=3, lapses=2)),
+    "quiet": Rules(Policy(minimum_delay=1, maximum_delay=6, ttl=None, quiet=2, first_delay=2)),
+    "steps": Rules(Policy(backoff=Exponential(2, limit=2), maximum_delay=8, ttl=None, redelivery="same", attempts=1)),
+    "brief": Rules(
+        Policy(minimum_delay=1, increment_delay=1, maximum_delay=2, ttl=5, capacity=2, attempts=1, lapses=1)
+    ),
+    "fixed": Rules(
+        Policy(minimum_delay=2, increment_delay=1, maximum_delay=4, ttl=8, redelivery="same", max_records=3)
+    ),
+    "times": Rules(
+        Policy(minimum_delay=0, increment_delay=2, maximum_delay=9, ttl=140, window=Window.cron("* * * * *", tz="UTC")),
+        Calendar(MINUTE, times=(0,)),
+    ),
+    "slow": Rules(
+        Policy(minimum_delay=120, maximum_delay=150, ttl=None, window=Window.cron("* * * * *", tz="UTC")),
+        Calendar(MINUTE, times=(0,)),
+    ),
+    "sharp": Rules(
+        Policy(
+            minimum_delay=5,
+            maximum_delay=9,
+            ttl=None,
+            max_records=2,
+            attempts=2,
+            window=Window.cron("*/2 * * * *", tz="UTC", urgent=True),
+        ),
+        Calendar(2 * MINUTE, times=(0,), urgent=True),
+    ),
+    "hours": Rules(
+        Policy(minimum_delay=5, increment_delay=2, maximum_delay=9, ttl=None, window=Window.hours(*OPEN, tz="UTC")),
+        Calendar(DAY, hours=spans(*OPEN)),
+    ),
+    "night": Rules(
+        Policy(
+            minimum_delay=1,
+            maximum_delay=6,
+            quiet=2,
+            ttl=None,
+            capacity=2,
+            window=Window.quiet("22:14-22:16", "22:19-22:24", "22:30-23:00", tz="UTC", urgent=True),
+        ),
+        Calendar(DAY, hours=spans("22:16-22:19", "22:24-22:30", "23:00-22:14"), urgent=True),
+    ),
+    "both": Rules(
+        Policy(
+            minimum_delay=0,
+            maximum_delay=4,
+            ttl=None,
+            first_delay=2,
+            lapses=2,
+            window=Window.cron("* * * * *", tz="UTC") & Window.hours(*OPEN, tz="UTC"),
+        ),
+        Calendar(DAY, times=tuple(range(0, DAY, MINUTE)), hours=spans(*OPEN)),
+    ),
 }
+POLICIES = {name: rules.policy for name, rules in RULES.items()}
+STORED = sorted(set(POLICIES) - {"steps"})  # a function can't be stored
 
 unseal = Sealer("json").unseal
 timelines = st.sampled_from(TIMELINES)
 keys = st.sampled_from(KEYS)
 policies = st.sampled_from(sorted(POLICIES))
+windowed = st.sampled_from(sorted(name for name, rules in RULES.items() if rules.calendar is not None))
 timestamps = st.sampled_from(TIMESTAMPS)
 seconds = st.sampled_from(SECONDS)
+steps = st.sampled_from(PASSING)
 maybe_seconds = st.none() | seconds
 indexes = st.integers(0, HELD - 1)
+changes = st.none() | st.sampled_from(("add", "delete", "flush", "pause", "retract", "schedule", "set_policy"))
 picks = st.integers(0, 4 * len(TIMELINES) - 1)  # the lower quarter: any timeline, otherwise one that fits
 delays = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(("within", "first_delay", "increment_delay", "maximum_delay"), seconds)
@@ -104,24 +188,34 @@ class StoreMachine(RuleBasedStateMachine):
         record = Record(key, self.value(), timestamp)
         self.same(
             lambda: self.engines[policy].add(timeline, record, **delays),
-            lambda: self.model.add(timeline, record, POLICIES[policy], self.now, **delays),
+            lambda: self.model.add(timeline, record, RULES[policy], self.now, **delays),
         )
 
-    @rule(passing=seconds, timeline=timelines, key=keys, policy=policies)
+    @rule(passing=steps, timeline=timelines, key=keys, policy=policies)
     def add_plainly(self, passing: float, timeline: str, key: str, policy: str) -> None:
         self.now += ms(passing)
         record = Record(key, self.value(), self.now / 1000)
         self.same(
             lambda: self.engines[policy].add(timeline, record.value, key=key),
-            lambda: self.model.add(timeline, record, POLICIES[policy], self.now),
+            lambda: self.model.add(timeline, record, RULES[policy], self.now),
         )
+
+    @rule(timeline=timelines, key=keys, policy=windowed, late=seconds)
+    def add_when_due(self, timeline: str, key: str, policy: str, late: float) -> None:
+        """A window opened, and no worker came yet."""
+        self.now = max(self.now, (self.model.timeline(timeline).due or 0) + ms(late))
+        self.add(timeline, key, 1.0, policy, {})
+
+    @rule(timeline=timelines, key=keys, policy=windowed, within=seconds)
+    def add_urgently(self, timeline: str, key: str, policy: str, within: float) -> None:
+        self.add(timeline, key, 1.0, policy, {"within": within})
 
     @rule(items=st.lists(st.tuples(timelines, keys, timestamps), max_size=5), policy=policies, delays=delays)
     def add_many(self, items: list[tuple[str, str, float]], policy: str, delays: dict[str, Any]) -> None:
         batch = [(timeline, Record(key, self.value(), timestamp)) for timeline, key, timestamp in items]
         self.same(
             lambda: self.engines[policy].add_many(batch, **delays),
-            lambda: self.model.add_many(batch, POLICIES[policy], self.now, **delays),
+            lambda: self.model.add_many(batch, RULES[policy], self.now, **delays),
         )
 
     @rule(timeline=timelines, key=keys)
@@ -130,36 +224,55 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Scheduling
 
-    @rule(passing=seconds)
+    @rule(passing=steps)
     def time_passes(self, passing: float) -> None:
         self.now += ms(passing)
 
-    @rule(ahead=maybe_seconds, page=st.integers(1, 5))
-    def schedule(self, ahead: float | None, page: int) -> None:
-        due = self.model.due(self.now + ms(ahead or 0))
+    @rule(ahead=maybe_seconds, page=st.integers(1, 5), policy=policies)
+    def schedule(self, ahead: float | None, page: int, policy: str) -> None:
+        deadline = self.now + ms(ahead or 0)
+        due = self.model.due(deadline)
+        kept = self.refused([key for key, _ in due], policy, deadline)
+        given = [(key, at) for key, at in due if key not in kept]
 
-        entries = list(self.any_engine.schedule(self.ahead(ahead), page=page))
+        entries = list(self.engines[policy].schedule(self.ahead(ahead), page=page))
 
-        assert sorted(entries) == sorted((key, at / 1000) for key, at in due)
+        assert sorted(entries) == sorted((key, at / 1000) for key, at in given)
         if self.store.partitions == 1:
-            assert [at for _, at in entries] == [at / 1000 for _, at in due]
-        self.model.schedule([key for key, _ in due], self.now)
+            assert [at for _, at in entries] == [at / 1000 for _, at in given]
+        self.model.schedule([key for key, _ in given], self.now)
+        self.keep(kept)
 
-    @rule(ahead=maybe_seconds, page=st.integers(1, 3), wanted=st.integers(0, 2))
-    def schedule_and_stop_early(self, ahead: float | None, page: int, wanted: int) -> None:
-        due = dict(self.model.due(self.now + ms(ahead or 0)))
+    @rule(ahead=maybe_seconds, page=st.integers(1, 3), wanted=st.integers(0, 2), policy=policies)
+    def schedule_and_stop_early(self, ahead: float | None, page: int, wanted: int, policy: str) -> None:
+        deadline = self.now + ms(ahead or 0)
+        due = dict(self.model.due(deadline))
+        refused = self.refused(due, policy, deadline)
 
-        given = list(islice(self.any_engine.schedule(self.ahead(ahead), page=page), wanted))
+        given = list(islice(self.engines[policy].schedule(self.ahead(ahead), page=page), wanted))
 
         # A page is ready before its first entry is given, so a few more than those may be.
-        moved = {key for key in due if self.any_engine.timeline(key).state == "ready"}
-        assert len(given) == min(wanted, len(due))
+        now = {key: self.any_engine.timeline(key) for key in due}
+        moved = {key for key in due if now[key].state == "ready"}
+        kept = {key: until for key, until in refused.items() if maybe_ms(now[key].due) == until}
+        assert len(given) == min(wanted, len(due) - len(refused))
         assert all(ms(at) == due[key] for key, at in given)
         assert {key for key, _ in given} <= moved
+        assert not moved & set(refused)
         assert len(moved) - len(given) < page
         self.model.schedule(sorted(moved), self.now)
+        self.keep(kept)
 
-    @rule(passing=seconds, ago=maybe_seconds)
+    def refused(self, keys: Iterable[str], policy: str, moment: int) -> dict[str, int]:
+        """Those that may not be delivered at this moment, and when they may."""
+        found = {key: self.model.judge(key, RULES[policy], moment) for key in keys}
+        return {key: until for key, until in found.items() if until is not None}
+
+    def keep(self, kept: Mapping[str, int]) -> None:
+        for key, until in kept.items():
+            self.model.keep(key, until)
+
+    @rule(passing=steps, ago=maybe_seconds)
     def maintenance(self, passing: float, ago: float | None) -> None:
         self.now += ms(passing)
         deadline = self.now - ms(300 if ago is None else ago)
@@ -167,7 +280,7 @@ class StoreMachine(RuleBasedStateMachine):
         done = self.model.maintenance(deadline, self.now)
         assert answer == len(done.moved) + len(done.lapsed)
 
-    @rule(passing=seconds, ago=maybe_seconds)
+    @rule(passing=steps, ago=maybe_seconds)
     def maintain(self, passing: float, ago: float | None) -> None:
         self.now += ms(passing)
         deadline = None if ago is None else self.now - ms(ago)
@@ -189,7 +302,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(timeline=timelines, policy=policies)
     def enter_when_due(self, timeline: str, policy: str) -> None:
         self.now = max(self.now, self.model.timeline(timeline).due or 0)
-        self.schedule(ahead=None, page=1)
+        self.schedule(ahead=None, page=1, policy=policy)
         self.entered(timeline, policy, None, given=False)
 
     @rule(pick=picks, policy=policies, minimum_delay=maybe_seconds, fails=st.booleans())
@@ -212,7 +325,7 @@ class StoreMachine(RuleBasedStateMachine):
         both = self.both(
             lambda: block.__enter__(),
             lambda: self.model.open(
-                timeline, POLICIES[policy], self.now, ms(LEASE), minimum_delay, alone=not blocks, beside=beside
+                timeline, RULES[policy], self.now, ms(LEASE), minimum_delay, alone=not blocks, beside=beside
             ),
         )
         if both is None:
@@ -224,10 +337,11 @@ class StoreMachine(RuleBasedStateMachine):
         return self.remember(held)
 
     def left(self, held: Held, error: BlockFailed | None) -> None:
+        self.learn()
         self.held.remove(held)
         now = self.now if held.now is None else held.now
         finish = self.model.complete if error is None else self.model.fail
-        wanted = outcome(lambda: finish(held.timeline, held.token, POLICIES[held.policy], now, held.minimum_delay))
+        wanted = outcome(lambda: finish(held.timeline, held.token, RULES[held.policy], now, held.minimum_delay))
         assert held.block is not None
         answer = outcome(partial(held.block.__exit__, type(error) if error else None, error, None))
         # The block's own exception wins, even over a stale lease: `__exit__` lets it pass.
@@ -235,64 +349,128 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Digesting as a worker does
 
-    @rule(limit=st.integers(1, 5), policy=policies, takes=st.booleans())
-    def claim(self, limit: int, policy: str, takes: bool) -> None:
+    @rule(limit=st.integers(1, 5), policy=policies, takes=st.booleans(), meanwhile=changes)
+    def claim(self, limit: int, policy: str, takes: bool, meanwhile: str | None) -> None:
         claimable = self.model.claimable(self.now)
         suspects = self.model.suspects(self.now)
 
         claims = [
-            self.store.claim(partition, limit, token=self.token(), lease=ms(LEASE), now=self.now)
+            self.store.claim(
+                partition, limit, token=self.token(), lease=ms(LEASE), now=self.now, asks=self.asks(policy)
+            )
             for partition in range(self.store.partitions)
         ]
 
-        assert all(len(claimed.leases) <= limit for claimed in claims)
+        assert all(len(claimed.leases) + len(claimed.candidates) <= limit for claimed in claims)
         lapsed = {claimed.suspect for claimed in claims if claimed.suspect is not None}
         assert lapsed <= set(suspects.values())
         assert min(lapsed, default=None) == min(suspects.values(), default=None)
-        touched = self.claimed(claims, claimable, policy, alone=False, takes=takes)
+        touched = self.claimed(claims, claimable, policy, alone=False, takes=takes, meanwhile=meanwhile)
         if self.store.partitions == 1:
             left = set(claimable) - touched
             assert len(touched) == min(limit, len(claimable))
             assert all(claimable[one] <= claimable[other] for one in touched for other in left)
 
-    @rule(passing=seconds, alone=st.booleans(), policy=policies, takes=st.booleans())
-    def claim_suspects(self, passing: float, alone: bool, policy: str, takes: bool) -> None:
+    @rule(passing=steps, alone=st.booleans(), policy=policies, takes=st.booleans(), meanwhile=changes)
+    def claim_suspects(self, passing: float, alone: bool, policy: str, takes: bool, meanwhile: str | None) -> None:
         self.now += ms(passing)
         suspects = self.model.suspects(self.now)
         before = {key: self.model.is_second_lapse(key) for key in suspects}
 
         claims = [
-            self.store.claim_suspects(partition, alone=alone, token=self.token(), lease=ms(LEASE), now=self.now)
+            self.store.claim_suspects(
+                partition, alone=alone, token=self.token(), lease=ms(LEASE), now=self.now, asks=self.asks(policy)
+            )
             for partition in range(self.store.partitions)
         ]
 
-        touched = self.claimed(claims, suspects, policy, alone=alone, takes=takes)
+        touched = self.claimed(claims, suspects, policy, alone=alone, takes=takes, meanwhile=meanwhile)
         if self.store.partitions == 1:
             first = {key for key in suspects if suspects[key] == min(suspects.values())}
             assert first & touched or not first
             assert len({before[key] for key in touched}) <= 1
             assert len(touched) == 1 or touched == {key for key in suspects if not before[key]}
 
+    def asks(self, policy: str) -> bool:
+        return RULES[policy].calendar is not None
+
     def claimed(
-        self, claims: Sequence[ClaimPage], candidates: Mapping[str, int], policy: str, *, alone: bool, takes: bool
+        self,
+        claims: Sequence[ClaimPage],
+        claimable: Mapping[str, int],
+        policy: str,
+        *,
+        alone: bool,
+        takes: bool,
+        meanwhile: str | None,
     ) -> set[str]:
         """What claims gave is leased in the model, too; the answer is all timelines that they touched."""
-        empty = {key for key in candidates if self.model.lines[key].empty}
+        empty = {key for key in claimable if self.model.lines[key].empty}
         gone = {key for key in empty if self.any_engine.timeline(key).state == "idle"}
         given = {lease.timeline for claimed in claims for lease in claimed.leases}
-        assert given <= set(candidates)
+        asked = {candidate.timeline for claimed in claims for candidate in claimed.candidates}
+        assert given | asked <= set(claimable)
+        assert asked == {key for key in given | asked if self.asks(policy) or self.has_window_of_its_own(key)}
         assert sum(claimed.retired for claimed in claims) == len(gone)
         assert all(self.model.claim(key, self.now, ms(LEASE)) is None for key in gone)
         for claimed in claims:
-            single = len(claimed.leases) + claimed.retired == 1
-            for lease in claimed.leases:
-                leased = self.model.claim(lease.timeline, self.now, ms(LEASE), alone=alone and single)
-                assert leased is not None
-                self.check_lease(lease, leased)
-                held = self.remember(Held(lease.timeline, policy, leased.token, lease=lease))
-                if takes:
-                    self.taken(held)
-        return gone | given
+            is_single = len(claimed.leases) + len(claimed.candidates) + claimed.retired == 1
+            self.leased(claimed.leases, policy, alone=alone and is_single, takes=takes)
+            self.admit(claimed.candidates, policy, alone=alone and is_single, takes=takes, meanwhile=meanwhile)
+        return gone | given | asked
+
+    def has_window_of_its_own(self, key: str) -> bool:
+        own = self.model.lines[key].own
+        return own is not None and own.rules is not None and own.rules.calendar is not None
+
+    def leased(self, leases: Sequence[Lease], policy: str, *, alone: bool, takes: bool) -> None:
+        for lease in leases:
+            leased = self.model.claim(lease.timeline, self.now, ms(LEASE), alone=alone)
+            assert leased is not None
+            self.check_lease(lease, leased)
+            held = self.remember(Held(lease.timeline, policy, leased.token, lease=lease))
+            if takes:
+                self.taken(held)
+
+    def admit(
+        self, candidates: Sequence[Candidate], policy: str, *, alone: bool, takes: bool, meanwhile: str | None
+    ) -> None:
+        """Say which candidates may be delivered, by the model's own judgement; one may change before that."""
+        if not candidates:
+            return
+        keys = [candidate.timeline for candidate in candidates]
+        decided = {key: self.model.judge(key, RULES[policy], self.now) for key in keys}
+        before = {key: self.model.seen(key) for key in keys}
+        if meanwhile is not None:
+            self.change(keys[0], meanwhile)
+        acceptable = {
+            key for key in keys if self.model.seen(key) == before[key] and self.model.may_be_admitted(key, self.now)
+        }
+
+        admissions = [Admission(one.timeline, seen(one.slot), decided[one.timeline]) for one in candidates]
+        admitted = self.store.admit(admissions, token=self.token(), lease=ms(LEASE), now=self.now, alone=alone)
+
+        kept = {key: until for key, until in decided.items() if until is not None and key in acceptable}
+        assert {lease.timeline for lease in admitted.leases} == acceptable - set(kept)
+        assert admitted.kept == len(kept)
+        self.keep(kept)
+        self.leased(admitted.leases, policy, alone=alone, takes=takes)
+
+    def change(self, key: str, verb: str) -> None:
+        """What another process does between a claim and its admission."""
+        if verb == "add":
+            self.add(key, KEYS[0], 1.0, "plain", {})
+        elif verb == "set_policy":
+            self.set_policy(key, "hours", "plain")
+        elif verb == "flush":
+            self.flush(key)
+        elif verb == "schedule":
+            self.schedule(None, 5, "plain")
+        elif verb == "retract":
+            for record_key in KEYS:
+                self.retract(key, record_key)
+        else:
+            self.steer(key, verb)
 
     @precondition(lambda self: any(held.lease for held in self.held))
     @rule(index=indexes)
@@ -309,14 +487,16 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: any(held.lease for held in self.held))
-    @rule(index=indexes, cool_down=seconds)
-    def complete(self, index: int, cool_down: float) -> None:
+    @rule(index=indexes, cool_down=seconds, given=st.booleans())
+    def complete(self, index: int, cool_down: float, given: bool) -> None:
         held = self.lease(index)
-        policy = POLICIES[held.policy]
-        completion = Completion(leased(held), ms(cool_down), policy.max_records)
+        rules, plan = RULES[held.policy], self.plan(cool_down, given)
+        completion = Completion(
+            leased(held), ms(cool_down), rules.policy.max_records, openings=self.openings(held.policy), given=given
+        )
         self.same(
             lambda: proven(self.store.complete([completion], now=self.now)),
-            lambda: self.model.complete(held.timeline, held.token, policy, self.now, cool_down),
+            lambda: self.model.complete(held.timeline, held.token, rules, self.now, **plan),
         )
 
     @precondition(lambda self: any(held.lease for held in self.held))
@@ -331,15 +511,33 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: any(held.lease for held in self.held))
-    @rule(index=indexes, cool_down=seconds)
-    def bury(self, index: int, cool_down: float) -> None:
+    @rule(index=indexes, cool_down=seconds, given=st.booleans())
+    def bury(self, index: int, cool_down: float, given: bool) -> None:
         held = self.lease(index)
-        policy = POLICIES[held.policy]
-        burial = Burial(leased(held), "given up", ms(cool_down), policy.max_records)
+        rules, plan = RULES[held.policy], self.plan(cool_down, given)
+        openings = self.openings(held.policy)
+        burial = Burial(
+            leased(held), "given up", ms(cool_down), rules.policy.max_records, openings=openings, given=given
+        )
         self.same(
             lambda: proven(self.store.bury([burial], now=self.now)),
-            lambda: self.model.bury(held.timeline, held.token, policy, self.now, cool_down),
+            lambda: self.model.bury(held.timeline, held.token, rules, self.now, **plan),
         )
+
+    def plan(self, cool_down: float, given: bool) -> dict[str, Any]:
+        """How a timeline goes on: a cool-down given to the call, or one that an own policy replaces."""
+        return {"minimum_delay": cool_down if given else None, "planned": cool_down, "asked": self.now}
+
+    def openings(self, policy: str) -> Openings | None:
+        """The openings that an engine would send, by the model's calendar."""
+        calendar = RULES[policy].calendar
+        if calendar is None:
+            return None
+        known = calendar.known_at(self.now)
+        if calendar.times:
+            return Openings(tuple(islice(calendar.times_from(known.since), 5)), urgent=calendar.urgent)
+        pairs = islice(calendar.spans_from(known.since), 5)
+        return Openings(tuple(number for pair in pairs for number in pair), hours=True, urgent=calendar.urgent)
 
     def lease(self, index: int) -> Held:
         """One of the leases; at even numbers one that may live, if there is."""
@@ -386,6 +584,53 @@ class StoreMachine(RuleBasedStateMachine):
     def flush(self, timeline: str) -> None:
         self.same(lambda: self.any_engine.flush(timeline), lambda: self.model.flush(timeline, self.now))
 
+    # Policies of single timelines
+
+    @rule(timeline=timelines, own=st.sampled_from(STORED), policy=policies)
+    def set_policy(self, timeline: str, own: str, policy: str) -> None:
+        self.engines[policy].set_policy(timeline, POLICIES[own])
+        self.model.set_policy(timeline, RULES[own], self.now, self.known(timeline, RULES[own].calendar))
+
+    @rule(timeline=timelines, policy=policies)
+    def clear_policy(self, timeline: str, policy: str) -> None:
+        self.same(
+            lambda: self.engines[policy].clear_policy(timeline),
+            lambda: self.model.clear_policy(timeline, RULES[policy], self.now),
+        )
+
+    @rule(timeline=timelines, policy=policies)
+    def switch_off(self, timeline: str, policy: str) -> None:
+        self.engines[policy].prefer(timeline, "off")
+        self.model.switch_off(timeline, self.now)
+
+    @rule(policy=policies)
+    def replan(self, policy: str) -> None:
+        moved = self.engines[policy].replan()
+        self.learn()  # openings of stored policies were renewed
+        assert moved == self.model.replan(RULES[policy], self.now)
+
+    def learn(self) -> None:
+        """Read how far the stored openings of each timeline reach: the engine renews them when it likes."""
+        for key, line in self.model.lines.items():
+            if line.own is not None and line.own.rules is not None:
+                line.own.known = self.known(key, line.own.rules.calendar)
+
+    def known(self, timeline: str, calendar: Calendar | None) -> Known:
+        """How far the openings reach that are stored with the timeline's own policy. They must be the calendar's."""
+        override = self.store.inspect(timeline).override
+        assert override is not None
+        openings = override.terms.openings
+        assert (openings is None) == (calendar is None)
+        if openings is None or calendar is None:
+            return Known(0)
+        since, *_, until = openings.numbers
+        pairs = calendar.spans_from(since)
+        wanted = calendar.times_from(since) if calendar.times else (number for pair in pairs for number in pair)
+        assert openings.numbers == tuple(islice(wanted, len(openings.numbers)))
+        return Known(since, until)
+
+    # Dead letters
+
     @precondition(lambda self: self.model.dead)
     @rule(index=st.integers(0, 20))
     def replay(self, index: int) -> None:
@@ -418,13 +663,14 @@ class StoreMachine(RuleBasedStateMachine):
     def records_are_the_same(self) -> None:
         name = next(self.readers)
         for key in TIMELINES:
-            assert list(self.engines[name].peek(key)) == self.model.peek(key, POLICIES[name], self.now)
+            assert list(self.engines[name].peek(key)) == self.model.peek(key, RULES[name], self.now)
 
     @invariant()
     def the_ledger_balances(self) -> None:
         ledger = self.any_engine.ledger()
         counts = {fate: getattr(ledger, fate) for fate in FATES}
         assert counts == self.model.ledger()
+        assert ledger.declined == self.model.counts["declined"]
         assert counts["accepted"] == sum(counts[fate] for fate in FATES[1:])
 
     @invariant()
@@ -450,6 +696,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def both(self, real: Callable[[], T], expected: Callable[[], U]) -> tuple[T, U] | None:
         """The answers of both sides; None if both refuse, which they must do in the same way."""
+        self.learn()
         answer, wanted = outcome(real), outcome(expected)
         if isinstance(answer, Refusal) or isinstance(wanted, Refusal):
             assert answer == wanted
@@ -476,6 +723,7 @@ class StoreMachine(RuleBasedStateMachine):
         counts = (lease.attempt, lease.lapses, lease.lapses_alone, lease.lapsed)
         assert counts == (wanted.attempt, wanted.lapses, wanted.lapses_alone, wanted.lapsed)
         assert (lease.iteration, lease.at, lease.until) == (wanted.iteration, wanted.at, self.now + ms(LEASE))
+        assert (lease.override is None) == (self.model.lines[lease.timeline].own is None)
 
     def check_id(self, number: int, id: str) -> None:
         """The same digest on one side is the same on the other."""

@@ -424,6 +424,16 @@ CALENDAR_ADDS = [
     _first(
         "a first record that is urgent passes them", 210, (220, 220), URGENT_HOURS, deadline=220, expected_pass=True
     ),
+    Add(
+        "…at once, if it must leave now",
+        210,
+        "idle",
+        "ready",
+        210,
+        deadline=210,
+        calendar=URGENT_HOURS,
+        expected_pass=True,
+    ),
     Add("…and needs no pass inside the hours", 310, "idle", "ready", 310, deadline=320, calendar=URGENT_HOURS),
     _waiting(
         "a retry keeps its time, whatever the window",
@@ -620,15 +630,15 @@ PLANS = [
     Replan(
         "records that expire at the opening leave at the one before",
         80,
-        (100, 150),
+        (100, 100),
         TIMES,
         last=50,
         expires=200,
         cool_down=100,
     ),
     Replan("…not if they expire later", 80, (200, 150), TIMES, last=50, expires=201, cool_down=100),
-    Replan("…at the last one before they expire", 80, (200, 250), TIMES, last=50, expires=250, cool_down=200),
-    Replan("…which may be now", 100, (100, 150), TIMES, last=50, expires=200, cool_down=100),
+    Replan("…at the last one before they expire", 80, (200, 200), TIMES, last=50, expires=250, cool_down=200),
+    Replan("…which may be now", 100, (100, 100), TIMES, last=50, expires=200, cool_down=100),
     Replan("…or now with a pass", 101, (101, 101), TIMES, last=50, expires=200, cool_down=100, expected_pass=True),
     Replan(
         "…also if they should have expired",
@@ -643,13 +653,13 @@ PLANS = [
     Replan(
         "hours that open too late: when they opened last before that",
         80,
-        (100, 250),
+        (100, 100),
         HOURS,
         last=50,
         expires=290,
         cool_down=200,
     ),
-    Replan("…now, if they are open", 150, (150, 250), HOURS, last=50, expires=290, cool_down=200),
+    Replan("…now, if they are open", 150, (150, 150), HOURS, last=50, expires=290, cool_down=200),
     Replan("…or now with a pass", 210, (210, 210), HOURS, last=50, expires=290, cool_down=200, expected_pass=True),
     Replan("an unfinished digest is not moved", 110, (9_000, 9_000), TIMES, last=50, unfinished=True, cool_down=100),
     Replan(
@@ -720,7 +730,12 @@ def check_completions(place: Callable[[Complete], Placed]) -> None:
 
 def check_plans(place: Callable[[Replan], Placed]) -> None:
     """Every vector of another policy; `place` says where the timeline is afterwards."""
-    _check(PLANS, place, lambda v: Placed(v.state, *(v.expected or (None, None)), v.expected_pass))
+
+    def expected(v: Replan) -> Placed:
+        at, by_delays = (None, None) if v.expected is None else v.expected
+        return Placed(v.state, at, by_delays, v.expected_pass)
+
+    _check(PLANS, place, expected)
 
 
 def check_refusals(place: Callable[[Refuse], tuple[Placed, int, bool]]) -> None:

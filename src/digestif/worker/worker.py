@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from inspect import isawaitable
 from typing import Protocol
 
 from digestif.attempts import Attempts, Heartbeat
@@ -24,7 +25,7 @@ class Engine(Protocol):
     """What a worker needs of a `Digests`."""
 
     def attempts(self, now: float | None = None) -> Attempts: ...
-    def replan_changed(self) -> int: ...
+    def replan_changed(self) -> int | Awaitable[int]: ...
 
 
 class Worker:
@@ -172,7 +173,9 @@ class Worker:
         failures = 0
         while not self._is_stopping:
             try:
-                await loop.in_thread(self._digests.replan_changed)
+                answer = await loop.in_thread(self._digests.replan_changed)
+                if isawaitable(answer):  # of an AsyncDigests
+                    await answer
             except StoreError as error:
                 failures += 1
                 attempts.events.emit(StoreFailed(operation="replan", error=error))

@@ -187,6 +187,7 @@ def test_what_is_just_being_added_is_there_after_the_migration(url: str) -> None
 TO_VERSION_2 = """
     SET search_path TO digestif;
     DROP TABLE timeline_name;
+    ALTER TABLE ledger DROP COLUMN declined;
     ALTER TABLE timeline DROP COLUMN version, ADD PRIMARY KEY (id), ADD UNIQUE (namespace, key);
     DELETE FROM migration WHERE number > 2
 """

@@ -9,6 +9,7 @@ from redis import Redis
 
 from digestif.core.machine import Slot
 from digestif.core.times import Millis
+from digestif.stores.redis import encoding
 from digestif.stores.redis.keys import PARTITION_KINDS
 from digestif.stores.rows.view import marks
 
@@ -93,7 +94,7 @@ def _flaws_of_partition(held: Partition) -> Iterator[str]:
         if stored is None:
             yield f"{name.decode()!r} has records but no slot"
             continue
-        slot = msgspec.msgpack.decode(stored[8:])
+        slot = msgspec.msgpack.decode(stored[encoding.head_size(stored) :])
         yield from _flaws_of_timeline(held, name, slot)
         for order, time in _places(slot).items():
             expected[order][name] = time

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from digestif import Digests, Policy, Record
 from digestif.core.capacity import Stored
-from digestif.core.machine import Slot, Unfinished
+from digestif.core.machine import Seen, Slot, Unfinished
 from digestif.core.records import State
+from digestif.core.terms import Openings, Override
 from digestif.core.transfer import FOREVER
-from digestif.stores.base import Burial, Completion, Lease, QuarantinedRecord, Release, Take
+from digestif.stores.base import Admission, Burial, Completion, Lease, QuarantinedRecord, Release, Replan, Take
 from digestif.stores.redis.repair import Repair
 from digestif.stores.redis.store import RedisStore
 from digestif.stores.transfer import ExportedRecord, ImportPage, Parcel, ParcelKind, TransferStore
@@ -52,6 +55,15 @@ def repaired(digests: Digests, harm: Harm, timeline: str) -> Any:
     assert isinstance(store, RedisStore)
     harm_in(store, harm, timeline)
     return Repair(store._scripts, 0, ring=store._ring, token=harm, now=300_000).run(dry_run=False)
+
+
+TERMS = POLICY.terms()
+SEEN = Seen(State.WAITING, 462_000, None, None)
+OWN_SEEN = Seen(State.WAITING, 400_000, None, 1)
+
+
+def override(opening: int) -> Override:
+    return Override(text="daily@09:00 UTC", since=1, terms=replace(TERMS, openings=Openings((opening,))))
 
 
 class Step(NamedTuple):
@@ -126,6 +138,14 @@ EVERYDAY = [  # of any store
     Step("export_counts", lambda digests: transfer(digests).export_counts(0, "export_counts")),
     Step("export_counts", lambda digests: transfer(digests).import_counts("others", {"delivered": 5}, fence=None)),
     Step("swap_note", lambda digests: transfer(digests).swap_note(0, "note", None, b"noted")),
+    # Policies of single timelines
+    Step("set_override", lambda digests: digests.store.set_override("o", override(300_000), now=204_000)),
+    Step("refresh_override", lambda digests: digests.store.refresh_override("o", override(400_000))),
+    Step("add", lambda digests: digests.add("o", record("k"), now=205)),
+    Step("admit", lambda digests: digests.store.admit([Admission("o", OWN_SEEN, 500_000)], now=400_000)),
+    Step("clear_override", lambda digests: digests.store.clear_override("o", terms=TERMS, cool_down=1, now=401_000)),
+    Step("add", lambda digests: digests.add("g", record("k"), first_delay=60, now=402)),
+    Step("replan", lambda digests: digests.store.replan([Replan("g", SEEN, TERMS, 1)], now=403_000)),
     # Damage, of each kind, and its repair
     Step("add", lambda digests: digests.add_many([("x", record("k")), ("x", record("l"))], now=300)),
 ]

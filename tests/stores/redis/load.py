@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from digestif import Digests, InvalidState, Ledger, Policy, Record, StaleLease, StoreError, Verification
-from digestif.attempts.claims import claim, claim_suspects
 from digestif.clock import monotonic, wall_clock
 from digestif.events import Events
 from digestif.stores.base import Completion, Release
 from digestif.testing.servers import becomes_true
 from tests.reader import read
+from tests.stores.claims import claim, claim_suspects
 
 POLICY = Policy(minimum_delay=0.05, increment_delay=0.005, maximum_delay=0.2, attempts=1000, lapses=1000)
 LEASE = 3  # seconds

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from digestif import Digests, Ledger, Overloaded, Policy, Record
-from digestif.attempts.claims import claim
 from digestif.events import Events
 from digestif.stores.base import Burial, Completion, QuarantinedRecord, Release, Take
 from digestif.testing.servers import RedisServer
+from tests.stores.claims import claim
 from tests.stores.redis.proxy import Proxy
 
 POLICY = Policy(minimum_delay=10, increment_delay=0)

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from digestif import ConfigError, Digests, Ledger, Policy, Record, ScheduleEntry, StoreUnavailable
-from digestif.attempts.claims import claim
 from digestif.events import Event, PartitionFailed
 from digestif.stores.base import Burial, Completion, Durability
 from digestif.stores.redis.client.topology import SLOTS, slot_of
 from digestif.stores.redis.keys import Keys
 from digestif.testing.servers import ClusterServers, RedisServer
+from tests.stores.claims import claim
 
 PARTITIONS = 12
 POLICY = Policy(minimum_delay=10, increment_delay=0)

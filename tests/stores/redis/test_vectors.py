@@ -285,7 +285,9 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "after_maintenance": Comparison("after_maintenance(slot) return slot", facts(slot=slots(State.READY)), of_slot),
     "after_lapse": Comparison("after_lapse(slot) return slot", facts(slot=opened), of_slot),
-    "must_be_admitted": Comparison("return must_be_admitted(slot, v.asks)", facts(slot=slots(), asks=flags), of_slot),
+    "must_be_admitted": Comparison(
+        "return must_be_admitted(slot, v.asks, v.pending)", facts(slot=slots(), asks=flags), of_slot
+    ),
     "may_be_admitted": Comparison(
         "return may_be_admitted(slot, v.now, v.pending)", facts(slot=slots(), now=times), of_slot
     ),
@@ -295,7 +297,8 @@ COMPARISONS: dict[str, Comparison] = {
         of_slot,
     ),
     "after_plan": Comparison(
-        "slot.expires = v.expires after_plan(slot, v.now, v.terms, v.cool_down, v.pending) slot.expires = nil return slot",
+        "slot.expires = v.expires after_plan(slot, v.now, v.terms, v.cool_down, v.pending) "
+        "slot.expires = nil return slot",
         facts(slot=slots(), now=times, terms=terms, cool_down=delays, expires=st.none() | times),
         lambda rule, v: rule(
             replace(v["slot"], expires=v["expires"]), now=v["now"], terms=v["terms"], cool_down=v["cool_down"]
@@ -382,6 +385,11 @@ COMPARISONS: dict[str, Comparison] = {
         "after_losing(slot.digest, v.lost, v.raises) return slot",
         opened.flatmap(lambda slot: facts(slot=st.just(slot), lost=_some_of(slot), raises=flags)),
         lambda rule, v: replace(v["slot"], digest=rule(v["slot"].digest, v["lost"], raises=v["raises"])),
+    ),
+    "after_switched_off": Comparison(
+        "return after_switched_off(slot)",
+        facts(slot=slots().map(lambda slot: replace(slot, pending=0))),
+        of_slot,
     ),
     "after_expiry": Comparison("return after_expiry(slot, v.now, v.pending)", facts(slot=slots(), now=times), of_slot),
     "after_begin_export": Comparison(

@@ -58,6 +58,7 @@ MACHINE: dict[str, Callable[..., Any]] = {
     "after_replay": machine.after_replay,
     "who_got": machine.who_got,
     "after_losing": machine.after_losing,
+    "after_switched_off": machine.after_switched_off,
     "after_expiry": machine.after_expiry,
 }
 TRANSFER: dict[str, Callable[..., Any]] = {

@@ -28,7 +28,7 @@ _slot = msgspec.msgpack.Decoder(Slot).decode
 
 _TIMESTAMP = Packing(">d").pack
 _HEAD = Packing(">5s7sd")  # of a record: arrival, expiry, timestamp
-_SLOT_HEAD = 8  # bytes that only the scripts read
+_SLOT_HEAD, _OWN_HEAD = 8, 24  # bytes that only the scripts read; of a slot with an override that records may join
 _WHEREABOUTS = Packing(">HHd").pack
 _TERMS = Packing(">9d")
 _OPENINGS = Packing(">BH").pack
@@ -138,10 +138,10 @@ def seen(found: Seen) -> tuple[Any, ...]:
 
 
 def lease(reply: Sequence[Any], token: str) -> Lease:
-    *plain, override = reply
+    *plain, override, passes = reply
     timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = plain
     own = msgspec.convert(override, Override) if override else None
-    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone, own)
+    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone, own, passes)
 
 
 def candidate(reply: Sequence[Any], now: Millis) -> Candidate:
@@ -167,7 +167,7 @@ def slot(timeline: str, stored: bytes | None, pending: int) -> Slot:
     if stored is None:
         return IDLE
     try:
-        found = _slot(stored[_SLOT_HEAD:])
+        found = _slot(stored[head_size(stored) :])
     except _WRONG as error:
         text = shortened(stored[1:])  # the first byte says only whether records may join it
         raise unreadable_slot(timeline, f"{error}: {text}") from error
@@ -175,6 +175,11 @@ def slot(timeline: str, stored: bytes | None, pending: int) -> Slot:
     if problem is not None:
         raise unreadable_slot(timeline, problem)
     return replace(found, pending=pending)
+
+
+def head_size(stored: bytes) -> int:
+    """How many bytes of a slot are its head."""
+    return _OWN_HEAD if stored[:1] in (b"p", b"q") else _SLOT_HEAD
 
 
 def unreadable_slot(timeline: str, problem: str) -> Unreadable:

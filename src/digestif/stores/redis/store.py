@@ -235,7 +235,7 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
     def replan(self, replans: Sequence[Replan], *, now: Millis | None) -> list[bool]:
         def call(partition: int, share: list[Replan]) -> Call:
             wanted = [(*encoding.seen(each.seen), each.terms, each.cool_down) for each in share]
-            return self._call(partition, [each.timeline for each in share], wanted, declared="slot")
+            return self._call(partition, [each.timeline for each in share], wanted)
 
         return self._write_shares("replan", replans, lambda each: each.timeline, call, now=now)
 

@@ -117,6 +117,7 @@ def _open(rows: Rows, timeline: str, slot: Slot, grant: Grant, *, fresh_id: str)
         lapsed=slot.state is State.OPEN,
         lapses_alone=digest.lapses_alone,
         override=slot.override,
+        passes=slot.passes,
     )
 
 

@@ -19,9 +19,17 @@ def set_override(rows: Rows, timeline: str, override: Override, *, now: Millis) 
     before = rows.slot(timeline)
     slot = replace(before, override=override)
     if override.off:
-        slot = _emptied(rows, slot)
-    cool_down = override.cool_down(slot.iteration)
-    put(rows, timeline, before, machine.after_plan(slot, now=now, terms=override.terms, cool_down=cool_down))
+        after = _emptied(rows, slot)
+    else:
+        after = _planned(rows, slot, override.terms, cool_down=override.cool_down(slot.iteration), now=now)
+    put(rows, timeline, before, after)
+
+
+def _planned(rows: Rows, slot: Slot, terms: Terms, *, cool_down: Millis, now: Millis) -> Slot:
+    """The slot by another policy. The earliest expiry has to be exact: records that left may have been the first."""
+    if terms.openings is not None and slot.state is State.WAITING:
+        slot = expirable(rows, slot)
+    return machine.after_plan(slot, now=now, terms=terms, cool_down=cool_down)
 
 
 def _emptied(rows: Rows, slot: Slot) -> Slot:
@@ -37,7 +45,7 @@ def _emptied(rows: Rows, slot: Slot) -> Slot:
     rows.tally["pending"] -= pending
     rows.tally["open"] -= open_
     rows.tally["deleted"] += pending + open_
-    return expirable(rows, slot)
+    return machine.after_switched_off(expirable(rows, slot))
 
 
 def clear_override(rows: Rows, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis) -> bool:
@@ -45,7 +53,7 @@ def clear_override(rows: Rows, timeline: str, *, terms: Terms, cool_down: Millis
     if before.override is None:
         return False
     slot = replace(before, override=None)
-    put(rows, timeline, before, machine.after_plan(slot, now=now, terms=terms, cool_down=cool_down))
+    put(rows, timeline, before, _planned(rows, slot, terms, cool_down=cool_down, now=now))
     return True
 
 
@@ -66,7 +74,7 @@ def _replan(rows: Rows, wanted: Replan, *, now: Millis) -> bool:
     for timeline, slot in readable(rows, [wanted.timeline]):
         if machine.seen(slot) != wanted.seen:
             return False
-        after = machine.after_plan(slot, now=now, terms=wanted.terms, cool_down=wanted.cool_down)
+        after = _planned(rows, slot, wanted.terms, cool_down=wanted.cool_down, now=now)
         if after != slot:
             rows.put_slot(timeline, after)
         return after.at != slot.at

@@ -23,7 +23,7 @@ def schedule(
         at = due[timeline]
         if slot.placed > began or marks(slot).waiting != at:  # another transaction may have changed it
             continue
-        if machine.must_be_admitted(slot, asks=asks) and not machine.is_empty(slot):
+        if machine.must_be_admitted(slot, asks=asks):
             candidates.append(Candidate(timeline, slot, now))
         else:
             rows.put_slot(timeline, machine.after_schedule(slot, now=now))

@@ -2,6 +2,7 @@
 
 from digestif.testing.conformance.accounts import Accounts, DeadLetters
 from digestif.testing.conformance.add import Arrivals
+from digestif.testing.conformance.admissions import AskedStores
 from digestif.testing.conformance.backlog import BacklogCounts, UncountedAttempts
 from digestif.testing.conformance.backoff import Backoffs
 from digestif.testing.conformance.border import Configuration, Refusals, StoredValues
@@ -17,6 +18,7 @@ from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.interruptions import Interruptions
 from digestif.testing.conformance.keys import HostileKeys
 from digestif.testing.conformance.leases import Claims, Openings
+from digestif.testing.conformance.overrides import Overrides
 from digestif.testing.conformance.pages import HistoryPages, LetterPages, RecordPages, TimelinePages
 from digestif.testing.conformance.partitions import Partitions
 from digestif.testing.conformance.queries import Explanations, Histories, Peeks, Timelines, Traces
@@ -32,11 +34,13 @@ from digestif.testing.conformance.transfer import TransferConformance
 from digestif.testing.conformance.upkeep import DeletionPages, ExpiryPages, Maintenance, SchedulePages
 from digestif.testing.conformance.urgency import Quiet, Urgency
 from digestif.testing.conformance.weight import Weight
+from digestif.testing.conformance.windows import Windows
 
 
 class StoreConformance(
     Accounts,
     Arrivals,
+    AskedStores,
     BacklogCounts,
     Backoffs,
     Capacity,
@@ -65,6 +69,7 @@ class StoreConformance(
     Merges,
     NoteSwaps,
     Openings,
+    Overrides,
     PagesOfBytes,
     Partitions,
     Pauses,
@@ -96,6 +101,7 @@ class StoreConformance(
     UndecodableRecords,
     Urgency,
     Weight,
+    Windows,
 ):
     """Every fact that a store has to show. Subclass it with a fixture `store` that yields a fresh, empty Store."""
 

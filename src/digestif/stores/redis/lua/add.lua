@@ -150,16 +150,20 @@ for number = 1, many do
     local hash = keys[place]
     local slot = try('HGET', hash, '') -- an error, which is a table, if the key is no hash
     local kind = type(slot) == 'string' and #slot > 8 and byte(slot)
-    if kind == JOINS or kind == JOINS_LARGE then
-      if policy ~= known then
+    local is_own = (kind == OWN or kind == OWN_LARGE) and #slot > 24
+    if kind == JOINS or kind == JOINS_LARGE or is_own then
+      if policy ~= known or is_own then
         local ttl
         known, capacity, ttl = policy, read('>dd', arguments[4], policy * TERMS - 15)
+        if is_own then
+          known, capacity, ttl = nil, read('>dd', slot, 9)
+        end
         expires = ttl == ttl and now + ttl or NEVER
         expiry = write('>i7', expires)
       end
       local size = call('HLEN', hash) - 1
       joins = size < capacity and expires >= read('>i7', slot, 2)
-      if kind == JOINS then
+      if kind == JOINS or kind == OWN then
         joins = joins and size < SMALL and #rest <= LIGHT
       elseif joins and call('HEXISTS', hash, key) == 0 then
         local noted_age = try('ZADD', keys[place + 1], read('>d', rest), write('>I8', arrival + 1) .. key)

@@ -3,7 +3,7 @@
 -- KEYS   12… the timeline
 -- ARGV   4 {terms, cool-down} of the policy in the code
 -- Reply  '1', or '0' if there is none
--- include: timelines.lua
+-- include: plans.lua
 
 local terms, cool_down = unpack(cmsgpack.unpack(ARGV[4]))
 local timeline = timeline_number(1)
@@ -15,6 +15,6 @@ if not slot.override then
   return answer('0')
 end
 slot.override = nil
-after_plan(slot, now, terms, cool_down, timeline.pending)
+plan(timeline, terms, cool_down)
 save_timeline(timeline)
 return answer('1')

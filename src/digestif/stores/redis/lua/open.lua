@@ -15,7 +15,7 @@ local slot = timeline.slot
 if refuse_opening(slot, now) then
   return answer(cmsgpack.pack({ false, now, slot }))
 end
-if must_be_admitted(slot, request.asks) then
+if must_be_admitted(slot, request.asks, timeline.pending) then
   return answer(cmsgpack.pack({ false, now, slot, timeline.pending }))
 end
 return answer(cmsgpack.pack({ open(timeline, request.token, request.lease, request.token, request.alone) }))

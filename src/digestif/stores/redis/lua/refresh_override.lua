@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Replace the numbers of a stored policy. Nothing moves.
 -- KEYS   12 the timeline's hash
 -- ARGV   4 the override

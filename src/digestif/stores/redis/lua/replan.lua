@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Move timelines that wait, by another policy.
--- KEYS   12… per timeline: its hash
+-- KEYS   12… the timelines
 -- ARGV   4 per timeline {state, at, until, since, terms, cool-down}: as the caller saw its slot and its override, false for
 --        what is not there; the numbers of the policy
 -- Reply  '1' per timeline that moved, else '0'
--- include: timelines.lua
+-- include: plans.lua
 
 local function replan(timeline, state, at, lease_end, since, terms, cool_down)
   local slot = timeline.slot
@@ -15,13 +15,13 @@ local function replan(timeline, state, at, lease_end, since, terms, cool_down)
   if not is_as_seen then
     return '0'
   end
-  after_plan(slot, now, terms, cool_down, timeline.pending)
+  plan(timeline, terms, cool_down)
   save_timeline(timeline)
   return slot.at ~= at and '1' or '0'
 end
 
 local moved = {}
 for number, wanted in ipairs(cmsgpack.unpack(ARGV[4])) do
-  moved[number] = replan(load_timeline(TIMELINES + number - 1), unpack(wanted, 1, 6))
+  moved[number] = replan(timeline_number(number), unpack(wanted, 1, 6))
 end
 return answer(table.concat(moved))

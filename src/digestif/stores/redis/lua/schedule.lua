@@ -19,7 +19,7 @@ local function schedule(timeline, at)
   if slot.paused or (slot.placed or 0) > request.began then
     return '0'
   end
-  if must_be_admitted(slot, request.asks) and not is_empty(slot, timeline.pending) then
+  if must_be_admitted(slot, request.asks, timeline.pending) then
     table.insert(candidates, { timeline.name, slot, timeline.pending })
     return '0'
   end

@@ -1,9 +1,9 @@
-#!lua
+#!lua flags=allow-oom
 -- Store a policy for a timeline, and move the timeline if it waits.
 -- KEYS   12… the timeline
 -- ARGV   4 the override
 -- Reply  '1'
--- include: timelines.lua
+-- include: plans.lua
 
 local override = cmsgpack.unpack(ARGV[4])
 local timeline = with_sound_batches(timeline_number(1))
@@ -27,7 +27,9 @@ if override.off then
   count('pending', -gone)
   count('open', -open)
   count('deleted', gone + open)
+  timeline.slot = after_switched_off(slot)
+else
+  plan(timeline, override.terms, cool_down_of(override, slot.iteration))
 end
-after_plan(slot, now, override.terms, cool_down_of(override, slot.iteration), timeline.pending)
 save_timeline(timeline)
 return answer('1')

@@ -8,3 +8,4 @@ local SHIFT = 2e15 -- makes every time positive
 -- The first byte of a slot to which a record can be added without changing it.
 local JOINS = 106 -- 'j': its pending batch is small
 local JOINS_LARGE = 108 -- 'l'
+local OWN, OWN_LARGE = 112, 113 -- 'p' and 'q': the same with an override, whose capacity and ttl follow in the head

@@ -25,6 +25,7 @@ local function open(timeline, token, lease, fresh_id, alone)
     lapsed,
     digest.lapses_alone or 0,
     slot.override or false,
+    slot.passes or false,
   }
 end
 
@@ -52,7 +53,7 @@ local function claim(timeline, request, alone)
     timeline.slot = after_retirement(timeline.slot)
     save_timeline(timeline)
     retired = retired + 1
-  elseif must_be_admitted(timeline.slot, request.asks) then
+  elseif must_be_admitted(timeline.slot, request.asks, timeline.pending) then
     table.insert(candidates, candidate_of(timeline))
   else
     local fresh_id = request.token .. '-' .. (request.first + #leases)

@@ -109,9 +109,9 @@ local function awaken(slot, now, terms, pending)
   slot.state, slot.at, slot.by_delays = 'waiting', now, nil
   local rule = terms.first_delay > 0 and 'first_delay' or 'first'
   move(slot, now + terms.first_delay, rule, now, terms.max_records, pending, terms.openings)
-  local is_known = not terms.openings or slot.by_delays
+  local is_known = not terms.openings or slot.by_delays or slot.passes
   if terms.first_delay == 0 and not slot.paused and slot.at <= now and is_known then
-    slot.state, slot.at, slot.since, slot.rule, slot.was, slot.passes = 'ready', now, now, 'first', nil, nil
+    slot.state, slot.at, slot.since, slot.rule, slot.was = 'ready', now, now, 'first', nil
   end
 end
 
@@ -206,8 +206,10 @@ local function is_empty(slot, pending)
 end
 
 -- Whether the caller has to say if the timeline may be delivered: it wants to, or a stored window decides.
-local function must_be_admitted(slot, asks)
-  return asks or (slot.override and slot.override.terms.openings) and true or false
+-- One without any record delivers nothing.
+local function must_be_admitted(slot, asks, pending)
+  local has_window = slot.override and slot.override.terms.openings
+  return (asks or has_window) and not is_empty(slot, pending) and true or false
 end
 
 -- Whether no other caller was quicker: it is not paused or open, and has records.
@@ -410,7 +412,7 @@ local function after_plan(slot, now, terms, cool_down, pending)
   if terms.openings and slot.expires and slot.at >= slot.expires then
     local sooner = last_opening(terms.openings, now, slot.expires)
     if sooner then
-      slot.at = sooner
+      slot.at, slot.by_delays = sooner, sooner
     else
       slot.at, slot.by_delays, slot.passes = now, nil, true
     end
@@ -452,6 +454,12 @@ local function after_losing(digest, lost, raises)
   if lost > 0 and raises then
     digest.revision = digest.revision + 1
   end
+end
+
+-- All records were deleted, except those of an open digest: the timeline is idle, unless it cools down.
+local function after_switched_off(slot)
+  local cools_down = slot.state == 'waiting' and slot.last
+  return (slot.state == 'open' or cools_down) and slot or after_retirement(slot)
 end
 
 -- Records expired. A digest that lost its last one vanishes, and a due timeline without any record is idle.

@@ -2,13 +2,13 @@
 -- include: machine.lua
 -- include: batches.lua
 -- A timeline is a hash: the slot in the field '', the pending records in fields of their own, which are never empty.
--- A slot is a table with the names of core/machine.py, stored behind a head: whether a record may join it as it is, and
--- its earliest expiry. A script that needs no more declares the hash alone. All keys of a timeline are three per batch
+-- A slot is a table with the names of core/machine.py, stored behind a head: whether a record may join it as it is, its
+-- earliest expiry, and perhaps the capacity and ttl of an override. A script that needs no more declares the hash alone. All keys of a timeline are three per batch
 -- (records, ages, times), for the pending records, those of the digest and those that are being merged into it, and the
 -- order of its dead letters.
 local STRIDE = 10 -- keys
 local DIGEST, MERGING, DEAD = 3, 6, 9 -- offsets
-local HEAD = 8 -- bytes
+local HEAD, OWN_HEAD = 8, 24 -- bytes
 local NAME = string.len(NAMES) - string.len('names') + string.len('t:') + 1 -- where its name begins in a timeline's key
 
 -- The scores of a timeline in the orders of its partition.
@@ -36,6 +36,11 @@ end
 local FAR = 2 ^ 62
 local STATES = { idle = true, waiting = true, ready = true, open = true }
 
+local function head_size(stored)
+  local kind = string.byte(stored)
+  return (kind == OWN or kind == OWN_LARGE) and OWN_HEAD or HEAD
+end
+
 -- Whether all numbers of an override are numbers; of the wrong type, they fail to compare.
 local function is_sound_override(override)
   local terms = override.terms
@@ -60,7 +65,7 @@ end
 
 -- A slot as it is stored; nil, or an error, if it is damaged. A field of another type fails to compare.
 local function read_slot(stored)
-  local slot = cmsgpack.unpack(string.sub(stored, HEAD + 1))
+  local slot = cmsgpack.unpack(string.sub(stored, head_size(stored) + 1))
   local digest, is_open = slot.digest, slot.state == 'open'
   local sound = STATES[slot.state]
     and slot.at < FAR
@@ -96,9 +101,14 @@ end
 
 local function with_head(slot, pending)
   local joins = slot.state == 'ready' or slot.state == 'open' or (slot.state == 'waiting' and slot.digest)
-  local is_plain = pending > 0 and not slot.deadline and not slot.override
-  local head = joins and is_plain and (slot.large and 'l' or 'j') or ' '
-  return head .. struct.pack('>i7', slot.expires or NEVER) .. cmsgpack.pack(slot)
+  local expiry, own = struct.pack('>i7', slot.expires or NEVER), slot.override
+  if not joins or pending == 0 or slot.deadline or (own and own.off) then
+    return ' ' .. expiry .. cmsgpack.pack(slot)
+  elseif own then
+    local limits = struct.pack('>dd', own.terms.capacity or math.huge, own.terms.ttl or 0 / 0)
+    return string.char(slot.large and OWN_LARGE or OWN) .. expiry .. limits .. cmsgpack.pack(slot)
+  end
+  return string.char(slot.large and JOINS_LARGE or JOINS) .. expiry .. cmsgpack.pack(slot)
 end
 
 -- A timeline. A damaged one has a state of its own, which no rule knows: it has no lease, is never due, and must not be
@@ -179,7 +189,7 @@ local function put_in_place(timeline)
   if timeline.state == 'damaged' then
     local stored = try('HGET', timeline.key, '')
     if type(stored) == 'string' and stored ~= '' then
-      call('HSET', timeline.key, '', ' ' .. string.sub(stored, 2))
+      call('HSET', timeline.key, '', ' ' .. string.sub(stored, 2, HEAD) .. string.sub(stored, head_size(stored) + 1))
     end
   end
 end

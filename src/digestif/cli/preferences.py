@@ -1,0 +1,129 @@
+"""Commands about policies at run time: prefer, policy, replan."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from digestif.cli.output import counted, printable, when
+from digestif.cli.session import Session, timeline_argument, with_session
+
+if TYPE_CHECKING:
+    from digestif import Digests
+
+
+def complete_cadence(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of cadences for the shell's completion: those of the program, else the usual ones."""
+    from digestif.core.cadences import Cadences
+    from digestif.errors import DigestifError
+
+    try:
+        with Session(context, context.params).digests() as digests:
+            names = list(digests.cadences)
+    except (DigestifError, click.ClickException):
+        names = list(Cadences())
+    return [name for name in names if name.startswith(incomplete)]
+
+
+@click.command()
+@timeline_argument()
+@click.argument("cadence", required=False, shell_complete=complete_cadence)
+@click.option("--zone", metavar="ZONE", help="The time zone for the hours of the cadence: Europe/Berlin. Default: UTC.")
+@with_session
+def prefer(session: Session, timeline: str, cadence: str | None, zone: str | None) -> int:
+    """Choose how often TIMELINE is delivered.
+
+    CADENCE is off, instant, hourly, daily, weekly, or one of your program's. Without it, show what was chosen; exit
+    code 1 if nothing was.
+
+    \b
+    digestif prefer mail:ada daily --zone Europe/Berlin
+    digestif prefer mail:ada
+    """
+    if cadence is None and zone is not None:
+        raise click.UsageError("--zone belongs to a CADENCE: name one")
+    with session.digests(makes=cadence is not None) as digests:
+        if cadence is not None:
+            digests.prefer(timeline, cadence, zone=zone)
+        found = digests.preference(timeline)
+        document: dict[str, Any] = {"timeline": timeline, "cadence": None, "zone": None, "policy": None}
+        if found is None:
+            session.answer(f"nothing was chosen for {printable(timeline)}", document)
+            return 1
+        text = None if found.policy is None else _text(found.policy)
+        told = "no record is accepted" if text is None else f"{text}{_due(digests, timeline)}"
+        session.answer(
+            f"{printable(timeline)} is {printable(found.cadence)}: {told}",
+            {**document, "cadence": found.cadence, "zone": found.zone, "policy": text},
+        )
+    return 0
+
+
+@click.command()
+@timeline_argument()
+@click.argument("text", metavar="[POLICY]", nargs=-1)
+@click.option("--clear", is_flag=True, help="Remove the policy or cadence that is stored for it.")
+@with_session
+def policy(session: Session, timeline: str, text: Sequence[str], clear: bool) -> int:
+    """Show, set or clear the policy of TIMELINE.
+
+    Without POLICY, show the one in force and where it comes from. Exit code 1 if there is nothing to clear.
+
+    \b
+    digestif policy mail:ada
+    digestif policy mail:ada daily@09:00 Europe/Berlin
+    digestif policy mail:ada minimum=1m,increment=10s,maximum=5m
+    digestif policy mail:ada --clear
+    """
+    if clear and text:
+        raise click.UsageError("--clear removes a policy; leave out POLICY")
+    with session.digests(makes=bool(text)) as digests:
+        if text:
+            digests.set_policy(timeline, " ".join(text))
+        done = digests.clear_policy(timeline) if clear else True
+        found = digests.policy_of(timeline)
+        written = "off" if found.off else _text(found.policy)
+        nothing = "" if done else "nothing was stored for it; "
+        origin = found.source + ("" if session.has_app or found.source != "engine" else ": the default, without --app")
+        session.answer(
+            f"{printable(timeline)}: {nothing}{written} ({printable(origin)}){_due(digests, timeline)}",
+            {"timeline": timeline, "policy": written, "source": found.source, "off": found.off, "done": done},
+        )
+    return 0 if done else 1
+
+
+@click.command()
+@click.argument("pattern", default="*")
+@with_session
+def replan(session: Session, pattern: str) -> None:
+    """Plan waiting timelines again, by the policies of your program.
+
+    Those that match PATTERN; by default all. --app names the program.
+
+    \b
+    digestif replan --app shop:digests
+    digestif replan 'mail:*' --app shop:digests
+    """
+    if not session.has_app:
+        raise click.UsageError("replan needs --app: the policies are in your program")
+    with session.digests() as digests:
+        moved = digests.replan(pattern)
+    session.answer(
+        f"{counted(moved, 'timeline has', 'timelines have')} another due time", {"pattern": pattern, "moved": moved}
+    )
+
+
+def _text(policy: Any) -> str:
+    from digestif.core.explain import policy_text
+
+    return policy_text(policy)
+
+
+def _due(digests: "Digests", timeline: str) -> str:
+    found = digests.timeline(timeline)
+    if found.due is None or not found.pending:
+        return ""
+    return f"; due {when(found.due, now=digests.store.time(0) / 1000)}"
+
+
+COMMANDS = [prefer, policy, replan]

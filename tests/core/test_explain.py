@@ -1,0 +1,186 @@
+"""Explanations: policy and source, the sum of the delays, what the window makes of it, and what would change it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from digestif import Digests, Explanation, Policy, Window
+
+MONDAY = 1_772_442_000  # 2026-03-02, 10:00 in Berlin
+NIGHT = MONDAY + 12 * 3600 + 60  # 22:01
+SEVEN = MONDAY + 21 * 3600  # 07:00 the next day
+
+
+@pytest.fixture
+def digests() -> Digests:
+    return Digests("memory://")
+
+
+def let_wait(digests: Digests, at: float, **options: Any) -> None:
+    digests.add("t", 1, now=at)
+    with digests.digest("t", now=at):
+        pass
+    digests.add("t", 2, now=at + 10, **options)
+
+
+def test_a_wait_by_the_delays_alone(digests: Digests) -> None:
+    let_wait(digests, MONDAY)
+
+    why = digests.explain("t", now=MONDAY + 10)
+
+    assert (why.policy, why.source, why.window, why.zone) == ("default", "engine", None, None)
+    assert (why.by_delays, why.aligned, why.passes) == (MONDAY + 330, None, None)
+    assert why.latest == MONDAY + 1800
+    assert why.changes == (
+        "`flush` makes it ready now",
+        "a further record moves it by 30 s, at most to 2026-03-02T09:30:00.000Z",
+        "a record with a deadline (`within`) pulls it forward",
+        "`set_policy` or `prefer` plans it anew",
+    )
+    assert str(why) == (
+        "t: waiting with 1 pending, due in 320 s. 2026-03-02T09:05:00.000Z + 30 s of increment_delay = due "
+        "2026-03-02T09:05:30.000Z. Whatever is added, it is due 2026-03-02T09:30:00.000Z at the latest. Its policy is "
+        "default, from the engine. `flush` makes it ready now; a further record moves it by 30 s, at most to "
+        "2026-03-02T09:30:00.000Z; a record with a deadline (`within`) pulls it forward; `set_policy` or `prefer` "
+        "plans it anew."
+    )
+
+
+def test_a_wait_for_the_end_of_quiet_hours_is_told_in_their_zone(digests: Digests) -> None:
+    digests.set_policy("t", Policy.quiet_hours("22:00-07:00", tz="Europe/Berlin"), now=MONDAY)
+    let_wait(digests, NIGHT - 120)
+
+    why = digests.explain("t", now=NIGHT)
+
+    assert (why.policy, why.source) == ("quiet@22:00-07:00 Europe/Berlin", "override")
+    assert (why.window, why.zone) == ("quiet@22:00-07:00 Europe/Berlin", "Europe/Berlin")
+    assert (why.by_delays, why.aligned, why.next, why.latest) == (NIGHT + 210, SEVEN, SEVEN, SEVEN)
+    assert why.arithmetic == (
+        "2026-03-02T22:04:00.000+01:00 + 30 s of increment_delay = due 2026-03-02T22:04:30.000+01:00, "
+        "quiet hours until 07:00 Europe/Berlin"
+    )
+    assert "`flush` makes it ready now, whatever its window says" in why.changes
+    assert not any("within" in change for change in why.changes)
+    assert "from `set_policy`" in str(why)
+
+
+def test_a_wait_for_a_time_of_the_calendar(digests: Digests) -> None:
+    digests.prefer("t", "weekly", zone="Europe/Berlin", now=MONDAY)
+    digests.add("t", 1, now=MONDAY)
+
+    why = digests.explain("t", now=MONDAY)
+
+    assert why.aligned == why.latest == MONDAY + 7 * 86_400 - 3600
+    assert why.arithmetic.endswith(
+        ", the next time of weekly@mon 09:00 Europe/Berlin is Mon 2026-03-09 09:00 Europe/Berlin"
+    )
+    assert why.source == "cadence weekly"
+    assert "from the cadence weekly" in str(why)
+
+
+def test_an_urgent_record_passes_a_window_that_lets_it(digests: Digests) -> None:
+    digests.set_policy("t", Policy.quiet_hours("22:00-07:00", tz="UTC", urgent=True), now=MONDAY)
+    night = MONDAY + 14 * 3600  # 23:00
+    digests.add("t", 1, now=night)
+    assert "a record with a deadline (`within`) passes its window" in digests.explain("t", now=night).changes
+
+    digests.add("t", 2, within=60, now=night)
+    why = digests.explain("t", now=night)
+
+    assert (why.passes, why.latest) == ("the deadline of a record comes first", night + 60)
+    assert "No window holds it back: the deadline of a record comes first." in str(why)
+
+
+def test_an_urgent_record_bounds_the_wait_for_a_window_that_lets_it(digests: Digests) -> None:
+    digests.set_policy("t", Policy.quiet_hours("22:00-07:00", tz="Europe/Berlin", urgent=True), now=MONDAY)
+    evening = MONDAY + 12 * 3600 - 600  # 21:50
+    let_wait(digests, evening, within=1200)
+
+    why = digests.explain("t", now=evening + 10)
+
+    assert (why.by_delays, why.passes, why.latest) == (evening + 330, None, evening + 1210)
+
+
+def test_a_flush_gives_a_pass(digests: Digests) -> None:
+    digests.set_policy("t", Policy.daily("09:00", tz="Europe/Berlin"), now=MONDAY)
+    digests.add("t", 1, now=MONDAY)
+
+    digests.flush("t", now=MONDAY + 60)
+
+    why = digests.explain("t", now=MONDAY + 60)
+    assert (why.passes, why.aligned, why.next) == ("it was flushed", None, MONDAY + 60)
+
+
+def test_a_timeline_that_is_off_says_so(digests: Digests) -> None:
+    digests.prefer("t", "off", now=MONDAY)
+
+    why = digests.explain("t", now=MONDAY)
+
+    assert (why.policy, why.source, why.next) == ("off", "cadence off", None)
+    assert why.summary == "off: no record is accepted; idle: nothing is stored"
+    assert why.changes == ("`prefer` or `clear_policy` switches it on again",)
+
+
+def test_a_paused_timeline_says_what_lets_it_go_on(digests: Digests) -> None:
+    let_wait(digests, MONDAY)
+    digests.pause("t")
+
+    why = digests.explain("t", now=MONDAY + 10)
+
+    assert why.summary == "paused; waiting with 1 pending, due in 320 s"
+    assert (why.next, why.latest, why.changes) == (None, None, ("`resume` lets it go on",))
+
+
+def test_silence_and_full_digests_are_among_what_changes_it() -> None:
+    with Digests("memory://", policy=Policy.debounce(60, 600, max_records=5)) as digests:
+        digests.add("t", 1, now=MONDAY)
+
+        why = digests.explain("t", now=MONDAY)
+
+    assert why.latest == MONDAY + 600
+    assert "a further record moves it until there is silence, at most to 2026-03-02T09:10:00.000Z" in why.changes
+    assert "5 pending records make it due at once" in why.changes
+
+
+def test_a_policy_that_holds_a_function_is_shown_as_in_the_code() -> None:
+    window = Window.daily("09:00", tz=lambda timeline: "Europe/Berlin" if timeline == "t" else str(1 / 0))
+    with Digests("memory://", policy=Policy(window=window)) as digests:
+        digests.add("t", 1, now=MONDAY)
+        digests.add("unknown", 1, now=MONDAY)
+
+        why, unknown = digests.explain("t", now=MONDAY), digests.explain("unknown", now=MONDAY)
+
+    assert why.policy.startswith("Policy(")
+    assert why.zone == "Europe/Berlin"
+    assert why.window is not None
+    assert (unknown.zone, unknown.latest) == (None, None)
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy.daily("09:00", tz="UTC"), Policy(backoff=lambda n: 60.0)])
+def test_the_document_is_json_and_has_everything(policy: Policy) -> None:
+    with Digests("memory://", policy=policy) as digests:
+        digests.add("t", 1, now=MONDAY)
+        why: Explanation = digests.explain("t", now=MONDAY)
+
+    document = json.loads(json.dumps(why.to_dict()))
+
+    assert document["facts"]["due"] == why.facts["due"]
+    assert list(document) == [
+        "timeline",
+        "state",
+        "facts",
+        "rule",
+        "arithmetic",
+        "next",
+        "summary",
+        "policy",
+        "source",
+        "window",
+        "zone",
+        "by_delays",
+        "aligned",
+        "latest",
+        "passes",
+        "changes",
+    ]

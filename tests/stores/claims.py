@@ -1,0 +1,25 @@
+"""Claims of tests: those of a worker whose policies hold nothing back."""
+
+from collections.abc import Callable
+
+from digestif import Policy
+from digestif.attempts.admission import Admissions
+from digestif.attempts.claims import Claimed, Claims
+from digestif.core.times import Millis
+from digestif.events.base import Events
+from digestif.intake.policies import Policies
+from digestif.stores.base import Lease, Store
+
+Now = Callable[[], Millis | None]
+
+
+def claim(store: Store, limit: int, *, lease: Millis, now: Now, events: Events) -> Claimed:
+    return _claims(store, lease=lease, now=now, events=events).claim(limit, asks=False)
+
+
+def claim_suspects(store: Store, *, alone: bool, lease: Millis, now: Now, events: Events) -> list[Lease]:
+    return _claims(store, lease=lease, now=now, events=events).claim_suspects(alone=alone, asks=False)
+
+
+def _claims(store: Store, *, lease: Millis, now: Now, events: Events) -> Claims:
+    return Claims(store, Admissions(Policies(Policy())), lease=lease, now=now, events=events)

@@ -1,0 +1,63 @@
+"""A worker that starts with other policies than the last one plans what waits again."""
+
+from typing import Any
+
+import pytest
+
+from digestif import AsyncDigests, Digests, Policy, Replanned
+from digestif.stores.memory import MemoryStore
+from tests.worker.workers import Ear, working
+
+
+@pytest.mark.parametrize("kind", [Digests, AsyncDigests])
+def test_a_worker_plans_again_what_a_changed_policy_moves(kind: Any) -> None:
+    store = MemoryStore(namespace="d")
+    old = Digests(store, policy=Policy.hourly())
+    old.replan_changed()
+    old.add("t", 1)
+    with old.digest("t"):
+        pass
+    old.add("t", 2)
+    due = old.timeline("t").due
+
+    changed = kind(store, policy=Policy(minimum_delay=7200, maximum_delay=7200))
+    changed.handler("*")(lambda _: None)
+    ear = Ear(changed)
+    with working(changed):
+        [told] = ear.wait_for(Replanned)
+
+    assert (told.timelines, told.moved) == (1, 1)
+    assert due is not None
+    assert old.timeline("t").due == due + 3600
+
+
+def test_programs_with_other_patterns_leave_each_other_alone() -> None:
+    store = MemoryStore(namespace="d")
+    mail, chat = (Digests(store, policy=policy) for policy in (Policy.hourly(), Policy.daily("09:00", tz="UTC")))
+    mail.handler("mail:*")(lambda _: None)
+    chat.handler("chat:*")(lambda _: None)
+    for program in (mail, chat):
+        program.replan_changed(now=0)
+    mail.add("mail:ada", 1, first_delay=60, now=0)
+    due = mail.timeline("mail:ada").due
+
+    moved = [program.replan_changed(now=1) for program in (chat, mail, chat)]
+
+    assert moved == [0, 0, 0]
+    assert mail.timeline("mail:ada").due == due
+
+
+def test_a_pattern_that_is_gone_leaves_its_timelines_to_the_next_one() -> None:
+    store = MemoryStore(namespace="d")
+    old, new = Digests(store), Digests(store)
+    for program in (old, new):
+        program.handler("mail:*")(lambda _: None)
+    old.handler("mail:vip:*", policy=Policy.daily("09:00", tz="UTC"))(lambda _: None)
+    old.replan_changed(now=0)
+    old.add("mail:vip:ada", 1, now=3600)
+    assert old.timeline("mail:vip:ada").due == 9 * 3600
+
+    assert new.replan_changed(now=7200) == 1
+
+    assert new.timeline("mail:vip:ada").due == 7200
+    assert new.replan_changed(now=7201) == 0
