@@ -1,4 +1,7 @@
-"""Judges a window when it is made, over fixed years: whether it opens at all, and how long it stays closed at most."""
+"""Judges a window when it is made, over fixed years: whether it opens at all, and how long it stays closed at most.
+
+The years lie ahead: zones had other offsets in the past, but today's rules go on.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -6,18 +9,17 @@ from functools import lru_cache
 from itertools import pairwise
 
 from digestif.core.times import Millis
-from digestif.core.windows.occurrences import Occurrences
-from digestif.core.windows.recurrence import Cron, Hours, Monthly, Times, longest_closed
+from digestif.core.windows.occurrences import YEAR, Occurrences
+from digestif.core.windows.recurrence import Hours, Times, Weekly, longest_closed
 from digestif.core.windows.rule import EVERYTHING, Rule, occurrences
 from digestif.core.windows.zones import DAY_MINUTES, EPOCH, MINUTE, longest_repeat, zone_of
 
-BEGIN_DAY, END_DAY = ((datetime(year, 1, 1, tzinfo=UTC) - EPOCH).days for year in (2000, 2110))
+BEGIN_DAY, END_DAY = ((datetime(year, 1, 1, tzinfo=UTC) - EPOCH).days for year in (2028, 2110))
 BEGIN_TIME = BEGIN_DAY * DAY_MINUTES * MINUTE
 HOUR = 3_600_000
-YEAR = 366 * 24 * HOUR
 ANY_REPEAT = 2 * HOUR  # no clock is set back by more today; for zones that only a callable knows
-STEPS = 300  # of a walk through the calendar: about a year of daily openings, 25 years of monthly ones
-DAYS = 1500
+STEPS = 200  # of a walk through the calendar: many months of daily openings, many years of monthly ones
+DAYS = 500  # of a rule alone: more than a year of daily times, forty of monthly ones
 
 
 @lru_cache(maxsize=1024)
@@ -29,7 +31,9 @@ def longest_gap(rules: tuple[Rule, ...]) -> Millis | None:
         return None
     gaps = [gap for gap in alone if gap is not None]
     if len(rules) > 1:
-        together = [_gap_together(judged, gaps, share) for share in _shares(rules)]
+        if any(_never_opens(judged, share) for share in _shares(rules, 16)):
+            return None
+        together = [_gap_together(judged, gaps, share) for share in _shares(rules, 1)]
         if None in together:
             return None
         gaps = [max(gap for gap in together if gap is not None)]
@@ -49,7 +53,7 @@ def _gap_of_days(times: Times) -> Millis | None:
     """Day by day: a day may have a thousand times, but most days have the same."""
     longest, last, seen = -1, None, None
     following = BEGIN_DAY
-    for _ in range(DAYS if isinstance(times, Cron | Monthly) else 15):
+    for _ in range(15 if isinstance(times, Weekly) else DAYS):
         day = times.day(following)
         if day is None or day >= END_DAY:
             break
@@ -64,15 +68,24 @@ def _gap_of_days(times: Times) -> Millis | None:
     return None if longest < 0 else longest * MINUTE
 
 
-def _shares(rules: tuple[Rule, ...]) -> list[int]:
-    """Of the jitter: the least and the largest."""
-    return [0, EVERYTHING] if any(rule.jitter for rule in rules) else [0]
+def _shares(rules: tuple[Rule, ...], steps: int) -> list[int]:
+    """Shares of the jitter, from the least to the largest."""
+    return [EVERYTHING * step // steps for step in range(steps + 1)] if any(rule.jitter for rule in rules) else [0]
+
+
+def _never_opens(rules: tuple[Rule, ...], share: int) -> bool:
+    both = _together(rules, share)
+    return (both.first_time(BEGIN_TIME) if both.times else both.first_span(BEGIN_TIME)) is None
+
+
+def _together(rules: tuple[Rule, ...], share: int) -> Occurrences:
+    both = occurrences(rules, tuple(str(rule.tz) for rule in rules), share)
+    years = 2 if all(rule.is_weekly for rule in rules) else 41  # until everything has come that ever will
+    return replace(both, search=years * YEAR)
 
 
 def _gap_together(rules: tuple[Rule, ...], gaps: list[Millis], share: int) -> Millis | None:
-    both = occurrences(rules, tuple(str(rule.tz) for rule in rules), share)
-    rare = any(isinstance(rule.recurs, Cron | Monthly) for rule in rules)
-    both = replace(both, search=(41 if rare else 2) * YEAR)
+    both = _together(rules, share)
     closed = [gap for rule, gap in zip(rules, gaps, strict=True) if isinstance(rule.recurs, Hours)]
     if not both.times:
         return _gap_of_spans(both)
@@ -102,10 +115,10 @@ def _gap_of_times(both: Occurrences, longest: Millis) -> Millis | None:
             return None
         middle = time + longest // 2
         later = both.first_time(middle)
-        if later is None or later >= END_DAY * DAY_MINUTES * MINUTE:
+        if later is None or later > BEGIN_TIME + both.search:
             break
-        if later - time > longest:
+        if later - time > longest and both.first_time(later - longest) == later:
             before = both.last_time(middle, within=longest)
-            longest = max(longest, later - (time if before is None else before))
+            longest = later - (time if before is None else before)
         time = later
     return longest

@@ -1,6 +1,6 @@
 """The instants at which the rules of a window, each in its zone, let a digest leave. Milliseconds."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -8,8 +8,8 @@ from digestif.core.times import Millis
 from digestif.core.windows.recurrence import Hours, Times, next_time
 from digestif.core.windows.zones import DAY_MINUTES, EARLIEST, LATEST, MINUTE, instant, wall
 
-CENTURY = 100 * 366 * 86_400_000  # the calendar repeats itself sooner, so what does not come in this time never comes
 YEAR_MINUTES = 366 * DAY_MINUTES
+YEAR = YEAR_MINUTES * MINUTE
 
 
 class Span(NamedTuple):
@@ -70,10 +70,11 @@ class Occurrences:
 
     times: tuple[TimesIn, ...]
     hours: tuple[HoursIn, ...]
-    search: Millis = field(default=CENTURY)  # how far ahead
+    search: Millis  # how far ahead: what does not come in this time never comes
 
     def first_time(self, at: Millis) -> Millis | None:
         """The first time at or after an instant."""
+        at = max(at, EARLIEST)
         end = at + self.search
         while at <= end:
             times = [time for rule in self.times if (time := rule.first(at)) is not None]
@@ -88,6 +89,7 @@ class Occurrences:
 
     def first_span(self, at: Millis) -> Span | None:
         """The span inside all hours that contains an instant, else the next one."""
+        at = max(at, EARLIEST)
         end = at + self.search
         while at <= end:
             spans = [rule.first(at) for rule in self.hours]
@@ -102,15 +104,14 @@ class Occurrences:
 
     def last_time(self, at: Millis, *, within: Millis) -> Millis | None:
         """The last time at or before an instant; None if it lies further back than `within`."""
+        found = self.first_time(at - within)
+        if found is None or found > at:
+            return None
         back = MINUTE
-        while True:
-            back = min(back, within)
-            found = self.first_time(at - back)
-            if found is not None and found <= at:
-                break
-            if back == within:
-                return None
+        while back < within and ((nearer := self.first_time(at - back)) is None or nearer > at):
             back *= 4
+        found = found if back >= within else self.first_time(at - back)
+        assert found is not None  # it was seen just now
         while (later := self.first_time(found + 1)) is not None and later <= at:
             found = later
         return found

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from digestif.core.terms import Openings
 from digestif.core.times import Millis, to_millis
-from digestif.core.windows.occurrences import Occurrences, Span
+from digestif.core.windows.occurrences import YEAR, Occurrences, Span
 from digestif.core.windows.recurrence import Hours
-from digestif.core.windows.rule import EVERYTHING, Rule, Zones, occurrences
-from digestif.core.windows.zones import LATEST
+from digestif.core.windows.rule import EVERYTHING, Rule, Zones, binding_rules, occurrences
+from digestif.core.windows.zones import DAY, LATEST
 
 FEWEST = 4  # times, or spans
 MOST = 32
@@ -24,11 +24,15 @@ MOST_RAW = 64  # of one rule; if there are more, each timeline's openings are se
 MOST_ZONES = 1000
 
 
+Spans: TypeAlias = Sequence[tuple[Millis, Millis]]  # plain tuples: a Span takes three times as long to make
+
+
 class Raw(NamedTuple):
     """All that the rules say, without jitter, in the order of the rules, as far as `until`."""
 
     times: tuple[tuple[Millis, ...], ...]
-    spans: tuple[tuple[Span, ...], ...]
+    spans: tuple[Spans, ...]
+    common: Spans  # inside all of these
     until: Millis
 
 
@@ -50,11 +54,12 @@ class OpeningsCache:
     def __init__(self, rules: Sequence[Rule], *, urgent: bool, gap: Millis) -> None:
         self._rules = rules
         self._urgent = urgent
-        self._gap = gap
+        self._gap = 2 * gap + YEAR  # how far back the last opening may lie, also in years when clocks had other rules
         self._is_hours = all(isinstance(rule.recurs, Hours) for rule in rules)
-        self._times_jitter = [to_millis(rule.jitter) for rule in rules if not isinstance(rule.recurs, Hours)]
+        binding = [(rule.recurs, to_millis(rule.jitter)) for rule in binding_rules(rules)]
+        self._times_jitter = [jitter for recurs, jitter in binding if not isinstance(recurs, Hours)]
         self._hours_jitter = [
-            0 if rule.recurs.is_always else to_millis(rule.jitter) for rule in rules if isinstance(rule.recurs, Hours)
+            0 if recurs.is_always else jitter for recurs, jitter in binding if isinstance(recurs, Hours)
         ]
         self.is_shared = not any(self._times_jitter) and not any(self._hours_jitter)  # by timelines in the same zone
         self._entries: dict[Zones, Entry] = {}
@@ -67,8 +72,16 @@ class OpeningsCache:
         if entry.openings is not None:
             return entry.openings
         if entry.raw is not None:
-            return self._openings(self._shifted(entry.raw, share, now))
+            numbers = self._shifted(entry.raw, share, now)
+            if self._suffice(numbers, now, now + reach):
+                return self._openings(numbers)
         return self._openings(self._searched(occurrences(self._rules, zones, share), now, now + reach))
+
+    def _suffice(self, numbers: Sequence[Millis], now: Millis, until: Millis) -> bool:
+        """False if a share between the least and the largest leaves too few times inside the hours."""
+        if self._is_hours:
+            return len(numbers) >= 2 * FEWEST and (numbers[-1] > until or len(numbers) == 2 * MOST)
+        return len(numbers) >= FEWEST and numbers[0] <= now and (numbers[-1] >= until or len(numbers) == MOST)
 
     def _renew(self, zones: Zones, now: Millis, reach: Millis) -> Entry:
         found = occurrences(self._rules, zones, 0)
@@ -87,10 +100,10 @@ class OpeningsCache:
         """From when until when the answer is the same as now."""
         if self._is_hours:
             span = found.first_span(now)
-            return (min(now, span.start), span.end) if span is not None else (now, now)
+            return (min(now, span.start), span.end) if span is not None else (now, now + DAY)
         last = found.last_time(now, within=self._gap)
         later = found.first_time(now + 1)
-        return now if last is None else last, now if later is None else later
+        return now if last is None else last, now + DAY if later is None else later
 
     def _openings(self, numbers: Iterable[Millis]) -> Openings:
         return Openings(tuple(numbers), self._is_hours, self._urgent)
@@ -120,7 +133,7 @@ class OpeningsCache:
         spans = [_spans_within(replace(plain, times=(), hours=(rule,)), since, until) for rule in plain.hours]
         if any(len(known) > MOST_RAW for known in chain(times, spans)):
             return None
-        return Raw(tuple(times), tuple(spans), until)
+        return Raw(tuple(times), tuple(spans), reduce(_common, spans) if spans else (), until)
 
     def _since(self, found: Occurrences, now: Millis) -> Millis:
         last = None if self._is_hours else found.last_time(now, within=self._gap)
@@ -128,27 +141,31 @@ class OpeningsCache:
 
     # Applying jitter
 
-    def _shifted(self, raw: Raw, share: int, now: Millis) -> Iterable[Millis]:
+    def _shifted(self, raw: Raw, share: int, now: Millis) -> Sequence[Millis]:
+        if self._is_hours:
+            spans = [span for span in self._shifted_spans(raw, share) if span[1] > now]
+            return tuple(chain.from_iterable(spans[:MOST]))
         if len(raw.times) == 1 and not raw.spans:  # the usual case, and so the fast one
             offset = self._times_jitter[0] * share >> 64
             known = raw.times[0]
             first = max(bisect_right(known, now - offset) - 1, 0)
-            return [time + offset for time in known[first : first + MOST]]
-        spans = self._shifted_spans(raw, share)
-        if self._is_hours:
-            return list(chain.from_iterable([span for span in spans if span.end > now][:MOST]))
-        offsets = [jitter * share >> 64 for jitter in self._times_jitter]
-        shifted = {time + offset for known, offset in zip(raw.times, offsets, strict=True) for time in known}
+            return tuple([time + offset for time in known[first : first + MOST]])
+        shifted: set[Millis] = set()
+        for known, jitter in zip(raw.times, self._times_jitter, strict=True):
+            offset = jitter * share >> 64
+            shifted.update([time + offset for time in known])
         times = sorted(time for time in shifted if time <= raw.until)
-        inside = _inside(times, spans) if raw.spans else times
-        return inside[max(bisect_right(inside, now) - 1, 0) :][:MOST]
+        inside = _inside(times, self._shifted_spans(raw, share)) if raw.spans else times
+        return tuple(inside[max(bisect_right(inside, now) - 1, 0) :][:MOST])
 
-    def _shifted_spans(self, raw: Raw, share: int) -> list[Span]:
-        late = [
-            [Span(span.start + offset, span.end) for span in known if span.start + offset < span.end]
-            for known, offset in zip(raw.spans, [jitter * share >> 64 for jitter in self._hours_jitter], strict=True)
-        ]
-        return reduce(_common, late) if late else []
+    def _shifted_spans(self, raw: Raw, share: int) -> Spans:
+        if not any(self._hours_jitter):
+            return raw.common
+        late = []
+        for known, jitter in zip(raw.spans, self._hours_jitter, strict=True):
+            offset = jitter * share >> 64
+            late.append([(start + offset, end) for start, end in known if start + offset < end])
+        return reduce(_common, late)
 
 
 def _times(found: Occurrences, since: Millis, until: Millis) -> Iterator[Millis]:
@@ -183,26 +200,26 @@ def _within(found: Occurrences, since: Millis, until: Millis) -> tuple[Millis, .
     return tuple(times)
 
 
-def _spans_within(found: Occurrences, since: Millis, until: Millis) -> tuple[Span, ...]:
-    spans: list[Span] = []
+def _spans_within(found: Occurrences, since: Millis, until: Millis) -> Spans:
+    spans: list[tuple[Millis, Millis]] = []
     span = found.first_span(since)
     while span is not None and span.start <= until and len(spans) <= MOST_RAW:
-        spans.append(span)
+        spans.append((span.start, span.end))
         span = found.first_span(span.end)
     return tuple(spans)
 
 
-def _common(left: list[Span], right: list[Span]) -> list[Span]:
+def _common(left: Spans, right: Spans) -> Spans:
     """What lies inside spans of both."""
-    both = [Span(max(a.start, b.start), min(a.end, b.end)) for a in left for b in right]
-    return sorted(span for span in both if span.start < span.end)
+    both = [(max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right]
+    return sorted((start, end) for start, end in both if start < end)
 
 
-def _inside(times: Sequence[Millis], spans: Sequence[Span]) -> list[Millis]:
-    starts = [span.start for span in spans]
+def _inside(times: Sequence[Millis], spans: Spans) -> list[Millis]:
+    starts = [start for start, _ in spans]
     inside = []
     for time in times:
         place = bisect_right(starts, time) - 1
-        if place >= 0 and time < spans[place].end:
+        if place >= 0 and time < spans[place][1]:
             inside.append(time)
     return inside

@@ -93,6 +93,12 @@ class Cron:
     times: tuple[int, ...]
     matcher: CronSim = field(compare=False, repr=False)
 
+    @property
+    def is_weekly(self) -> bool:
+        """True if all weeks are the same."""
+        _, _, day, month, weekday = self.expression.split()
+        return day == month == "*" and not set(weekday) & {"#", "L"}
+
     def day(self, day: int) -> int | None:
         needle = _date(day)
         end = needle.year + 100

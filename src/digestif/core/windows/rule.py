@@ -8,8 +8,8 @@ from digestif.core.durations import read_duration, written_duration
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.core.times import Millis, is_duration, to_millis
 from digestif.core.windows import recurrence
-from digestif.core.windows.occurrences import HoursIn, Occurrences, TimesIn
-from digestif.core.windows.recurrence import Hours, Times
+from digestif.core.windows.occurrences import YEAR, HoursIn, Occurrences, TimesIn
+from digestif.core.windows.recurrence import Cron, Hours, Monthly, Times
 from digestif.core.windows.zones import check_zone, zone_of
 from digestif.errors import ConfigError
 
@@ -50,6 +50,12 @@ class Rule:
         if not isinstance(name, str):
             raise ConfigError(f"tz: the callable gives {shortened(name)} for {shortened(timeline)}, not a time zone")
         return name
+
+    @property
+    def is_weekly(self) -> bool:
+        """True if all weeks are the same, but for clock changes."""
+        recurs = self.recurs
+        return not isinstance(recurs, Monthly) and (not isinstance(recurs, Cron) or recurs.is_weekly)
 
     def offset(self, share: int) -> Millis:
         """How much later than written, for a share of the jitter from 0 to EVERYTHING."""
@@ -124,9 +130,18 @@ _READERS: dict[str, Callable[[Sequence[object]], tuple[str, Times | Hours]]] = {
 def occurrences(rules: Sequence[Rule], zones: Zones, share: int) -> Occurrences:
     """When the rules let a timeline leave, in these zones and at its share of the jitter."""
     times, hours = [], []
+    binding = binding_rules(rules)
     for rule, zone in zip(rules, zones, strict=True):
-        if isinstance(rule.recurs, Hours):
+        if rule not in binding:
+            check_zone(zone)
+        elif isinstance(rule.recurs, Hours):
             hours.append(HoursIn(rule.recurs, zone_of(zone), rule.offset(share)))
         else:
             times.append(TimesIn(rule.recurs, zone_of(zone), rule.offset(share)))
-    return Occurrences(tuple(times), tuple(hours))
+    years = 5 if all(rule.is_weekly for rule in rules) else 100  # a 29 February that is a Monday comes after 40
+    return Occurrences(tuple(times), tuple(hours), years * YEAR)
+
+
+def binding_rules(rules: Sequence[Rule]) -> Sequence[Rule]:
+    """The rules without those that are always open, unless there are no others."""
+    return [rule for rule in rules if not (isinstance(rule.recurs, Hours) and rule.recurs.is_always)] or rules[:1]

@@ -160,6 +160,8 @@ def share_of(timeline: str) -> int:
 
 
 def _inside(found: Occurrences, at: Millis) -> Millis | None:
+    if not found.hours:  # or they are always open
+        return at
     span = found.first_span(at)
     return None if span is None else max(at, span.start)
 

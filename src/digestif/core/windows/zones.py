@@ -14,6 +14,7 @@ from digestif.core.times import Millis
 from digestif.errors import ConfigError
 
 MINUTE = 60_000
+DAY = 1440 * MINUTE
 DAY_MINUTES = 1440
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,9 +44,29 @@ def zone_of(name: str) -> ZoneInfo:
     raise ConfigError(f"tz: {shortened(name)} is not an IANA time zone such as Europe/Berlin{hint}")
 
 
-@lru_cache(maxsize=4096)
 def instant(zone: ZoneInfo, minute: int) -> Millis:
     """The instant of a local time."""
+    steady = _steady_offset(zone, minute // DAY_MINUTES)
+    return _instant(zone, minute) if steady is None else minute * MINUTE - steady
+
+
+def wall(zone: ZoneInfo, at: Millis) -> Millis:
+    """The local time of an instant, in milliseconds since 1970."""
+    steady = _steady_offset(zone, at // DAY)
+    return at + (_millis(_offset(zone, at // 1000)) if steady is None else steady)
+
+
+@lru_cache(maxsize=16_384)
+def _steady_offset(zone: ZoneInfo, day: int) -> Millis | None:
+    """The offset in milliseconds on a day and the days beside it; None if there is a clock change in that time.
+
+    No zone has ever changed its clock twice within a week and ended with the same time.
+    """
+    offsets = {_offset(zone, second) for second in range((day - 1) * 86_400, (day + 3) * 86_400, 86_400)}
+    return _millis(offsets.pop()) if len(offsets) == 1 else None
+
+
+def _instant(zone: ZoneInfo, minute: int) -> Millis:
     local = EPOCH + timedelta(minutes=minute)
     offset = zone.utcoffset(local)
     other = zone.utcoffset(local.replace(fold=1))
@@ -69,11 +90,6 @@ def _change(zone: ZoneInfo, local: datetime, before: timedelta, after: timedelta
     return high * 1000
 
 
-def wall(zone: ZoneInfo, at: Millis) -> Millis:
-    """The local time of an instant, in milliseconds since 1970."""
-    return at + _millis(_offset(zone, at // 1000))
-
-
 def _offset(zone: ZoneInfo, second: int) -> timedelta:
     offset = (EPOCH + timedelta(seconds=second)).astimezone(zone).utcoffset()
     assert offset is not None  # of a ZoneInfo, it is known
@@ -88,5 +104,5 @@ def _millis(offset: timedelta) -> Millis:
 def longest_repeat(zone: ZoneInfo) -> Millis:
     """By how much a clock change has set the clock back at most, in the years from 2000 to 2040."""
     first, last = (round(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (2000, 2041))
-    offsets = [_millis(_offset(zone, second)) for second in range(first, last, 10 * 86_400)]
+    offsets = [_millis(_offset(zone, second)) for second in range(first, last, 20 * 86_400)]
     return max(0, *(before - after for before, after in pairwise(offsets)))
