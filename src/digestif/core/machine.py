@@ -198,7 +198,9 @@ def move(
         at, rule = slot.deadline, Rule.DEADLINE
     if max_records is not None and slot.pending >= max_records and now < at:
         at, rule = now, Rule.COUNT
-    was, by_delays, passes = due_by_delays(slot), None, slot.passes
+    was: Millis | None = due_by_delays(slot)
+    by_delays: Millis | None = None
+    passes = slot.passes
     if rule is Rule.STAYS:
         rule, was = slot.rule, slot.was
     if openings is not None:
