@@ -26,7 +26,7 @@ class Openings(Struct, frozen=True, omit_defaults=True):
     urgent: bool = False  # a record's own deadline does not wait for an opening
 
 
-class Terms(Struct, frozen=True, omit_defaults=True):
+class Terms(Struct, frozen=True):
     """The numbers of a policy that a store needs for one add. Durations in milliseconds."""
 
     first_delay: Duration = 0

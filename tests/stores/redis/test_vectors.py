@@ -442,8 +442,6 @@ def as_stored(fact: Any) -> Any:
         return [as_stored(each) for each in fact]
     if isinstance(fact, Plan):
         return plan(fact)
-    if isinstance(fact, Terms):  # scripts unpack all of its numbers
-        return {name: getattr(fact, name) for name in Terms.__struct_fields__}
     if not isinstance(fact, Slot):
         return fact
     stored = json.loads(msgspec.json.encode(uncounted(fact)))
