@@ -508,6 +508,33 @@ class ChangedPolicies(Suite):
         assert new.timeline("mail:own").due == clock("12:10")
         assert new.timeline("mail:retried").state == "ready"
 
+    def test_a_restart_with_other_code_plans_what_waits_again(self, digests_with: DigestsWith) -> None:
+        """Fact 60. The policy in the code changed while records wait: a worker that starts moves them, once."""
+        old, new = digests_with(minimum_delay=300, increment_delay=0), digests_with(**nine())
+        assert old.replan_changed(now=clock("11:00")) == 0
+        let_wait(old, "t", due=clock("12:05"), last=clock("12:00"))
+        old.add("t", "a", now=clock("12:01"))
+
+        moved = [new.replan_changed(now=clock("12:02")) for _ in range(2)]
+
+        assert moved == [1, 0]
+        assert new.timeline("t").due == clock("09:00", day=1)
+        assert old.replan_changed(now=clock("12:03")) == 1
+        assert new.timeline("t").due == clock("12:05")
+
+    def test_another_answer_of_a_function_is_planned_on_request(self, store: Store, mode: Mode) -> None:
+        """Fact 60. The function answers otherwise while records wait: replan moves them."""
+        answers = {"t": Policy(minimum_delay=300, increment_delay=0)}
+        with digests_in(mode, store, policy=lambda timeline: answers[timeline]) as digests:
+            let_wait(digests, "t", due=clock("12:05"), last=clock("12:00"))
+            digests.add("t", "a", now=clock("12:01"))
+            answers["t"] = DAILY
+
+            digests.forget_policies()
+            assert digests.replan(now=clock("12:02")) == 1
+
+            assert digests.timeline("t").due == clock("09:00", day=1)
+
 
 class CadencesThatPeopleChoose(Suite):
     def test_a_chosen_cadence_is_in_force_and_known(self, digests: Digests) -> None:
