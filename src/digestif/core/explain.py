@@ -226,7 +226,8 @@ class _View:
             return slot.at
         at = max(due_by_delays(slot), self._cap() or due_by_delays(slot))
         at = at if slot.deadline is None else min(at, slot.deadline)
-        return self._aligned(at) if self._policy.window is not None else max(at, slot.at)
+        aligned = at if self._policy.window is None else self._aligned(at)
+        return None if aligned is None else max(aligned, slot.at)
 
     def _cap(self) -> Millis | None:
         slot, terms = self._slot, self._policy.terms()
@@ -285,10 +286,11 @@ class _View:
 
     def _by_records(self) -> list[str]:
         slot, terms, window = self._slot, self._policy.terms(), self._policy.window
-        at, cap, changes = due_by_delays(slot), self._cap(), []
-        if cap is not None and at < cap and (terms.increment or terms.quiet):
+        latest, changes = self.latest(), []
+        if latest is not None and slot.at < latest and self._cap() is not None and (terms.increment or terms.quiet):
             by = f"by {_span(terms.increment or 0)}" if terms.quiet is None else "until there is silence"
-            changes.append(f"a further record moves it {by}, at most to {self._clock(cap)}")
+            by = by if window is None else "to a later opening of its window"
+            changes.append(f"a further record moves it {by}, at most to {self._clock(latest)}")
         if terms.max_records is not None:
             changes.append(f"{terms.max_records} pending records make it due at once")
         if window is None:
