@@ -255,7 +255,8 @@ def rules(draw: st.DrawFn, counts: tuple[int, int]) -> list[Rule]:
 def instants(draw: st.DrawFn, zone: str) -> int:
     """Any, but often near a change of the clock."""
     changes = clock_changes(zone)
-    if changes and draw(st.integers(0, 3)):
+    is_near = draw(st.integers(0, 3)) > 0
+    if changes and is_near:
         near = st.integers(-120, 120).map(lambda minutes: minutes * 60_000)
         return draw(st.sampled_from(changes)) + draw(near | st.integers(-2 * DAY, 2 * DAY))
     return draw(st.integers(BEGIN, END))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from digestif import ConfigError, Exponential, Intervals, Policy, Retry
+from digestif import ConfigError, Exponential, Intervals, Policy, Retry, Window
 
 
 def test_the_three_delays_default_to_five_minutes_thirty_seconds_and_half_an_hour() -> None:
@@ -37,7 +37,7 @@ def test_the_three_delays_default_to_five_minutes_thirty_seconds_and_half_an_hou
         ({"lapses": 0}, "lapses"),
         ({"retry": 5}, "retry"),
         ({"redelivery": "maybe"}, "redelivery"),
-        ({"window": "09:00-17:00"}, "window"),
+        ({"window": "09:00-17:00"}, "window: '09:00-17:00' is not a Window"),
         ({"minimum": 5}, "minimum: no such option of Policy; did you mean"),
     ],
 )
@@ -110,3 +110,87 @@ def test_retries_double_up_to_a_maximum_and_chance_shortens_them() -> None:
 def test_a_wrong_strategy_is_a_config_error_that_names_the_field(make: Any, field: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{field}"):
         make()
+
+
+# Windows
+
+DAY = 86_400
+
+
+def test_calendar_presets_have_no_delays_of_their_own_and_quiet_hours_the_default_ones() -> None:
+    daily = Policy.daily("09:00", "17:00", tz="Europe/Vienna", jitter=600, urgent=True, capacity=5)
+
+    assert daily == Policy(
+        first_delay=0,
+        minimum_delay=0,
+        increment_delay=0,
+        maximum_delay=0,
+        capacity=5,
+        window=Window.daily("09:00", "17:00", tz="Europe/Vienna", jitter=600, urgent=True),
+    )
+    assert Policy.weekly("mon 08:30", tz="UTC") == Policy.immediate(window=Window.weekly("mon 08:30", tz="UTC"))
+    assert Policy.quiet_hours("22:00-07:00", tz="UTC") == Policy(window=Window.quiet("22:00-07:00", tz="UTC"))
+
+
+def test_the_ttl_grows_with_the_gap_of_the_window() -> None:
+    assert Policy.daily("09:00", tz="UTC").ttl == 7 * DAY
+    assert Policy.weekly("mon 08:30", tz="UTC").ttl == pytest.approx(2.1 * 7 * DAY)
+    assert Policy.weekly("mon 08:30", tz="UTC", first_delay=DAY).ttl == pytest.approx(2.1 * 8 * DAY)
+    assert Policy.weekly("mon 08:30", tz="UTC", ttl=None).ttl is None
+    assert Policy.weekly("mon 08:30", tz="UTC", ttl=30 * DAY).ttl == 30 * DAY
+
+
+def test_a_ttl_that_is_too_short_for_the_window_is_a_config_error_that_says_how_long_it_must_be() -> None:
+    with pytest.raises(ConfigError, match=r"^ttl: .* make it at least 14d$"):
+        Policy.weekly("mon 08:30", tz="UTC", ttl=13 * DAY)
+
+    assert Policy.weekly("mon 08:30", tz="UTC", ttl=14 * DAY).ttl == 14 * DAY
+
+
+def test_the_longest_wait_is_that_of_the_delays_and_then_of_the_window() -> None:
+    assert Policy(window=Window.quiet("22:00-07:00", tz="UTC")).longest_wait == 1800 + 9 * 3600
+
+
+def test_a_cool_down_leaves_room_for_the_gap_before_records_expire() -> None:
+    policy = Policy(backoff=lambda _: 1e9, window=Window.weekly("mon 08:30", tz="UTC"), ttl=20 * DAY)
+
+    assert policy.cool_down(5) == 3 * DAY * 1000
+
+
+def test_openings_reach_as_far_as_the_longest_delay() -> None:
+    hourly = Policy(window=Window.cron("0 * * * *", tz="UTC"), maximum_delay=10 * 3600)
+
+    assert len(hourly.openings("t", 0).numbers) == 12  # type: ignore[union-attr]
+    assert len(hourly.openings("t", 0, far=True).numbers) == 32  # type: ignore[union-attr]
+    assert len(hourly.openings("t", 0).numbers) == 12  # type: ignore[union-attr]
+    assert Policy().openings("t", 0) is None
+
+
+def test_in_zone_moves_the_window_and_lets_the_ttl_follow() -> None:
+    assert Policy.weekly("mon 08:30", tz="UTC").in_zone("Asia/Tokyo") == Policy.weekly("mon 08:30", tz="Asia/Tokyo")
+    assert Policy.weekly("sun 02:30", tz="UTC").in_zone("Europe/Rome") == Policy.weekly("sun 02:30", tz="Europe/Rome")
+    assert Policy.daily("09:00", tz="UTC", ttl=9 * DAY).in_zone("Asia/Tokyo").ttl == 9 * DAY
+    assert Policy().in_zone("Asia/Tokyo") == Policy()
+
+
+# Cool-downs for stores
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (Policy(), (300_000,)),
+        (Policy.stepped(Exponential(300, limit=2)), (300_000, 600_000, 1_200_000)),
+        (Policy.stepped(Intervals({0: 30, 2: 300}, default=900)), (30_000, 900_000, 300_000, 900_000)),
+        (Policy(backoff=Intervals({}, default=900)), (900_000,)),
+    ],
+)
+def test_cool_downs_are_listed_until_they_stay_the_same(policy: Policy, expected: tuple[int, ...]) -> None:
+    assert policy.cool_downs() == expected
+    assert policy.cool_down(1000) == expected[-1]
+
+
+@pytest.mark.parametrize("backoff", [lambda n: 5.0, Intervals({256: 5}, default=1), Intervals({255: 5}, default=1)])
+def test_cool_downs_that_can_not_be_listed_are_a_config_error(backoff: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^backoff: "):
+        Policy(backoff=backoff).cool_downs()

@@ -23,7 +23,6 @@ HOURLY: Options = {"minimum_delay": 3600, "increment_delay": 0, "maximum_delay":
 
 PLAIN_HEADS: dict[str, Options] = {"default": {}, "immediate": IMMEDIATE, "hourly": HOURLY}
 CALENDAR_HEADS: dict[str, Options] = {"daily": IMMEDIATE, "weekly": IMMEDIATE, "quiet": {}}  # beside the window
-HEADS = [*PLAIN_HEADS, "debounce:2m/15m", "daily@09:00 Europe/Berlin", "weekly@mon 09:00 UTC", "quiet@22:00-07:00 UTC"]
 
 _TOLD_BY_HEAD = ("first_delay", "minimum_delay", "increment_delay", "maximum_delay", "quiet", "backoff", "window")
 
@@ -60,7 +59,9 @@ def _read_head(head: str) -> Options:
     kind = head.partition("@")[0]
     if "@" in head and kind in CALENDAR_HEADS:
         return {**CALENDAR_HEADS[kind], "window": Window.parse(head)}
-    raise ConfigError(f"policy: {shortened(head)} is unknown{did_you_mean(head, HEADS)}")
+    known = [f"{name}@…" for name in CALENDAR_HEADS] if "@" in head else [*PLAIN_HEADS, "debounce:2m/15m"]
+    hint = did_you_mean(f"{kind}@…" if "@" in head else head, known)
+    raise ConfigError(f"policy: {shortened(head)} is unknown{hint}")
 
 
 def _read_fields(texts: list[str]) -> Options:
@@ -178,8 +179,12 @@ def _write_backoff(backoff: object) -> str:
 def _write_retry(retry: Retry) -> str:
     if type(retry) is not Retry:
         raise ConfigError(f"retry: {shortened(retry)} can't be written as text; use a Retry")
-    waits = f"{written_duration(retry.initial)}*{retry.factor!r}..{written_duration(retry.maximum)}"
-    return f"{waits}~{retry.jitter!r}"
+    waits = f"{written_duration(retry.initial)}*{_write_number(retry.factor)}..{written_duration(retry.maximum)}"
+    return f"{waits}~{_write_number(retry.jitter)}"
+
+
+def _write_number(number: float) -> str:
+    return str(int(number)) if number == int(number) else repr(number)
 
 
 class _Form(NamedTuple):

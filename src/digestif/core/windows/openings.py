@@ -28,11 +28,12 @@ Spans: TypeAlias = Sequence[tuple[Millis, Millis]]  # plain tuples: a Span takes
 
 
 class Raw(NamedTuple):
-    """All that the rules say, without jitter, in the order of the rules, as far as `until`."""
+    """All that the rules say, without jitter, in the order of the rules: complete from `since` to `until`."""
 
     times: tuple[tuple[Millis, ...], ...]
     spans: tuple[Spans, ...]
     common: Spans  # inside all of these
+    since: Millis
     until: Millis
 
 
@@ -133,7 +134,7 @@ class OpeningsCache:
         spans = [_spans_within(replace(plain, times=(), hours=(rule,)), since, until) for rule in plain.hours]
         if any(len(known) > MOST_RAW for known in chain(times, spans)):
             return None
-        return Raw(tuple(times), tuple(spans), reduce(_common, spans) if spans else (), until)
+        return Raw(tuple(times), tuple(spans), reduce(_common, spans) if spans else (), since, until)
 
     def _since(self, found: Occurrences, now: Millis) -> Millis:
         last = None if self._is_hours else found.last_time(now, within=self._gap)
@@ -154,7 +155,7 @@ class OpeningsCache:
         for known, jitter in zip(raw.times, self._times_jitter, strict=True):
             offset = jitter * share >> 64
             shifted.update([time + offset for time in known])
-        times = sorted(time for time in shifted if time <= raw.until)
+        times = sorted(time for time in shifted if raw.since <= time <= raw.until)
         inside = _inside(times, self._shifted_spans(raw, share)) if raw.spans else times
         return tuple(inside[max(bisect_right(inside, now) - 1, 0) :][:MOST])
 

@@ -35,7 +35,7 @@ class Window:
     _cache: OpeningsCache = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        if type(self.rules) is not tuple or not all(isinstance(rule, Rule) for rule in self.rules):
+        if type(self.rules) is not tuple or not self.rules or not all(isinstance(rule, Rule) for rule in self.rules):
             raise ConfigError("window: make one with Window.daily, weekly, monthly, cron, hours or quiet")
         gap = longest_gap(self.rules)
         if gap is None:
