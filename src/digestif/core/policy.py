@@ -159,7 +159,10 @@ class Policy:
         """
         if self.window is None:
             return None
-        return self.window.openings(timeline, now, reach=None if far else to_millis(self.longest_delay))
+        near = self.window.openings(timeline, now, reach=to_millis(self.longest_delay))
+        if not far:
+            return near
+        return max(near, self.window.openings(timeline, now, reach=None), key=lambda found: len(found.numbers))
 
     def in_zone(self, zone: str) -> "Policy":
         """The same policy, its window in another zone."""

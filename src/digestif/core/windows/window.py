@@ -129,7 +129,7 @@ class Window:
     def openings(self, timeline: str, now: Millis, *, reach: Millis | None) -> Openings:
         """The last opening at or before now and the next ones: at least 4, as far as now + reach, at most 32.
 
-        Of hours, spans: from the one that contains now. A reach of None gives 32, which takes longer.
+        Of hours, spans: from the one that contains now. A reach of None gives those that are stored with an override.
         """
         zones = self._zones or tuple([rule.zone(timeline) for rule in self.rules])
         share = 0 if self._cache.is_shared else share_of(timeline)

@@ -53,14 +53,14 @@ local function is_sound_override(override)
     and (terms.max_records or 1) < FAR
     and (terms.capacity or 1) < FAR
     and (terms.ttl or 0) < FAR
-  for _, cool_down in ipairs(override.cool_downs or {}) do
-    sound = sound and cool_down < FAR
+  if override.cool_downs then
+    sound = sound and math.max(0, unpack(override.cool_downs)) < FAR
   end
-  local numbers = terms.openings and terms.openings.numbers or {}
-  for _, number in ipairs(numbers) do
-    sound = sound and number < FAR
+  if terms.openings then
+    local numbers = terms.openings.numbers
+    sound = sound and math.max(0, unpack(numbers)) < FAR and (not terms.openings.hours or #numbers % 2 == 0)
   end
-  return sound and (not terms.openings or not terms.openings.hours or #numbers % 2 == 0)
+  return sound
 end
 
 -- A slot as it is stored; nil, or an error, if it is damaged. A field of another type fails to compare.
