@@ -29,7 +29,7 @@ local function in_force(terms, override)
   end
   return {
     first_delay = is_given(FIRST_DELAY) and terms.first_delay or own.first_delay or 0,
-    increment = is_given(INCREMENT) and terms.increment or own.increment,
+    increment = is_given(INCREMENT) and terms.increment or own.increment or is_given(MAXIMUM) and 0 or nil,
     maximum = is_given(MAXIMUM) and terms.maximum or own.maximum or 0,
     quiet = own.quiet,
     max_records = own.max_records,
