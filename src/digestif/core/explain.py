@@ -5,10 +5,11 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from digestif.core.cadences import PolicyInForce
-from digestif.core.machine import Rule, Slot, due_by_delays, is_live
+from digestif.core.machine import Rule, Slot, due_by_delays, is_empty, is_live
 from digestif.core.policy import Policy
 from digestif.core.records import State
 from digestif.core.times import Millis, to_seconds
+from digestif.core.windows import admission
 from digestif.core.windows.zones import zone_of
 from digestif.errors import ConfigError
 
@@ -65,7 +66,7 @@ def explain(timeline: str, slot: Slot, *, now: Millis, found: PolicyInForce) -> 
     policy = found.policy
     zone = None if found.off else _zone_name(policy, timeline)
     view = _View(timeline, slot, found, now, _zone(zone))
-    moment, latest = _next(slot, now=now), view.latest()
+    moment, latest = view.held_until() or _next(slot, now=now), view.latest()
     is_idle = slot.state is State.IDLE
     return Explanation(
         timeline=timeline,
@@ -259,16 +260,31 @@ class _View:
             return "idle: nothing is stored" + ("" if self._is_off else ", the next record starts a new round")
         records = f"{slot.pending} pending"
         if slot.state is State.WAITING:
-            when = f"due in {_span(slot.at - self._now)}" if slot.at > self._now else "due"
+            when = f"due in {_span(slot.at - self._now)}" if slot.at > self._now else f"due{self._held()}"
             return f"waiting with {records}, {when}"
         if slot.state is State.READY:
-            return f"ready with {records}: waits to be opened since {self._clock(slot.since)}"
+            return f"ready with {records}: waits to be opened since {self._clock(slot.since)}{self._held()}"
         if slot.parked is not None:
             return f"on its way from or to another store: `digestif move`, called again, brings it there; {records}"
         ends = self._clock(slot.until or 0)
         if is_live(slot, now=self._now):
             return f"open: a digest is being delivered, its lease ends at {ends}; {records}"
         return f"open, but its lease ended at {ends}: it can be taken over; {records}"
+
+    def held_until(self) -> Millis | None:
+        """When the window lets a timeline leave that is due; None if nothing holds it back."""
+        slot = self._slot
+        is_due = slot.state is State.READY or (slot.state is State.WAITING and slot.at <= self._now)
+        if self._is_off or not is_due or is_empty(slot):
+            return None
+        try:
+            return admission(slot, self._policy.window, self._timeline, now=self._now)
+        except ConfigError:  # the function that gives its zone fails
+            return None
+
+    def _held(self) -> str:
+        until = self.held_until()
+        return "" if until is None else f", but its window holds it back until {self._short(until)}"
 
     # What would change it
 
