@@ -10,14 +10,6 @@
 local request = cmsgpack.unpack(ARGV[4])
 local ready, kept = {}, 0
 
-local function is_as_seen(slot, admission)
-  local state, at, lease_end, since = unpack(admission, 1, 4)
-  return slot.state == state
-    and slot.at == at
-    and (slot['until'] or false) == lease_end
-    and (slot.override and slot.override.since or false) == since
-end
-
 local function admit(timeline, later)
   local slot = timeline.slot
   if later then

@@ -210,6 +210,16 @@ local function merging_of(timeline)
   return batch_found_at(timeline.place + MERGING)
 end
 
+-- Whether a timeline is as the caller saw it: {state, at, until, since}, the last of its override; false for what is not
+-- there.
+local function is_as_seen(slot, seen)
+  local state, at, lease_end, since = unpack(seen, 1, 4)
+  return slot.state == state
+    and slot.at == at
+    and (slot['until'] or false) == lease_end
+    and (slot.override and slot.override.since or false) == since
+end
+
 -- The pending records become another batch of the timeline; the slot stays.
 local function move_pending(timeline, offset)
   if timeline.pending > 0 then
