@@ -571,7 +571,7 @@ class Passes(Suite):
         assert digests.timeline("t").due == clock("09:00", day=1)
 
     def test_a_pass_ends_with_its_digest(self, digests_with: DigestsWith) -> None:
-        """Fact 56. Flushed and delivered at 23:00. What follows is found at 23:00 the next day: it waits until 07:00."""
+        """Fact 56. Flushed and delivered at 23:00. What follows is found at 23:00 the next day, and waits."""
         digests = digests_with(**night())
         sent = sent_by(digests, "t")
         digests.add("t", "a", key="a", now=clock("22:30"))
