@@ -1,8 +1,9 @@
 #!lua
 -- Accept records, in order, and place their timelines in the schedule.
 -- KEYS   12… per timeline: its hash, ages, times
--- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, which delays the
---        call gave itself, where its openings begin, capacity, ttl; then openings: flags (1 hours, 2 urgent), how many, times
+-- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, which delays
+--        the call gave itself, where its openings begin, capacity, ttl; then openings: flags (1 hours, 2 urgent), how
+--        many, times
 --        5 packed for each record: which timeline and which policy, from 1, and `within`
 --        6… per record: key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'; '!' per one that was not

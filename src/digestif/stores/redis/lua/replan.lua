@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Move timelines that wait, by another policy.
 -- KEYS   12… the timelines
--- ARGV   4 per timeline {state, at, until, since, terms, cool-down}: as the caller saw its slot and its override, false for
---        what is not there; the numbers of the policy
+-- ARGV   4 per timeline {state, at, until, since, terms, cool-down}: as the caller saw its slot and its override, false
+--        for what is not there; the numbers of the policy
 -- Reply  '1' per timeline that moved, else '0'
 -- include: plans.lua
 

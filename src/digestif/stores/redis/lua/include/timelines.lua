@@ -3,9 +3,9 @@
 -- include: batches.lua
 -- A timeline is a hash: the slot in the field '', the pending records in fields of their own, which are never empty.
 -- A slot is a table with the names of core/machine.py, stored behind a head: whether a record may join it as it is, its
--- earliest expiry, and perhaps the capacity and ttl of an override. A script that needs no more declares the hash alone. All keys of a timeline are three per batch
--- (records, ages, times), for the pending records, those of the digest and those that are being merged into it, and the
--- order of its dead letters.
+-- earliest expiry, and perhaps capacity and ttl of an override. A script that needs no more declares the hash alone.
+-- All keys of a timeline are three per batch (records, ages, times), for the pending records, those of the digest and
+-- those that are being merged into it, and the order of its dead letters.
 local STRIDE = 10 -- keys
 local DIGEST, MERGING, DEAD = 3, 6, 9 -- offsets
 local HEAD, OWN_HEAD = 8, 24 -- bytes
@@ -210,8 +210,8 @@ local function merging_of(timeline)
   return batch_found_at(timeline.place + MERGING)
 end
 
--- Whether a timeline is as the caller saw it: {state, at, until, since}, the last of its override; false for what is not
--- there.
+-- Whether a timeline is as the caller saw it: {state, at, until, since}, the last of its override; false for what is
+-- not there.
 local function is_as_seen(slot, seen)
   local state, at, lease_end, since = unpack(seen, 1, 4)
   return slot.state == state
