@@ -115,8 +115,10 @@ class Preferences:
     def replan(self, pattern: str = "*", *, now: float | None = None) -> int:
         """Plan the timelines of a pattern again that wait, by the policies in force now. The answer is how many moved.
 
-        The due time is that of the cool-down or first_delay: increments are forgotten.
+        Functions that give policies are asked again. The due time is that of the cool-down or first_delay: increments
+        are forgotten.
         """
+        self.forget_policies()
         prefix, _, _ = check_pattern(pattern).partition("*")
         return self._replan(pattern, prefix, lambda key, _: stars(pattern, key) is not None, now=now)
 

@@ -123,6 +123,21 @@ def test_what_waits_for_its_window_is_delivered_by_the_tick_that_finds_it_open(o
     assert office.sent == [("night", ["a"]), ("daily", ["a"])]
 
 
+def test_the_first_tick_plans_again_what_a_changed_policy_moves(office: Office) -> None:
+    """Fact 60: a restart with other code, while records wait."""
+    office.tick()
+    office.tasks.notify("t", 1, key="first")
+    office.tasks.notify("t", 2, key="second")
+    changed = Digests(office.digests.store, policy=Policy(minimum_delay=10, increment_delay=0), clock=office.clock)
+    changed.handler("*")(office.send)
+    restarted = install(Celery("restarted", broker=DEAD_BROKER), changed)
+
+    restarted.schedule_digests()
+
+    due = changed.timeline("t").due
+    assert due == office.clock() + 10
+
+
 def test_an_empty_digest_sends_nothing_and_ends_the_round(office: Office) -> None:
     office.tasks.notify("t", 1, key="first")
 

@@ -1,5 +1,6 @@
 """Explanations: why a timeline is due when it is, from what is stored about it and the policy in force."""
 
+import re
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -14,6 +15,8 @@ from digestif.core.windows.zones import zone_of
 from digestif.errors import ConfigError
 
 DAY = 86_400_000  # milliseconds
+DEFAULT = Policy()
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +92,20 @@ def explain(timeline: str, slot: Slot, *, now: Millis, found: PolicyInForce) -> 
 
 
 def policy_text(policy: Policy) -> str:
-    """A policy as text; as it looks in the code if it holds a function."""
-    return _text(policy)
+    """A policy as text; if it holds a function, the fields that differ from the default as they look in the code."""
+    try:
+        return str(policy)
+    except ConfigError:
+        own = [(field.name, getattr(policy, field.name)) for field in fields(Policy)]
+        shown = [f"{name}={value!r}" for name, value in own if value != getattr(DEFAULT, name)]
+        return _ADDRESS.sub("", f"Policy({', '.join(shown)})")
 
 
 def _text(written: object) -> str:
     try:
         return str(written)
     except ConfigError:
-        return repr(written)
+        return _ADDRESS.sub("", repr(written))
 
 
 def _zone_name(policy: Policy, timeline: str) -> str | None:
@@ -188,6 +196,8 @@ class _View:
                 return f"a pending record asked to go by {self._clock(at)}: {due}"
             case Rule.COUNT:
                 return f"max_records were pending at {self._clock(at)}: {due}{at_once}"
+            case Rule.PLANNED:
+                return f"another policy holds since {self._clock(at)}, by which it was due before: {due}{at_once}"
             case Rule.RETRY:
                 return f"an attempt failed; the next one is {due}"
             case Rule.FLUSHED:
@@ -203,6 +213,8 @@ class _View:
         until = self._short(slot.at)
         if window is None or self._is_off:
             return f", kept back until {until}"
+        if window.has_times and window.has_hours:
+            return f", its window {_text(window)} holds it back until {until}"
         if window.has_times:
             return f", the next time of {_text(window)} is {until}"
         return f", {'quiet hours' if _text(window).startswith('quiet@') else 'outside of its hours'} until {until}"

@@ -31,6 +31,7 @@ class Rule(StrEnum):
     STAYS = "stays"  # an add that moves nothing
     DEADLINE = "deadline"  # the earliest `within` of the pending records
     COUNT = "count"  # max_records are pending
+    PLANNED = "planned"  # another policy holds, by which it would have been due before
     RETRY = "retry"
     FLUSHED = "flushed"
     REPLAYED = "replayed"
@@ -122,6 +123,13 @@ def flaw(slot: Slot) -> str | None:
         return f"it is {slot.state}, with a lease"
     elif slot.state is State.IDLE and (slot.pending or slot.digest is not None):
         return "it is idle, with records"
+    override = slot.override
+    if override is not None and not override.cool_downs:
+        return "its own policy has no cool-down"
+    if override is not None and override.terms.openings is not None:
+        openings = override.terms.openings
+        if openings.hours and len(openings.numbers) % 2:
+            return "hours of its own policy have no end"
     return None
 
 
@@ -290,7 +298,9 @@ def after_plan(slot: Slot, *, now: Millis, terms: Terms, cool_down: Millis) -> S
         at, rule = slot.first + terms.first_delay, Rule.FIRST_DELAY if terms.first_delay else Rule.FIRST
     else:
         at, rule = due_by_delays(slot), slot.rule
-    planned = move(slot, max(at, now), rule, now=now, max_records=terms.max_records, openings=terms.openings)
+    if at < now:
+        at, rule = now, Rule.PLANNED
+    planned = move(slot, at, rule, now=now, max_records=terms.max_records, openings=terms.openings)
     planned = planned if planned.at >= now else replace(planned, at=now)
     if terms.openings is None or slot.expires is None or planned.at < slot.expires:
         return planned

@@ -19,6 +19,7 @@ Backoff = Callable[[int], float]
 T = TypeVar("T")
 
 DAY = 86_400.0
+MOST = 10**15  # of records, bytes and attempts: every store can count so far
 MOST_COOL_DOWNS = 256
 WEEK = 7 * DAY  # the ttl that was not given is this very object: with a window it grows
 
@@ -255,6 +256,8 @@ def check_delay(name: str, value: object) -> None:
 def _check_count(name: str, value: object) -> None:
     if type(value) is not int or value < 1:
         raise ConfigError(f"{name}: {shortened(value)} is not a whole number ≥ 1")
+    if value > MOST:
+        raise ConfigError(f"{name}: {shortened(value)} is more than {MOST:,}; leave it None where that is allowed")
 
 
 def _longest(backoff: Backoff) -> float:

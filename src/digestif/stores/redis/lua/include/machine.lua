@@ -407,7 +407,10 @@ local function after_plan(slot, now, terms, cool_down, pending)
     local first_delay = terms.first_delay or 0
     at, rule = slot.first + first_delay, first_delay > 0 and 'first_delay' or 'first'
   end
-  move(slot, math.max(at, now), rule, now, terms.max_records, pending, terms.openings)
+  if at < now then
+    at, rule = now, 'planned'
+  end
+  move(slot, at, rule, now, terms.max_records, pending, terms.openings)
   slot.at = math.max(slot.at, now)
   if terms.openings and slot.expires and slot.at >= slot.expires then
     local sooner = last_opening(terms.openings, now, slot.expires)

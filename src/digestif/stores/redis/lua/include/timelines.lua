@@ -54,7 +54,7 @@ local function is_sound_override(override)
     and (terms.capacity or 1) < FAR
     and (terms.ttl or 0) < FAR
   if override.cool_downs then
-    sound = sound and math.max(0, unpack(override.cool_downs)) < FAR
+    sound = sound and #override.cool_downs > 0 and math.max(0, unpack(override.cool_downs)) < FAR
   end
   if terms.openings then
     local numbers = terms.openings.numbers
