@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -147,6 +148,58 @@ def test_a_wrong_text_is_a_config_error_that_names_the_part(text: Any, complaint
     ],
 )
 def test_a_policy_with_a_callable_can_not_be_written(policy: Policy, field: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{field}: .* can't be written as text"):
+        str(policy)
+
+
+# Numbers and names of other types
+
+
+class Measured(float):
+    """A number that is written as no text form is, as those of numpy are."""
+
+    def __repr__(self) -> str:
+        return f"np.float64({float(self)!r})"
+
+    __str__ = __repr__
+
+
+class Named(str, Enum):
+    BERLIN = "Europe/Berlin"
+    SAME = "same"
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (Policy(minimum_delay=Measured(0.5)), "minimum=0.5s"),
+        (Policy(minimum_delay=Measured(60)), "minimum=1m"),
+        (Policy.debounce(quiet=Measured(0.5), maximum=Measured(1.5)), "debounce:0.5s/1.5s"),
+        (Policy(backoff=Exponential(Measured(0.5), 2)), "backoff=exponential 0.5s 2"),
+        (Policy(backoff=Intervals({0: Measured(0.5)}, Measured(60))), "backoff=intervals 0:0.5s else 1m"),
+        (
+            Policy(retry=Retry(initial=Measured(0.5), factor=Measured(1.5), jitter=Measured(0.1))),
+            "retry=0.5s*1.5..1h~0.1",
+        ),
+        (Policy.daily("09:00", tz="UTC", jitter=Measured(0.5)), "daily@09:00 UTC jitter=0.5s"),
+        (Policy.daily("09:00", tz=Named.BERLIN), "daily@09:00 Europe/Berlin"),
+        (Policy(redelivery=Named.SAME), "redelivery=same"),  # type: ignore[arg-type]  # equal to a name that is right
+    ],
+)
+def test_a_subclass_of_a_number_or_a_text_is_written_as_its_plain_value(policy: Policy, text: str) -> None:
+    assert str(policy) == text
+    assert Policy.parse(text) == policy
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        (Policy(capacity=10**19), "capacity"),
+        (Policy(attempts=10**5000), "attempts"),
+        (Policy(backoff=Intervals({10**19: 60}, 60)), "backoff"),
+    ],
+)
+def test_a_count_that_could_not_be_read_back_can_not_be_written(policy: Policy, field: str) -> None:
     with pytest.raises(ConfigError, match=f"^{field}: .* can't be written as text"):
         str(policy)
 

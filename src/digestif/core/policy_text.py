@@ -24,6 +24,8 @@ HOURLY: Options = {"minimum_delay": 3600, "increment_delay": 0, "maximum_delay":
 PLAIN_HEADS: dict[str, Options] = {"default": {}, "immediate": IMMEDIATE, "hourly": HOURLY}
 CALENDAR_HEADS: dict[str, Options] = {"daily": IMMEDIATE, "weekly": IMMEDIATE, "quiet": {}}  # beside the window
 
+MOST_DIGITS = 19  # of a count
+
 _TOLD_BY_HEAD = ("first_delay", "minimum_delay", "increment_delay", "maximum_delay", "quiet", "backoff", "window")
 
 _FIELD_BEGINS = re.compile(r",(?=\s*[a-z_]+\s*=)")  # so that commas in lists of days or of cron stay where they are
@@ -81,7 +83,7 @@ def _read_fields(texts: list[str]) -> Options:
 
 
 def _read_count(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
         raise ConfigError(f"{name}: {shortened(text)} is not a whole number ≥ 1")
     return int(text)
 
@@ -169,7 +171,8 @@ def _write_backoff(backoff: object) -> str:
     if type(backoff) is Exponential:
         return f"exponential {written_duration(backoff.base)} {backoff.limit}"
     if type(backoff) is Intervals:
-        steps = [f"{iteration}:{written_duration(delay)}" for iteration, delay in sorted(backoff.steps.items())]
+        write = _count_writer("backoff")
+        steps = [f"{write(iteration)}:{written_duration(delay)}" for iteration, delay in sorted(backoff.steps.items())]
         return " ".join(["intervals", *steps, "else", written_duration(backoff.default)])
     raise ConfigError(
         f"backoff: {shortened(backoff)} is a callable, which can't be written as text; use Exponential or Intervals"
@@ -184,7 +187,16 @@ def _write_retry(retry: Retry) -> str:
 
 
 def _write_number(number: float) -> str:
-    return str(int(number)) if number == int(number) else repr(number)
+    return str(int(number)) if number == int(number) else repr(float(number))
+
+
+def _count_writer(name: str) -> Callable[[int], str]:
+    def write(count: int) -> str:
+        if count >= 10**MOST_DIGITS:
+            raise ConfigError(f"{name}: {shortened(count)} has too many digits and can't be written as text")
+        return str(count)
+
+    return write
 
 
 class _Form(NamedTuple):
@@ -193,6 +205,10 @@ class _Form(NamedTuple):
     name: str
     read: Callable[[str, str], Any]
     write: Callable[[Any], str]
+
+
+def _count(name: str) -> _Form:
+    return _Form(name, _read_count, _count_writer(name))
 
 
 def _optional(form: _Form) -> _Form:
@@ -210,13 +226,13 @@ _FORMS = {
     "maximum_delay": _Form("maximum", read_duration, written_duration),
     "quiet": _optional(_Form("quiet", read_duration, written_duration)),
     "backoff": _optional(_Form("backoff", _read_backoff, _write_backoff)),
-    "max_records": _optional(_Form("max_records", _read_count, str)),
-    "capacity": _optional(_Form("capacity", _read_count, str)),
-    "max_bytes": _optional(_Form("max_bytes", _read_count, str)),
+    "max_records": _optional(_count("max_records")),
+    "capacity": _optional(_count("capacity")),
+    "max_bytes": _optional(_count("max_bytes")),
     "ttl": _optional(_Form("ttl", read_duration, written_duration)),
-    "attempts": _Form("attempts", _read_count, str),
+    "attempts": _count("attempts"),
     "retry": _Form("retry", _read_retry, _write_retry),
-    "lapses": _Form("lapses", _read_count, str),
-    "redelivery": _Form("redelivery", _read_text, str),
+    "lapses": _count("lapses"),
+    "redelivery": _Form("redelivery", _read_text, str.__str__),
     "window": _optional(_Form("window", _read_window, str)),
 }

@@ -34,6 +34,7 @@ class Rule:
     def __post_init__(self) -> None:
         if not callable(self.tz):
             check_zone(self.tz)
+            object.__setattr__(self, "tz", str.__str__(self.tz))  # a subclass may be written in another way
         if not is_duration(self.jitter) or self.jitter > LONGEST_JITTER:
             raise ConfigError(f"jitter: {shortened(self.jitter)} is not a number of seconds from 0 to {LONGEST_JITTER}")
         if type(self.urgent) is not bool:
