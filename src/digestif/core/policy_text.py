@@ -1,6 +1,6 @@
 """Policies as one line of text, for people and for stores: "daily@09:00 Europe/Berlin,capacity=50".
 
-A head (default, immediate, hourly, debounce:2m/15m, daily@…, weekly@…, quiet@…) and fields that differ from it.
+A head (default, immediate, hourly, debounce:2m/15m, or a window such as daily@…) and fields that differ from it.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from digestif.core.backoff import Exponential, Intervals, Retry
 from digestif.core.durations import read_duration, written_duration
 from digestif.core.texts import did_you_mean, shortened
-from digestif.core.windows import Window
+from digestif.core.windows import KINDS, Window
 from digestif.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ IMMEDIATE: Options = {"minimum_delay": 0, "increment_delay": 0, "maximum_delay":
 HOURLY: Options = {"minimum_delay": 3600, "increment_delay": 0, "maximum_delay": 3600}
 
 PLAIN_HEADS: dict[str, Options] = {"default": {}, "immediate": IMMEDIATE, "hourly": HOURLY}
-CALENDAR_HEADS: dict[str, Options] = {"daily": IMMEDIATE, "weekly": IMMEDIATE, "quiet": {}}  # beside the window
+WRITTEN_AS_HEAD = ("daily", "weekly", "quiet")  # the windows of presets; others are written as a field
 
 MOST_DIGITS = 19  # of a count
 
@@ -58,12 +58,17 @@ def _read_head(head: str) -> Options:
         if not slash:
             raise ConfigError(f"policy: {shortened(head)} lacks the longest wait: debounce:2m/15m")
         return debounce(read_duration("debounce", quiet), read_duration("debounce", maximum))
-    kind = head.partition("@")[0]
-    if "@" in head and kind in CALENDAR_HEADS:
-        return {**CALENDAR_HEADS[kind], "window": Window.parse(head)}
-    known = [f"{name}@…" for name in CALENDAR_HEADS] if "@" in head else [*PLAIN_HEADS, "debounce:2m/15m"]
-    hint = did_you_mean(f"{kind}@…" if "@" in head else head, known)
-    raise ConfigError(f"policy: {shortened(head)} is unknown{hint}")
+    kind, at, _ = head.partition("@")
+    if at and kind in KINDS:
+        return _calendar(Window.parse(head))
+    name, at, _ = head.casefold().partition(" ")[0].partition("@")
+    known = [*PLAIN_HEADS, "debounce:2m/15m", *(f"{kind}@…" for kind in KINDS)]
+    raise ConfigError(f"policy: {shortened(head)} is unknown{did_you_mean(f'{name}@…' if at else name, known)}")
+
+
+def _calendar(window: Window) -> Options:
+    """Times take the place of the delays, hours come beside the default ones."""
+    return {**(IMMEDIATE if window.has_times else {}), "window": window}
 
 
 def _read_fields(texts: list[str]) -> Options:
@@ -158,8 +163,8 @@ def _heads(policy: "Policy") -> Iterator[tuple[str, "Policy"]]:
 
 def _possible_heads(policy: "Policy") -> Iterator[tuple[str, Options]]:
     window = policy.window
-    if window is not None and len(window.rules) == 1 and window.rules[0].kind in CALENDAR_HEADS:
-        yield str(window), {**CALENDAR_HEADS[window.rules[0].kind], "window": window}
+    if window is not None and len(window.rules) == 1 and window.rules[0].kind in WRITTEN_AS_HEAD:
+        yield str(window), _calendar(window)
     if policy.quiet is not None and policy.quiet <= policy.maximum_delay:
         text = f"debounce:{written_duration(policy.quiet)}/{written_duration(policy.maximum_delay)}"
         yield text, debounce(policy.quiet, policy.maximum_delay)
