@@ -44,6 +44,13 @@ def test_an_unknown_name_or_zone_is_refused_with_the_nearest_one() -> None:
             Cadences().choose(name, zone="Europe/Berlim")
 
 
+@pytest.mark.parametrize("zone", [5, [], b"UTC", "localtime"])
+def test_what_is_no_zone_is_refused_with_every_cadence(zone: Any) -> None:
+    for name in ("daily", "hourly", "off"):
+        with pytest.raises(ConfigError, match=r"^tz: "):
+            Cadences().choose(name, zone=zone)
+
+
 @pytest.mark.parametrize("wrong", [None, 7, True, Policy])
 def test_what_is_neither_a_policy_nor_off_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="cadences: mine: "):

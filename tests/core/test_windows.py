@@ -516,6 +516,14 @@ def test_the_longest_gap_is_known_when_a_window_is_made(window: Window, hours: f
         (lambda: Window.daily("09:00", tz="New York"), "tz: 'New York' .* did you mean America/New_York"),
         (lambda: Window.daily("09:00", tz="/etc/passwd"), "tz: '/etc/passwd'"),
         (lambda: Window.daily("09:00", tz=""), "tz: ''"),
+        (lambda: Window.daily("09:00", tz="localtime"), "tz: 'localtime' means whatever the machine has"),
+        (lambda: Window.daily("09:00", tz="posixrules"), "tz: 'posixrules' means whatever"),
+        (lambda: Window.daily("09:00", tz="Factory"), "tz: 'Factory' means whatever"),
+        (lambda: Window.daily("09:00", tz="posix/localtime"), "tz: 'posix/localtime' means whatever"),
+        (
+            lambda: Window.daily("09:00", tz="localtim"),
+            r"tz: 'localtim' is not an IANA time zone such as Europe/Berlin$",
+        ),
         (lambda: Window.daily("09:00", tz=5), "tz: 5 is not the name"),  # type: ignore[arg-type]
         (lambda: Window.daily("09:00", tz="UTC", jitter=-1), "jitter: -1"),
         (lambda: Window.daily("09:00", tz="UTC", jitter=float("inf")), "jitter: inf"),

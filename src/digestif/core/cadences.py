@@ -8,7 +8,7 @@ from typing import Literal
 
 from digestif.core.policy import Policy
 from digestif.core.texts import did_you_mean, shortened
-from digestif.core.windows.zones import zone_of
+from digestif.core.windows import check_zone
 from digestif.errors import ConfigError
 
 
@@ -74,7 +74,7 @@ class Cadences(Mapping[str, Choice]):
         if not isinstance(name, str) or name not in self._choices:
             raise ConfigError(f"cadence: {shortened(name)} is unknown{did_you_mean(str(name), list(self))}")
         if zone is not None:
-            zone_of(zone)
+            check_zone(zone)
         choice = self._choices[name]
         if zone is None or not isinstance(choice, Policy) or choice.window is None:
             return choice
