@@ -92,16 +92,18 @@ def text_of(choice: Choice) -> str:
 
 def _checked(name: object, choice: object) -> Choice:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(f"cadences: {shortened(name)} is not a name of 1 to 64 letters, digits, blanks, - or .")
-    if isinstance(choice, str):
-        choice = Policy.parse(choice)
-    if not isinstance(choice, Policy | Off):
+        raise ConfigError(
+            f"cadences: {shortened(name)} is not a name of 1 to 64 letters, digits, blanks, _ . : or -, "
+            "the first a letter, a digit or _"
+        )
+    if not isinstance(choice, str | Policy | Off):
         raise ConfigError(f"cadences: {name}: {shortened(choice)} is neither a Policy nor Cadences.OFF")
     try:
-        text_of(choice)
+        found = Policy.parse(choice) if isinstance(choice, str) else choice
+        text_of(found)
     except ConfigError as error:
         raise ConfigError(f"cadences: {name}: {error}") from None
-    return choice
+    return found
 
 
 def _defaults() -> dict[str, Choice]:
