@@ -1,6 +1,6 @@
 """One rule of a window: what recurs, in which zone, how far it is spread."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -83,6 +83,21 @@ class Rule:
             )
         jitter = f" jitter={written_duration(self.jitter)}" if self.jitter else ""
         return f"{self.kind}@{self.spec} {self.tz}{jitter}{' urgent' if self.urgent else ''}"
+
+
+def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Each rule once, in the order in which they are written: times first, then by kind, spec and zone."""
+    return tuple(sorted(set(rules), key=_place))
+
+
+def _place(rule: Rule) -> tuple[object, ...]:
+    name, tie = (rule.tz, 0) if isinstance(rule.tz, str) else (_name_of(rule.tz), hash(rule.tz))
+    return isinstance(rule.recurs, Hours), rule.kind, rule.spec, name, rule.jitter, rule.urgent, tie
+
+
+def _name_of(zones: Callable[[str], str]) -> str:
+    """Like a function is named in the code, so that the order is the same in every process."""
+    return str(getattr(zones, "__qualname__", type(zones).__qualname__))
 
 
 def make_rule(kind: str, arguments: Sequence[object], tz: ZoneRule, jitter: float, urgent: bool) -> Rule:
