@@ -24,7 +24,7 @@ HOURLY: Options = {"minimum_delay": 3600, "increment_delay": 0, "maximum_delay":
 PLAIN_HEADS: dict[str, Options] = {"default": {}, "immediate": IMMEDIATE, "hourly": HOURLY}
 WRITTEN_AS_HEAD = ("daily", "weekly", "quiet")  # the windows of presets; others are written as a field
 
-MOST_DIGITS = 19  # of a count
+MOST_DIGITS = 19  # of a count: more than any field of a policy may have
 
 _TOLD_BY_HEAD = ("first_delay", "minimum_delay", "increment_delay", "maximum_delay", "quiet", "backoff", "window")
 
@@ -176,8 +176,9 @@ def _write_backoff(backoff: object) -> str:
     if type(backoff) is Exponential:
         return f"exponential {written_duration(backoff.base)} {backoff.limit}"
     if type(backoff) is Intervals:
-        write = _count_writer("backoff")
-        steps = [f"{write(iteration)}:{written_duration(delay)}" for iteration, delay in sorted(backoff.steps.items())]
+        if (last := max(backoff.steps, default=0)) >= 10**MOST_DIGITS:
+            raise ConfigError(f"backoff: iteration {shortened(last)} has too many digits and can't be written as text")
+        steps = [f"{iteration}:{written_duration(delay)}" for iteration, delay in sorted(backoff.steps.items())]
         return " ".join(["intervals", *steps, "else", written_duration(backoff.default)])
     raise ConfigError(
         f"backoff: {shortened(backoff)} is a callable, which can't be written as text; use Exponential or Intervals"
@@ -195,25 +196,12 @@ def _write_number(number: float) -> str:
     return str(int(number)) if number == int(number) else repr(float(number))
 
 
-def _count_writer(name: str) -> Callable[[int], str]:
-    def write(count: int) -> str:
-        if count >= 10**MOST_DIGITS:
-            raise ConfigError(f"{name}: {shortened(count)} has too many digits and can't be written as text")
-        return str(count)
-
-    return write
-
-
 class _Form(NamedTuple):
     """How a field of a policy is named, read and written."""
 
     name: str
     read: Callable[[str, str], Any]
     write: Callable[[Any], str]
-
-
-def _count(name: str) -> _Form:
-    return _Form(name, _read_count, _count_writer(name))
 
 
 def _optional(form: _Form) -> _Form:
@@ -231,13 +219,13 @@ _FORMS = {
     "maximum_delay": _Form("maximum", read_duration, written_duration),
     "quiet": _optional(_Form("quiet", read_duration, written_duration)),
     "backoff": _optional(_Form("backoff", _read_backoff, _write_backoff)),
-    "max_records": _optional(_count("max_records")),
-    "capacity": _optional(_count("capacity")),
-    "max_bytes": _optional(_count("max_bytes")),
+    "max_records": _optional(_Form("max_records", _read_count, str)),
+    "capacity": _optional(_Form("capacity", _read_count, str)),
+    "max_bytes": _optional(_Form("max_bytes", _read_count, str)),
     "ttl": _optional(_Form("ttl", read_duration, written_duration)),
-    "attempts": _count("attempts"),
+    "attempts": _Form("attempts", _read_count, str),
     "retry": _Form("retry", _read_retry, _write_retry),
-    "lapses": _count("lapses"),
+    "lapses": _Form("lapses", _read_count, str),
     "redelivery": _Form("redelivery", _read_text, str.__str__),
     "window": _optional(_Form("window", _read_window, str)),
 }
