@@ -60,7 +60,7 @@ def test_a_flushed_digest_leaves_although_its_zone_can_not_be_found_any_more() -
 @pytest.mark.parametrize("field", ["capacity", "max_records", "max_bytes", "attempts", "lapses"])
 def test_a_number_that_no_store_can_keep_is_refused(field: str) -> None:
     with pytest.raises(ConfigError, match=f"{field}: .* is more than"):
-        Policy(**{field: sys.maxsize})
+        Policy(**dict[str, Any]({field: sys.maxsize}))
 
 
 def test_replan_asks_a_function_again_that_answered_just_now() -> None:
