@@ -84,7 +84,7 @@ def throw(nets: Iterable[str], copy: Path, *, sentences: Iterable[str]) -> Run:
         cwd=copy,
         env={
             "PATH": os.defpath,
-            "PYTHONPATH": os.pathsep.join([str(copy), str(THROWN)]),
+            "PYTHONPATH": os.pathsep.join([str(copy), str(THROWN), str(TESTS.parent)]),
             "PYTHONHASHSEED": "0",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "COLUMNS": "300",

@@ -186,7 +186,8 @@ class AsyncDigests:
     ) -> bool:
         """Add a record and deliver its timeline at once if that makes it ready, as `Digests.notify` does."""
         check_notify_delays(minimum_delay, dispatch)
-        if not self._digests._gathers(check_timeline(timeline)):
+        gathers = self._digests._gathers(check_timeline(timeline))
+        if not gathers and not await self._in_thread(partial(self._digests._is_off, timeline)):
             return await self._deliver_alone(self._digests._unstored(timeline, value, now=now, **record), now=now)
         if not dispatch:
             self._digests._handlers.required(timeline)

@@ -224,7 +224,7 @@ class Digests(Queries, Preferences):
         check_notify_delays(minimum_delay, dispatch)
         delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
         record: dict[str, Any] = {"key": key, "timestamp": timestamp, "within": within, "now": now, **delays}
-        if not self._gathers(timeline):
+        if not self._gathers(timeline) and not self._is_off(timeline):
             return self._deliver_alone(self._unstored(timeline, value, **record), now=now)
         handler = None if dispatch else self._handlers.required(timeline)
         is_ready = self.add(timeline, value, **record)
@@ -238,6 +238,11 @@ class Digests(Queries, Preferences):
     def _gathers(self, timeline: str) -> bool:
         """False if each record of the timeline is delivered on its own."""
         return self.enabled and (self._routes is None or self._routes.gathers(timeline))
+
+    def _is_off(self, timeline: str) -> bool:
+        """True if people switched the timeline off."""
+        override = self.store.inspect(check_timeline(timeline)).override
+        return override is not None and override.off
 
     def _unstored(
         self,

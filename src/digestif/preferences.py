@@ -1,7 +1,6 @@
 """`Preferences`: the part of `Digests` for policies at run time, which people choose and programs change."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -115,8 +114,10 @@ class Preferences:
     def replan(self, pattern: str = "*", *, now: float | None = None) -> int:
         """Plan the timelines of a pattern again that wait, by the policies in force now. The answer is how many moved.
 
-        The due time is that of the cool-down or first_delay: increments are forgotten.
+        Functions that give policies are asked again. The due time is that of the cool-down or first_delay: increments
+        are forgotten.
         """
+        self.forget_policies()
         prefix, _, _ = check_pattern(pattern).partition("*")
         return self._replan(pattern, prefix, lambda key, _: stars(pattern, key) is not None, now=now)
 
@@ -159,37 +160,39 @@ class Preferences:
         return moved
 
     def _planned(self, key: str, slot: Slot, *, now: Millis, given: Millis | None) -> Replan | None:
-        """The plan for a timeline that waits; None if it is not to be moved."""
+        """The plan for a timeline that waits; None if it is not to be moved. Its override is brought up to date."""
         try:
-            planned = self._numbers(key, slot, now=now, given=given)
+            override = slot.override
+            if override is not None:
+                override = self._renewed(key, override, now=now, given=given)
+            terms, cool_down = self._numbers(key, override, iteration=slot.iteration, now=now)
         except Exception as error:  # noqa: BLE001  # a policy that fails must not keep the others from being planned
             self._policies.report(key, self._source(key, slot.override), error)
             return None
-        if planned is None or slot.state is not State.WAITING or slot.digest is not None or slot.passes:
+        is_moved = override is not None and slot.override is not None and override.since != slot.override.since
+        is_off = override is not None and override.off
+        if is_off or is_moved or slot.state is not State.WAITING or slot.digest is not None or slot.passes:
             return None
-        return Replan(key, seen(slot), planned.terms, planned.cool_down)
+        return Replan(key, seen(slot), terms, cool_down)
 
-    def _numbers(self, key: str, slot: Slot, *, now: Millis, given: Millis | None) -> "_Numbers | None":
-        """The numbers in force; those of an override are refreshed in the store. None if they moved it themselves."""
-        override = slot.override
-        if override is None:
-            policy = self._policies.of(key)
-            return _Numbers(self._policies.terms(key, now), policy.cool_down(slot.iteration))
+    def _renewed(self, key: str, override: Override, *, now: Millis, given: Millis | None) -> Override:
+        """The override by today's cadences and calendar, and stored so. If it is switched on or off, it is set anew."""
         fresh = refreshed(override, key, self.cadences, now=now)
         if fresh.off != override.off:
-            self.store.set_override(key, msgspec.structs.replace(fresh, since=now), now=given)
-            return None
-        if fresh != override:
+            fresh = msgspec.structs.replace(fresh, since=now)
+            self.store.set_override(key, fresh, now=given)
+        elif fresh != override:
             self.store.refresh_override(key, fresh)
-        return None if fresh.off else _Numbers(fresh.terms, fresh.cool_down(slot.iteration))
+        return fresh
+
+    def _numbers(self, key: str, override: Override | None, *, iteration: int, now: Millis) -> tuple[Terms, Millis]:
+        """The terms and the cool-down that are in force."""
+        if override is not None:
+            return override.terms, override.cool_down(iteration)
+        return self._policies.terms(key, now), self._policies.of(key).cool_down(iteration)
 
     def _source(self, key: str, override: Override | None) -> str:
         return self._policies.source_of(key) if override is None else "override"
-
-
-class _Numbers(NamedTuple):
-    terms: Terms
-    cool_down: Millis
 
 
 class _Change:

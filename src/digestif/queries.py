@@ -23,7 +23,7 @@ from digestif.core.records import (
 )
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events
 from digestif.intake.arrivals import Intake, check_limit, check_text
 from digestif.intake.policies import Policies
@@ -86,7 +86,11 @@ class Queries:
 
     def replay(self, digest_id: str, *, now: float | None = None) -> bool:
         """Make a dead letter the next digest of its timeline. False if there is none; Busy if another is unfinished."""
-        return self.store.replay(check_text("digest_id", digest_id), now=self._intake.millis(now))
+        letter = self.store.letter(check_text("digest_id", digest_id))
+        own = None if letter is None else self.store.inspect(letter.timeline).override
+        if letter is not None and own is not None and own.off:
+            raise InvalidState(f"{letter.timeline!r} is switched off: prefer() another cadence before you replay")
+        return self.store.replay(digest_id, now=self._intake.millis(now))
 
     def discard(self, digest_id: str, *, now: float | None = None) -> bool:
         """Discard a dead letter; its records count as deleted. False if there is none."""

@@ -63,6 +63,18 @@ def test_off_is_told_and_declines_records(run: Run, digests: Digests) -> None:
     assert run("explain", "t").out.startswith("t: off: no record is accepted; ")
 
 
+def test_what_waits_is_not_planned_by_policies_that_are_not_known_here(run: Run, digests: Digests) -> None:
+    digests.prefer("t", "daily", zone="UTC")
+    digests.add("t", 1)
+    due = digests.timeline("t").due
+
+    refused = run("policy", "t", "--clear")
+
+    assert refused.code == 2
+    assert "--clear needs --app" in refused.err
+    assert (digests.timeline("t").due, digests.policy_of("t").source) == (due, "cadence daily")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -44,10 +44,34 @@ def test_an_unknown_name_or_zone_is_refused_with_the_nearest_one() -> None:
             Cadences().choose(name, zone="Europe/Berlim")
 
 
+@pytest.mark.parametrize("zone", [5, [], b"UTC", "localtime"])
+def test_what_is_no_zone_is_refused_with_every_cadence(zone: Any) -> None:
+    for name in ("daily", "hourly", "off"):
+        with pytest.raises(ConfigError, match=r"^tz: "):
+            Cadences().choose(name, zone=zone)
+
+
 @pytest.mark.parametrize("wrong", [None, 7, True, Policy])
 def test_what_is_neither_a_policy_nor_off_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="cadences: mine: "):
         Cadences(mine=wrong)
+
+
+def test_a_text_that_can_not_be_read_is_refused_with_the_name_of_the_cadence() -> None:
+    with pytest.raises(ConfigError, match=r"^cadences: x: policy: 'nope' is unknown"):
+        Cadences({"x": "nope"})
+
+
+@pytest.mark.parametrize("name", ["a", "7", "_", "é", "twice a day", "a.b:c-d_e", "x" * 64])
+def test_a_name_has_letters_digits_and_a_few_signs(name: str) -> None:
+    assert Cadences({name: Policy()})[name] == Policy()
+
+
+def test_the_error_about_a_name_says_all_that_is_allowed() -> None:
+    allowed = "1 to 64 letters, digits, blanks, _ . : or -, the first a letter, a digit or _"
+
+    with pytest.raises(ConfigError, match=f"^cadences: 'a/b' is not a name of {allowed}$"):
+        Cadences({"a/b": Policy()})
 
 
 @pytest.mark.parametrize("name", ["", "-x", " ", "x" * 65, "a\nb"])

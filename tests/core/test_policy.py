@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from digestif import ConfigError, Exponential, Intervals, Policy, Retry, Window
+from digestif.intake.overrides import override_of
 
 
 def test_the_three_delays_default_to_five_minutes_thirty_seconds_and_half_an_hour() -> None:
@@ -161,7 +162,7 @@ def test_openings_reach_as_far_as_the_longest_delay() -> None:
     hourly = Policy(window=Window.cron("0 * * * *", tz="UTC"), maximum_delay=10 * 3600)
 
     assert len(hourly.openings("t", 0).numbers) == 12  # type: ignore[union-attr]
-    assert len(hourly.openings("t", 0, far=True).numbers) == 32  # type: ignore[union-attr]
+    assert len(hourly.openings("t", 0, far=True).numbers) == 16  # type: ignore[union-attr]
     assert len(hourly.openings("t", 0).numbers) == 12  # type: ignore[union-attr]
     assert Policy().openings("t", 0) is None
 
@@ -194,3 +195,31 @@ def test_cool_downs_are_listed_until_they_stay_the_same(policy: Policy, expected
 def test_cool_downs_that_can_not_be_listed_are_a_config_error(backoff: Any) -> None:
     with pytest.raises(ConfigError, match=r"^backoff: "):
         Policy(backoff=backoff).cool_downs()
+
+
+# Stored for a timeline
+
+
+class Renamed(Policy):
+    """Says more than its text does."""
+
+
+class Unread(Policy):
+    def __str__(self) -> str:
+        return "fortnightly"
+
+
+@pytest.mark.parametrize(
+    ("policy", "complaint"),
+    [
+        (Renamed(capacity=50), "policy: its text 'capacity=50' reads back as another policy"),
+        (Unread(), "policy: its text 'fortnightly' can't be read back: policy: "),
+    ],
+)
+def test_a_policy_that_its_text_does_not_give_back_is_not_stored(policy: Policy, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{complaint}"):
+        override_of(policy, "t", now=0)
+
+
+def test_a_policy_is_stored_as_its_text() -> None:
+    assert override_of(Policy.hourly(capacity=50), "t", now=0).text == "hourly,capacity=50"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -67,10 +68,26 @@ def test_a_policy_and_its_text(text: str, policy: Policy) -> None:
         ("daily@ 9:00 UTC", Policy.daily("09:00", tz="UTC")),
         ("minimum=500ms", Policy(minimum_delay=0.5)),
         ("quiet=none", Policy()),
+        ("monthly@last 08:00 UTC", Policy.immediate(window=Window.monthly(-1, "08:00", tz="UTC"))),
+        (
+            "cron@0,30 8 * * * UTC,capacity=5",
+            Policy.immediate(window=Window.cron("0,30 8 * * *", tz="UTC"), capacity=5),
+        ),
+        ("hours@mon-fri 08:00-18:00 UTC", Policy(window=Window.hours("mon-fri 08:00-18:00", tz="UTC"))),
+        ("daily@09:00 UTC urgent jitter=10m", Policy.daily("09:00", tz="UTC", jitter=600, urgent=True)),
     ],
 )
 def test_a_text_may_be_written_in_other_ways(text: str, policy: Policy) -> None:
     assert Policy.parse(text) == policy
+
+
+def test_a_head_of_several_rules_has_delays_only_if_all_of_them_are_hours() -> None:
+    daily, quiet = Window.daily("09:00", tz="UTC"), Window.quiet("sat,sun 00:00-24:00", tz="UTC")
+    hours = Window.hours("08:00-18:00", tz="UTC")
+
+    assert Policy.parse(f"{daily} & {quiet}") == Policy.immediate(window=daily & quiet)
+    assert Policy.parse(f"{quiet} & {daily}") == Policy.immediate(window=quiet & daily)
+    assert Policy.parse(f"{quiet} & {hours}") == Policy(window=quiet & hours)
 
 
 def test_every_field_of_a_policy_can_be_written() -> None:
@@ -106,7 +123,18 @@ def test_every_field_of_a_policy_can_be_written() -> None:
         (5, "policy: 5 is not the text"),
         ("dayly@09:00 UTC", "policy: 'dayly@09:00 UTC' is unknown; did you mean daily@"),
         ("hourli", "policy: 'hourli' is unknown; did you mean hourly"),
-        ("monthly@1 09:00 UTC", "policy: "),
+        ("hourly@09:00 UTC", "policy: 'hourly@09:00 UTC' is unknown; did you mean hourly"),
+        ("daily", "policy: 'daily' is unknown; did you mean daily@"),
+        ("montly@1 09:00 UTC", "policy: 'montly@1 09:00 UTC' is unknown; did you mean monthly@"),
+        ("DAILY@09:00 UTC", "policy: 'DAILY@09:00 UTC' is unknown; did you mean daily@"),
+        ("Immediate", "policy: 'Immediate' is unknown; did you mean immediate"),
+        ("daily 09:00 UTC", "policy: 'daily 09:00 UTC' is unknown; did you mean daily@"),
+        (",capacity=5", "policy: '' is unknown; there are default"),
+        ("debounce 2m/15m", "policy: 'debounce 2m/15m' is unknown; did you mean debounce:2m/15m"),
+        ("x", "policy: 'x' is unknown; there are default, .*debounce.*, daily@.*, cron@.*, quiet@"),
+        ("daily@09:00 UTC urgent urgent", "window: .* has urgent twice"),
+        ("daily@09:00 UTC jitter=5m urgent jitter=5m", "window: .* has jitter twice"),
+        ("daily@09:00 jitter=5m", "window: .* ends with a time zone"),
         ("debounce:5m", "policy: 'debounce:5m' lacks the longest wait"),
         ("debounce:5m/x", "debounce: 'x' is not a duration"),
         ("daily@9 am Europe/Berlin", "daily: '9 am' is not a time of day"),
@@ -129,6 +157,7 @@ def test_every_field_of_a_policy_can_be_written() -> None:
         ("retry=5s*x..1h~0.2", "retry: 'x' is not a number"),
         ("redelivery=maybe", "redelivery: 'maybe'"),
         ("window=dialy@09:00 UTC", "window: .* did you mean daily"),
+        ("window=DAILY@09:00 UTC", "window: .* did you mean daily"),
         ("window=", "window: "),
         ("weekly@mon 09:00 UTC,ttl=8d", "ttl: .* at least 14d"),
     ],
@@ -147,6 +176,56 @@ def test_a_wrong_text_is_a_config_error_that_names_the_part(text: Any, complaint
     ],
 )
 def test_a_policy_with_a_callable_can_not_be_written(policy: Policy, field: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{field}: .* can't be written as text"):
+        str(policy)
+
+
+# Numbers and names of other types
+
+
+class Measured(float):
+    """A number that is written as no text form is, as those of numpy are."""
+
+    def __repr__(self) -> str:
+        return f"np.float64({float(self)!r})"
+
+    __str__ = __repr__
+
+
+class Named(str, Enum):  # noqa: UP042  # not a StrEnum, which is written as its value anyway
+    BERLIN = "Europe/Berlin"
+    SAME = "same"
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (Policy(minimum_delay=Measured(0.5)), "minimum=0.5s"),
+        (Policy(minimum_delay=Measured(60)), "minimum=1m"),
+        (Policy.debounce(quiet=Measured(0.5), maximum=Measured(1.5)), "debounce:0.5s/1.5s"),
+        (Policy(backoff=Exponential(Measured(0.5), 2)), "backoff=exponential 0.5s 2"),
+        (Policy(backoff=Intervals({0: Measured(0.5)}, Measured(60))), "backoff=intervals 0:0.5s else 1m"),
+        (
+            Policy(retry=Retry(initial=Measured(0.5), factor=Measured(1.5), jitter=Measured(0.1))),
+            "retry=0.5s*1.5..1h~0.1",
+        ),
+        (Policy.daily("09:00", tz="UTC", jitter=Measured(0.5)), "daily@09:00 UTC jitter=0.5s"),
+        (Policy.daily("09:00", tz=Named.BERLIN), "daily@09:00 Europe/Berlin"),
+        (Policy(redelivery=Named.SAME), "redelivery=same"),  # type: ignore[arg-type]  # equal to a name that is right
+    ],
+)
+def test_a_subclass_of_a_number_or_a_text_is_written_as_its_plain_value(policy: Policy, text: str) -> None:
+    assert str(policy) == text
+    assert Policy.parse(text) == policy
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        (Policy(backoff=Intervals({10**19: 60}, 60)), "backoff"),
+    ],
+)
+def test_a_count_that_could_not_be_read_back_can_not_be_written(policy: Policy, field: str) -> None:
     with pytest.raises(ConfigError, match=f"^{field}: .* can't be written as text"):
         str(policy)
 

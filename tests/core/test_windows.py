@@ -434,6 +434,34 @@ def test_windows_that_mean_the_same_are_equal() -> None:
     assert pickle.loads(pickle.dumps(window)) == window
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (Window.daily("09:00", tz="UTC"), Window.quiet("22:00-07:00", tz="UTC")),
+        (Window.weekly("mon 09:00", tz="UTC"), Window.cron("0 9 * * *", tz="UTC")),
+        (Window.daily("09:00", tz="UTC"), Window.daily("10:00", tz="UTC")),
+        (Window.daily("09:00", tz="UTC"), Window.daily("09:00", tz=BERLIN)),
+        (Window.daily("09:00", tz="UTC"), Window.daily("09:00", tz="UTC", jitter=5)),
+        (Window.daily("09:00", tz="UTC"), Window.daily("09:00", tz="UTC", urgent=True)),
+        (Window.daily("09:00", tz="UTC"), Window.daily("09:00", tz=lambda _: "UTC")),
+        (Window.daily("09:00", tz=lambda _: BERLIN), Window.daily("09:00", tz=lambda _: "UTC")),
+        (Window.daily("09:00", tz={"t": BERLIN}.__getitem__), Window.daily("09:00", tz={"t": "UTC"}.__getitem__)),
+    ],
+)
+def test_combined_windows_are_equal_in_either_order(a: Window, b: Window) -> None:
+    assert a & b == b & a
+    assert hash(a & b) == hash(b & a)
+    assert Window((*b.rules, *a.rules, *b.rules)) == a & b
+
+
+def test_times_are_written_before_hours_then_by_kind_spec_and_zone() -> None:
+    text = (
+        "cron@0 9 * * * UTC & daily@09:00 Asia/Tokyo & daily@09:00 UTC & daily@10:00 Asia/Tokyo & hours@08:00-18:00 UTC"
+    )
+
+    assert str(Window.parse(" & ".join(reversed(text.split(" & "))))) == text
+
+
 def test_a_window_reads_as_the_calls_that_make_it() -> None:
     window = Window.monthly(-1, "12:00", tz=BERLIN, jitter=600) & Window.hours(
         "mon-fri 8:00-18:00", tz="UTC", urgent=True
@@ -536,6 +564,14 @@ def test_the_longest_gap_is_known_when_a_window_is_made(window: Window, hours: f
         (lambda: Window.daily("09:00", tz="New York"), "tz: 'New York' .* did you mean America/New_York"),
         (lambda: Window.daily("09:00", tz="/etc/passwd"), "tz: '/etc/passwd'"),
         (lambda: Window.daily("09:00", tz=""), "tz: ''"),
+        (lambda: Window.daily("09:00", tz="localtime"), "tz: 'localtime' means whatever the machine has"),
+        (lambda: Window.daily("09:00", tz="posixrules"), "tz: 'posixrules' means whatever"),
+        (lambda: Window.daily("09:00", tz="Factory"), "tz: 'Factory' means whatever"),
+        (lambda: Window.daily("09:00", tz="posix/localtime"), "tz: 'posix/localtime' means whatever"),
+        (
+            lambda: Window.daily("09:00", tz="localtim"),
+            r"tz: 'localtim' is not an IANA time zone such as Europe/Berlin$",
+        ),
         (lambda: Window.daily("09:00", tz=5), "tz: 5 is not the name"),  # type: ignore[arg-type]
         (lambda: Window.daily("09:00", tz="UTC", jitter=-1), "jitter: -1"),
         (lambda: Window.daily("09:00", tz="UTC", jitter=float("inf")), "jitter: inf"),

@@ -105,6 +105,39 @@ def test_the_delays_of_a_call_are_those_of_notify(office: Office) -> None:
     assert office.digests.ledger().accepted == 3
 
 
+def test_what_waits_for_its_window_is_delivered_by_the_tick_that_finds_it_open(office: Office) -> None:
+    """Facts 55, 56 and 61: a daily digest, quiet hours and a timeline that is off, by tasks."""
+    office.clock.set(1_790_000_000.0)  # 21 September 2026, 14:13:20 UTC
+    office.digests.prefer("daily", "daily", zone="UTC")
+    office.digests.set_policy("night", Policy.quiet_hours("14:00-15:00", tz="UTC"))
+    office.digests.prefer("off", "off")
+    ready = [office.tasks.notify(timeline, 1, key="a") for timeline in ("daily", "night", "off")]
+    assert (ready, office.tick(), office.sent) == ([False] * 3, 0, [])
+
+    office.clock.advance(2_800)  # 15:00
+    office.tick()
+    assert office.sent == [("night", ["a"])]
+
+    office.clock.advance(18 * 3600)  # 09:00
+    office.tick()
+    assert office.sent == [("night", ["a"]), ("daily", ["a"])]
+
+
+def test_the_first_tick_plans_again_what_a_changed_policy_moves(office: Office) -> None:
+    """Fact 60: a restart with other code, while records wait."""
+    office.tick()
+    office.tasks.notify("t", 1, key="first")
+    office.tasks.notify("t", 2, key="second")
+    changed = Digests(office.digests.store, policy=Policy(minimum_delay=10, increment_delay=0), clock=office.clock)
+    changed.handler("*")(office.send)
+    restarted = install(Celery("restarted", broker=DEAD_BROKER), changed)
+
+    restarted.schedule_digests()
+
+    due = changed.timeline("t").due
+    assert due == office.clock() + 10
+
+
 def test_an_empty_digest_sends_nothing_and_ends_the_round(office: Office) -> None:
     office.tasks.notify("t", 1, key="first")
 

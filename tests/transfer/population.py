@@ -111,6 +111,28 @@ def _trimmed(digests: Digests, timeline: str, count: int) -> None:
     _add(small, timeline, max(5, count // 2), now=T)
 
 
+def _preferred(digests: Digests, timeline: str, count: int) -> None:
+    """Nothing but what a person chose."""
+    digests.prefer(timeline, "weekly", zone="Europe/Berlin", now=T)
+
+
+def _aligned(digests: Digests, timeline: str, count: int) -> None:
+    """With a policy of its own, whose window moved its due time."""
+    digests.set_policy(timeline, Policy.daily("09:00", tz="Europe/Berlin", capacity=None), now=T)
+    _add(digests, timeline, count, now=T + 1)
+
+
+def _flushed(digests: Digests, timeline: str, count: int) -> None:
+    """It passes its window."""
+    _aligned(digests, timeline, count)
+    digests.flush(timeline, now=T + 2)
+
+
+def _off(digests: Digests, timeline: str, count: int) -> None:
+    digests.prefer(timeline, "off", now=T)
+    _add(digests, timeline, 2, now=T + 1)
+
+
 def _deleted(digests: Digests, timeline: str, count: int) -> None:
     _add(digests, timeline, 2, now=T)
     digests.delete(timeline, now=T)
@@ -121,6 +143,7 @@ _KINDS = {
     for fill in (
         *(_ready, _cooling, _waiting, _urgent, _failed, _lapsed, _suspect),
         *(_paused, _flagged, _dead, _trimmed, _deleted),
+        *(_preferred, _aligned, _flushed, _off),
     )
 }
 

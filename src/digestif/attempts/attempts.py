@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 UNREAD = "the store did not answer when it was read"
 ENOUGH = "the worker holds enough records"
-OPENINGS_LEFT = 8  # of an override; then more are stored
+OPENINGS_LEFT = 6  # of an override; then more are stored
 SWITCHED_OFF = "its timeline is switched off"
 
 
@@ -273,14 +273,26 @@ class Attempts:
             self.events.emit(event)
 
     def _set_cool_down(self, attempt: Attempt, minimum_delay: float | None, *, iteration: int) -> None:
-        timeline = attempt.timeline
-        code = attempt.policy if attempt.lease.override is None else self._policies.of(timeline)
-        if minimum_delay is not None:
-            attempt.cool_down = cool_down = to_millis(minimum_delay)
+        if minimum_delay is None:
+            attempt.cool_down = attempt.policy.cool_down(iteration)
         else:
-            attempt.cool_down, cool_down = attempt.policy.cool_down(iteration), code.cool_down(iteration)
-        openings = code.openings(timeline, to_millis(attempt.time()))
-        attempt.plan = Plan(cool_down, code.max_records, openings, given=minimum_delay is not None)
+            attempt.cool_down = to_millis(minimum_delay)
+        attempt.plan = self._plan_by_code(attempt, iteration, given=minimum_delay is not None)
+
+    def _plan_by_code(self, attempt: Attempt, iteration: int, *, given: bool) -> Plan:
+        """How the timeline goes on by the policy in the code, which an override replaces in the store.
+
+        Where a function for the time zone fails, the timeline is aligned when it is due.
+        """
+        timeline, code, cool_down, openings = attempt.timeline, attempt.policy, attempt.cool_down, None
+        try:
+            if attempt.lease.override is not None:
+                code = self._policies.of(timeline)
+                cool_down = attempt.cool_down if given else code.cool_down(iteration)
+            openings = code.openings(timeline, to_millis(attempt.time()))
+        except Exception as error:  # noqa: BLE001  # a user's function
+            self._policies.report(timeline, self._policies.source_of(timeline), error)
+        return Plan(cool_down, code.max_records, openings, given)
 
     def _unreadable(self, attempt: Attempt, error: Exception) -> Verdict:
         """The verdict on an attempt that failed before a handler saw it."""

@@ -73,11 +73,13 @@ def policy(session: Session, timeline: str, text: Sequence[str], clear: bool) ->
     digestif policy mail:ada
     digestif policy mail:ada daily@09:00 Europe/Berlin
     digestif policy mail:ada minimum=1m,increment=10s,maximum=5m
-    digestif policy mail:ada --clear
+    digestif policy mail:ada --clear --app shop:digests
     """
     if clear and text:
         raise click.UsageError("--clear removes a policy; leave out POLICY")
     with session.digests(makes=bool(text)) as digests:
+        if clear and not session.has_app and _due(digests, timeline):
+            raise click.UsageError("records wait: --clear needs --app, to plan them by the policies of your program")
         if text:
             digests.set_policy(timeline, " ".join(text))
         done = digests.clear_policy(timeline) if clear else True

@@ -8,7 +8,7 @@ from typing import Literal
 
 from digestif.core.policy import Policy
 from digestif.core.texts import did_you_mean, shortened
-from digestif.core.windows.zones import zone_of
+from digestif.core.windows import check_zone
 from digestif.errors import ConfigError
 
 
@@ -74,7 +74,7 @@ class Cadences(Mapping[str, Choice]):
         if not isinstance(name, str) or name not in self._choices:
             raise ConfigError(f"cadence: {shortened(name)} is unknown{did_you_mean(str(name), list(self))}")
         if zone is not None:
-            zone_of(zone)
+            check_zone(zone)
         choice = self._choices[name]
         if zone is None or not isinstance(choice, Policy) or choice.window is None:
             return choice
@@ -92,16 +92,18 @@ def text_of(choice: Choice) -> str:
 
 def _checked(name: object, choice: object) -> Choice:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(f"cadences: {shortened(name)} is not a name of 1 to 64 letters, digits, blanks, - or .")
-    if isinstance(choice, str):
-        choice = Policy.parse(choice)
-    if not isinstance(choice, Policy | Off):
+        raise ConfigError(
+            f"cadences: {shortened(name)} is not a name of 1 to 64 letters, digits, blanks, _ . : or -, "
+            "the first a letter, a digit or _"
+        )
+    if not isinstance(choice, str | Policy | Off):
         raise ConfigError(f"cadences: {name}: {shortened(choice)} is neither a Policy nor Cadences.OFF")
     try:
-        text_of(choice)
+        found = Policy.parse(choice) if isinstance(choice, str) else choice
+        text_of(found)
     except ConfigError as error:
         raise ConfigError(f"cadences: {name}: {error}") from None
-    return choice
+    return found
 
 
 def _defaults() -> dict[str, Choice]:

@@ -25,7 +25,7 @@ def read_duration(field: str, text: str) -> float:
 def written_duration(seconds: float) -> str:
     """The text that `read_duration` reads back to the last bit."""
     if seconds != int(seconds):
-        return f"{seconds!r}s"
+        return f"{float(seconds)!r}s"  # a subclass may have a repr of its own
     rest, pieces = int(seconds), []
     for unit, length in _UNITS.items():
         count, rest = divmod(rest, length)

@@ -1,18 +1,22 @@
 """Explanations: why a timeline is due when it is, from what is stored about it and the policy in force."""
 
+import re
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from digestif.core.cadences import PolicyInForce
-from digestif.core.machine import Rule, Slot, due_by_delays, is_live
+from digestif.core.machine import Rule, Slot, due_by_delays, is_empty, is_live
 from digestif.core.policy import Policy
 from digestif.core.records import State
 from digestif.core.times import Millis, to_seconds
+from digestif.core.windows import admission
 from digestif.core.windows.zones import zone_of
 from digestif.errors import ConfigError
 
 DAY = 86_400_000  # milliseconds
+DEFAULT = Policy()
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ def explain(timeline: str, slot: Slot, *, now: Millis, found: PolicyInForce) -> 
     policy = found.policy
     zone = None if found.off else _zone_name(policy, timeline)
     view = _View(timeline, slot, found, now, _zone(zone))
-    moment, latest = _next(slot, now=now), view.latest()
+    moment, latest = view.held_until() or _next(slot, now=now), view.latest()
     is_idle = slot.state is State.IDLE
     return Explanation(
         timeline=timeline,
@@ -88,15 +92,20 @@ def explain(timeline: str, slot: Slot, *, now: Millis, found: PolicyInForce) -> 
 
 
 def policy_text(policy: Policy) -> str:
-    """A policy as text; as it looks in the code if it holds a function."""
-    return _text(policy)
+    """A policy as text; if it holds a function, the fields that differ from the default as they look in the code."""
+    try:
+        return str(policy)
+    except ConfigError:
+        own = [(field.name, getattr(policy, field.name)) for field in fields(Policy)]
+        shown = [f"{name}={value!r}" for name, value in own if value != getattr(DEFAULT, name)]
+        return _ADDRESS.sub("", f"Policy({', '.join(shown)})")
 
 
 def _text(written: object) -> str:
     try:
         return str(written)
     except ConfigError:
-        return repr(written)
+        return _ADDRESS.sub("", repr(written))
 
 
 def _zone_name(policy: Policy, timeline: str) -> str | None:
@@ -187,6 +196,8 @@ class _View:
                 return f"a pending record asked to go by {self._clock(at)}: {due}"
             case Rule.COUNT:
                 return f"max_records were pending at {self._clock(at)}: {due}{at_once}"
+            case Rule.PLANNED:
+                return f"another policy holds since {self._clock(at)}, by which it was due before: {due}{at_once}"
             case Rule.RETRY:
                 return f"an attempt failed; the next one is {due}"
             case Rule.FLUSHED:
@@ -202,6 +213,8 @@ class _View:
         until = self._short(slot.at)
         if window is None or self._is_off:
             return f", kept back until {until}"
+        if window.has_times and window.has_hours:
+            return f", its window {_text(window)} holds it back until {until}"
         if window.has_times:
             return f", the next time of {_text(window)} is {until}"
         return f", {'quiet hours' if _text(window).startswith('quiet@') else 'outside of its hours'} until {until}"
@@ -226,7 +239,8 @@ class _View:
             return slot.at
         at = max(due_by_delays(slot), self._cap() or due_by_delays(slot))
         at = at if slot.deadline is None else min(at, slot.deadline)
-        return self._aligned(at) if self._policy.window is not None else max(at, slot.at)
+        aligned = at if self._policy.window is None else self._aligned(at)
+        return None if aligned is None else max(aligned, slot.at)
 
     def _cap(self) -> Millis | None:
         slot, terms = self._slot, self._policy.terms()
@@ -258,16 +272,31 @@ class _View:
             return "idle: nothing is stored" + ("" if self._is_off else ", the next record starts a new round")
         records = f"{slot.pending} pending"
         if slot.state is State.WAITING:
-            when = f"due in {_span(slot.at - self._now)}" if slot.at > self._now else "due"
+            when = f"due in {_span(slot.at - self._now)}" if slot.at > self._now else f"due{self._held()}"
             return f"waiting with {records}, {when}"
         if slot.state is State.READY:
-            return f"ready with {records}: waits to be opened since {self._clock(slot.since)}"
+            return f"ready with {records}: waits to be opened since {self._clock(slot.since)}{self._held()}"
         if slot.parked is not None:
             return f"on its way from or to another store: `digestif move`, called again, brings it there; {records}"
         ends = self._clock(slot.until or 0)
         if is_live(slot, now=self._now):
             return f"open: a digest is being delivered, its lease ends at {ends}; {records}"
         return f"open, but its lease ended at {ends}: it can be taken over; {records}"
+
+    def held_until(self) -> Millis | None:
+        """When the window lets a timeline leave that is due; None if nothing holds it back."""
+        slot = self._slot
+        is_due = slot.state is State.READY or (slot.state is State.WAITING and slot.at <= self._now)
+        if self._is_off or not is_due or is_empty(slot):
+            return None
+        try:
+            return admission(slot, self._policy.window, self._timeline, now=self._now)
+        except ConfigError:  # the function that gives its zone fails
+            return None
+
+    def _held(self) -> str:
+        until = self.held_until()
+        return "" if until is None else f", but its window holds it back until {self._short(until)}"
 
     # What would change it
 
@@ -285,10 +314,11 @@ class _View:
 
     def _by_records(self) -> list[str]:
         slot, terms, window = self._slot, self._policy.terms(), self._policy.window
-        at, cap, changes = due_by_delays(slot), self._cap(), []
-        if cap is not None and at < cap and (terms.increment or terms.quiet):
+        latest, changes = self.latest(), []
+        if latest is not None and slot.at < latest and self._cap() is not None and (terms.increment or terms.quiet):
             by = f"by {_span(terms.increment or 0)}" if terms.quiet is None else "until there is silence"
-            changes.append(f"a further record moves it {by}, at most to {self._clock(cap)}")
+            by = by if window is None else "to a later opening of its window"
+            changes.append(f"a further record moves it {by}, at most to {self._clock(latest)}")
         if terms.max_records is not None:
             changes.append(f"{terms.max_records} pending records make it due at once")
         if window is None:

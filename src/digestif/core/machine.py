@@ -4,6 +4,7 @@ A `Slot` is all that a store keeps about a timeline apart from its records. Each
 facts of the event and gives the slot that follows; stores move the records and count the fates that go with it.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -30,6 +31,7 @@ class Rule(StrEnum):
     STAYS = "stays"  # an add that moves nothing
     DEADLINE = "deadline"  # the earliest `within` of the pending records
     COUNT = "count"  # max_records are pending
+    PLANNED = "planned"  # another policy holds, by which it would have been due before
     RETRY = "retry"
     FLUSHED = "flushed"
     REPLAYED = "replayed"
@@ -121,6 +123,13 @@ def flaw(slot: Slot) -> str | None:
         return f"it is {slot.state}, with a lease"
     elif slot.state is State.IDLE and (slot.pending or slot.digest is not None):
         return "it is idle, with records"
+    override = slot.override
+    if override is not None and not override.cool_downs:
+        return "its own policy has no cool-down"
+    if override is not None and override.terms.openings is not None:
+        openings = override.terms.openings
+        if openings.hours and len(openings.numbers) % 2:
+            return "hours of its own policy have no end"
     return None
 
 
@@ -197,27 +206,30 @@ def move(
         at, rule = slot.deadline, Rule.DEADLINE
     if max_records is not None and slot.pending >= max_records and now < at:
         at, rule = now, Rule.COUNT
-    was = slot.was if rule is Rule.STAYS else due_by_delays(slot)
-    moved = replace(slot, at=at, by_delays=None, rule=slot.rule if rule is Rule.STAYS else rule, was=was)
-    return moved if openings is None else align(moved, openings)
-
-
-def align(slot: Slot, openings: Openings) -> Slot:
-    """Let the timeline wait for the calendar. Where its openings are not known, it stays due by the delays."""
-    opening = first_opening(openings, slot.at, last=slot.last)
-    deadline = slot.deadline
-    if openings.urgent and deadline is not None and (opening is None or deadline < opening):
-        return replace(slot, at=deadline, rule=Rule.DEADLINE, passes=True)
-    return slot if opening is None else replace(slot, at=opening, by_delays=slot.at)
+    was: Millis | None = due_by_delays(slot)
+    by_delays: Millis | None = None
+    passes = slot.passes
+    if rule is Rule.STAYS:
+        rule, was = slot.rule, slot.was
+    if openings is not None:
+        opening, deadline = first_opening(openings, at, last=slot.last), slot.deadline
+        if openings.urgent and deadline is not None and (opening is None or deadline < opening):
+            at, rule, passes = deadline, Rule.DEADLINE, True
+        elif opening is not None:  # where it is not known, the timeline stays due by the delays
+            at, by_delays = opening, at
+    return replace(slot, at=at, by_delays=by_delays, rule=rule, was=was, passes=passes)
 
 
 def first_opening(openings: Openings, at: Millis, *, last: Millis | None) -> Millis | None:
     """The first opening at or after a time, of single times also after the last delivery. None: it is not known."""
     numbers = openings.numbers
     if openings.hours:
-        spans = zip(numbers[::2], numbers[1::2], strict=True)
-        return next((max(at, start) for start, end in spans if at < end), None)
-    return next((time for time in numbers if time >= at and (last is None or time > last)), None)
+        place = bisect_right(numbers, at)  # odd: inside a span
+        if place % 2:
+            return at
+        return numbers[place] if place < len(numbers) else None
+    place = bisect_left(numbers, at if last is None else max(at, last + 1))
+    return numbers[place] if place < len(numbers) else None
 
 
 def last_opening(openings: Openings, *, now: Millis, before: Millis) -> Millis | None:
@@ -286,7 +298,9 @@ def after_plan(slot: Slot, *, now: Millis, terms: Terms, cool_down: Millis) -> S
         at, rule = slot.first + terms.first_delay, Rule.FIRST_DELAY if terms.first_delay else Rule.FIRST
     else:
         at, rule = due_by_delays(slot), slot.rule
-    planned = move(slot, max(at, now), rule, now=now, max_records=terms.max_records, openings=terms.openings)
+    if at < now:
+        at, rule = now, Rule.PLANNED
+    planned = move(slot, at, rule, now=now, max_records=terms.max_records, openings=terms.openings)
     planned = planned if planned.at >= now else replace(planned, at=now)
     if terms.openings is None or slot.expires is None or planned.at < slot.expires:
         return planned

@@ -19,6 +19,7 @@ Backoff = Callable[[int], float]
 T = TypeVar("T")
 
 DAY = 86_400.0
+MOST = 10**15  # of records, bytes and attempts: every store can count so far
 MOST_COOL_DOWNS = 256
 WEEK = 7 * DAY  # the ttl that was not given is this very object: with a window it grows
 
@@ -159,7 +160,10 @@ class Policy:
         """
         if self.window is None:
             return None
-        return self.window.openings(timeline, now, reach=None if far else to_millis(self.longest_delay))
+        near = self.window.openings(timeline, now, reach=to_millis(self.longest_delay))
+        if not far:
+            return near
+        return max(near, self.window.openings(timeline, now, reach=None), key=lambda found: len(found.numbers))
 
     def in_zone(self, zone: str) -> "Policy":
         """The same policy, its window in another zone."""
@@ -252,6 +256,8 @@ def check_delay(name: str, value: object) -> None:
 def _check_count(name: str, value: object) -> None:
     if type(value) is not int or value < 1:
         raise ConfigError(f"{name}: {shortened(value)} is not a whole number ≥ 1")
+    if value > MOST:
+        raise ConfigError(f"{name}: {shortened(value)} is more than {MOST:,}; leave it None where that is allowed")
 
 
 def _longest(backoff: Backoff) -> float:

@@ -1,6 +1,6 @@
 """Policies as one line of text, for people and for stores: "daily@09:00 Europe/Berlin,capacity=50".
 
-A head (default, immediate, hourly, debounce:2m/15m, daily@…, weekly@…, quiet@…) and fields that differ from it.
+A head (default, immediate, hourly, debounce:2m/15m, or a window such as daily@…) and fields that differ from it.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from digestif.core.backoff import Exponential, Intervals, Retry
 from digestif.core.durations import read_duration, written_duration
 from digestif.core.texts import did_you_mean, shortened
-from digestif.core.windows import Window
+from digestif.core.windows import KINDS, Window
 from digestif.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ IMMEDIATE: Options = {"minimum_delay": 0, "increment_delay": 0, "maximum_delay":
 HOURLY: Options = {"minimum_delay": 3600, "increment_delay": 0, "maximum_delay": 3600}
 
 PLAIN_HEADS: dict[str, Options] = {"default": {}, "immediate": IMMEDIATE, "hourly": HOURLY}
-CALENDAR_HEADS: dict[str, Options] = {"daily": IMMEDIATE, "weekly": IMMEDIATE, "quiet": {}}  # beside the window
+WRITTEN_AS_HEAD = ("daily", "weekly", "quiet")  # the windows of presets; others are written as a field
+
+MOST_DIGITS = 19  # of a count
 
 _TOLD_BY_HEAD = ("first_delay", "minimum_delay", "increment_delay", "maximum_delay", "quiet", "backoff", "window")
 
@@ -56,12 +58,17 @@ def _read_head(head: str) -> Options:
         if not slash:
             raise ConfigError(f"policy: {shortened(head)} lacks the longest wait: debounce:2m/15m")
         return debounce(read_duration("debounce", quiet), read_duration("debounce", maximum))
-    kind = head.partition("@")[0]
-    if "@" in head and kind in CALENDAR_HEADS:
-        return {**CALENDAR_HEADS[kind], "window": Window.parse(head)}
-    known = [f"{name}@…" for name in CALENDAR_HEADS] if "@" in head else [*PLAIN_HEADS, "debounce:2m/15m"]
-    hint = did_you_mean(f"{kind}@…" if "@" in head else head, known)
-    raise ConfigError(f"policy: {shortened(head)} is unknown{hint}")
+    kind, at, _ = head.partition("@")
+    if at and kind in KINDS:
+        return _calendar(Window.parse(head))
+    name, at, _ = head.casefold().partition(" ")[0].partition("@")
+    known = [*PLAIN_HEADS, "debounce:2m/15m", *(f"{kind}@…" for kind in KINDS)]
+    raise ConfigError(f"policy: {shortened(head)} is unknown{did_you_mean(f'{name}@…' if at else name, known)}")
+
+
+def _calendar(window: Window) -> Options:
+    """Times take the place of the delays, hours come beside the default ones."""
+    return {**(IMMEDIATE if window.has_times else {}), "window": window}
 
 
 def _read_fields(texts: list[str]) -> Options:
@@ -81,7 +88,7 @@ def _read_fields(texts: list[str]) -> Options:
 
 
 def _read_count(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
         raise ConfigError(f"{name}: {shortened(text)} is not a whole number ≥ 1")
     return int(text)
 
@@ -156,8 +163,8 @@ def _heads(policy: "Policy") -> Iterator[tuple[str, "Policy"]]:
 
 def _possible_heads(policy: "Policy") -> Iterator[tuple[str, Options]]:
     window = policy.window
-    if window is not None and len(window.rules) == 1 and window.rules[0].kind in CALENDAR_HEADS:
-        yield str(window), {**CALENDAR_HEADS[window.rules[0].kind], "window": window}
+    if window is not None and len(window.rules) == 1 and window.rules[0].kind in WRITTEN_AS_HEAD:
+        yield str(window), _calendar(window)
     if policy.quiet is not None and policy.quiet <= policy.maximum_delay:
         text = f"debounce:{written_duration(policy.quiet)}/{written_duration(policy.maximum_delay)}"
         yield text, debounce(policy.quiet, policy.maximum_delay)
@@ -169,7 +176,8 @@ def _write_backoff(backoff: object) -> str:
     if type(backoff) is Exponential:
         return f"exponential {written_duration(backoff.base)} {backoff.limit}"
     if type(backoff) is Intervals:
-        steps = [f"{iteration}:{written_duration(delay)}" for iteration, delay in sorted(backoff.steps.items())]
+        write = _count_writer("backoff")
+        steps = [f"{write(iteration)}:{written_duration(delay)}" for iteration, delay in sorted(backoff.steps.items())]
         return " ".join(["intervals", *steps, "else", written_duration(backoff.default)])
     raise ConfigError(
         f"backoff: {shortened(backoff)} is a callable, which can't be written as text; use Exponential or Intervals"
@@ -184,7 +192,16 @@ def _write_retry(retry: Retry) -> str:
 
 
 def _write_number(number: float) -> str:
-    return str(int(number)) if number == int(number) else repr(number)
+    return str(int(number)) if number == int(number) else repr(float(number))
+
+
+def _count_writer(name: str) -> Callable[[int], str]:
+    def write(count: int) -> str:
+        if count >= 10**MOST_DIGITS:
+            raise ConfigError(f"{name}: {shortened(count)} has too many digits and can't be written as text")
+        return str(count)
+
+    return write
 
 
 class _Form(NamedTuple):
@@ -193,6 +210,10 @@ class _Form(NamedTuple):
     name: str
     read: Callable[[str, str], Any]
     write: Callable[[Any], str]
+
+
+def _count(name: str) -> _Form:
+    return _Form(name, _read_count, _count_writer(name))
 
 
 def _optional(form: _Form) -> _Form:
@@ -210,13 +231,13 @@ _FORMS = {
     "maximum_delay": _Form("maximum", read_duration, written_duration),
     "quiet": _optional(_Form("quiet", read_duration, written_duration)),
     "backoff": _optional(_Form("backoff", _read_backoff, _write_backoff)),
-    "max_records": _optional(_Form("max_records", _read_count, str)),
-    "capacity": _optional(_Form("capacity", _read_count, str)),
-    "max_bytes": _optional(_Form("max_bytes", _read_count, str)),
+    "max_records": _optional(_count("max_records")),
+    "capacity": _optional(_count("capacity")),
+    "max_bytes": _optional(_count("max_bytes")),
     "ttl": _optional(_Form("ttl", read_duration, written_duration)),
-    "attempts": _Form("attempts", _read_count, str),
+    "attempts": _count("attempts"),
     "retry": _Form("retry", _read_retry, _write_retry),
-    "lapses": _Form("lapses", _read_count, str),
-    "redelivery": _Form("redelivery", _read_text, str),
+    "lapses": _count("lapses"),
+    "redelivery": _Form("redelivery", _read_text, str.__str__),
     "window": _optional(_Form("window", _read_window, str)),
 }

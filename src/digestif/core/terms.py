@@ -61,4 +61,6 @@ def in_force(terms: Terms, override: Override | None) -> Terms:
     if override is None:
         return terms
     given = {name: getattr(terms, name) for bit, name in GIVEN.items() if terms.given & bit}
+    if "maximum" in given and override.terms.increment is None:  # as a cap that is given to a policy with a backoff
+        given.setdefault("increment", 0)
     return replace(override.terms, **given) if given else override.terms

@@ -5,22 +5,36 @@ from msgspec.structs import replace
 from digestif.core.cadences import Cadences, text_of
 from digestif.core.policy import Policy
 from digestif.core.terms import Override, Terms
+from digestif.core.texts import shortened
 from digestif.core.times import Millis
+from digestif.errors import ConfigError
 from digestif.intake.policies import parsed
 
 
 def override_of(
     policy: Policy, timeline: str, *, now: Millis, cadence: str | None = None, zone: str | None = None
 ) -> Override:
-    """A policy as it is stored for a timeline. ConfigError if it holds a function."""
+    """A policy as it is stored for a timeline. ConfigError if it holds a function, or more than its text says."""
     return Override(
-        text=str(policy),
+        text=_checked_text(policy),
         since=now,
         terms=replace(policy.terms(), openings=policy.openings(timeline, now, far=True)),
         cool_downs=policy.cool_downs(),
         cadence=cadence,
         zone=zone,
     )
+
+
+def _checked_text(policy: Policy) -> str:
+    """The text, from which every process reads the policy; so it must give back exactly this one."""
+    text = str(policy)
+    try:
+        is_same = parsed(text) == policy
+    except ConfigError as error:
+        raise ConfigError(f"policy: its text {shortened(text)} can't be read back: {error}") from None
+    if not is_same:
+        raise ConfigError(f"policy: its text {shortened(text)} reads back as another policy, so it can't be stored")
+    return text
 
 
 def chosen_override(

@@ -30,7 +30,6 @@ ANSWER_LASTS = 60.0  # seconds for which the answer of a function holds
 FAILURE_LASTS = 5.0  # seconds until a function that failed is asked again
 ANSWERS = 10_000  # timelines whose answers are remembered
 REPORTED_EVERY = 60.0  # seconds between two events about the same source
-_DATED = 1000  # terms with different openings that one policy remembers
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -150,13 +149,21 @@ def parsed(text: str) -> Policy:
     return Policy.parse(text)
 
 
+class _Dated(NamedTuple):
+    """Terms that hold from one opening to the next."""
+
+    begin: Millis
+    end: Millis
+    terms: Terms
+
+
 class Prepared:
     """A policy with its terms, which are made once and shared by all records."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.plain = policy.terms()
-        self._dated: dict[int, Terms] = {}  # by the identity of their openings
+        self._dated: dict[str, _Dated] = {}  # by timeline, unless all have the same
 
     @property
     def asks_for_zone(self) -> bool:
@@ -164,16 +171,25 @@ class Prepared:
         return self.policy.window is not None and self.policy.window.holds_callable
 
     def terms(self, timeline: str, now: Millis) -> Terms:
-        if self.policy.window is None:
+        window = self.policy.window
+        if window is None:
             return self.plain
+        name = "" if window.is_shared else timeline
+        known = self._dated.get(name)
+        if known is not None and known.begin <= now < known.end:
+            return known.terms
+        return self._dated_terms(name, timeline, now)
+
+    def _dated_terms(self, name: str, timeline: str, now: Millis) -> Terms:
+        """The terms with the openings of this moment, which are the same until the next one."""
+        assert self.policy.window is not None
         openings = self.policy.openings(timeline, now)
-        found = self._dated.get(id(openings))
-        if found is None or found.openings is not openings:
-            found = replace_fields(self.plain, openings=openings)
-            if len(self._dated) >= _DATED:
+        terms = replace_fields(self.plain, openings=openings)
+        if openings is not None and len(openings.numbers) > 1 and not self.policy.window.holds_callable:
+            if len(self._dated) >= ANSWERS:
                 self._dated.clear()
-            self._dated[id(openings)] = found
-        return found
+            self._dated[name] = _Dated(now, openings.numbers[1], terms)
+        return terms
 
     def held_back(self) -> Terms:
         """The terms while nothing is known of the window: the timeline waits until it can be asked."""

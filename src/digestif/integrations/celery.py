@@ -146,8 +146,13 @@ def _check(every: float | None, lost_after: float, name_prefix: object) -> None:
 
 
 def _schedule_digests(digests: Digests, deliver: Task, lost_after: float) -> Callable[[], int]:
+    planned: list[bool] = []  # once per process: the policies in its code may have changed
+
     def schedule_digests() -> int:
         """Make a task of every timeline that is due; the answer is how many. Ticks may overlap."""
+        if not planned:
+            digests.replan_changed()
+            planned.append(True)
         digests.maintenance(_now(digests) - lost_after)
         count = 0
         for entry in digests.schedule(page=PAGE):

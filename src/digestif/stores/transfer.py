@@ -19,7 +19,8 @@ from digestif.core.times import Millis
 from digestif.core.transfer import exports_pending
 from digestif.stores.base import Notes
 
-PAST = ("delivered", "superseded", "dropped", "expired", "deleted")  # fates of records that are not stored any more
+# Fates of records that are not stored any more, and of those that were never accepted.
+PAST = ("delivered", "superseded", "dropped", "expired", "deleted", "declined")
 
 
 class ParcelKind(StrEnum):

@@ -75,7 +75,6 @@ MODULES = (machine, transfer)  # that hold these rules
 ONLY_IN_PYTHON: set[Callable[..., Any]] = {
     machine.cut,  # a part of after_open and after_begin_export
     machine.move,  # a part of after_add and others
-    machine.align,  # a part of move
     machine.plan_in_force,  # a part of after_completion
     machine.due_by_delays,
     machine.seen,  # scripts compare its parts

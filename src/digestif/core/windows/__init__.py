@@ -5,8 +5,8 @@ openings.py keeps the next instants at hand for adds, gaps.py judges a window wh
 """
 
 from digestif.core.windows.admission import admission
-from digestif.core.windows.rule import ZoneRule
+from digestif.core.windows.rule import KINDS, ZoneRule
 from digestif.core.windows.window import Window
 from digestif.core.windows.zones import check_zone
 
-__all__ = ["Window", "ZoneRule", "admission", "check_zone"]
+__all__ = ["KINDS", "Window", "ZoneRule", "admission", "check_zone"]

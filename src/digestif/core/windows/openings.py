@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
 from digestif.core.terms import Openings
@@ -20,6 +20,7 @@ from digestif.core.windows.zones import DAY, LATEST
 
 FEWEST = 4  # times, or spans
 MOST = 32
+STORED = 16  # numbers, for weeks of a daily window: each read of the timeline decodes them
 MOST_RAW = 64  # of one rule; if there are more, each timeline's openings are searched anew
 MOST_ZONES = 1000
 
@@ -112,8 +113,8 @@ class OpeningsCache:
     # Searching the calendar
 
     def most(self, zones: Zones, share: int, now: Millis) -> Openings:
-        """As many openings as one answer may hold."""
-        return self._openings(self._searched(occurrences(self._rules, zones, share), now, LATEST))
+        """As many openings as are stored with an override."""
+        return self._openings(islice(self._searched(occurrences(self._rules, zones, share), now, LATEST), STORED))
 
     def _searched(self, found: Occurrences, now: Millis, until: Millis) -> Iterator[Millis]:
         if self._is_hours:

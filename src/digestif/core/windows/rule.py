@@ -1,6 +1,6 @@
 """One rule of a window: what recurs, in which zone, how far it is spread."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -34,6 +34,7 @@ class Rule:
     def __post_init__(self) -> None:
         if not callable(self.tz):
             check_zone(self.tz)
+            object.__setattr__(self, "tz", str.__str__(self.tz))  # a subclass may be written in another way
         if not is_duration(self.jitter) or self.jitter > LONGEST_JITTER:
             raise ConfigError(f"jitter: {shortened(self.jitter)} is not a number of seconds from 0 to {LONGEST_JITTER}")
         if type(self.urgent) is not bool:
@@ -84,6 +85,21 @@ class Rule:
         return f"{self.kind}@{self.spec} {self.tz}{jitter}{' urgent' if self.urgent else ''}"
 
 
+def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Each rule once, in the order in which they are written: times first, then by kind, spec and zone."""
+    return tuple(sorted(set(rules), key=_place))
+
+
+def _place(rule: Rule) -> tuple[object, ...]:
+    name, tie = (rule.tz, 0) if isinstance(rule.tz, str) else (_name_of(rule.tz), hash(rule.tz))
+    return isinstance(rule.recurs, Hours), rule.kind, rule.spec, name, rule.jitter, rule.urgent, tie
+
+
+def _name_of(zones: Callable[[str], str]) -> str:
+    """Like a function is named in the code, so that the order is the same in every process."""
+    return str(getattr(zones, "__qualname__", type(zones).__qualname__))
+
+
 def make_rule(kind: str, arguments: Sequence[object], tz: ZoneRule, jitter: float, urgent: bool) -> Rule:
     """A rule from what people write, checked."""
     spec, recurs = _READERS[kind](arguments)
@@ -91,20 +107,24 @@ def make_rule(kind: str, arguments: Sequence[object], tz: ZoneRule, jitter: floa
 
 
 def read_rule(text: str) -> Rule:
-    """The rule that was written as `kind@spec zone jitter=10m urgent`."""
+    """The rule that was written as `kind@spec zone jitter=10m urgent`; the last two in either order, or left out."""
     kind, at, rest = text.strip().partition("@")
     if not at or kind not in _READERS:
         raise ConfigError(
-            f"window: {shortened(text.strip())} is no rule of a window{did_you_mean(kind, list(_READERS))}"
+            f"window: {shortened(text.strip())} is no rule of a window{did_you_mean(kind.casefold(), list(KINDS))}"
         )
     words = rest.split()
-    urgent = words[-1:] == ["urgent"]
-    words = words[:-1] if urgent else words
-    jitter = words.pop() if words and words[-1].startswith("jitter=") else "jitter=0"
+    options: dict[str, str] = {}
+    while words and (words[-1] == "urgent" or words[-1].startswith("jitter=")):
+        name, _, value = words.pop().partition("=")
+        if name in options:
+            raise ConfigError(f"window: {shortened(text.strip())} has {name} twice")
+        options[name] = value
     if len(words) < 2:
         raise ConfigError(f"window: {shortened(text.strip())} ends with a time zone, such as {kind}@… Europe/Berlin")
     *spec, tz = words
-    return make_rule(kind, _arguments(kind, " ".join(spec)), tz, read_duration("jitter", jitter[7:]), urgent)
+    jitter = read_duration("jitter", options.get("jitter", "0"))
+    return make_rule(kind, _arguments(kind, " ".join(spec)), tz, jitter, "urgent" in options)
 
 
 def _arguments(kind: str, spec: str) -> Sequence[object]:
@@ -125,6 +145,7 @@ _READERS: dict[str, Callable[[Sequence[object]], tuple[str, Times | Hours]]] = {
     "hours": recurrence.hours,
     "quiet": recurrence.quiet,
 }
+KINDS = tuple(_READERS)
 
 
 def occurrences(rules: Sequence[Rule], zones: Zones, share: int) -> Occurrences:

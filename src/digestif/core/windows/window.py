@@ -1,6 +1,5 @@
 """Window: the calendar part of a policy."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -11,7 +10,7 @@ from digestif.core.windows.gaps import longest_gap
 from digestif.core.windows.occurrences import Occurrences
 from digestif.core.windows.openings import OpeningsCache
 from digestif.core.windows.recurrence import Hours
-from digestif.core.windows.rule import Rule, ZoneRule, Zones, make_rule, occurrences, read_rule
+from digestif.core.windows.rule import Rule, ZoneRule, Zones, in_order, make_rule, occurrences, read_rule
 from digestif.core.windows.zones import zone_of
 from digestif.errors import ConfigError
 
@@ -23,7 +22,7 @@ class Window:
     `daily`, `weekly`, `monthly` and `cron` are times: a digest is due at the first of them that its delays allow.
     `hours` and `quiet` are hours: a digest leaves only inside them. `&` combines: the times that lie inside all hours.
     `tz` is the name of a zone, or a callable from timeline to name. `jitter` spreads timelines over so many seconds,
-    each always by the same part of them.
+    each always by the same part of them. Windows are equal if they are written alike; `&` has no order.
     """
 
     rules: tuple[Rule, ...]
@@ -37,6 +36,7 @@ class Window:
     def __post_init__(self) -> None:
         if type(self.rules) is not tuple or not self.rules or not all(isinstance(rule, Rule) for rule in self.rules):
             raise ConfigError("window: make one with Window.daily, weekly, monthly, cron, hours or quiet")
+        self._set("rules", in_order(self.rules))
         gap = longest_gap(self.rules)
         if gap is None:
             raise ConfigError(
@@ -89,12 +89,12 @@ class Window:
         """The window that `str` wrote: "daily@09:00 Europe/Berlin & quiet@sat,sun 00:00-24:00 Europe/Berlin"."""
         if not isinstance(text, str):
             raise ConfigError(f"window: {shortened(text)} is not a text such as daily@09:00 Europe/Berlin")
-        return cls(_distinct(read_rule(part) for part in text.split("&")))
+        return cls(tuple([read_rule(part) for part in text.split("&")]))
 
     def __and__(self, other: "Window") -> "Window":
         if not isinstance(other, Window):
             return NotImplemented
-        return Window(_distinct([*self.rules, *other.rules]))
+        return Window((*self.rules, *other.rules))
 
     def __repr__(self) -> str:
         return " & ".join(map(repr, self.rules))
@@ -111,7 +111,7 @@ class Window:
 
     def in_zone(self, zone: str) -> "Window":
         """The same times and hours in another zone."""
-        return Window(_distinct(replace(rule, tz=zone) for rule in self.rules))
+        return Window(tuple([replace(rule, tz=zone) for rule in self.rules]))
 
     def zone_of(self, timeline: str) -> str:
         """The name of the timeline's zone, of the first rule if there are several."""
@@ -119,12 +119,17 @@ class Window:
         zone_of(name)
         return name
 
+    @property
+    def is_shared(self) -> bool:
+        """True if the openings of all timelines are the same: one zone, no jitter."""
+        return self._zones is not None and self._cache.is_shared
+
     # When
 
     def openings(self, timeline: str, now: Millis, *, reach: Millis | None) -> Openings:
         """The last opening at or before now and the next ones: at least 4, as far as now + reach, at most 32.
 
-        Of hours, spans: from the one that contains now. A reach of None gives 32, which takes longer.
+        Of hours, spans: from the one that contains now. A reach of None gives those that are stored with an override.
         """
         zones = self._zones or tuple([rule.zone(timeline) for rule in self.rules])
         share = 0 if self._cache.is_shared else share_of(timeline)
@@ -159,7 +164,3 @@ def _inside(found: Occurrences, at: Millis) -> Millis | None:
         return at
     span = found.first_span(at)
     return None if span is None else max(at, span.start)
-
-
-def _distinct(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    return tuple(dict.fromkeys(rules))

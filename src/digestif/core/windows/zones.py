@@ -22,6 +22,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST = round(datetime(2, 1, 1, tzinfo=UTC).timestamp()) * 1000
 LATEST = round(datetime(9991, 1, 1, tzinfo=UTC).timestamp()) * 1000
 
+_OF_THE_MACHINE = ("localtime", "posixrules", "factory")  # files beside the zones
+
 
 def check_zone(name: object) -> None:
     """Raise ConfigError, with the nearest name, unless this is the name of an IANA time zone."""
@@ -33,15 +35,21 @@ def check_zone(name: object) -> None:
 @lru_cache(maxsize=1024)
 def zone_of(name: str) -> ZoneInfo:
     """The zone of this name, checked."""
+    if _is_of_the_machine(name):
+        raise ConfigError(f"tz: {shortened(name)} means whatever the machine has; name a zone such as Europe/Berlin")
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         pass
-    known = sorted(available_timezones())
+    known = sorted(zone for zone in available_timezones() if not _is_of_the_machine(zone))
     folded = {zone.casefold(): zone for zone in known}
     same = folded.get(name.strip().replace(" ", "_").casefold())
     hint = f"; did you mean {same}?" if same else did_you_mean(name, known, or_all=False)
     raise ConfigError(f"tz: {shortened(name)} is not an IANA time zone such as Europe/Berlin{hint}")
+
+
+def _is_of_the_machine(name: str) -> bool:
+    return not name.startswith("/") and name.rpartition("/")[2].casefold() in _OF_THE_MACHINE
 
 
 def instant(zone: ZoneInfo, minute: int) -> Millis:

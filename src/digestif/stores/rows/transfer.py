@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from digestif.core import machine
 from digestif.core.capacity import Cursor, age_order
+from digestif.core.ledger import FATES
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis
@@ -136,7 +137,7 @@ def export_counts(rows: Rows, name: str) -> Mapping[str, int]:
     rows.put_note(name, _encode(counts))
     for fate, count in counts.items():
         rows.tally[fate] -= count
-        rows.tally["accepted"] -= count
+        rows.tally["accepted"] -= count if fate in FATES else 0
     return counts
 
 
@@ -290,7 +291,7 @@ def import_counts(rows: Rows, name: str, counts: Mapping[str, int], *, fence: Fe
         rows.put_note(name, b"1")
         for fate, count in counts.items():
             rows.tally[fate] += count
-            rows.tally["accepted"] += count
+            rows.tally["accepted"] += count if fate in FATES else 0
 
 
 # Notes

@@ -23,7 +23,8 @@ T = TypeVar("T")
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 
 SLOT_LENGTH = 320  # without an override
-OVERRIDE_NAME = len('"override":,')
+OVERRIDE_LENGTH = 320  # without its text and its openings
+NUMBER_LENGTH = 15  # of an opening
 ELSEWHERE = Marks(-1, -1, -1, -1, -1, -1)  # differs from the times of every slot, so that all of them are written
 
 encoded = msgspec.json.Encoder().encode
@@ -42,7 +43,10 @@ def refuse_all_but_texts(error: sqlite3.OperationalError) -> None:
 
 def _slot_text(slot: Slot) -> str:
     """Return a slot as JSON, padded to its length when its digest is open: on a full disk it could not grow then."""
-    length = SLOT_LENGTH if slot.override is None else SLOT_LENGTH + OVERRIDE_NAME + len(encoded(slot.override))
+    length = SLOT_LENGTH
+    if slot.override is not None:
+        openings = slot.override.terms.openings
+        length += OVERRIDE_LENGTH + len(slot.override.text) + NUMBER_LENGTH * len(openings.numbers if openings else ())
     return encoded(slot).decode().ljust(length)
 
 

@@ -168,14 +168,14 @@ class PoliciesInForce(Suite):
 
     def test_the_capacity_of_an_override_holds_at_each_add(self, digests_with: DigestsWith) -> None:
         """Fact 59. Records that join a ready timeline one by one respect the capacity of the override."""
-        digests = digests_with(capacity=3)
-        for timeline, capacity in (("less", 2), ("more", 4)):
-            digests.set_policy(timeline, Policy(capacity=capacity), now=clock("11:00"))
-            for record in numbered(range(5), since=clock("12:00")):
-                digests.add(timeline, record, now=clock("12:00"))
+        digests = digests_with(capacity=100)
+        digests.set_policy("t", Policy(capacity=2), now=clock("11:00"))
 
-        assert keys(digests.peek("less")) == ["r4", "r3"]
-        assert keys(digests.peek("more")) == ["r4", "r3", "r2", "r1"]
+        for record in numbered(range(5), since=clock("12:00")):
+            digests.add("t", record, now=clock("12:00"))
+
+        assert (digests.timeline("t").pending, digests.ledger().dropped) == (2, 3)
+        assert keys(digests.peek("t")) == ["r4", "r3"]
 
     def test_attempts_and_retries_are_those_of_the_override(self, digests_with: DigestsWith) -> None:
         """Fact 59. One attempt in the override, eight in the code: buried after the first."""
@@ -507,6 +507,33 @@ class ChangedPolicies(Suite):
         assert new.timeline("page:c").due == clock("12:05")
         assert new.timeline("mail:own").due == clock("12:10")
         assert new.timeline("mail:retried").state == "ready"
+
+    def test_a_restart_with_other_code_plans_what_waits_again(self, digests_with: DigestsWith) -> None:
+        """Fact 60. The policy in the code changed while records wait: a worker that starts moves them, once."""
+        old, new = digests_with(minimum_delay=300, increment_delay=0), digests_with(**nine())
+        assert old.replan_changed(now=clock("11:00")) == 0
+        let_wait(old, "t", due=clock("12:05"), last=clock("12:00"))
+        old.add("t", "a", now=clock("12:01"))
+
+        moved = [new.replan_changed(now=clock("12:02")) for _ in range(2)]
+
+        assert moved == [1, 0]
+        assert new.timeline("t").due == clock("09:00", day=1)
+        assert old.replan_changed(now=clock("12:03")) == 1
+        assert new.timeline("t").due == clock("12:05")
+
+    def test_another_answer_of_a_function_is_planned_on_request(self, store: Store, mode: Mode) -> None:
+        """Fact 60. The function answers otherwise while records wait: replan moves them."""
+        answers = {"t": Policy(minimum_delay=300, increment_delay=0)}
+        with digests_in(mode, store, policy=lambda timeline: answers[timeline]) as digests:
+            let_wait(digests, "t", due=clock("12:05"), last=clock("12:00"))
+            digests.add("t", "a", now=clock("12:01"))
+            answers["t"] = DAILY
+
+            digests.forget_policies()
+            assert digests.replan(now=clock("12:02")) == 1
+
+            assert digests.timeline("t").due == clock("09:00", day=1)
 
 
 class CadencesThatPeopleChoose(Suite):

@@ -570,6 +570,19 @@ class Passes(Suite):
         digests.add("t", "b", now=clock("12:01"))
         assert digests.timeline("t").due == clock("09:00", day=1)
 
+    def test_a_pass_ends_with_its_digest(self, digests_with: DigestsWith) -> None:
+        """Fact 56. Flushed and delivered at 23:00. What follows is found at 23:00 the next day, and waits."""
+        digests = digests_with(**night())
+        sent = sent_by(digests, "t")
+        digests.add("t", "a", key="a", now=clock("22:30"))
+        digests.flush("t", now=clock("23:00"))
+        left = deliveries(digests, by_worker, sent, [clock("23:00")])
+
+        digests.add("t", "b", key="b", now=clock("23:01"))
+        left += deliveries(digests, by_worker, sent, [clock("23:00", day=1), clock("07:00", day=2)])
+
+        assert left == [(clock("23:00"), ["a"]), (clock("07:00", day=2), ["b"])]
+
     def test_a_flush_lasts_over_failed_attempts(self, digests_with: DigestsWith) -> None:
         """Fact 56. Flushed at 23:00, and two attempts fail: retried by the ladder, in the middle of the night."""
         digests = digests_with(**night(), retry=SOON)

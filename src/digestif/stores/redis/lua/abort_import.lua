@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Delete the pages that have arrived of digests and dead letters whose import was given up.
--- KEYS   12… per parcel: its timeline, then the letter while it is not whole: records, ages, times; last: notes (hash)
+-- KEYS   12… per parcel: its timeline, then the letter while it is not whole: records, ages, times;
+--        last: notes (hash)
 -- ARGV   4 {ids} of the parcels
 -- Reply  empty
 -- include: parcels.lua

@@ -1,8 +1,9 @@
 #!lua
 -- Accept records, in order, and place their timelines in the schedule.
 -- KEYS   12… per timeline: its hash, ages, times
--- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, which delays the
---        call gave itself, where its openings begin, capacity, ttl; then openings: flags (1 hours, 2 urgent), how many, times
+-- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, which delays
+--        the call gave itself, where its openings begin, capacity, ttl; then openings: flags (1 hours, 2 urgent), how
+--        many, times
 --        5 packed for each record: which timeline and which policy, from 1, and `within`
 --        6… per record: key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'; '!' per one that was not
@@ -51,17 +52,19 @@ local function the_long_way()
       return nil
     end
     local flags, many = struct.unpack('>BH', ARGV[4], place)
-    local numbers = {}
-    for number = 1, many do
-      numbers[number] = struct.unpack('>d', ARGV[4], place + number * 8 - 5)
-    end
+    local numbers = { struct.unpack('>' .. string.rep('d', many), ARGV[4], place + 3) }
+    numbers[many + 1] = nil -- where it ended
     return { numbers = numbers, hours = flags % 2 == 1, urgent = flags >= 2 }
   end
 
+  local known_terms = {}
   local function terms_of(policy)
+    if known_terms[policy] then
+      return known_terms[policy]
+    end
     local first, increment, maximum, quiet, max, given, openings, capacity, ttl =
       struct.unpack('>ddddddddd', ARGV[4], (policy - 1) * TERMS + 1)
-    return {
+    known_terms[policy] = {
       first_delay = first,
       increment = unless_nan(increment),
       maximum = maximum,
@@ -72,6 +75,7 @@ local function the_long_way()
       capacity = capacity,
       ttl = unless_nan(ttl),
     }
+    return known_terms[policy]
   end
 
   -- Put the record among the pending ones, within capacity. Only a lowered one leaves many to drop: a page in a call.

@@ -1,29 +1,21 @@
 #!lua flags=allow-oom
 -- Open candidates, or without a token make them ready; those with a later time wait for that.
 -- KEYS   12… the timelines
--- ARGV   4 {token, lease, alone, admissions}: per timeline {state, at, until, since, later}: as the caller saw its slot and
---        its override; until when it has to wait. What is not there is false
--- Reply  {leases, ready, kept, damaged}: leases as `open` answers them; {name, due time} of those that became ready; how
---        many wait; numbers of damaged timelines
+-- ARGV   4 {token, lease, alone, admissions}: per timeline {state, at, until, since, later}: as the caller saw its
+--        slot and its override; until when it has to wait. What is not there is false
+-- Reply  {leases, ready, kept, damaged}: leases as `open` answers them; {name, due time} of those that became ready;
+--        how many wait; numbers of damaged timelines
 -- include: claims.lua
 
 local request = cmsgpack.unpack(ARGV[4])
-local ready, kept = {}, 0
-
-local function is_as_seen(slot, admission)
-  local state, at, lease_end, since = unpack(admission, 1, 4)
-  return slot.state == state
-    and slot.at == at
-    and (slot['until'] or false) == lease_end
-    and (slot.override and slot.override.since or false) == since
-end
+local ready, held_back = {}, 0
 
 local function admit(timeline, later)
   local slot = timeline.slot
   if later then
     after_admission_refused(slot, later)
     save_timeline(timeline)
-    kept = kept + 1
+    held_back = held_back + 1
   elseif request.token then
     local fresh_id = request.token .. '-' .. #leases
     table.insert(leases, open(timeline, request.token, request.lease, fresh_id, request.alone))
@@ -43,4 +35,4 @@ for number, admission in ipairs(request.admissions) do
     admit(timeline, admission[5])
   end
 end
-return answer(cmsgpack.pack({ leases, ready, kept, damaged }))
+return answer(cmsgpack.pack({ leases, ready, held_back, damaged }))

@@ -23,7 +23,9 @@ if not counts then
 end
 for fate, number in pairs(counts) do
   count(fate, request.counts and number or -number)
-  count(request.counts and 'accepted' or 'left', number)
+  if fate ~= 'declined' then
+    count(request.counts and 'accepted' or 'left', number)
+  end
 end
 local reply = cmsgpack.pack(counts)
 call('HSET', KEYS[12], request.name, reply)

@@ -2,8 +2,8 @@
 -- Open one timeline for delivery.
 -- KEYS   12… the timeline
 -- ARGV   4 {token, lease, alone, asks}: whether nothing else runs beside it; whether it is answered as a candidate
--- Reply  {lease} as `open` answers it; {false, now, slot} if the timeline may not be opened; {false, now, slot, pending}
---        for a candidate
+-- Reply  {lease} as `open` answers it; {false, now, slot} if the timeline may not be opened; for a candidate
+--        {false, now, slot, pending}
 -- include: claims.lua
 
 local request = cmsgpack.unpack(ARGV[4])

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Make timelines ready that wait and are due.
 -- KEYS   12… per timeline: its hash
--- ARGV   4 {began, times, asks}: the number of the last move when this schedule began, timelines that began to wait later are
---        left to the next one; when each timeline was found to be due; whether all are answered as candidates
+-- ARGV   4 {began, times, asks}: the number of the last move when this schedule began, timelines that began to wait
+--        later are left to the next one; when each timeline was found to be due; whether all are answered as candidates
 -- Reply  {flags, now, candidates}: '1' per timeline that became ready, '0' per one that is left or has moved meanwhile,
 --        '!' per one that is damaged and leaves the schedule; candidates as {name, slot, pending}
 -- include: timelines.lua

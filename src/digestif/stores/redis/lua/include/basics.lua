@@ -1,5 +1,5 @@
--- The commands of the server, and the numbers that batches and slots are measured by. `try` answers an error, which is a
--- table, instead of raising it. (Globals are slow.)
+-- The commands of the server, and the numbers that batches and slots are measured by. `try` answers an error, which is
+-- a table, instead of raising it. (Globals are slow.)
 local call, try, type, pcall = redis.call, redis.pcall, type, pcall
 local NEVER = 2 ^ 54 -- the expiry of a record that does not expire
 local SMALL = 256 -- records: a batch that has no more, and no heavy one, has no orders

@@ -29,7 +29,7 @@ local function in_force(terms, override)
   end
   return {
     first_delay = is_given(FIRST_DELAY) and terms.first_delay or own.first_delay or 0,
-    increment = is_given(INCREMENT) and terms.increment or own.increment,
+    increment = is_given(INCREMENT) and terms.increment or own.increment or is_given(MAXIMUM) and 0 or nil,
     maximum = is_given(MAXIMUM) and terms.maximum or own.maximum or 0,
     quiet = own.quiet,
     max_records = own.max_records,
@@ -407,7 +407,10 @@ local function after_plan(slot, now, terms, cool_down, pending)
     local first_delay = terms.first_delay or 0
     at, rule = slot.first + first_delay, first_delay > 0 and 'first_delay' or 'first'
   end
-  move(slot, math.max(at, now), rule, now, terms.max_records, pending, terms.openings)
+  if at < now then
+    at, rule = now, 'planned'
+  end
+  move(slot, at, rule, now, terms.max_records, pending, terms.openings)
   slot.at = math.max(slot.at, now)
   if terms.openings and slot.expires and slot.at >= slot.expires then
     local sooner = last_opening(terms.openings, now, slot.expires)

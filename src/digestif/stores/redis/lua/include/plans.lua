@@ -1,6 +1,6 @@
 -- include: timelines.lua
--- Place a timeline by another policy. The earliest expiry of its records has to be exact: records that left may have been
--- the first to expire.
+-- Place a timeline by another policy. The earliest expiry of its records has to be exact: records that left may have
+-- been the first to expire.
 local function plan(timeline, terms, cool_down)
   local slot = timeline.slot
   if terms.openings and slot.expires then

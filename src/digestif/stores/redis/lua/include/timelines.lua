@@ -3,9 +3,9 @@
 -- include: batches.lua
 -- A timeline is a hash: the slot in the field '', the pending records in fields of their own, which are never empty.
 -- A slot is a table with the names of core/machine.py, stored behind a head: whether a record may join it as it is, its
--- earliest expiry, and perhaps the capacity and ttl of an override. A script that needs no more declares the hash alone. All keys of a timeline are three per batch
--- (records, ages, times), for the pending records, those of the digest and those that are being merged into it, and the
--- order of its dead letters.
+-- earliest expiry, and perhaps capacity and ttl of an override. A script that needs no more declares the hash alone.
+-- All keys of a timeline are three per batch (records, ages, times), for the pending records, those of the digest and
+-- those that are being merged into it, and the order of its dead letters.
 local STRIDE = 10 -- keys
 local DIGEST, MERGING, DEAD = 3, 6, 9 -- offsets
 local HEAD, OWN_HEAD = 8, 24 -- bytes
@@ -53,14 +53,14 @@ local function is_sound_override(override)
     and (terms.max_records or 1) < FAR
     and (terms.capacity or 1) < FAR
     and (terms.ttl or 0) < FAR
-  for _, cool_down in ipairs(override.cool_downs or {}) do
-    sound = sound and cool_down < FAR
+  if override.cool_downs then
+    sound = sound and #override.cool_downs > 0 and math.max(0, unpack(override.cool_downs)) < FAR
   end
-  local numbers = terms.openings and terms.openings.numbers or {}
-  for _, number in ipairs(numbers) do
-    sound = sound and number < FAR
+  if terms.openings then
+    local numbers = terms.openings.numbers
+    sound = sound and math.max(0, unpack(numbers)) < FAR and (not terms.openings.hours or #numbers % 2 == 0)
   end
-  return sound and (not terms.openings or not terms.openings.hours or #numbers % 2 == 0)
+  return sound
 end
 
 -- A slot as it is stored; nil, or an error, if it is damaged. A field of another type fails to compare.
@@ -208,6 +208,16 @@ end
 
 local function merging_of(timeline)
   return batch_found_at(timeline.place + MERGING)
+end
+
+-- Whether a timeline is as the caller saw it: {state, at, until, since}, the last of its override; false for what is
+-- not there.
+local function is_as_seen(slot, seen)
+  local state, at, lease_end, since = unpack(seen, 1, 4)
+  return slot.state == state
+    and slot.at == at
+    and (slot['until'] or false) == lease_end
+    and (slot.override and slot.override.since or false) == since
 end
 
 -- The pending records become another batch of the timeline; the slot stays.
