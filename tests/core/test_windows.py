@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -172,6 +173,15 @@ def test_hours_of_two_windows_must_both_be_open() -> None:
     )
 
 
+def test_hours_that_are_always_open_do_not_cut_others() -> None:
+    window = Window.hours("00:00-24:00", tz="Asia/Kolkata") & Window.quiet("22:00-07:00", tz=BERLIN)
+
+    assert window.openings("t", at("2026-06-05 12:00"), reach=0).numbers[:2] == (
+        at("2026-06-05 07:00"),
+        at("2026-06-05 22:00"),
+    )
+
+
 def test_a_combination_is_urgent_if_all_its_parts_are() -> None:
     urgent, calm = Window.daily("09:00", tz=BERLIN, urgent=True), Window.quiet("22:00-07:00", tz=BERLIN)
 
@@ -283,6 +293,44 @@ def test_jitter_puts_off_the_begin_of_hours_but_not_their_end() -> None:
     assert at("2026-06-05 08:00") < begins < at("2026-06-05 08:10")
     assert ends == at("2026-06-05 18:00")
     assert window.next_hours("t", at("2026-06-05 08:00")) == begins
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window.daily("09:00", tz=BERLIN, jitter=3600) & Window.daily("09:30", tz=BERLIN),
+        Window.daily("09:00", tz=BERLIN, jitter=3600) & Window.weekly("tue,fri 08:50", tz=BERLIN, jitter=7200),
+        Window.daily("07:30", "09:00", tz=BERLIN, jitter=3000) & Window.hours("08:00-10:00", tz=BERLIN),
+        Window.daily("09:00", "10:00", tz=BERLIN, jitter=60) & Window.hours("08:00-10:00", tz=BERLIN, jitter=1800),
+    ],
+    ids=str,
+)
+def test_openings_are_those_of_the_calendar_whatever_the_share_of_the_jitter(window: Window) -> None:
+    for minute in range(0, 240, 7):
+        now = at("2026-06-05 07:00") + minute * MINUTE
+        for timeline in map(str, range(12)):
+            last = following = window.first(timeline, now - 4 * DAY, None)
+            while following is not None and following <= now:
+                last, following = following, window.first(timeline, following, following)
+            numbers = window.openings(timeline, now, reach=2 * DAY).numbers
+
+            assert numbers[0] == last
+            for earlier, later in pairwise(numbers):
+                assert window.first(timeline, earlier, earlier) == later
+
+
+def test_hours_that_touch_each_other_begin_once() -> None:
+    window = Window.hours("08:00-12:00", "12:00-18:00", tz=BERLIN, jitter=600)
+
+    assert window.next_hours("t", at("2026-06-05 12:00")) == at("2026-06-05 12:00")
+    assert window.openings("t", at("2026-06-05 09:00"), reach=0).numbers[1] == at("2026-06-05 18:00")
+
+
+def test_jitter_closes_nothing_that_is_always_open() -> None:
+    window = Window.hours("00:00-24:00", tz=BERLIN, jitter=600)
+
+    assert window.next_hours("t", at("2026-06-05 00:00")) == at("2026-06-05 00:00")
+    assert window.openings("t", at("2026-06-05 00:00"), reach=0).numbers[0] == at("2026-06-05 00:00")
 
 
 # Whether it may leave now

@@ -29,7 +29,7 @@ class TimesIn:
 
     def first(self, at: Millis) -> Millis | None:
         """The first of them at or after an instant."""
-        at = max(at - self.offset, EARLIEST)
+        at -= self.offset
         if at > LATEST:
             return None
         minute: int | None = wall(self.zone, at - 1) // MINUTE
@@ -49,8 +49,7 @@ class HoursIn:
     offset: Millis
 
     def first(self, at: Millis) -> Span | None:
-        """The span that contains an instant, else the next one."""
-        at = max(at, EARLIEST)
+        """The span that contains an instant, else the next one. It may be empty, or begin after its end."""
         if at > LATEST:
             return None
         late = 0 if self.hours.is_always else self.offset
@@ -59,7 +58,7 @@ class HoursIn:
             if start > now + YEAR_MINUTES:
                 return None
             span = Span(instant(self.zone, start) + late, instant(self.zone, end))
-            if span.end > at and span.start < span.end:
+            if span.end > at:
                 return span
         return None
 
