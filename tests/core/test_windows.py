@@ -593,3 +593,14 @@ def test_wrong_input_is_a_config_error_that_says_what_to_do(make: Callable[[], W
 def test_a_window_is_combined_only_with_a_window() -> None:
     with pytest.raises(TypeError):
         DAILY & "22:00-07:00"  # type: ignore[operator]
+
+
+def test_a_callable_that_can_not_be_hashed_is_refused_by_name() -> None:
+    class Zones:
+        __hash__ = None  # type: ignore[assignment]  # as that of a plain dataclass
+
+        def __call__(self, timeline: str) -> str:
+            return "UTC"
+
+    with pytest.raises(ConfigError, match=r"^tz: .* can't be hashed"):
+        Window.daily("09:00", tz=Zones())

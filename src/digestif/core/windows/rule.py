@@ -35,6 +35,8 @@ class Rule:
         if not callable(self.tz):
             check_zone(self.tz)
             object.__setattr__(self, "tz", str.__str__(self.tz))  # a subclass may be written in another way
+        elif type(self.tz).__hash__ is None:
+            raise ConfigError(f"tz: {shortened(self.tz)} can't be hashed; give a function, or an object with __hash__")
         if not is_duration(self.jitter) or self.jitter > LONGEST_JITTER:
             raise ConfigError(f"jitter: {shortened(self.jitter)} is not a number of seconds from 0 to {LONGEST_JITTER}")
         if type(self.urgent) is not bool:
