@@ -81,13 +81,14 @@ class Worker:
         attempts = self._attempts(None)
         loop = Loop(attempts, self._limits, tuning=self.tuning)
         reaching = asyncio.create_task(_check_reach(attempts, loop, seconds=self.tuning.reach))
-        replanning = asyncio.create_task(self._replan(attempts, loop))
+        answered = asyncio.Event()  # the store has, once
+        replanning = asyncio.create_task(self._replan(attempts, loop, answered))
         wakeups = await loop.in_thread(attempts.store.listen)
         grace = 0.0
         with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
             attempts.events.emit(WorkerStarted(worker=self.name))
             try:
-                await self._work(attempts, loop, wakeups)
+                await self._work(attempts, loop, wakeups, answered)
                 grace = self._grace
             finally:
                 self._wake = None
@@ -127,10 +128,10 @@ class Worker:
             )
         return attempts
 
-    async def _work(self, attempts: Attempts, loop: Loop, wakeups: Wakeups) -> None:
+    async def _work(self, attempts: Attempts, loop: Loop, wakeups: Wakeups, answered: asyncio.Event) -> None:
         """Claim until stopped. As long as there is plenty, a second claim is under way while the first is read."""
         running = asyncio.get_running_loop()
-        stopped, plenty, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        stopped, plenty = asyncio.Event(), asyncio.Event()
 
         def wake() -> None:
             for event in (stopped, plenty, answered):
@@ -168,8 +169,9 @@ class Worker:
             for each in tasks:
                 each.cancel()
 
-    async def _replan(self, attempts: Attempts, loop: Loop) -> None:
+    async def _replan(self, attempts: Attempts, loop: Loop, answered: asyncio.Event) -> None:
         """Plan timelines again whose policy changed with the code. Deliveries do not wait for that."""
+        await answered.wait()
         failures = 0
         while not self._is_stopping:
             try:
