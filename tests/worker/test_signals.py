@@ -1,5 +1,7 @@
 """Signals: a worker that is told to stop finishes what it has begun, or gives it back; told twice, it ends at once."""
 
+import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -136,11 +138,27 @@ def test_a_digest_that_kills_three_workers_alone_is_buried_by_the_next(dsn: str,
     assert not any("delivered poison" in line for line in fifth.heard)
 
 
-def test_a_worker_that_was_stopped_for_three_leases_can_not_complete_any_more(dsn: str, digests: Digests) -> None:
+def stop_between_writes(program: Program, lock: Path) -> None:
+    """Stop a process, but not in the middle of a write: no other process could write until it goes on."""
+    while True:
+        program.process.send_signal(signal.SIGSTOP)
+        os.waitpid(program.process.pid, os.WUNTRACED)
+        with lock.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                program.process.send_signal(signal.SIGCONT)
+            else:
+                return
+
+
+def test_a_worker_that_was_stopped_for_three_leases_can_not_complete_any_more(
+    dsn: str, digests: Digests, tmp_path: Path
+) -> None:
     with running("wait", dsn, "lease=0.4") as program:
         digests.add("t", 1)
         key = program.wait_for("begun t").split()[-1]
-        program.process.send_signal(signal.SIGSTOP)
+        stop_between_writes(program, Path(f"{tmp_path}/d.db-lock"))
         threading.Event().wait(3 * 0.4)
         with running("wait", dsn, "lease=0.4", "poll=0.05") as other:
             assert other.wait_for("begun t").split()[-1] == key

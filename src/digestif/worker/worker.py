@@ -80,15 +80,15 @@ class Worker:
         """Work until `stop`. If this is cancelled, what is running is cancelled and given back at once."""
         attempts = self._attempts(None)
         loop = Loop(attempts, self._limits, tuning=self.tuning)
-        reaching = asyncio.create_task(_check_reach(attempts, loop, seconds=self.tuning.reach))
-        answered = asyncio.Event()  # the store has, once
-        replanning = asyncio.create_task(self._replan(attempts, loop, answered))
+        reached = asyncio.Event()
+        reaching = asyncio.create_task(_check_reach(attempts, loop, reached, seconds=self.tuning.reach))
+        replanning = asyncio.create_task(self._replan(attempts, loop, reached))
         wakeups = await loop.in_thread(attempts.store.listen)
         grace = 0.0
         with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
             attempts.events.emit(WorkerStarted(worker=self.name))
             try:
-                await self._work(attempts, loop, wakeups, answered)
+                await self._work(attempts, loop, wakeups, reached)
                 grace = self._grace
             finally:
                 self._wake = None
@@ -128,10 +128,10 @@ class Worker:
             )
         return attempts
 
-    async def _work(self, attempts: Attempts, loop: Loop, wakeups: Wakeups, answered: asyncio.Event) -> None:
+    async def _work(self, attempts: Attempts, loop: Loop, wakeups: Wakeups, reached: asyncio.Event) -> None:
         """Claim until stopped. As long as there is plenty, a second claim is under way while the first is read."""
         running = asyncio.get_running_loop()
-        stopped, plenty = asyncio.Event(), asyncio.Event()
+        stopped, plenty, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         def wake() -> None:
             for event in (stopped, plenty, answered):
@@ -148,6 +148,7 @@ class Worker:
                     _, more = await loop.run_once()
                     failures = 0
                     answered.set()
+                    reached.set()
                 except StoreError as error:
                     failures += 1
                     self._last_error = error
@@ -169,9 +170,9 @@ class Worker:
             for each in tasks:
                 each.cancel()
 
-    async def _replan(self, attempts: Attempts, loop: Loop, answered: asyncio.Event) -> None:
+    async def _replan(self, attempts: Attempts, loop: Loop, reached: asyncio.Event) -> None:
         """Plan timelines again whose policy changed with the code. Deliveries do not wait for that."""
-        await answered.wait()
+        await reached.wait()
         failures = 0
         while not self._is_stopping:
             try:
@@ -197,11 +198,12 @@ class Worker:
             ) from self._last_error
 
 
-async def _check_reach(attempts: Attempts, loop: Loop, *, seconds: float) -> None:
+async def _check_reach(attempts: Attempts, loop: Loop, reached: asyncio.Event, *, seconds: float) -> None:
     """Say soon why the store can't be reached: a claim would try for longer before it fails."""
     error: StoreError = StoreUnavailable(f"the store has not answered for {seconds:g} s; check its address")
     try:
         await asyncio.wait_for(loop.in_thread(attempts.store.reach), seconds)
+        reached.set()
         return
     except TimeoutError:
         pass
