@@ -66,15 +66,18 @@ def _in_turns(children: dict[str, Child], rounds: int) -> dict[str, dict[str, li
 @click.option("--store", "kinds", multiple=True, type=click.Choice(STORES), help="Only these.")
 @click.option("--against", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Another checkout.")
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0.01), help="Of each measurement.")
 @click.option("--quick", is_flag=True, help="Less of everything, for a first look.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON and nothing else.")
-def policies(kinds: tuple[str, ...], against: Path | None, rounds: int, quick: bool, as_json: bool) -> int:
+def policies(
+    kinds: tuple[str, ...], against: Path | None, rounds: int, seconds: float, quick: bool, as_json: bool
+) -> int:
     """Measure what windows and stored policies add to the cost of an add.
 
     Half of 10,000 timelines cool down, the others are ready. Ratios are medians of those of each round.
     """
     screen = console()
-    timelines, seconds = (1_000, 0.2) if quick else (10_000, 1.0)
+    timelines, seconds = (1_000, 0.2) if quick else (10_000, seconds)
     targets: list[Target] = []
     figures: dict[str, float] = {}
     for store in kinds or STORES:
