@@ -392,7 +392,7 @@ OVERRIDES = [
     Fault(
         says="an override wins over the delays of a call",
         file="core/terms.py",
-        old="return replace(override.terms, **given) if given else override.terms",
+        old="return replace(override.terms, **given)",
         new="return override.terms",
         directed="test_the_delays_of_a_call_come_first_in_an_add",
         vectors=True,

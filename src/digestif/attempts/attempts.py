@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 UNREAD = "the store did not answer when it was read"
 ENOUGH = "the worker holds enough records"
-OPENINGS_LEFT = 6  # of an override; then more are stored
+OPENINGS_LEFT = 4  # of an override; then more are stored
 SWITCHED_OFF = "its timeline is switched off"
 
 

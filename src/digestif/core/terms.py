@@ -60,7 +60,9 @@ def in_force(terms: Terms, override: Override | None) -> Terms:
     """The terms of an add: delays given to the call, then the stored override, then the policy in the code."""
     if override is None:
         return terms
+    if not terms.given:
+        return override.terms
     given = {name: getattr(terms, name) for bit, name in GIVEN.items() if terms.given & bit}
     if "maximum" in given and override.terms.increment is None:  # as a cap that is given to a policy with a backoff
         given.setdefault("increment", 0)
-    return replace(override.terms, **given) if given else override.terms
+    return replace(override.terms, **given)

@@ -20,7 +20,7 @@ from digestif.core.windows.zones import DAY, LATEST
 
 FEWEST = 4  # times, or spans
 MOST = 32
-STORED = 16  # numbers, for weeks of a daily window: each read of the timeline decodes them
+STORED = 8  # numbers, for a week of a daily window: each read of the timeline decodes them
 MOST_RAW = 64  # of one rule; if there are more, each timeline's openings are searched anew
 MOST_ZONES = 1000
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 
 SLOT_LENGTH = 320  # without an override
-OVERRIDE_LENGTH = 320  # without its text and its openings
+OVERRIDE_LENGTH = 250  # without its text and its openings
 NUMBER_LENGTH = 15  # of an opening
 ELSEWHERE = Marks(-1, -1, -1, -1, -1, -1)  # differs from the times of every slot, so that all of them are written
 
