@@ -74,7 +74,7 @@ def test_repair_says_what_is_damaged_and_quarantines_it(run: Run, digests: Diges
     assert "quarantined: 'bad': its row can't be read" in out
     assert out.endswith("see digestif dead list\n")
     assert run("verify").code == 0
-    assert run("dead", "list").out.count("bad") == 1
+    assert run("dead", "list").out.split().count("bad") == 1  # an id may contain it
 
 
 def test_repair_answers_programs(run: Run, digests: Digests) -> None:
