@@ -1,6 +1,7 @@
 """Which policy is in force for a timeline: its override, that of its handler or route, or the engine's."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -196,7 +197,7 @@ class Prepared:
         return replace_fields(self.plain, openings=Openings(()))
 
 
-class _Source:
+class _Source(ABC):
     """Where the policy of some timelines comes from."""
 
     policy: Policy | PolicyOf  # as it was given
@@ -207,18 +208,19 @@ class _Source:
         self.name = name
         self.redelivery = redelivery
 
-    def find(self, timeline: str) -> Prepared:
-        raise NotImplementedError
+    @abstractmethod
+    def find(self, timeline: str) -> Prepared: ...
 
-    def is_known(self, timeline: str) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def is_known(self, timeline: str) -> bool: ...
 
+    @abstractmethod
     def policies(self) -> list[Policy]:
         """Those that are known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forget(self, timeline: str | None) -> None:
-        """Ask again, where there is somebody to ask."""
+        """Forget the answer about a timeline, or all answers."""
 
     @property
     def fingerprint(self) -> str:
@@ -240,6 +242,9 @@ class _Fixed(_Source):
 
     def is_known(self, timeline: str) -> bool:  # noqa: ARG002
         return not self._prepared.asks_for_zone
+
+    def forget(self, timeline: str | None) -> None:
+        """Do nothing: there are no answers."""
 
     def policies(self) -> list[Policy]:
         return [self._prepared.policy]
@@ -314,7 +319,7 @@ class _Asked(_Source):
 
 
 class _Failures:
-    """Tells of policies that failed, at most once a minute for each source."""
+    """Emits that policies failed, at most once a minute for each source."""
 
     def __init__(self, events: Events, clock: Clock) -> None:
         self._events = events

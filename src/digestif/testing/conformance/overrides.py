@@ -382,7 +382,7 @@ class ChangedPolicies(Suite):
         assert digests.timeline("t").due == clock("12:10")
 
     def test_a_ready_timeline_is_judged_when_it_is_opened(self, digests_with: DigestsWith) -> None:
-        """Fact 60. Ready, then daily: it is not moved; whoever opens it is refused, and it waits for 09:00."""
+        """Fact 60. Ready, then daily: it is not moved; a caller that opens it is refused, and it waits for 09:00."""
         digests = digests_with()
         digests.add("t", "a", key="a", now=clock("12:00"))
 

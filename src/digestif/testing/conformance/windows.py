@@ -169,7 +169,7 @@ class Times(Suite):
         assert left == [(clock("09:40"), ["09:20", "08:00"])]
 
     def test_a_time_that_has_come_is_not_put_off(self, digests_with: DigestsWith) -> None:
-        """Fact 55. However many records come after 09:00, the digest that nobody took yet stays due at 09:00."""
+        """Fact 55. However many records come after 09:00, a digest that was not taken yet stays due at 09:00."""
         daily = Window.daily("09:00", tz=BERLIN)
         digests = digests_with(minimum_delay=0, increment_delay=7200, maximum_delay=86_400, window=daily)
         digests.add("t", "a", now=clock("08:00"))
@@ -341,7 +341,7 @@ class QuietHours(Suite):
 
     @either_way
     def test_a_worker_that_was_away_delivers_when_they_end(self, digests_with: DigestsWith, run: Deliverer) -> None:
-        """Fact 56. Due at 21:30 and nobody delivers until 23:00: it leaves at 07:00, nothing is lost or counted."""
+        """Fact 56. Due at 21:30 and not delivered until 23:00: it leaves at 07:00, nothing is lost or counted."""
         digests = digests_with(**night())
         sent = sent_by(digests, "*")
         digests.add("ready", "a", now=clock("21:30"))
