@@ -28,7 +28,7 @@ if _TYPE_CHECKING:
         Timeline,
     )
     from digestif.core.secret import Secret
-    from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater
+    from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater, Unavailable
     from digestif.core.windows import Window
     from digestif.digests import Digests
     from digestif.errors import (
@@ -157,6 +157,7 @@ __all__ = [
     "Summary",
     "TemplateFailed",
     "Timeline",
+    "Unavailable",
     "Unhandled",
     "Unsettled",
     "Verification",
@@ -184,7 +185,7 @@ _HOMES = {  # where each name is defined
     "digestif.core.policy": "Policy",
     "digestif.core.records": "DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry Sighting State Timeline",
     "digestif.core.secret": "Secret",
-    "digestif.core.verdicts": "DeliveryFailed Discard RetryLater",
+    "digestif.core.verdicts": "DeliveryFailed Discard RetryLater Unavailable",
     "digestif.core.windows": "Window",
     "digestif.channels.base": "Channel Format Message Receipt",
     "digestif.digests": "Digests",

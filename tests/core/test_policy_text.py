@@ -105,6 +105,7 @@ def test_every_field_of_a_policy_can_be_written() -> None:
         "attempts": 9,
         "retry": Retry(initial=10),
         "lapses": 11,
+        "give_up_after": 12,
         "redelivery": "same",
         "window": Window.quiet("22:00-23:00", tz="UTC"),
     }

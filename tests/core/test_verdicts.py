@@ -1,10 +1,13 @@
 """Verdicts as tables: what becomes of a digest after each kind of error, at the last attempt and before."""
 
+from dataclasses import replace
+
 import pytest
 
-from digestif import ConfigError, DeliveryFailed, Discard, Policy, Retry, RetryLater
+from digestif import ConfigError, DeliveryFailed, Discard, Policy, Retry, RetryLater, Unavailable
 from digestif.core.verdicts import (
     DELIVERED,
+    LONGEST_PATIENCE,
     PATIENCE,
     Ending,
     Verdict,
@@ -35,6 +38,9 @@ THROTTLED = DeliveryFailed("429", throttled=True)
 THROTTLED_7 = DeliveryFailed("429", throttled=True, after=7)
 THROTTLED_0 = DeliveryFailed("429", throttled=True, after=0)
 THROTTLED_FOR_GOOD = DeliveryFailed("429", throttled=True, retry=False)
+UNKNOWN = DeliveryFailed("no answer", unknown=True)
+DOWN = Unavailable("refused")
+DOWN_7 = Unavailable("refused", after=7)
 
 
 def failed(error: BaseException, reason: str, seconds: float | None) -> Verdict:
@@ -46,8 +52,21 @@ def buried(error: BaseException, reason: str) -> Verdict:
     return Verdict(ending=Ending.BURIED, reason=reason, error=error)
 
 
-def patient(seconds: float) -> Verdict:
-    return Verdict(ending=Ending.PUT_OFF, reason="DeliveryFailed: 429", delay=round(seconds * 1000))
+def patient(error: DeliveryFailed, seconds: float) -> Verdict:
+    delay = round(seconds * 1000)
+    return Verdict(ending=Ending.PUT_OFF, reason=f"DeliveryFailed: {error}", delay=delay, error=error)
+
+
+def uncertain(seconds: float | None) -> Verdict:
+    """The verdict on UNKNOWN."""
+    delay = None if seconds is None else round(seconds * 1000)
+    reason = "DeliveryFailed: no answer"
+    return Verdict(ending=Ending.PUT_OFF, reason=reason, delay=delay, error=UNKNOWN, unknown=True)
+
+
+def outage(error: Unavailable, seconds: float | None) -> Verdict:
+    delay = None if seconds is None else round(seconds * 1000)
+    return Verdict(ending=Ending.PUT_OFF, reason="Unavailable: refused", delay=delay, error=error, is_outage=True)
 
 
 DISCARDED = Verdict(ending=Ending.DISCARDED, reason="Discard: gone")
@@ -94,20 +113,60 @@ DISCARDED = Verdict(ending=Ending.DISCARDED, reason="Discard: gone")
         (REFUSED, LAST, QUICK, buried(REFUSED, "DeliveryFailed: 410")),
         (REFUSED_7, 1, QUICK, buried(REFUSED_7, "DeliveryFailed: 410")),
         #
-        (THROTTLED, 1, QUICK, patient(PATIENCE)),
-        (THROTTLED, 1, SLOW, patient(500)),
-        (THROTTLED, 2, SLOW, patient(1000)),
-        (THROTTLED, LAST, QUICK, patient(PATIENCE)),
-        (THROTTLED, LAST + 1, QUICK, patient(80)),
-        (THROTTLED, 1, ONCE, patient(PATIENCE)),
-        (THROTTLED_7, 1, SLOW, patient(7)),
-        (THROTTLED_7, LAST, QUICK, patient(7)),
-        (THROTTLED_0, 1, QUICK, patient(0)),
-        (THROTTLED_FOR_GOOD, 1, QUICK, patient(PATIENCE)),
+        (THROTTLED, 1, QUICK, patient(THROTTLED, PATIENCE)),
+        (THROTTLED, 1, SLOW, patient(THROTTLED, 500)),
+        (THROTTLED, 2, SLOW, patient(THROTTLED, 1000)),
+        (THROTTLED, LAST, QUICK, patient(THROTTLED, PATIENCE)),
+        (THROTTLED, LAST + 1, QUICK, patient(THROTTLED, 80)),
+        (THROTTLED, 1, ONCE, patient(THROTTLED, PATIENCE)),
+        (THROTTLED_7, 1, SLOW, patient(THROTTLED_7, 7)),
+        (THROTTLED_7, LAST, QUICK, patient(THROTTLED_7, 7)),
+        (THROTTLED_0, 1, QUICK, patient(THROTTLED_0, 0)),
+        (THROTTLED_FOR_GOOD, 1, QUICK, patient(THROTTLED_FOR_GOOD, PATIENCE)),
+        #
+        (UNKNOWN, 1, QUICK, uncertain(10)),
+        (UNKNOWN, LAST, QUICK, uncertain(10)),
+        (DOWN, 1, QUICK, outage(DOWN, PATIENCE)),
+        (DOWN, LAST + 1, ONCE, outage(DOWN, PATIENCE)),
+        (DOWN_7, LAST, QUICK, outage(DOWN_7, 7)),
     ],
 )
 def test_what_a_handler_did(error: BaseException | None, attempt: int, policy: Policy, verdict: Verdict) -> None:
     assert judge(error, attempt=attempt, policy=policy, chance=0.5) == verdict
+
+
+HOUR = 3_600_000
+IMPATIENT = Policy(attempts=LAST, retry=Retry(initial=10, jitter=0), give_up_after=3600)
+
+
+@pytest.mark.parametrize(
+    ("error", "failing", "verdict"),
+    [
+        (BOOM, HOUR - 1, failed(BOOM, "ValueError: boom", 10)),
+        (BOOM, HOUR, buried(BOOM, "ValueError: boom")),
+        (THROTTLED, 70_000, patient(THROTTLED, 70)),
+        (THROTTLED, HOUR - 1, patient(THROTTLED, LONGEST_PATIENCE)),
+        (THROTTLED, HOUR, buried(THROTTLED, "DeliveryFailed: 429")),
+        (THROTTLED_7, HOUR, buried(THROTTLED_7, "DeliveryFailed: 429")),
+        (UNKNOWN, 9_000, uncertain(10)),
+        (UNKNOWN, 70_000, uncertain(70)),
+        (UNKNOWN, HOUR, replace(buried(UNKNOWN, "DeliveryFailed: no answer"), unknown=True)),
+        (DOWN, HOUR, outage(DOWN, PATIENCE)),
+        (None, HOUR, DELIVERED),
+    ],
+)
+def test_a_digest_that_failed_for_so_long_is_given_up_unless_its_channel_is_to_blame(
+    error: BaseException | None, failing: int, verdict: Verdict
+) -> None:
+    assert judge(error, attempt=1, policy=IMPATIENT, chance=0, failing=failing) == verdict
+
+
+@pytest.mark.parametrize(
+    ("policy", "seconds"),
+    [(Policy(), 3.5 * 86_400), (Policy(ttl=None), 3.5 * 86_400), (Policy(ttl=86_400), 43_200), (IMPATIENT, 3600)],
+)
+def test_by_default_a_digest_is_tried_for_half_its_ttl(policy: Policy, seconds: float) -> None:
+    assert policy.patience == seconds
 
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 10), (0.5, 7.5), (1.0, 5)])
@@ -136,6 +195,9 @@ INTERRUPT = KeyboardInterrupt()
         (UNWANTED, 1, QUICK, 1, failed(UNWANTED, "Discard: gone", None)),
         (THROTTLED_7, 1, QUICK, 1, failed(THROTTLED_7, "DeliveryFailed: 429", None)),
         (REFUSED, 1, QUICK, 1, failed(REFUSED, "DeliveryFailed: 410", None)),
+        # but these say that the attempt does not count
+        (UNKNOWN, LAST, QUICK, 1, uncertain(None)),
+        (DOWN, LAST, QUICK, 1, outage(DOWN, None)),
         # interrupts
         (INTERRUPT, 1, QUICK, 1, INTERRUPTED),
         (INTERRUPT, LAST, QUICK, 1, INTERRUPTED),

@@ -114,6 +114,15 @@ class Attempt:
         now = self.now()
         return wall_clock() if now is None else to_seconds(now)
 
+    def store_time(self) -> Millis:
+        """The time of the store, without asking it: the lease says when it began by the store's clock."""
+        now = self.now()
+        return self.lease.until - self.duration + to_millis(monotonic() - self.began) if now is None else now
+
+    def failing(self) -> Millis | None:
+        """For how long attempts of its digest have failed for its own sake; None: none has."""
+        return None if self.lease.tried is None else max(0, self.store_time() - self.lease.tried)
+
     def next_delivery(self) -> float | None:
         """When the timeline is delivered next at the earliest, if that is known; in seconds."""
         if self.is_completed or self.policy.max_records is not None:  # enough records may make it due before

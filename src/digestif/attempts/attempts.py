@@ -348,7 +348,9 @@ class Attempts:
 
     def judge(self, attempt: Attempt, error: BaseException | None) -> Verdict:
         """Decide what the error that a handler raised, or None, means for the digest."""
-        return judge(error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance())
+        return judge(
+            error, attempt=attempt.lease.attempt, policy=attempt.policy, chance=chance(), failing=attempt.failing()
+        )
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:
         """End attempts, one store call for each way to end. Those without an answer are still to be ended."""
@@ -368,7 +370,7 @@ class Attempts:
         return given
 
     def _submit(self, judged: Sequence[Judged]) -> list[Answer]:
-        return submit(self.store, judged, lease=self.lease, now=self._now())
+        return submit(self.store, judged, now=self._now())
 
     def finish(self, attempt: Attempt, verdict: Verdict) -> None:
         """End one attempt. StaleLease if the lease was lost; a failure of the store is raised."""
@@ -404,7 +406,9 @@ class Attempts:
     def fail(self, attempt: Attempt, error: BaseException) -> None:
         """End an attempt whose block raised. Never raises: the error itself matters."""
         records = attempt.records or not attempt.is_read  # what could not be read is not empty
-        verdict = judge_block(error, attempt=attempt.lease.attempt, policy=attempt.policy, records=records)
+        verdict = judge_block(
+            error, attempt=attempt.lease.attempt, policy=attempt.policy, records=records, failing=attempt.failing()
+        )
         self.finish_quietly(attempt, verdict)
 
     def abandon(self, attempt: Attempt, verdict: Verdict, error: StoreError) -> None:

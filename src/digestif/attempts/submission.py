@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from digestif.attempts.attempt import Attempt
-from digestif.clock import monotonic
 from digestif.core.texts import LONGEST_TEXT, shortened_text, traceback_of
-from digestif.core.times import Millis, to_millis
+from digestif.core.times import Millis
 from digestif.core.verdicts import Ending, Verdict, is_deliberate
 from digestif.errors import ConfigError, StoreError
 from digestif.stores.base import Burial, Completion, Release, Store
@@ -18,11 +17,11 @@ Answer = bool | StoreError  # False: the lease was lost, and nothing was changed
 logger = logging.getLogger("digestif")
 
 
-def submit(store: Store, judged: Sequence[Judged], *, lease: Millis, now: Millis | None) -> list[Answer]:
-    """Give the verdicts to the store, and its answer to each. `lease` is how long leases last."""
+def submit(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> list[Answer]:
+    """Give the verdicts to the store, and its answer to each."""
     calls: dict[Ending, Callable[[Sequence[Judged]], Sequence[bool]]] = {
         Ending.DELIVERED: lambda some: store.complete([_completion(*one) for one in some], now=now),
-        Ending.FAILED: lambda some: store.release([_release(*one, lease=lease, now=now) for one in some], now=now),
+        Ending.FAILED: lambda some: store.release([_release(*one) for one in some], now=now),
         Ending.BURIED: lambda some: store.bury([_burial(*one) for one in some], now=now),
         Ending.DISCARDED: lambda some: _discard(store, some, now=now),
     }
@@ -64,14 +63,22 @@ def _completion(attempt: Attempt, _: Verdict) -> Completion:
     return Completion(attempt.lease, plan.cool_down, plan.max_records, receipt, plan.openings, plan.given)
 
 
-def _release(attempt: Attempt, verdict: Verdict, *, lease: Millis, now: Millis | None) -> Release:
-    at = now
-    if at is None:  # the time of the store, without asking it: the lease says when it began by the store's clock
-        at = attempt.lease.until - lease + to_millis(monotonic() - attempt.began)
+def _release(attempt: Attempt, verdict: Verdict) -> Release:
+    at = attempt.store_time()
     until = None if verdict.delay is None else _within_hours(attempt, at + verdict.delay)
     counted = verdict.ending is Ending.FAILED
     freeze = verdict.unknown or (counted and attempt.policy.redelivery == "same")
-    return Release(attempt.lease, until, freeze=freeze, counted=counted)
+    tried = _tried(attempt, verdict, at)
+    return Release(attempt.lease, until, freeze=freeze, counted=counted, unknown=verdict.unknown, tried=tried)
+
+
+def _tried(attempt: Attempt, verdict: Verdict, at: Millis) -> Millis | None:
+    """Since when attempts fail for the digest's own sake. An outage of its channel ends that."""
+    if verdict.is_outage:
+        return None
+    if verdict.error is None or attempt.lease.tried is not None:  # nothing was tried, or it is known
+        return attempt.lease.tried
+    return at
 
 
 def _within_hours(attempt: Attempt, at: Millis) -> Millis:
@@ -87,7 +94,16 @@ def _within_hours(attempt: Attempt, at: Millis) -> Millis:
 def _burial(attempt: Attempt, verdict: Verdict) -> Burial:
     traceback = "" if is_deliberate(verdict.error) else traceback_of(verdict.error)
     plan = attempt.plan
-    return Burial(attempt.lease, verdict.reason, plan.cool_down, plan.max_records, traceback, plan.openings, plan.given)
+    return Burial(
+        attempt.lease,
+        verdict.reason,
+        plan.cool_down,
+        plan.max_records,
+        traceback,
+        plan.openings,
+        plan.given,
+        unknown=verdict.unknown,
+    )
 
 
 def _discard(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> Sequence[bool]:

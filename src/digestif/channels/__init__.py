@@ -7,7 +7,7 @@ if _TYPE_CHECKING:
     from digestif.channels.base import Channel, Format, Message, Receipt
     from digestif.channels.registry import open_channel
     from digestif.channels.webhook import WebhookChannel
-    from digestif.core.verdicts import DeliveryFailed
+    from digestif.core.verdicts import DeliveryFailed, Unavailable
     from digestif.dsn import Dsn
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Format",
     "Message",
     "Receipt",
+    "Unavailable",
     "WebhookChannel",
     "open_channel",
 ]
@@ -27,7 +28,7 @@ _HOMES = {  # where each name is defined
     "digestif.channels.base": "Channel Format Message Receipt",
     "digestif.channels.registry": "open_channel",
     "digestif.channels.webhook": "WebhookChannel",
-    "digestif.core.verdicts": "DeliveryFailed",
+    "digestif.core.verdicts": "DeliveryFailed Unavailable",
     "digestif.dsn": "Dsn",
 }
 

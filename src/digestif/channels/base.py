@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from digestif.core.verdicts import DeliveryFailed
+from digestif.core.verdicts import DeliveryFailed, Unavailable
 
-__all__ = ["Channel", "DeliveryFailed", "Format", "Message", "Receipt", "date_of"]
+__all__ = ["Channel", "DeliveryFailed", "Format", "Message", "Receipt", "Unavailable", "date_of"]
 
 _LATEST = 253402300799.0  # seconds: the end of the year 9999
 
@@ -67,12 +67,21 @@ class Channel(ABC):
     formats: ClassVar[frozenset[Format]]  # that messages need
     redelivery: ClassVar[str] = "merge"  # the default of its routes; "same" if receivers deduplicate by key
 
+    @property
+    def name(self) -> str:
+        """What is closed when the channel is unavailable: channels of one name are so together. It shows no secret.
+
+        Empty: each route with this channel is closed by itself.
+        """
+        return ""
+
     @abstractmethod
     async def deliver(self, message: Message) -> Receipt:
         """Hand a message over.
 
-        Returns once the receiver is responsible for it. Raises DeliveryFailed, which says why, whether to try again,
-        and when. If the outcome is unknown, the message comes again with the same key.
+        Returns once the receiver is responsible for it. Raises Unavailable if no message would get through, and
+        DeliveryFailed if this one did not: it says why, whether to try again, and when. If the outcome is unknown, it
+        says so, and the message comes again with the same key.
         """
 
     async def close(self) -> None:  # noqa: B027  # most have nothing to close

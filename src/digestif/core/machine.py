@@ -49,7 +49,9 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     attempt: Count = 1
     lapses: Count = 0  # leases that ran out
     lapses_alone: Count = 0  # of these, while nothing else ran beside it: only these count against the digest
-    frozen: bool = False  # it may have gone out: every further attempt carries exactly the same records
+    frozen: bool = False  # every further attempt carries exactly the same records
+    unknown: bool = False  # an attempt that was reported as failed may have gone out
+    tried: Time | None = None  # since when attempts fail for its own sake, counted or not
     deciding: bool = False  # opened again after a failure: newer records may be merged when it is read
     settled: bool = True  # prepared: merged and trimmed, so that it can be read
     weighed: bool = False  # it fits into max_bytes, checked since it was cut or merged
@@ -472,17 +474,23 @@ def plan_in_force(plan: Plan, slot: Slot) -> Plan:
     return Plan(cool_down, override.terms.max_records, override.terms.openings)
 
 
-def after_failure(slot: Slot, *, freeze: bool, counted: bool = True) -> Slot:
+def after_failure(
+    slot: Slot, *, freeze: bool, counted: bool = True, unknown: bool = False, tried: Millis | None = None
+) -> Slot:
     """The block raised: the timeline is ready again, at the same times."""
     digest = _kept(slot.digest, freeze=freeze, counted=counted)
+    if digest is not None:
+        digest = replace(digest, unknown=digest.unknown or unknown, tried=tried)
     return replace(slot, state=State.READY, token=None, until=None, alone=False, digest=digest)
 
 
-def after_release(slot: Slot, *, until: Millis, freeze: bool, counted: bool = True) -> Slot:
+def after_release(
+    slot: Slot, *, until: Millis, freeze: bool, counted: bool = True, unknown: bool = False, tried: Millis | None = None
+) -> Slot:
     """The attempt failed: the timeline waits until the next one."""
-    digest = _kept(slot.digest, freeze=freeze, counted=counted)
-    slot = replace(slot, token=None, until=None, alone=False, digest=digest)
-    return replace(slot, state=State.WAITING, at=until, was=slot.at, rule=Rule.RETRY, by_delays=None)
+    was = slot.at
+    slot = after_failure(slot, freeze=freeze, counted=counted, unknown=unknown, tried=tried)
+    return replace(slot, state=State.WAITING, at=until, was=was, rule=Rule.RETRY, by_delays=None)
 
 
 def _kept(digest: Unfinished | None, *, freeze: bool, counted: bool = True) -> Unfinished | None:
@@ -513,7 +521,7 @@ def after_flush(slot: Slot, *, now: Millis) -> Slot:
 
 def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     """A dead letter becomes the unfinished digest: the same records, attempts counted from 1."""
-    revived = replace(digest, attempt=0, lapses=0, lapses_alone=0, frozen=True, weighed=True, replayed=True)
+    revived = replace(digest, attempt=0, lapses=0, lapses_alone=0, frozen=True, weighed=True, replayed=True, tried=None)
     was = slot.at if slot.state is not State.IDLE else None
     slot = replace(slot, by_delays=None, passes=True)
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
@@ -522,6 +530,11 @@ def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
 def who_got(digest: Unfinished) -> tuple[str, ...]:
     """The recipients who have their part of the digest; a replay leaves them out."""
     return tuple(name for name in digest.served if not name.startswith(LOST))
+
+
+def may_have_gone_out(digest: Unfinished) -> bool:
+    """True if a message with these records may have reached its receiver."""
+    return digest.unknown or digest.lapses > 0
 
 
 def who_never_can(digest: Unfinished) -> tuple[str, ...]:

@@ -60,13 +60,16 @@ class Policy:
     attempts: int = 8  # then the digest is buried
     retry: Retry = field(default_factory=Retry)  # the wait after a failed attempt
     lapses: int = 3  # leases that lapse while the digest is tried alone; then it is buried
+    give_up_after: float | None = (
+        None  # from its first failed attempt a digest is tried for so long; by default ttl / 2
+    )
     redelivery: Literal["merge", "same"] = "merge"  # after a failure: with newer records, or exactly as it was
     window: Window | None = None  # the times or hours at which a digest may leave
 
     def __post_init__(self) -> None:
         for name in ("first_delay", "minimum_delay", "increment_delay", "maximum_delay"):
             check_delay(name, getattr(self, name))
-        for name in ("quiet", "ttl"):
+        for name in ("quiet", "ttl", "give_up_after"):
             if getattr(self, name) is not None:
                 check_delay(name, getattr(self, name))
         for name in ("max_records", "capacity", "max_bytes"):
@@ -111,6 +114,13 @@ class Policy:
         if self.window is None:
             return WEEK
         return max(WEEK, float(math.ceil(2.1 * self.longest_wait)))
+
+    @property
+    def patience(self) -> float:
+        """How long a digest is tried, from its first failed attempt on, in seconds."""
+        if self.give_up_after is not None:
+            return self.give_up_after
+        return (WEEK if self.ttl is None else self.ttl) / 2
 
     @property
     def longest_delay(self) -> float:

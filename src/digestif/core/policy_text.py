@@ -226,6 +226,7 @@ _FORMS = {
     "attempts": _Form("attempts", _read_count, str),
     "retry": _Form("retry", _read_retry, _write_retry),
     "lapses": _Form("lapses", _read_count, str),
+    "give_up_after": _optional(_Form("give_up_after", read_duration, written_duration)),
     "redelivery": _Form("redelivery", _read_text, str.__str__),
     "window": _optional(_Form("window", _read_window, str)),
 }

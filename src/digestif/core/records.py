@@ -103,6 +103,7 @@ class DeadLetter:
     buried: float
     served: tuple[str, ...] = ()  # recipients who have their part; a replay serves the others
     traceback: str = ""  # of the handler's last error
+    unknown: bool = False  # it may have gone out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

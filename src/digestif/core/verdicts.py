@@ -1,14 +1,15 @@
 """Verdicts: what happens to a digest after an attempt, decided without a clock and without I/O."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from digestif.core.policy import Policy
 from digestif.core.texts import reason_of, shortened
-from digestif.core.times import Millis, is_duration, to_millis
+from digestif.core.times import Millis, is_duration, to_millis, to_seconds
 from digestif.errors import ConfigError
 
-PATIENCE = 60.0  # seconds to wait for a receiver that throttles without naming a time
+PATIENCE = 60.0  # seconds to wait for a receiver that throttles without naming a time…
+LONGEST_PATIENCE = 900.0  # …longer, the longer it goes on, up to this
 
 
 class RetryLater(Exception):
@@ -37,16 +38,48 @@ class DeliveryFailed(Exception):
     """A channel could not deliver. `retry` says whether it is worth trying again, `after` how many seconds from now.
 
     Raise it in a channel or a handler. Without `retry` the digest is buried at once. `throttled` says that the receiver
-    asked to wait: the digest is tried again later, merged with newer records, and the attempt does not count.
+    asked to wait: the digest is tried again later, merged with newer records, and the attempt does not count. `unknown`
+    says that the message may have gone out: the digest comes again exactly as it was, and the attempt does not count.
     """
 
-    def __init__(self, reason: str, *, retry: bool = True, after: float | None = None, throttled: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        retry: bool = True,
+        after: float | None = None,
+        throttled: bool = False,
+        unknown: bool = False,
+    ) -> None:
         if after is not None and not is_duration(after):
             raise ConfigError(f"after: {shortened(after)} is not a number of seconds ≥ 0")
         super().__init__(reason)
         self.retry = retry
         self.after = after
         self.throttled = throttled
+        self.unknown = unknown
+
+
+class Unavailable(DeliveryFailed):
+    """The channel can't be used at all now: no message would get through. The attempt does not count.
+
+    Raised by a channel, or by a handler that names a `channel`, it closes that channel for all workers: its digests
+    keep gathering records, and one at a time tries whether it is back. A handler that names none puts off its own
+    digest only. `after` is when the next attempt may be of use, in seconds.
+    """
+
+    def __init__(
+        self,
+        reason: str = "the handler says that it is unavailable",
+        *,
+        channel: str | None = None,
+        after: float | None = None,
+        unknown: bool = False,
+    ) -> None:
+        if channel is not None and not str(channel).strip():
+            raise ConfigError(f"channel: {shortened(channel)} is not the name of a channel")
+        super().__init__(reason, after=after, unknown=unknown)
+        self.channel = channel
 
 
 class UnexpectedFailure(DeliveryFailed):
@@ -80,23 +113,37 @@ class Verdict:
     delay: Millis | None = None  # until the next attempt; None: at once
     unknown: bool = False  # it may have gone out, so it is frozen
     error: BaseException | None = None  # raised by the handler, or while its call was prepared
+    is_outage: bool = False  # the channel is to blame, for all of its digests
 
 
 DELIVERED = Verdict(ending=Ending.DELIVERED)
 
 
-def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: float) -> Verdict:
-    """The verdict on an attempt that ended with this error, or with none."""
+def judge(
+    error: BaseException | None, *, attempt: int, policy: Policy, chance: float, failing: Millis | None = None
+) -> Verdict:
+    """The verdict on an attempt that ended with this error, or with none.
+
+    `failing` is for how long attempts have failed for the digest's own sake; None: this is the first. Where the fault
+    is the channel's, `Outages` decides when to try again.
+    """
     match error:
         case None:
             return DELIVERED
         case Discard():
             return Verdict(ending=Ending.DISCARDED, reason=reason_of(error))
+        case Unavailable():
+            return _outage(error)
+        case _ if _is_spent(failing, policy):
+            return bury(error)
         case DeliveryFailed(throttled=True):
-            patience = max(PATIENCE, policy.retry.delay(attempt, chance=chance))
-            return put_off(reason_of(error), delay=to_millis(patience if error.after is None else error.after))
+            wait = max(PATIENCE, policy.retry.delay(attempt, chance=chance))
+            patience = max(wait, min(to_seconds(failing or 0), LONGEST_PATIENCE))
+            return put_off(reason_of(error), delay=_unless_given(error.after, to_millis(patience)), error=error)
         case DeliveryFailed(retry=False):
             return bury(error)
+        case DeliveryFailed(unknown=True):
+            return put_off(reason_of(error), delay=_unless_given(error.after, _doubled(failing, policy)), error=error)
         case _ if attempt >= policy.attempts:
             return bury(error)
         case RetryLater(after=after) | DeliveryFailed(after=after) if is_duration(after):
@@ -106,24 +153,55 @@ def judge(error: BaseException | None, *, attempt: int, policy: Policy, chance: 
             return _try_again(error, to_millis(policy.retry.delay(attempt, chance=chance)))
 
 
-def judge_block(error: BaseException, *, attempt: int, policy: Policy, records: int) -> Verdict:
+def _is_spent(failing: Millis | None, policy: Policy) -> bool:
+    """True if the digest has been tried for as long as its policy allows."""
+    return failing is not None and failing >= to_millis(policy.patience)
+
+
+def _doubled(failing: Millis | None, policy: Policy) -> Millis:
+    """The wait after an attempt that may have gone out: as long as it has failed by now, so that few are sent twice."""
+    return max(to_millis(policy.retry.delay(1, chance=0)), failing or 0)
+
+
+def _unless_given(after: float | None, delay: Millis) -> Millis:
+    return delay if after is None else to_millis(after)
+
+
+def judge_block(
+    error: BaseException, *, attempt: int, policy: Policy, records: int, failing: Millis | None = None
+) -> Verdict:
     """The verdict on a block that raised: try again at once, or bury after the last attempt.
 
     An empty digest is never buried. After an interrupt the digest may have gone out.
     """
     if not isinstance(error, Exception):
         return give_back(begun=True)
-    is_last = attempt >= policy.attempts and records > 0
-    return bury(error) if is_last else _try_again(error, None)
+    if isinstance(error, Unavailable):
+        return replace(_outage(error), delay=None)
+    is_last = _is_spent(failing, policy) or (attempt >= policy.attempts and not is_unknown(error))
+    if is_last and records > 0:
+        return bury(error)
+    return put_off(reason_of(error), error=error) if is_unknown(error) else _try_again(error, None)
 
 
 def bury(error: BaseException) -> Verdict:
-    return Verdict(ending=Ending.BURIED, reason=reason_of(error), error=error)
+    return Verdict(ending=Ending.BURIED, reason=reason_of(error), error=error, unknown=is_unknown(error))
 
 
-def put_off(reason: str, *, delay: Millis | None = None) -> Verdict:
-    """Try again later; the attempt does not count: nothing was tried, or the receiver asked to wait."""
-    return Verdict(ending=Ending.PUT_OFF, reason=reason, delay=delay)
+def put_off(reason: str, *, delay: Millis | None = None, error: BaseException | None = None) -> Verdict:
+    """Try again later; the attempt does not count: nothing was tried, or the digest is not to blame."""
+    return Verdict(ending=Ending.PUT_OFF, reason=reason, delay=delay, error=error, unknown=is_unknown(error))
+
+
+def _outage(error: Unavailable) -> Verdict:
+    """Try again later. If the channel is known, all of its digests wait for it: `Outages` decides for how long."""
+    delay = to_millis(PATIENCE if error.after is None else error.after)
+    return replace(put_off(reason_of(error), delay=delay, error=error), is_outage=True)
+
+
+def is_unknown(error: BaseException | None) -> bool:
+    """True if the error says that the message may have gone out."""
+    return isinstance(error, DeliveryFailed) and error.unknown
 
 
 def give_back(*, begun: bool) -> Verdict:

@@ -96,6 +96,7 @@ class Lease(NamedTuple):
     lapses_alone: int = 0  # of `lapses`, those while nothing else ran beside the digest
     override: Override | None = None  # the timeline's own policy
     passes: bool = False  # no window holds back its attempts
+    tried: Millis | None = None  # since when attempts of the digest fail for its own sake
 
 
 class Candidate(NamedTuple):
@@ -183,7 +184,9 @@ class Release(NamedTuple):
     lease: Lease
     until: Millis | None
     freeze: bool = False  # the next attempt carries exactly the same records
-    counted: bool = True  # False: nothing was tried, so the attempt does not count
+    counted: bool = True  # False: nothing was tried, or the digest is not to blame
+    unknown: bool = False  # it may have gone out
+    tried: Millis | None = None  # since when attempts fail for the digest's own sake
 
 
 class Burial(NamedTuple):
@@ -196,6 +199,7 @@ class Burial(NamedTuple):
     traceback: str = ""  # of the error, for people
     openings: Openings | None = None
     given: bool = False
+    unknown: bool = False  # the last attempt may have gone out
 
     @property
     def plan(self) -> Plan:

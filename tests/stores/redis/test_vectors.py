@@ -144,6 +144,7 @@ def _tried_together(vector: SuspectChoice) -> list[int]:
 
 times = st.integers(-1, 1) | st.integers(-(10**15), 10**15)  # often the same
 delays = st.integers(0, 10**13)
+maybe_times = st.none() | times
 maybe = st.none() | delays
 few = st.integers(0, 3)
 flags = st.booleans()
@@ -187,6 +188,8 @@ digests = st.builds(
     lapses=few,
     lapses_alone=st.integers(0, 2),
     frozen=flags,
+    unknown=flags,
+    tried=maybe_times,
     deciding=flags,
     settled=flags,
     weighed=flags,
@@ -360,13 +363,13 @@ COMPARISONS: dict[str, Comparison] = {
         of_slot,
     ),
     "after_failure": Comparison(
-        "after_failure(slot, v.freeze, not v.counted) return slot",
-        facts(slot=opened, freeze=flags, counted=flags),
+        "after_failure(slot, v) return slot",
+        facts(slot=opened, freeze=flags, counted=flags, unknown=flags, tried=maybe_times),
         of_slot,
     ),
     "after_release": Comparison(
-        "after_release(slot, v['until'], v.freeze, not v.counted) return slot",
-        facts(slot=opened, until=times, freeze=flags, counted=flags),
+        "after_release(slot, v) return slot",
+        facts(slot=opened, until=times, freeze=flags, counted=flags, unknown=flags, tried=maybe_times),
         of_slot,
     ),
     "after_retirement": Comparison("return after_retirement(slot)", facts(slot=slots()), of_slot),
@@ -377,6 +380,9 @@ COMPARISONS: dict[str, Comparison] = {
         "after_replay(slot, v.letter.digest, v.now) return slot",
         facts(slot=slots(State.IDLE, State.WAITING, State.READY, digest=False), letter=opened, now=times),
         lambda rule, v: rule(v["slot"], v["letter"].digest, now=v["now"]),
+    ),
+    "may_have_gone_out": Comparison(
+        "return may_have_gone_out(slot.digest)", facts(slot=opened), lambda rule, v: rule(v["slot"].digest)
     ),
     "who_got": Comparison(
         "return who_got(slot.digest)", facts(slot=opened), lambda rule, v: list(rule(v["slot"].digest))

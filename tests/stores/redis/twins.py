@@ -56,6 +56,7 @@ MACHINE: dict[str, Callable[..., Any]] = {
     "after_retirement": machine.after_retirement,
     "after_flush": machine.after_flush,
     "after_replay": machine.after_replay,
+    "may_have_gone_out": machine.may_have_gone_out,
     "who_got": machine.who_got,
     "after_losing": machine.after_losing,
     "after_switched_off": machine.after_switched_off,
@@ -90,7 +91,20 @@ SLOT = ("state", "at", "since", "last", "iteration", "paused", "pending", "dropp
 WINDOW = ("by_delays", "passes", "override")
 LEASED = ("token", "until", "alone")
 LAPSES = ("lapses", "lapses_alone")
-DIGEST = ("id", "records", "opened", "dropped", "revision", "attempt", *LAPSES, "frozen", "deciding", "replayed")
+DIGEST = (
+    "id",
+    "records",
+    "opened",
+    "dropped",
+    "revision",
+    "attempt",
+    *LAPSES,
+    "frozen",
+    "unknown",
+    "tried",
+    "deciding",
+    "replayed",
+)
 
 
 class Refusal(NamedTuple):

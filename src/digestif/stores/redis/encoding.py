@@ -55,6 +55,7 @@ class StoredLetter(msgspec.Struct):
     number: int
     served: tuple[str, ...] = ()
     traceback: str = ""
+    unknown: bool = False
 
 
 class StoredEntry(msgspec.Struct):
@@ -138,10 +139,13 @@ def seen(found: Seen) -> tuple[Any, ...]:
 
 
 def lease(reply: Sequence[Any], token: str) -> Lease:
-    *plain, override, passes = reply
+    *plain, override, passes, tried = reply
     timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = plain
     own = msgspec.convert(override, Override) if override else None
-    return Lease(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone, own, passes)
+    return Lease(
+        *(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone, own, passes),
+        tried=tried or None,
+    )
 
 
 def candidate(reply: Sequence[Any], now: Millis) -> Candidate:

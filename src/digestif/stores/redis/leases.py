@@ -257,7 +257,7 @@ class RedisLeases(RedisVerbs, Store):
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         def call(partition: int, share: list[Release]) -> Call:
-            endings = [(each.lease.token, each.freeze, not each.counted, each.until) for each in share]
+            endings = [{**each._asdict(), "lease": each.lease.token} for each in share]
             return self._call(partition, map(_timeline_of, share), endings, declared="slot")
 
         return self._write_shares("release", releases, _timeline_of, call, now=now)
@@ -269,7 +269,14 @@ class RedisLeases(RedisVerbs, Store):
                 keys.append(self._scripts.keys.of(burial.lease.timeline).whole)
                 keys.append(self._scripts.keys.letters(partition, [burial.lease.digest_id]))
             endings = [
-                (each.lease.token, each.lease.digest_id, each.reason, encoding.plan(each.plan), each.traceback)
+                {
+                    "token": each.lease.token,
+                    "id": each.lease.digest_id,
+                    "reason": each.reason,
+                    "plan": encoding.plan(each.plan),
+                    "traceback": each.traceback,
+                    "unknown": each.unknown,
+                }
                 for each in share
             ]
             return Call.of(partition, {"ring": self._ring, "burials": endings}, joined(keys))

@@ -52,6 +52,7 @@ def _bury(rows: Rows, burial: Burial, *, now: Millis) -> bool:
     digest = slot.digest
     if digest.records:
         keys = newest_keys(rows, digest.batch)
+        digest = replace(digest, unknown=digest.unknown or burial.unknown)
         letter = letter_of(timeline, digest, burial.reason, now=now, traceback=burial.traceback)
         rows.put_letter(letter, digest.batch)
         rows.remember(ended(timeline, digest, Outcome.DEAD, keys=keys, reason=burial.reason, now=now))
@@ -139,6 +140,7 @@ def letter_of(timeline: str, digest: Unfinished, reason: str, *, now: Millis, tr
         buried=to_seconds(now),
         served=machine.who_got(digest),
         traceback=traceback,
+        unknown=machine.may_have_gone_out(digest),
     )
 
 

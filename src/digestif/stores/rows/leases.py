@@ -118,6 +118,7 @@ def _open(rows: Rows, timeline: str, slot: Slot, grant: Grant, *, fresh_id: str)
         lapses_alone=digest.lapses_alone,
         override=slot.override,
         passes=slot.passes,
+        tried=digest.tried,
     )
 
 
@@ -149,9 +150,10 @@ def _release(rows: Rows, release: Release, *, now: Millis) -> bool:
     slot = held_slot(rows, release.lease, now=now)
     if slot is None:
         return False
-    if release.until is None:
-        after = machine.after_failure(slot, freeze=release.freeze, counted=release.counted)
+    _, until, freeze, counted, unknown, tried = release
+    if until is None:
+        after = machine.after_failure(slot, freeze=freeze, counted=counted, unknown=unknown, tried=tried)
     else:
-        after = machine.after_release(slot, until=release.until, freeze=release.freeze, counted=release.counted)
+        after = machine.after_release(slot, until=until, freeze=freeze, counted=counted, unknown=unknown, tried=tried)
     put(rows, timeline, slot, expirable(rows, after))
     return True

@@ -93,4 +93,5 @@ def _revived(letter: DeadLetter, batch: int) -> Unfinished:
         attempt=letter.attempts,
         lapses=letter.lapses,
         served=letter.served,
+        unknown=letter.unknown,
     )

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End digests as dead letters.
 -- KEYS   12… per digest: the timeline, then the letter: records, ages, times
--- ARGV   4 {ring, burials}: the size of the history; per digest {token, id, reason, plan, traceback}
+-- ARGV   4 {ring, burials}: the size of the history; per digest {token, id, reason, plan, traceback, unknown}
 -- Reply  '1' per digest, or '0' if the token is stale; an error with nothing done if one is being merged
 -- include: endings.lua
 
@@ -9,7 +9,7 @@ local request = cmsgpack.unpack(ARGV[4])
 
 local function held_digest(timeline, burial)
   local digest = timeline.slot.digest
-  return digest and digest.id == burial[2] and is_held(timeline.slot, burial[1], now) and digest
+  return digest and digest.id == burial.id and is_held(timeline.slot, burial.token, now) and digest
 end
 
 local function bury(timeline, burial)
@@ -19,17 +19,18 @@ local function bury(timeline, burial)
   end
   if digest.records > 0 then
     local batch, place = digest_of(timeline), timeline.place + STRIDE
-    local letter = letter_of(digest, digest.id, digest.records, digest.dropped, burial[3])
+    digest.unknown = digest.unknown or burial.unknown or nil
+    local letter = letter_of(digest, digest.id, digest.records, digest.dropped, burial.reason)
     local served = who_got(digest)
     letter.served = #served > 0 and served or nil
-    letter.traceback = burial[5] ~= '' and burial[5] or nil
-    add_to_history(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial[3])
+    letter.traceback = burial.traceback ~= '' and burial.traceback or nil
+    add_to_history(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial.reason)
     rename(batch, place)
     write_letter(timeline, place, letter)
   end
   count('open', -digest.records)
   count('dead', digest.records)
-  timeline.slot = after_completion(timeline.slot, now, burial[4], timeline.pending)
+  timeline.slot = after_completion(timeline.slot, now, burial.plan, timeline.pending)
   save_timeline(timeline)
   return '1'
 end

@@ -1,20 +1,19 @@
 #!lua flags=allow-oom
 -- Give digests back after a failed attempt.
 -- KEYS   12… per timeline: its hash
--- ARGV   4 per timeline {token, freeze, uncounted, until or nil}
+-- ARGV   4 per timeline {lease, until, freeze, counted, unknown, tried}: the lease's token; what is not there is nil
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: timelines.lua
 
 local released = {}
 for number, release in ipairs(cmsgpack.unpack(ARGV[4])) do
-  local token, freeze, uncounted, later = unpack(release, 1, 4)
   local timeline = load_timeline(TIMELINES + number - 1)
-  local held = is_held(timeline.slot, token, now)
+  local held = is_held(timeline.slot, release.lease, now)
   if held then
-    if later then
-      after_release(timeline.slot, later, freeze, uncounted)
+    if release['until'] then
+      after_release(timeline.slot, release)
     else
-      after_failure(timeline.slot, freeze, uncounted)
+      after_failure(timeline.slot, release)
     end
     save_timeline(timeline)
   end

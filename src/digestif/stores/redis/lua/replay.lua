@@ -25,6 +25,7 @@ local digest = {
   dropped = letter.dropped,
   revision = letter.revision,
   served = letter.served,
+  unknown = letter.unknown,
 }
 after_replay(slot, digest, now)
 call('HDEL', KEYS[place], '')

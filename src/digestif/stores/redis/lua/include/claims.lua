@@ -26,6 +26,7 @@ local function open(timeline, token, lease, fresh_id, alone)
     digest.lapses_alone or 0,
     slot.override or false,
     slot.passes or false,
+    digest.tried or false,
   }
 end
 

@@ -48,6 +48,7 @@ local function letter_of(digest, id, records, dropped, reason)
     records = records,
     dropped = dropped,
     opened = digest.opened,
+    unknown = may_have_gone_out(digest) or nil,
   }
 end
 

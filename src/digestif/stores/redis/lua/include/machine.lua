@@ -368,16 +368,20 @@ local function after_completion(slot, now, plan, pending)
   return slot
 end
 
--- The attempt failed: the timeline is ready again, at the same times.
-local function after_failure(slot, freeze, uncounted)
-  slot.digest = kept(slot.digest, freeze, uncounted)
+-- The attempt failed: the timeline is ready again, at the same times. A release has freeze, counted, unknown, tried.
+local function after_failure(slot, release)
+  slot.digest = kept(slot.digest, release.freeze, not release.counted)
+  if slot.digest then
+    slot.digest.unknown = slot.digest.unknown or release.unknown or nil
+    slot.digest.tried = release.tried
+  end
   slot.state, slot.token, slot['until'], slot.alone = 'ready', nil, nil, nil
 end
 
 -- The attempt failed: the next one comes at a later time.
-local function after_release(slot, later, freeze, uncounted)
-  after_failure(slot, freeze, uncounted)
-  slot.state, slot.was, slot.at, slot.rule, slot.by_delays = 'waiting', slot.at, later, 'retry', nil
+local function after_release(slot, release)
+  after_failure(slot, release)
+  slot.state, slot.was, slot.at, slot.rule, slot.by_delays = 'waiting', slot.at, release['until'], 'retry', nil
 end
 
 -- Policies
@@ -433,11 +437,16 @@ end
 -- A dead letter becomes the unfinished digest again, exactly as it was, with its attempts counted anew.
 local function after_replay(slot, digest, now)
   digest.attempt, digest.lapses, digest.lapses_alone = 0, 0, nil
-  digest.frozen, digest.weighed, digest.replayed = true, true, true
+  digest.frozen, digest.weighed, digest.replayed, digest.tried = true, true, true, nil
   slot.digest = digest
   slot.was = slot.state ~= 'idle' and slot.at or nil
   slot.state, slot.at, slot.since, slot.rule = 'ready', now, now, 'replayed'
   slot.by_delays, slot.passes = nil, true
+end
+
+-- Whether a message with these records may have reached its receiver.
+local function may_have_gone_out(digest)
+  return digest.unknown or digest.lapses > 0
 end
 
 -- The recipients who need not get the digest again, should it be replayed.

@@ -120,6 +120,8 @@ local function after_import_of_digest(slot, exported, token)
     lapses = digest.lapses or 0,
     lapses_alone = digest.lapses_alone,
     frozen = digest.frozen or nil,
+    unknown = digest.unknown or nil,
+    tried = digest.tried,
     replayed = digest.replayed or nil,
     weighed = digest.weighed or nil,
     served = digest.served,
