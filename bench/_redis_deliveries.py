@@ -6,8 +6,10 @@ from bench._measure import Stopwatch
 from bench._redis_adds import LongKeys
 from bench._workload import timeline_key
 from digestif import Digests, Policy
+from digestif.attempts import Handlers
 from digestif.attempts.admission import Admissions
 from digestif.attempts.claims import Claims
+from digestif.attempts.outages import Outages
 from digestif.clock import wall_clock
 from digestif.core.times import Millis
 from digestif.intake.policies import Policies
@@ -55,8 +57,10 @@ class Deliveries:
 
 def claims(digests: Digests, *, now: Callable[[], Millis | None] = lambda: None) -> Iterator[list[Lease]]:
     """Yield pages of leases, until nothing is due."""
-    claims = Claims(digests.store, Admissions(Policies(Policy())), lease=LEASE, now=now, events=digests.events)
-    while leases := claims.claim(PAGE_TIMELINES, asks=False).leases:
+    outages = Outages(digests.store, handlers=Handlers(), events=digests.events)
+    admissions = Admissions(Policies(Policy()), outages)
+    claims = Claims(digests.store, admissions, lease=LEASE, now=now, events=digests.events)
+    while leases := claims.claim(PAGE_TIMELINES).leases:
         yield leases
 
 

@@ -14,6 +14,7 @@ if _TYPE_CHECKING:
     from digestif.core.damage import Damage
     from digestif.core.explain import Explanation
     from digestif.core.ledger import Ledger, Verification
+    from digestif.core.outages import ChannelOutage
     from digestif.core.policy import Policy
     from digestif.core.records import (
         DeadLetter,
@@ -45,6 +46,8 @@ if _TYPE_CHECKING:
     from digestif.events import (
         Added,
         Buried,
+        ChannelDown,
+        ChannelUp,
         Claimed,
         Damaged,
         Delivered,
@@ -90,6 +93,9 @@ __all__ = [
     "Busy",
     "Cadences",
     "Channel",
+    "ChannelDown",
+    "ChannelOutage",
+    "ChannelUp",
     "Claimed",
     "ConfigError",
     "Damage",
@@ -182,6 +188,7 @@ _HOMES = {  # where each name is defined
     "digestif.core.damage": "Damage",
     "digestif.core.explain": "Explanation",
     "digestif.core.ledger": "Ledger Verification",
+    "digestif.core.outages": "ChannelOutage",
     "digestif.core.policy": "Policy",
     "digestif.core.records": "DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry Sighting State Timeline",
     "digestif.core.secret": "Secret",
@@ -191,9 +198,10 @@ _HOMES = {  # where each name is defined
     "digestif.digests": "Digests",
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
     "StoreUnavailable",
-    "digestif.events": "Added Buried Claimed Damaged Delivered Discarded DispatchFailed DispatchLost Dispatched "
-    "Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed PolicyFailed PutOff "
-    "Quarantined Replanned Returned Skipped StoreChanged StoreFailed Unhandled Unsettled WorkerStarted WorkerStopped",
+    "digestif.events": "Added Buried ChannelDown ChannelUp Claimed Damaged Delivered Discarded DispatchFailed "
+    "DispatchLost Dispatched Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed "
+    "PolicyFailed PutOff Quarantined Replanned Returned Skipped StoreChanged StoreFailed Unhandled Unsettled "
+    "WorkerStarted WorkerStopped",
     "digestif.routes.budget": "Budget",
     "digestif.worker.signals": "run",
     "digestif.worker.worker": "Worker",

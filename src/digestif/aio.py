@@ -321,6 +321,7 @@ class AsyncDigests:
     explain = _awaitable(Digests.explain)
     trace = _awaitable(Digests.trace)
     backlog = _awaitable(Digests.backlog)
+    outages = _awaitable(Digests.outages)
     ledger = _awaitable(Digests.ledger)
     verify = _awaitable(Digests.verify)
     repair = _awaitable(Digests.repair)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from digestif.attempts import Attempt, Attempts, Handlers
 from digestif.attempts.admission import Admissions
+from digestif.attempts.outages import Outages
 from digestif.attempts.reports import report_maintenance
 from digestif.core.cadences import Cadences
 from digestif.core.damage import Damage
@@ -31,7 +32,7 @@ from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies, PolicyOf, check_policy
 from digestif.preferences import Preferences
 from digestif.queries import Queries
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Candidate, Due, Maintained, Store
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Admission, Arrival, Due, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.partitions import visit
 from digestif.stores.registry import check_namespace, open_store
@@ -100,6 +101,7 @@ class Digests(Queries, Preferences):
         self._owns_store = isinstance(store, str)
         self.store = _store(store, namespace)
         self.store.report_to(self.events)
+        self._outages = Outages(self.store, handlers=self._handlers, events=self.events)
         self._unsubscribe = self.store.damages.subscribe(self._tell_of_damage)
 
     @property
@@ -298,11 +300,14 @@ class Digests(Queries, Preferences):
         def pages(partition: int) -> Iterator[list[ScheduleEntry]]:
             after: tuple[int | str, ...] | None = None
             until = self._time(partition, at) if given is None else given
+            admissions = Admissions(self._policies, self._outages)
+            asks = admissions.must_ask(given=at is not None)
             while True:
                 found = self.store.schedule(
-                    partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at, asks=self._policies.asks
+                    partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at, asks=asks
                 )
-                entries = sorted([*found.entries, *self._admitted(found.candidates, until, now=at)], key=_due_first)
+                decided = admissions.decide(found.candidates, at=until)
+                entries = sorted([*found.entries, *self._admitted(decided, now=at)], key=_due_first)
                 yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in entries]
                 after = found.after
                 if after is None:
@@ -310,9 +315,8 @@ class Digests(Queries, Preferences):
 
         return visit(self.store, "schedule", pages, self.events)
 
-    def _admitted(self, candidates: Sequence[Candidate], deadline: Millis, *, now: Millis | None) -> list[Due]:
-        """Make those candidates ready that may be delivered at the deadline."""
-        decided = Admissions(self._policies).decide(candidates, at=deadline)
+    def _admitted(self, decided: Sequence[Admission], *, now: Millis | None) -> list[Due]:
+        """Make those candidates ready that may be delivered."""
         pages = [decided[start : start + PAGE_TIMELINES] for start in range(0, len(decided), PAGE_TIMELINES)]
         return [due for some in pages for due in self.store.admit(some, now=now).ready]
 
@@ -376,6 +380,7 @@ class Digests(Queries, Preferences):
             now=lambda: self._intake.millis(now),
             events=self.events,
             handlers=self._handlers,
+            outages=self._outages,
         )
 
     def _renews(self, now: float | None) -> bool:
@@ -413,6 +418,7 @@ class Digests(Queries, Preferences):
         policy: Policy | PolicyOf | None = None,
         batch: int | None = None,
         at_most_once: bool = False,
+        channel: str | Callable[[str], str] | None = None,
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register the decorated function, or coroutine, for the digests of timelines that match the pattern.
 
@@ -420,12 +426,13 @@ class Digests(Queries, Preferences):
         takes a `Digest`; with `batch` a list of at most so many, and it may return a list of None or an error for each.
         If it raises, the digest comes again by the policy's rules. `at_most_once` completes the digest before the
         handler is called. `policy`, a Policy or a function from timeline to Policy, holds for these timelines instead
-        of the engine's.
+        of the engine's. `channel` names what the function delivers by, or gives the name from a timeline: digests of
+        one channel wait together while it raises Unavailable.
         """
         check_policy(policy)
 
         def register(call: HandlerFunction) -> HandlerFunction:
-            self._handlers.register(pattern, call, batch=batch, at_most_once=at_most_once)
+            self._handlers.register(pattern, call, batch=batch, at_most_once=at_most_once, channel=channel)
             self._policies.add(pattern, policy)  # None: the engine's, not that of a route for more timelines
             return call
 

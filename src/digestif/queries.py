@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 
 from digestif.attempts.contents import decode
+from digestif.attempts.outages import Outages
 from digestif.core.backlog import Backlog, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged, within_bytes
 from digestif.core.damage import Damage
 from digestif.core.explain import Explanation, explain
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot, is_live
+from digestif.core.outages import ChannelOutage
 from digestif.core.policy import Policy
 from digestif.core.records import (
     DeadLetter,
@@ -41,6 +43,7 @@ class Queries:
     store: Store
     events: Events
     _intake: Intake
+    _outages: Outages
     _policies: Policies
     _sealer: Sealer
 
@@ -152,7 +155,8 @@ class Queries:
         """Why a timeline is due when it is: policy, rule, arithmetic, window, and what would change it."""
         slot = self.store.inspect(check_timeline(key))
         found = self._policies.in_force(key, slot.override)
-        return explain(key, slot, now=to_millis(self._intake.seconds(now)), found=found)
+        at = to_millis(self._intake.seconds(now))
+        return explain(key, slot, now=at, found=found, outage=self._outages.shown_for(key, now=at))
 
     def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
         """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""
@@ -175,6 +179,10 @@ class Queries:
         at = self._time(0, self._intake.millis(now))
         ttl = self._policies.shortest_ttl  # for records with a longer ttl the age is too low, never too high
         return backlog(self.store.standing(now=at), now=at, ttl=None if ttl is None else to_millis(ttl))
+
+    def outages(self, *, now: float | None = None) -> list[ChannelOutage]:
+        """The channels that are unavailable, or have just come back: why, since when, and when that is tried again."""
+        return self._outages.shown(now=self._time(0, self._intake.millis(now)))
 
     def ledger(self, *, now: float | None = None) -> Ledger:
         """How many records were accepted, and what became of them."""

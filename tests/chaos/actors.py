@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, cast
 
 from digestif.attempts import Attempt, Attempts, Handlers, Kind, Page, Room
+from digestif.attempts.outages import Outages
 from digestif.core.policy import Policy
 from digestif.core.times import Millis
 from digestif.core.verdicts import Verdict, give_back
@@ -41,6 +42,11 @@ ALL = _handlers(*POLICIES)
 SOME = _handlers(*(timeline for timeline in POLICIES if timeline not in ("merge", "young")))
 
 
+def no_outages(world: World, ear: Ear) -> Outages:
+    """Channels that are never asked for: without handlers nothing is read."""
+    return Outages(cast(Store, Wire(world)), handlers=Handlers(), events=ear)
+
+
 class Task:
     """An attempt that a worker holds."""
 
@@ -72,6 +78,7 @@ class Worker(Process):
             now=(lambda: None) if skew is None else (lambda: world.times.wall + skew),
             events=self.ear,
             handlers=SOME if self.is_limited else ALL,
+            outages=no_outages(world, self.ear),
         )
         self._suspects = Suspects(lease_seconds=world.lease / 1000, patience_seconds=PATIENCE_SECONDS)
         self._claims = 0  # under way
@@ -332,6 +339,7 @@ class Courier:
             now=lambda: None,
             events=self._ear,
             handlers=ALL,
+            outages=no_outages(world, self._ear),
         )
         self._is_block = timeline != "once" and world.chances.happens(0.3)
         self._attempt: Attempt | None = None

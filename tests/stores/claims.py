@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from digestif import Policy
+from digestif.attempts import Handlers
 from digestif.attempts.admission import Admissions
 from digestif.attempts.claims import Claimed, Claims
+from digestif.attempts.outages import Outages
 from digestif.core.times import Millis
 from digestif.events.base import Events
 from digestif.intake.policies import Policies
@@ -14,12 +16,13 @@ Now = Callable[[], Millis | None]
 
 
 def claim(store: Store, limit: int, *, lease: Millis, now: Now, events: Events) -> Claimed:
-    return _claims(store, lease=lease, now=now, events=events).claim(limit, asks=False)
+    return _claims(store, lease=lease, now=now, events=events).claim(limit)
 
 
 def claim_suspects(store: Store, *, alone: bool, lease: Millis, now: Now, events: Events) -> list[Lease]:
-    return _claims(store, lease=lease, now=now, events=events).claim_suspects(alone=alone, asks=False)
+    return _claims(store, lease=lease, now=now, events=events).claim_suspects(alone=alone)
 
 
 def _claims(store: Store, *, lease: Millis, now: Now, events: Events) -> Claims:
-    return Claims(store, Admissions(Policies(Policy())), lease=lease, now=now, events=events)
+    outages = Outages(store, handlers=Handlers(), events=events)
+    return Claims(store, Admissions(Policies(Policy()), outages), lease=lease, now=now, events=events)

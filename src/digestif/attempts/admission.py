@@ -1,8 +1,9 @@
-"""Admission: whether candidates may be delivered now is decided here, before their records are taken."""
+"""Admission: windows and closed channels decide whether candidates may be delivered, before records are taken."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from digestif.attempts.outages import Outages
 from digestif.core import machine
 from digestif.core.policy import Policy
 from digestif.core.terms import Override
@@ -34,10 +35,16 @@ class PolicySource(Protocol):
 
 
 class Admissions:
-    """Decides by the windows of the policies in force."""
+    """Decides by the windows of the policies in force, then by closed channels, which nothing passes."""
 
-    def __init__(self, policies: PolicySource) -> None:
+    def __init__(self, policies: PolicySource, outages: Outages) -> None:
         self._policies = policies
+        self._outages = outages
+
+    def must_ask(self, *, given: bool) -> bool:
+        """True if timelines may have to be held back, other than by stored windows. `given`: not by the real clock."""
+        self._outages.refresh(given=given)
+        return self._policies.asks or self._outages.asks
 
     def decide(self, candidates: Sequence[Candidate], *, at: Millis | None = None) -> list[Admission]:
         """What `admit` is to do with each candidate at a time, by default when it was found."""
@@ -51,4 +58,14 @@ class Admissions:
         except Exception as error:  # noqa: BLE001  # a user's function; the timeline is asked again later
             self._policies.report(timeline, found.source, error)
             until = at + FAILED_DELAY
+        if until is None:
+            until = self._outages.hold(timeline, now=at)
         return Admission(timeline, machine.seen(slot), until)
+
+    def not_opened(self, timeline: str, *, now: Millis) -> None:
+        """A candidate was admitted, and could not be opened."""
+        self._outages.cancel_probe(timeline, now=now)
+
+    def reason(self, timeline: str, *, now: Millis) -> str:
+        """Why a timeline is held back, as the end of a sentence."""
+        return self._outages.reason(timeline, now=now) or "by its window; flush() at once"

@@ -39,6 +39,7 @@ class Attempt:
     __slots__ = (
         "__weakref__",
         "after",
+        "answered",
         "began",
         "cool_down",
         "counted",
@@ -74,6 +75,7 @@ class Attempt:
         self.began = monotonic()
         self.weight = 0  # bytes of its records, as they are stored
         self.receipts: list[str] = []  # what the receivers of its messages said
+        self.answered = False  # its channel answered, be it with a refusal
         self.duration: Millis = 0  # of its lease
         self.late = 0.0  # seconds from due to claimed
         self.is_completed = False  # the store does not hear how it ends: delivered at most once, or never stored
@@ -118,6 +120,10 @@ class Attempt:
         """The time of the store, without asking it: the lease says when it began by the store's clock."""
         now = self.now()
         return self.lease.until - self.duration + to_millis(monotonic() - self.began) if now is None else now
+
+    def began_at(self) -> Millis:
+        """When its lease was given, by the store's clock."""
+        return self.lease.until - self.duration
 
     def failing(self) -> Millis | None:
         """For how long attempts of its digest have failed for its own sake; None: none has."""

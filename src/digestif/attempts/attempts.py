@@ -12,6 +12,7 @@ from digestif.attempts.attempt import Attempt, Now, Unstored
 from digestif.attempts.claims import Claims
 from digestif.attempts.handlers import Handler, Handlers
 from digestif.attempts.heartbeat import Heartbeat
+from digestif.attempts.outages import Outages
 from digestif.attempts.process import RUNNING
 from digestif.attempts.room import Room
 from digestif.attempts.submission import Answer, Judged, Unanswerable, submit
@@ -42,6 +43,8 @@ UNREAD = "the store did not answer when it was read"
 ENOUGH = "the worker holds enough records"
 OPENINGS_LEFT = 4  # of an override; then more are stored
 SWITCHED_OFF = "its timeline is switched off"
+CLOSED = "its channel is unavailable"
+SOON: Millis = 1_000  # then it is asked again whether it may be delivered
 
 
 class Page(NamedTuple):
@@ -68,14 +71,15 @@ class Attempts:
         now: Now,
         events: Events,
         handlers: Handlers,
+        outages: Outages,
     ) -> None:
         self.store = store
         self.events = events
         self.handlers = handlers
         self.lease = lease
         self._policies = policies
-        self.admissions = Admissions(policies)
-        self._claims = Claims(store, self.admissions, lease=lease, now=now, events=events)
+        self._outages = outages
+        self._claims = Claims(store, Admissions(policies, outages), lease=lease, now=now, events=events)
         self._sealer = sealer
         self._now = now
         self._held: dict[int, Attempt] = {}  # by identity: a digest may be held twice, by two leases
@@ -92,7 +96,7 @@ class Attempts:
         lease is lost while it is read; and what keeps it from being read, which then counts as a failure.
         """
         alone = self.is_process_idle
-        lease = self._claims.open(timeline, alone=alone, asks=self._policies.asks)
+        lease = self._claims.open(timeline, alone=alone)
         attempt = self._begin(lease, alone=alone)
         verdict = self._verdict_at_once(attempt, minimum_delay)
         if verdict is not None:
@@ -118,7 +122,7 @@ class Attempts:
 
         Raises StoreError if no partition answers.
         """
-        claimed = self._claims.claim(limit, asks=self._policies.asks)
+        claimed = self._claims.claim(limit)
         return self._prepared(claimed.leases, room)._replace(suspect=claimed.suspect, kept=claimed.kept)
 
     def claim_suspects(self, *, alone: bool, room: Room) -> Page:
@@ -127,7 +131,7 @@ class Attempts:
         `alone` says that nothing else runs in this process.
         """
         alone = alone and self.is_process_idle
-        leases = self._claims.claim_suspects(alone=alone, asks=self._policies.asks)
+        leases = self._claims.claim_suspects(alone=alone)
         return self._prepared(leases, room, alone=alone and len(leases) == 1)
 
     @property
@@ -305,6 +309,11 @@ class Attempts:
         early = [attempt for attempt in page.attempts if attempt.handler and attempt.handler.at_most_once]
         if not early:
             return page
+        self._outages.refresh(given=self._now() is not None, at_once=True)
+        closed = [attempt for attempt in early if self._is_closed(attempt)]
+        page.judged.extend((attempt, put_off(CLOSED, delay=SOON)) for attempt in closed)
+        early = [attempt for attempt in early if attempt not in closed]
+        page = page._replace(attempts=[attempt for attempt in page.attempts if attempt not in closed])
         answers = [answer for some in _pages(early) for answer in self._submit([(each, DELIVERED) for each in some])]
         for attempt, answer in zip(early, answers, strict=True):
             if answer is True:
@@ -318,13 +327,23 @@ class Attempts:
         return page._replace(attempts=ready)
 
     def _complete_first(self, attempt: Attempt) -> None:
-        """End an attempt in the store before its handler is called, at most once. StaleLease if the lease is lost."""
+        """End an attempt in the store before its handler is called, at most once. StaleLease if the lease is lost.
+
+        InvalidState if its channel was closed meanwhile.
+        """
+        self._outages.refresh(given=self._now() is not None, at_once=True)
+        if self._is_closed(attempt):
+            self.finish(attempt, put_off(CLOSED, delay=SOON))
+            raise InvalidState(f"{attempt.timeline!r}: {CLOSED}")
         [answer] = self._submit([(attempt, DELIVERED)])
         if answer is not True:
             self._report_answer(attempt, DELIVERED, answer)
             raise attempt.stale() if answer is False else answer
         self._stop_renewing(attempt)
         attempt.is_completed = True
+
+    def _is_closed(self, attempt: Attempt) -> bool:
+        return self._outages.is_closed(attempt.timeline, now=attempt.store_time())
 
     def open_for(self, handler: Handler, timeline: str, *, minimum_delay: float | None = None) -> Attempt | None:
         """Open a ready timeline for its handler; None if there is nothing to deliver, and then it has ended."""
@@ -354,6 +373,7 @@ class Attempts:
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:
         """End attempts, one store call for each way to end. Those without an answer are still to be ended."""
+        judged = [(attempt, self._outages.settle(attempt, verdict)) for attempt, verdict in judged]
         open_ones = [(attempt, verdict) for attempt, verdict in judged if not attempt.is_completed]
         answers = iter(self._submit(open_ones))
         given: list[Answer] = []

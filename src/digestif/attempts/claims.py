@@ -33,8 +33,13 @@ class Claims:
         self._now = now
         self._events = events
 
-    def claim(self, limit: int, *, asks: bool) -> Claimed:
+    @property
+    def _asks(self) -> bool:
+        return self._admissions.must_ask(given=self._now() is not None)
+
+    def claim(self, limit: int) -> Claimed:
         """Leases for at most `limit` timelines that are due. Raises StoreError if no partition answers."""
+        asks = self._asks
         leases: list[Lease] = []
         suspects: list[Millis] = []
         kept = 0
@@ -62,8 +67,9 @@ class Claims:
                 raise
         return Claimed(leases, min(suspects, default=None), kept)
 
-    def claim_suspects(self, *, alone: bool, asks: bool) -> list[Lease]:
+    def claim_suspects(self, *, alone: bool) -> list[Lease]:
         """Leases for digests that lapsed, of the first partition that has some."""
+        asks = self._asks
         leases: list[Lease] = []
 
         def pages(partition: int) -> Iterator[None]:
@@ -80,18 +86,21 @@ class Claims:
             pass
         return leases
 
-    def open(self, timeline: str, *, alone: bool, asks: bool) -> Lease:
-        """Open one timeline. Raises InvalidState or Busy, also if its window holds it back: then it waits."""
-        now = self._now()
+    def open(self, timeline: str, *, alone: bool) -> Lease:
+        """Open one timeline. Raises InvalidState or Busy, also if a window or its channel holds it back: it waits."""
+        now, asks = self._now(), self._asks
         try:
             return self._store.open(timeline, token=fresh_id(), lease=self._lease, now=now, alone=alone, asks=asks)
         except Unadmitted as error:
-            [decided] = self._admissions.decide([error.candidate])
+            candidate = error.candidate
+        [decided] = self._admissions.decide([candidate])
         admitted = self._store.admit([decided], token=fresh_id(), lease=self._lease, now=now, alone=alone)
         if decided.until is not None:
             when = instant_text(to_seconds(decided.until))
-            raise InvalidState(f"{timeline!r} may not be delivered before {when}, by its window; flush() at once")
+            why = self._admissions.reason(timeline, now=candidate.now)
+            raise InvalidState(f"{timeline!r} may not be delivered before {when}, {why}")
         if not admitted.leases:
+            self._admissions.not_opened(timeline, now=candidate.now)
             raise Busy(f"{timeline!r} was changed by another process in this moment")
         return admitted.leases[0]
 
@@ -99,4 +108,9 @@ class Claims:
         if not candidates:
             return Admitted([], [])
         decided = self._admissions.decide(candidates)
-        return self._store.admit(decided, token=fresh_id(), lease=self._lease, now=self._now(), alone=alone)
+        admitted = self._store.admit(decided, token=fresh_id(), lease=self._lease, now=self._now(), alone=alone)
+        opened = {lease.timeline for lease in admitted.leases}
+        for candidate, (timeline, _, until) in zip(candidates, decided, strict=True):
+            if until is None and timeline not in opened:
+                self._admissions.not_opened(timeline, now=candidate.now)
+        return admitted

@@ -33,7 +33,17 @@ class Handler:
     kind: Kind
     batch: int | None = None  # it takes at most so many attempts at once; None: one, and its own argument is no list
     at_most_once: bool = False  # digests are completed before it is called
+    channel: str | Callable[[str], str] | None = None  # by which it delivers, or from timeline to that
     close: Callable[[], Awaitable[None]] | None = None  # closes what it has open on the running event loop
+
+    def channel_of(self, timeline: str) -> str:
+        """The name of the channel by which a timeline is delivered; empty if that is not known."""
+        if not callable(self.channel):
+            return self.channel or ""
+        try:
+            return str(self.channel(timeline))
+        except Exception:  # noqa: BLE001  # a user's function: without a name each digest waits by itself
+            return ""
 
     def deliver_here(self, attempt: Attempt) -> BaseException | None:
         """Deliver without an event loop; the error that the handler returned. Raises what the handler raises."""
@@ -102,7 +112,15 @@ class Handlers:
             raise ConfigError(f"{timeline!r} has no handler; register one with @digests.handler({timeline!r})")
         return handler
 
-    def register(self, pattern: object, call: object, *, batch: object = None, at_most_once: bool = False) -> Handler:
+    def register(
+        self,
+        pattern: object,
+        call: object,
+        *,
+        batch: object = None,
+        at_most_once: bool = False,
+        channel: str | Callable[[str], str] | None = None,
+    ) -> Handler:
         """Let a function deliver the timelines of a pattern."""
         name = check_pattern(pattern)
         if not callable(call):
@@ -111,6 +129,8 @@ class Handlers:
             raise ConfigError(f"handler: {shortened(call)} has a yield in it: called, it would do nothing")
         if batch is not None and (type(batch) is not int or batch < 1):
             raise ConfigError(f"batch: {shortened(batch)} is not a whole number ≥ 1")
+        if channel is not None and not callable(channel) and not str(channel).strip():
+            raise ConfigError(f"channel: {shortened(channel)} is neither a name nor a function from timeline to one")
         kind = Kind.COROUTINE if _is_async(call) else Kind.FUNCTION
         deliver = _with_digest(call) if batch is None else _with_digests(call)
         return self.add(
@@ -121,6 +141,7 @@ class Handlers:
                 kind=kind,
                 batch=batch,
                 at_most_once=at_most_once,
+                channel=channel,
             )
         )
 

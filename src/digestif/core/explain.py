@@ -1,12 +1,13 @@
 """Explanations: why a timeline is due when it is, from what is stored about it and the policy in force."""
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from digestif.core.cadences import PolicyInForce
 from digestif.core.machine import Rule, Slot, due_by_delays, is_empty, is_live
+from digestif.core.outages import ChannelOutage
 from digestif.core.policy import Policy
 from digestif.core.records import State
 from digestif.core.times import Millis, to_seconds
@@ -38,12 +39,14 @@ class Explanation:
     aligned: float | None  # what the window made of it; None: there is none, or it has a pass
     latest: float | None  # due then at the latest, whatever is added; None unless it waits
     passes: str | None  # why the window does not hold it back
+    outage: ChannelOutage | None  # of its channel
     changes: tuple[str, ...]  # what would change the due time
 
     def to_dict(self) -> dict[str, Any]:
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         rule = None if self.rule is None else str(self.rule)
-        return {**found, "state": str(self.state), "rule": rule, "changes": list(self.changes)}
+        outage = None if self.outage is None else {**asdict(self.outage), "patterns": list(self.outage.patterns)}
+        return {**found, "state": str(self.state), "rule": rule, "outage": outage, "changes": list(self.changes)}
 
     def __str__(self) -> str:
         """One paragraph."""
@@ -54,6 +57,8 @@ class Explanation:
         told = [f"{self.timeline}: {self.summary}."]
         if self.arithmetic:
             told.append(f"{_capital(self.arithmetic)}.")
+        if self.outage is not None:
+            told.append(_told_of(self.outage, _zone(self.zone)))
         if self.passes is not None:
             told.append(f"No window holds it back: {self.passes}.")
         if self.latest is not None and self.latest != self.facts["due"]:
@@ -64,11 +69,13 @@ class Explanation:
         return told
 
 
-def explain(timeline: str, slot: Slot, *, now: Millis, found: PolicyInForce) -> Explanation:
+def explain(
+    timeline: str, slot: Slot, *, now: Millis, found: PolicyInForce, outage: ChannelOutage | None = None
+) -> Explanation:
     """The facts, the rule that set the due time, its arithmetic, and the next time something happens."""
     policy = found.policy
     zone = None if found.off else _zone_name(policy, timeline)
-    view = _View(timeline, slot, found, now, _zone(zone))
+    view = _View(timeline, slot, found, now, _zone(zone), is_closed=outage is not None)
     moment, latest = view.held_until() or _next(slot, now=now), view.latest()
     is_idle = slot.state is State.IDLE
     return Explanation(
@@ -87,6 +94,7 @@ def explain(timeline: str, slot: Slot, *, now: Millis, found: PolicyInForce) -> 
         aligned=None if is_idle or slot.by_delays is None else to_seconds(slot.at),
         latest=_seconds(latest),
         passes=_pass(slot),
+        outage=outage,
         changes=tuple(view.changes()),
     )
 
@@ -150,11 +158,14 @@ def _facts(slot: Slot) -> dict[str, Any]:
 class _View:
     """A timeline as people see it now, in a time zone."""
 
-    def __init__(self, timeline: str, slot: Slot, found: PolicyInForce, now: Millis, zone: tzinfo) -> None:
+    def __init__(
+        self, timeline: str, slot: Slot, found: PolicyInForce, now: Millis, zone: tzinfo, *, is_closed: bool
+    ) -> None:
         self._timeline = timeline
         self._slot = slot
         self._policy = found.policy
         self._is_off = found.off
+        self._is_closed = is_closed  # its channel is
         self._now = now
         self._zone = zone
 
@@ -211,7 +222,7 @@ class _View:
         if slot.by_delays is None or slot.at == slot.by_delays:
             return ""
         until = self._short(slot.at)
-        if window is None or self._is_off:
+        if window is None or self._is_off or self._is_closed:
             return f", kept back until {until}"
         if window.has_times and window.has_hours:
             return f", its window {_text(window)} holds it back until {until}"
@@ -351,6 +362,17 @@ def _next(slot: Slot, *, now: Millis) -> Millis | None:
     if slot.paused or slot.state is State.IDLE:
         return None
     return max(slot.at, now) if slot.state is State.WAITING else now
+
+
+def _told_of(outage: ChannelOutage, zone: tzinfo) -> str:
+    since = _instant(outage.since, zone)
+    if outage.next_probe is None:
+        return f"Its channel {outage.channel} was unavailable since {since} and answers again; its digests return."
+    probe = _instant(outage.next_probe, zone)
+    return (
+        f"Its channel {outage.channel} is unavailable since {since} ({outage.reason}): nothing is counted against it, "
+        f"records go on gathering, and from {probe} on a digest tries whether the channel is back."
+    )
 
 
 def _seconds(millis: Millis | None) -> float | None:

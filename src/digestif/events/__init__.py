@@ -18,6 +18,8 @@ from digestif.events.attempts import (
 from digestif.events.base import Event, Events, Listener
 from digestif.events.engine import (
     Added,
+    ChannelDown,
+    ChannelUp,
     Damaged,
     Dispatched,
     DispatchFailed,
@@ -39,6 +41,8 @@ from digestif.events.engine import (
 __all__ = [
     "Added",
     "Buried",
+    "ChannelDown",
+    "ChannelUp",
     "Claimed",
     "Damaged",
     "Delivered",

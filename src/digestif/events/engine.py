@@ -80,6 +80,26 @@ class StoreChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelDown(Event):
+    """A channel is unavailable: its digests go on gathering, and one at a time tries whether it is back."""
+
+    level: ClassVar[int] = logging.ERROR
+    channel: str
+    reason: str
+    retry_in: float  # until the first of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelUp(Event):
+    """A channel answers again: its digests leave, the first ones one after the other."""
+
+    level: ClassVar[int] = logging.WARNING  # as loud as its counterpart, for those who watch the log
+    channel: str
+    reason: str  # why it was down
+    down_for: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFailed(Event):
     """A policy is unknown: a function failed, or a stored text can't be read. Another one holds meanwhile."""
 

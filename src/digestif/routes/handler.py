@@ -16,7 +16,7 @@ from digestif.compose.renderer import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.records import Digest, Record
 from digestif.core.texts import reason_of
-from digestif.core.verdicts import DeliveryFailed, Discard, UnexpectedFailure
+from digestif.core.verdicts import DeliveryFailed, Discard, Unavailable, UnexpectedFailure
 from digestif.errors import StaleLease, StoreError
 from digestif.routes.budget import Account
 from digestif.routes.route import Route, check_recipients, kept_keys
@@ -57,7 +57,10 @@ class RouteHandler:
             await self._send_shares(attempt, await self._shares(attempt))
 
     async def _send_shares(self, attempt: Attempt, shares: Mapping[str, Sequence[Record]]) -> None:
-        """Send to the recipients that were not served yet. The failure of one does not stop the others."""
+        """Send to the recipients that were not served yet. The failure of one does not stop the others.
+
+        A channel that is unavailable does: nothing would get through.
+        """
         served = await self._resources.store.run(attempt.served)
         failures = {name: _GIVEN_UP for name in shares if name in served.unreachable}
         for recipient, records in shares.items():
@@ -69,6 +72,8 @@ class RouteHandler:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, it concerns one recipient
                 failures[recipient] = _failure_of(error)
+                if isinstance(error, Unavailable):
+                    break
             await self._mark(attempt, recipient, failures.get(recipient))
         if failures:
             raise _summed_up(failures, len(shares)) from _first_unexpected(failures)
@@ -119,9 +124,18 @@ class RouteHandler:
         channel = self._resources.channel
         message = await self._message(attempt, recipient, records, channel)
         async with self._paid(attempt, recipient):
-            receipt = await channel.deliver(message)
+            receipt = await self._deliver(attempt, channel, message)
         if isinstance(receipt, Receipt):  # a channel of another package may answer anything
             attempt.receipts.append(receipt.line)
+
+    async def _deliver(self, attempt: Attempt, channel: Channel, message: Message) -> Receipt:
+        try:
+            receipt = await channel.deliver(message)
+        except DeliveryFailed as failed:
+            attempt.answered |= not (failed.unknown or isinstance(failed, Unavailable))
+            raise
+        attempt.answered = True
+        return receipt
 
     @asynccontextmanager
     async def _paid(self, attempt: Attempt, recipient: str) -> AsyncIterator[None]:
@@ -214,10 +228,14 @@ def _summed_up(failures: Mapping[str, DeliveryFailed], recipients: int) -> Deliv
     counted = [failure for failure in again if not failure.throttled]
     name, first = next(iter(failures.items()))
     reason = f"{len(failures)} of {recipients} recipients, such as {name!r}: {first}"
+    unknown = any(failure.unknown for failure in failures.values())
+    for failure in failures.values():
+        if isinstance(failure, Unavailable):
+            return Unavailable(str(failure), channel=failure.channel, after=failure.after, unknown=unknown)
     waits = [failure.after for failure in counted or again]
     after = None if None in waits else min(waits, default=None)  # type: ignore[type-var]  # there is no None in it
     kind = DeliveryFailed if _first_unexpected(failures) is None else UnexpectedFailure
-    return kind(reason, retry=bool(again), after=after, throttled=bool(again) and not counted)
+    return kind(reason, retry=bool(again), after=after, throttled=bool(again) and not counted, unknown=unknown)
 
 
 def _data(digest: Digest, summary: Summary) -> dict[str, Any]:

@@ -112,6 +112,11 @@ class Route:
             return self.redelivery
         return "same" if self.split is not None or self.open_channel().redelivery == "same" else None
 
+    def channel_name(self) -> str:
+        """What is closed when the channel is unavailable."""
+        channel = self.open_channel()
+        return channel.name or f"{channel.scheme} of {self.pattern}"
+
     def recipient(self, timeline: str) -> str:
         """The recipient of a timeline's digests."""
         if callable(self.to):

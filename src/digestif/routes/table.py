@@ -27,6 +27,7 @@ class Routes:
                 call=lambda attempts: added(attempts[0]),
                 call_here=lambda attempts: self._background.run(lambda: added(attempts[0])),
                 kind=Kind.COROUTINE,
+                channel=route.channel_name(),
                 close=added.close,
             )
         )

@@ -5,8 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from digestif import Digests, Event, PartitionFailed, Policy, StoreUnavailable
+from digestif.attempts import Handlers
 from digestif.attempts.admission import Admissions
 from digestif.attempts.claims import Claims
+from digestif.attempts.outages import Outages
 from digestif.events import Events
 from digestif.intake.policies import Policies
 from digestif.stores.base import Store
@@ -69,9 +71,9 @@ class Partitions(Suite):
         events, reports = Events(), list[Event]()
         events.subscribe(reports.append)
 
-        admissions = Admissions(Policies(Policy()))
+        admissions = Admissions(Policies(Policy()), Outages(three, handlers=Handlers(), events=events))
         claims = Claims(three, admissions, lease=30_000, now=lambda: round(T * 1000), events=events)
-        claimed = claims.claim(len(TIMELINES), asks=False)
+        claimed = claims.claim(len(TIMELINES))
 
         assert sorted(lease.timeline for lease in claimed.leases) == sorted(elsewhere(three))
         assert_reported(reports, "claim", three)
