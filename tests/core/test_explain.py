@@ -182,5 +182,6 @@ def test_the_document_is_json_and_has_everything(policy: Policy) -> None:
         "aligned",
         "latest",
         "passes",
+        "outage",
         "changes",
     ]

@@ -886,7 +886,12 @@ TRANSITIONS = [
             "  digest.records, digest.dropped = digest.records - dropped, digest.dropped + dropped\n",
             "  digest.records = digest.records - dropped\n",
         ),
-        ("a retry comes at the old time", "machine.lua", "slot.at, later, 'retry'", "slot.at, slot.at, 'retry'"),
+        (
+            "a retry comes at the old time",
+            "machine.lua",
+            "slot.at, release['until'], 'retry'",
+            "slot.at, slot.at, 'retry'",
+        ),
         (
             "a flush keeps the due time",
             "machine.lua",
@@ -896,8 +901,8 @@ TRANSITIONS = [
         (
             "a replayed digest is merged with newer records",
             "machine.lua",
-            "  digest.frozen, digest.weighed, digest.replayed = true, true, true\n",
-            "  digest.weighed, digest.replayed = true, true\n",
+            "  digest.frozen, digest.weighed, digest.replayed, digest.tried = true, true, true, nil\n",
+            "  digest.weighed, digest.replayed, digest.tried = true, true, nil\n",
         ),
         (
             "recipients who can't be reached count as served",

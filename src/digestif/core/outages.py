@@ -159,7 +159,7 @@ def kept_until(outage: Outage, timeline: str, *, now: Millis, crowd: int, chance
     part = round(outage.interval * PART)
     next_probe = max(outage.probe_at, now + SHORTEST_WAIT)
     if timeline == outage.prober:
-        return next_probe + part
+        return next_probe + part + SHORTEST_WAIT
     return next_probe + round(chance * max(part, min(crowd * 1000 // CROWD_PER_SECOND, LONGEST_INTERVAL)))
 
 

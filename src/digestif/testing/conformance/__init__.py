@@ -18,6 +18,7 @@ from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.interruptions import Interruptions
 from digestif.testing.conformance.keys import HostileKeys
 from digestif.testing.conformance.leases import Claims, Openings
+from digestif.testing.conformance.outages import Outages
 from digestif.testing.conformance.overrides import Overrides
 from digestif.testing.conformance.pages import HistoryPages, LetterPages, RecordPages, TimelinePages
 from digestif.testing.conformance.partitions import Partitions
@@ -69,6 +70,7 @@ class StoreConformance(
     Merges,
     NoteSwaps,
     Openings,
+    Outages,
     Overrides,
     PagesOfBytes,
     Partitions,

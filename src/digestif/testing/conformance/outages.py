@@ -1,0 +1,444 @@
+"""Outages: a channel that is unavailable counts against no digest, and its digests come back one by one, then all."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+
+from digestif import (
+    ChannelDown,
+    ChannelUp,
+    DeliveryFailed,
+    Digest,
+    Digests,
+    Event,
+    InvalidState,
+    Retry,
+    Unavailable,
+    Worker,
+)
+from digestif.stores.base import Store
+from digestif.testing.conformance.actions import T, deliver, keys, scheduled
+from digestif.testing.conformance.base import DigestsWith, Suite, in_sync_mode_only
+
+READERS = ("mail:ada", "mail:bob", "mail:eve")
+DOWN = Unavailable("refused")
+UNKNOWN = DeliveryFailed("no answer", unknown=True)
+PATIENT = Retry(initial=2, maximum=2, jitter=0)
+MINUTE = 60.0
+
+
+class Message(NamedTuple):
+    """What a receiver got."""
+
+    timeline: str
+    key: str
+    records: tuple[str, ...]  # keys, the oldest first
+    at: float
+
+
+class Receiver:
+    """A handler that delivers, or fails as it is told. It counts its calls."""
+
+    def __init__(self) -> None:
+        self.now = T
+        self.failure: Callable[[Digest], Exception | None] = lambda digest: None
+        self.messages: list[Message] = []
+        self.calls: list[str] = []
+
+    def __call__(self, digest: Digest) -> None:
+        self.calls.append(digest.timeline)
+        failure = self.failure(digest)
+        if failure is None or getattr(failure, "unknown", False):
+            records = tuple(sorted(keys(digest)))
+            self.messages.append(Message(digest.timeline, digest.idempotency_key, records, self.now))
+        if failure is not None:
+            raise failure
+
+    def fail(self, failure: Exception | None, *timelines: str) -> None:
+        """Fail from now on, for these timelines or for all."""
+        self.failure = lambda digest: failure if not timelines or digest.timeline in timelines else None
+
+    def is_back(self) -> None:
+        self.fail(None)
+
+
+class Outages(Suite):
+    @pytest.fixture
+    def receiver(self) -> Receiver:
+        return Receiver()
+
+    @in_sync_mode_only
+    def test_an_outage_counts_against_no_digest_and_ends_with_one_for_each_reader(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 62. Longer than all attempts would last: nothing is buried, each timeline gets one digest with all."""
+        workers = [digests_with(attempts=2, retry=PATIENT, minimum_delay=60, increment_delay=0) for _ in range(2)]
+        for digests in workers:
+            digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        for step in range(120):
+            add_to_all(workers[0], f"r{step:03}", now=T + 5 * step)
+            work(workers[step % 2], receiver, now=T + 5 * step)
+
+        returned = T + 600
+        receiver.is_back()
+        for step in range(72):
+            work(workers[step % 2], receiver, now=returned + 5 * step)
+
+        assert workers[0].ledger().dead == 0
+        assert sorted(message.timeline for message in receiver.messages) == list(READERS)
+        assert {len(message.records) for message in receiver.messages} == {120}
+        assert workers[0].outages(now=returned + 360) == []
+        assert workers[0].verify()
+
+    def test_a_closed_channel_is_probed_by_one_digest_at_a_time_each_of_another_timeline(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 62. After 5 s, then after twice that, one attempt of a timeline that was not the last."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        add_to_all(digests, "r", now=T)
+        work(digests, receiver, now=T)
+        receiver.calls.clear()
+
+        at, probers = T, []
+        for _ in range(6):
+            [outage] = digests.outages(now=at)
+            assert outage.next_probe is not None
+            at = outage.next_probe
+            work(digests, receiver, now=at - 0.001)
+            assert receiver.calls == []
+            while not receiver.calls:  # who is next comes within a part of the interval
+                at += 1
+                work(digests, receiver, now=at)
+            probers.append(receiver.calls)
+            receiver.calls = []
+
+        assert {len(calls) for calls in probers} == {1}
+        assert all(one != other for one, other in pairwise(probers))
+        assert digests.ledger().pending + digests.ledger().open == len(READERS)
+        assert attempts(digests) == {0}
+
+    def test_other_channels_are_on_time_meanwhile(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 62. Another route is on time while a channel is closed."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.handler("chat:*", channel="chat")(receiver)
+        receiver.fail(DOWN, *READERS)
+        add_to_all(digests, "r", now=T)
+        work(digests, receiver, now=T)
+
+        digests.add("chat:ada", 1, key="r", now=T + 1)
+        work(digests, receiver, now=T + 1)
+
+        assert [(message.timeline, message.at) for message in receiver.messages] == [("chat:ada", T + 1)]
+
+    def test_records_of_kept_timelines_stay_pending(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 62. They can be retracted, and an attempt that failed does not count."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        digests.add("mail:ada", 1, key="first", now=T)
+        work(digests, receiver, now=T)
+
+        digests.add("mail:bob", 1, key="kept", now=T + 1)
+        digests.add("mail:bob", 1, key="retracted", now=T + 1)
+        work(digests, receiver, now=T + 1)
+
+        assert receiver.calls == ["mail:ada"]
+        assert digests.timeline("mail:bob").pending == 2
+        assert digests.retract("mail:bob", "retracted", now=T + 2)
+        assert attempts(digests) == {0}
+
+    def test_when_it_answers_digests_return_one_then_two_then_four_in_a_second(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 62. A measured return: a receiver that has just come back is not flooded."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        many = [f"mail:{number:02}" for number in range(40)]
+        digests.add_many([(timeline, 1) for timeline in many], now=T)
+        work(digests, receiver, now=T)
+        receiver.is_back()
+        at = T + 4
+        while not receiver.messages:
+            at += 1
+            work(digests, receiver, now=at)
+
+        for second in range(25):
+            work(digests, receiver, now=at + second)
+
+        left = Counter(round(message.at - at) for message in receiver.messages)
+        assert sum(left.values()) == 40
+        assert all(left[second] <= 2**second + (second == 0) for second in range(10))
+
+    @pytest.mark.parametrize("failure", [UNKNOWN, Unavailable("reset", unknown=True)], ids=["unknown", "unavailable"])
+    def test_what_may_have_gone_out_comes_again_as_it_was_and_the_rest_after_the_cool_down(
+        self, digests_with: DigestsWith, receiver: Receiver, failure: Exception
+    ) -> None:
+        """Fact 62. A frozen digest first, under the same key; what gathered since follows as one digest."""
+        digests = digests_with(minimum_delay=60, increment_delay=0, maximum_delay=60)
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(failure)
+        digests.add("mail:ada", 1, key="sent", now=T)
+        work(digests, receiver, now=T)
+        digests.add("mail:ada", 2, key="later", now=T + 1)
+        receiver.is_back()
+        work_until(digests, receiver, T + 1, T + 400)
+
+        first, again, rest = receiver.messages
+        assert (first.key, first.records) == (again.key, again.records) == (first.key, ("sent",))
+        assert rest.records == ("later",)
+        assert rest.at >= again.at + 60
+        assert digests.ledger().delivered == 2
+
+    def test_a_lost_answer_closes_the_channel_once_a_second_timeline_met_it(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 62. One digest may be to blame for a time-out; two of different timelines are not."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(UNKNOWN)
+
+        digests.add("mail:ada", 1, now=T)
+        work(digests, receiver, now=T)
+        assert digests.outages(now=T) == []
+        digests.add("mail:bob", 1, now=T + 1)
+        work(digests, receiver, now=T + 1)
+
+        [outage] = digests.outages(now=T + 1)
+        assert (outage.channel, outage.reason, outage.since) == ("mail", "no answer", T + 1)
+
+    def test_a_delivery_in_between_clears_the_suspicion(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 62. A channel that delivers is not closed for two digests that have their own trouble."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(UNKNOWN, "mail:ada", "mail:eve")
+
+        for second, timeline in enumerate(READERS):  # bob's is delivered in between
+            digests.add(timeline, 1, now=T + second)
+            work(digests, receiver, now=T + second)
+
+        assert digests.outages(now=T + 3) == []
+
+    @pytest.mark.parametrize(
+        "failure", [DeliveryFailed("451", throttled=True), DeliveryFailed("554"), ValueError("boom")], ids=repr
+    )
+    def test_what_one_digest_meets_closes_nothing(
+        self, digests: Digests, receiver: Receiver, failure: Exception
+    ) -> None:
+        """Fact 63. A digest that is refused, put off or broken for itself holds up no other."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(failure, "mail:ada")
+        add_to_all(digests, "r", now=T)
+
+        work(digests, receiver, now=T)
+
+        assert digests.outages(now=T) == []
+        assert sorted(message.timeline for message in receiver.messages) == ["mail:bob", "mail:eve"]
+
+    def test_a_refused_recipient_is_buried_after_the_last_attempt_or_at_once(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 63. Counted and buried after the last attempt; at once if the refusal is permanent."""
+        digests = digests_with(attempts=3, retry=PATIENT)
+        digests.handler("mail:*", channel="mail")(receiver)
+        final = DeliveryFailed("no such mailbox", retry=False)
+        receiver.failure = lambda digest: {"mail:ada": DeliveryFailed("554"), "mail:bob": final}.get(digest.timeline)
+        add_to_all(digests, "r", now=T)
+
+        work_until(digests, receiver, T, T + 10)
+
+        assert Counter(receiver.calls) == {"mail:ada": 3, "mail:bob": 1, "mail:eve": 1}
+        assert {letter.timeline: letter.attempts for letter in digests.dead_letters()} == {"mail:ada": 3, "mail:bob": 1}
+
+    def test_patience_ends(self, digests_with: DigestsWith, receiver: Receiver) -> None:
+        """Fact 63. What is put off again and again, uncounted, is given up after `give_up_after`."""
+        digests = digests_with(give_up_after=600)
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DeliveryFailed("451", throttled=True, after=50))
+        digests.add("mail:ada", 1, now=T)
+
+        work_until(digests, receiver, T, T + 599, step=10)
+        assert digests.ledger().dead == 0
+        work_until(digests, receiver, T + 600, T + 660, step=10)
+
+        assert [letter.attempts for letter in digests.dead_letters()] == [1]
+
+    def test_an_outage_does_not_use_up_patience(self, digests_with: DigestsWith, receiver: Receiver) -> None:
+        """Fact 62. However long the channel was away, its first answer finds a digest that may still be tried."""
+        digests = digests_with(give_up_after=600)
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        digests.add("mail:ada", 1, now=T)
+        work_until(digests, receiver, T, T + 1800, step=20)
+        receiver.fail(DeliveryFailed("451", throttled=True, after=50))
+
+        work_until(digests, receiver, T + 1800, T + 2300, step=20)
+
+        assert receiver.calls
+        assert digests.ledger().dead == 0
+
+    def test_nothing_passes_a_closed_channel(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 62. Not what was flushed, nor a block; schedule gives what probes, and nothing else."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        add_to_all(digests, "r", now=T)
+        work(digests, receiver, now=T)
+        receiver.calls.clear()
+
+        for timeline in READERS:
+            digests.flush(timeline, now=T + 1)
+        work(digests, receiver, now=T + 1)
+        digests.add("mail:new", 1, now=T + 1)
+        with pytest.raises(InvalidState, match="its channel mail is unavailable: refused"):
+            deliver(digests, "mail:new", now=T + 1)
+        assert scheduled(digests, T + 1) == []
+
+        assert receiver.calls == []
+        assert len(scheduled(digests, T + 30)) == 1
+
+    def test_an_outage_is_told_when_it_begins_and_when_it_ends(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 62. ChannelDown with its reason, ChannelUp with its duration, once each."""
+        told: list[Event] = []
+        digests.subscribe(lambda event: told.append(event) if isinstance(event, ChannelDown | ChannelUp) else None)
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        add_to_all(digests, "r", now=T)
+        work_until(digests, receiver, T, T + 60)
+        receiver.is_back()
+        work_until(digests, receiver, T + 60, T + 200)
+
+        down, up = told
+        assert isinstance(down, ChannelDown)
+        assert isinstance(up, ChannelUp)
+        assert (down.channel, down.reason) == ("mail", "refused")
+        assert 4 <= down.retry_in <= 6
+        assert (up.channel, up.reason) == ("mail", "refused")
+        first = min(message.at for message in receiver.messages)
+        assert up.down_for == first - T
+
+    def test_explain_says_what_a_timeline_waits_for(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 62. The channel, since when, why, and when it is tried again; also without handlers."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        add_to_all(digests, "r", now=T)
+        work(digests, receiver, now=T)
+
+        why = digests.explain("mail:bob", now=T + 1)
+
+        assert why.outage == digests.outages(now=T + 1)[0]
+        assert why.outage.patterns == ("mail:*",)
+        assert "Its channel mail is unavailable since" in str(why)
+        assert "(refused)" in str(why)
+        assert digests.explain("chat:bob", now=T + 1).outage is None
+
+    def test_a_handler_that_names_no_channel_puts_off_its_own_digest(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 62. `raise Unavailable` for its timeline alone: uncounted, and nothing else waits."""
+        digests.handler("mail:*")(receiver)
+        receiver.fail(Unavailable("busy", after=7), "mail:ada")
+        add_to_all(digests, "r", now=T)
+
+        work(digests, receiver, now=T)
+
+        assert digests.outages(now=T) == []
+        assert sorted(message.timeline for message in receiver.messages) == ["mail:bob", "mail:eve"]
+        assert digests.timeline("mail:ada").due == T + 7
+        assert attempts(digests) == {0}
+
+    def test_a_channel_that_a_handler_names_as_it_fails_closes_its_pattern(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 62. `raise Unavailable(channel=…)`: the timelines of that handler wait, those of others do not."""
+        digests.handler("mail:*")(receiver)
+        digests.handler("chat:*")(receiver)
+        receiver.fail(Unavailable("refused", channel="crm"), *READERS)
+        digests.add("mail:ada", 1, now=T)
+        work(digests, receiver, now=T)
+
+        for timeline in ("mail:bob", "chat:bob"):
+            digests.add(timeline, 1, now=T + 1)
+        work(digests, receiver, now=T + 1)
+
+        assert [outage.channel for outage in digests.outages(now=T + 1)] == ["crm"]
+        assert receiver.calls == ["mail:ada", "chat:bob"]
+
+    def test_a_function_says_which_timelines_share_a_channel(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 62. One handler with a channel for each tenant: only the timelines of one wait."""
+        digests.handler("hook:*", channel=lambda timeline: timeline.rpartition(":")[0])(receiver)
+        receiver.fail(DOWN, "hook:acme:1", "hook:acme:2")
+        digests.add("hook:acme:1", 1, now=T)
+        work(digests, receiver, now=T)
+
+        for timeline in ("hook:acme:2", "hook:other:1"):
+            digests.add(timeline, 1, now=T + 1)
+        work(digests, receiver, now=T + 1)
+
+        assert receiver.calls == ["hook:acme:1", "hook:other:1"]
+
+    def test_a_digest_that_is_delivered_at_most_once_is_not_completed_for_a_closed_channel(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 62. The note is looked at before it is completed."""
+        digests, other = digests_with(), digests_with()
+        other.handler("mail:*", channel="mail")(receiver)
+        digests.handler("mail:*", channel="mail", at_most_once=True)(receiver)
+        receiver.fail(DOWN)
+        other.add("mail:ada", 1, now=T)
+        work(other, receiver, now=T)
+
+        digests.add("mail:bob", 1, now=T + 1)
+        work(digests, receiver, now=T + 1)
+
+        assert receiver.calls == ["mail:ada"]
+        assert digests.timeline("mail:bob").pending == 1
+
+    def test_a_note_that_can_t_be_read_counts_as_open(self, digests: Digests, store: Store, receiver: Receiver) -> None:
+        """Fact 62. Damage must not keep back what could be delivered."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        assert store.swap_note(0, "channels", None, b"\xffgarbled")
+        digests.add("mail:ada", 1, now=T)
+
+        work(digests, receiver, now=T)
+
+        assert [message.timeline for message in receiver.messages] == ["mail:ada"]
+
+    def test_an_outage_leaves_nothing_behind(self, digests: Digests, store: Store, receiver: Receiver) -> None:
+        """Fact 30. When all is delivered, no note is left either."""
+        before = dict(store.footprint())
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        add_to_all(digests, "r", now=T)
+        work_until(digests, receiver, T, T + 30)
+        receiver.is_back()
+
+        work_until(digests, receiver, T + 30, T + 1000, step=10)
+
+        assert len(receiver.messages) == len(READERS)
+        assert dict(store.footprint()) == before
+
+
+def add_to_all(digests: Digests, key: str, *, now: float) -> None:
+    for timeline in READERS:
+        digests.add(timeline, key, key=key, now=now)
+
+
+def work(digests: Digests, receiver: Receiver, *, now: float) -> None:
+    """Deliver all that may be delivered at this time."""
+    receiver.now = now
+    while asyncio.run(Worker(digests).run_once(now)):
+        pass
+
+
+def work_until(digests: Digests, receiver: Receiver, now: float, end: float, *, step: float = 5) -> None:
+    while now <= end:
+        work(digests, receiver, now=now)
+        now += step
+
+
+def attempts(digests: Digests) -> set[int]:
+    """How many attempts were counted of each digest that is not finished."""
+    slots = [digests.store.inspect(timeline) for timeline in READERS]
+    return {slot.digest.attempt for slot in slots if slot.digest is not None}
