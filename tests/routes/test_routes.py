@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -117,21 +117,37 @@ def test_a_digest_of_which_nothing_is_kept_is_not_sent(digests: Digests, channel
     assert digests.ledger() == Ledger(accepted=2, deleted=2)
 
 
-def test_what_is_not_kept_in_a_later_attempt_changes_the_key(digests: Digests, channel: Recording) -> None:
-    """The first attempt may have arrived, and one key never has two contents."""
+@pytest.mark.parametrize(
+    ("redelivery", "failure", "sent", "revision"),
+    [
+        ("merge", DeliveryFailed("no", after=1), ["b"], 3),  # merged, then removed from
+        ("same", DeliveryFailed("no", after=1), ["b", "a"], 1),
+        ("merge", DeliveryFailed("no answer", after=1, unknown=True), ["b", "a"], 1),
+    ],
+    ids=["merged", "same", "unknown"],
+)
+def test_keep_is_not_asked_about_a_frozen_digest(
+    digests: Digests,
+    channel: Recording,
+    redelivery: Literal["merge", "same"],
+    failure: DeliveryFailed,
+    sent: list[str],
+    revision: int,
+) -> None:
+    """The first attempt may have arrived: without some of its records it would come under another key."""
     unwanted: set[str] = set()
-    policy = Policy(minimum_delay=60, redelivery="same")
+    policy = Policy(minimum_delay=60, redelivery=redelivery)
     keep = lambda records: [record for record in records if record.key not in unwanted]  # noqa: E731
     digests.route("t", channel=channel, keep=keep, policy=policy)
-    channel.failures["t"] = [DeliveryFailed("no", after=1)]
+    channel.failures["t"] = [failure]
     add(digests, "t", "a", "b")
 
     once(digests, now=T)
     unwanted.add("a")
     once(digests, now=T + 2)
 
-    assert channel.records() == ["b"]
-    assert channel.keys[0].endswith(".2")
+    assert channel.records() == sent
+    assert channel.keys[0].endswith(f".{revision}")
 
 
 @pytest.mark.parametrize("answer", [None, 7, ["a"], [Record("unknown", 1, T)], [Record("a", "changed", T)]])

@@ -10,7 +10,9 @@ from digestif.cli.queries import time_of
 from digestif.cli.session import Session, with_session
 
 if TYPE_CHECKING:
-    from digestif import Backlog, Digests, Ledger
+    from collections.abc import Sequence
+
+    from digestif import Backlog, ChannelOutage, Digests, Ledger
 
 
 @click.command()
@@ -83,10 +85,11 @@ def repair(session: Session, dry_run: bool) -> int:
 @click.command()
 @with_session
 def status(session: Session) -> None:
-    """Show store, durability, versions, backlog and ledger."""
+    """Show store, versions, closed channels, backlog and ledger."""
     with session.digests() as digests:
         store = digests.store
         counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
+        outages = digests.outages()
         known: dict[str, Any] = {
             "store": session.place,
             "namespace": store.namespace,
@@ -96,7 +99,8 @@ def status(session: Session) -> None:
             "versions": _versions(digests),
         }
     if session.as_json:
-        click.echo(as_json({**known, "backlog": plain(backlog), "ledger": plain(counts)}))
+        closed = [plain(outage) for outage in outages]
+        click.echo(as_json({**known, "outages": closed, "backlog": plain(backlog), "ledger": plain(counts)}))
         return
     survives = "switched off: accepts nothing" if not known["enabled"] else f"records survive {known['durability']}"
     click.echo(
@@ -106,6 +110,7 @@ def status(session: Session) -> None:
                 ("durability", survives),
                 ("partitions", f"{known['partitions']}"),
                 ("versions", ", ".join(f"{name} {version}" for name, version in known["versions"].items())),
+                *channels_down(outages, now=now),
                 ("timelines", in_states(backlog)),
                 ("due", lateness(backlog, now=now)),
                 *([("oldest", f"record arrived {span(backlog.oldest)} ago")] if backlog.oldest is not None else []),
@@ -115,6 +120,20 @@ def status(session: Session) -> None:
             ]
         )
     )
+
+
+def channels_down(outages: "Sequence[ChannelOutage]", *, now: float) -> list[tuple[str, str]]:
+    """A line for each channel that is not open, and why."""
+    return [("channel", f"{printable(outage.channel)} {_state_of(outage, now=now)}") for outage in outages]
+
+
+def _state_of(outage: "ChannelOutage", *, now: float) -> str:
+    since = span(max(0.0, now - outage.since))
+    if outage.next_probe is None:
+        return click.style("answers again", fg="green") + f" after {since}; its digests return"
+    again = f"next try {when(outage.next_probe, now=now)}" if outage.next_probe > now else "a try is due"
+    down = click.style(f"down for {since}", fg="red", bold=True)
+    return f"{down}, {again}: {printable(outage.reason)}"
 
 
 def in_states(backlog: "Backlog") -> str:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from digestif.cli.dead import letter_table
-from digestif.cli.ledger import balance, fates, in_states, lateness
+from digestif.cli.ledger import balance, channels_down, fates, in_states, lateness
 from digestif.cli.output import as_json, clock, counted, cut, facts, is_terminal, plain, span, width
 from digestif.cli.queries import time_of, timeline_table
 from digestif.cli.session import Session, with_session
 from digestif.errors import StoreError
 
 if TYPE_CHECKING:
-    from digestif import Backlog, DeadLetter, Digests, Ledger, Timeline
+    from digestif import Backlog, ChannelOutage, DeadLetter, Digests, Ledger, Timeline
 
 LOOKED_AT = 1000  # timelines of which the most overdue are shown
 ROWS = 12  # without a terminal
@@ -32,6 +32,7 @@ class Snapshot(NamedTuple):
     backlog: "Backlog"
     timelines: "list[Timeline]"  # the most overdue first
     letters: "list[DeadLetter]"
+    outages: "list[ChannelOutage]"
     accepted_rate: float | None = None  # per second, since the one before
     delivered_rate: float | None = None
 
@@ -56,6 +57,7 @@ def take(digests: "Digests", before: Snapshot | None = None) -> Snapshot:
         backlog=digests.backlog(),
         timelines=sorted(digests.timelines(limit=LOOKED_AT), key=_urgency),
         letters=digests.dead_letters(limit=LETTERS) if counts.dead else [],
+        outages=digests.outages(),
         **rates,
     )
 
@@ -80,6 +82,7 @@ def document(snapshot: Snapshot, rows: int) -> dict[str, Any]:
         "backlog": plain(snapshot.backlog),
         "ledger": plain(snapshot.ledger),
         "timelines": [plain(timeline) for timeline in snapshot.timelines[:rows]],
+        "outages": [plain(outage) for outage in snapshot.outages],
         "dead_letters": [plain(letter) for letter in snapshot.letters],
     }
 
@@ -94,6 +97,7 @@ def lines(snapshot: Snapshot, place: str, rows: int) -> Iterator[str]:
     yield from facts(
         [
             ("rates", f"in {_rate(snapshot.accepted_rate)}   out {_rate(snapshot.delivered_rate)}"),
+            *((name, cut(text, width() - 14)) for name, text in channels_down(snapshot.outages, now=now)),
             ("timelines", in_states(backlog)),
             ("due", lateness(backlog, now=now)),
             ("oldest", oldest if oldest == "none" else f"record {oldest}"),
@@ -173,7 +177,7 @@ def _screen(snapshot: Snapshot, place: str, trouble: str, *, height: int) -> Any
     from rich.text import Text
 
     letters = len(snapshot.letters) + 3 if snapshot.letters else 0
-    rows = max(1, height - FIXED_ROWS - letters)
+    rows = max(1, height - FIXED_ROWS - letters - len(snapshot.outages))
     view = list(lines(snapshot, place, rows))[: height - 2]
     last = click.style(f"  {trouble}", fg="red") if trouble else click.style("  q ends", dim=True)
     view += [""] * (height - 1 - len(view)) + [last]

@@ -15,12 +15,14 @@ from digestif.aio import AsyncDigests
 from digestif.clock import monotonic
 from digestif.core.backlog import Backlog
 from digestif.core.ledger import Ledger
+from digestif.core.outages import ChannelOutage
 from digestif.core.texts import shortened
-from digestif.core.times import is_duration
+from digestif.core.times import is_duration, to_seconds
 from digestif.digests import Digests
 from digestif.errors import ConfigError
 from digestif.events import (
     Buried,
+    ChannelDown,
     Delivered,
     Discarded,
     Dispatched,
@@ -115,6 +117,8 @@ class Reading(NamedTuple):
 
     ledger: Ledger
     backlog: Backlog
+    outages: Sequence[ChannelOutage]
+    at: float  # by the store's clock
 
 
 Sample = tuple[tuple[str, ...], float]  # values of labels, and the number
@@ -158,6 +162,16 @@ def _oldest(reading: Reading) -> Iterator[Sample]:
         yield (), oldest
     elif ledger.pending + ledger.open == 0:
         yield (), 0.0
+
+
+def _closed(reading: Reading) -> Iterator[Sample]:
+    for outage in reading.outages:
+        yield (outage.channel,), float(outage.next_probe is not None)
+
+
+def _closed_for(reading: Reading) -> Iterator[Sample]:
+    for outage in reading.outages:
+        yield (outage.channel,), max(0.0, reading.at - outage.since) if outage.next_probe is not None else 0.0
 
 
 _UP = _Family(GaugeMetricFamily, "digestif_up", "1 if the store answered this scrape, else 0.", _one(lambda _: 1))
@@ -217,6 +231,20 @@ _FAMILIES = (
         "digestif_oldest_record_age_seconds",
         "How long ago the oldest undelivered record arrived.",
         _oldest,
+    ),
+    _Family(
+        GaugeMetricFamily,
+        "digestif_channel_closed",
+        "1 while a channel is unavailable; a channel that was never closed, or is long back, has no sample.",
+        _closed,
+        ("channel",),
+    ),
+    _Family(
+        GaugeMetricFamily,
+        "digestif_channel_closed_seconds",
+        "For how long a channel has been unavailable.",
+        _closed_for,
+        ("channel",),
     ),
 )
 
@@ -292,7 +320,9 @@ class _Scrape(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._reading = Reading(self._digests.ledger(), self._digests.backlog())
+            digests = self._digests
+            at = to_seconds(digests.store.time(0))
+            self._reading = Reading(digests.ledger(), digests.backlog(), digests.outages(), at)
         except Exception as error:  # noqa: BLE001  # a store that fails must not fail the scrape
             self._digests.events.emit(StoreFailed(operation="scrape", error=error))
 
@@ -374,10 +404,12 @@ class _Events:
         self._lost = counter("digestif_lost_leases_total", "Digests whose lease was gone when they were done.")
         self._unrenewed = counter("digestif_failed_renewals_total", "Renewals of leases without an answer.")
         self._store_failed = counter("digestif_store_failures_total", "Calls without an answer.", "operation")
+        self._outages = counter("digestif_channel_outages_total", "Channels that this process closed.", "channel")
+        self._labelled = (self._store_failed, self._outages)
 
     def listener(self, namespace: str) -> Callable[[Event], None]:
         for metric in vars(self).values():
-            if metric is not self._store_failed:
+            if metric is not self._labelled and metric not in self._labelled:
                 metric.labels(namespace)  # it begins at 0, not at its first event
 
         def hear(event: Event) -> None:
@@ -426,6 +458,8 @@ class _Events:
                 self._unrenewed.labels(namespace).inc()
             case StoreFailed(operation=operation) | PartitionFailed(operation=operation):
                 self._store_failed.labels(namespace, operation).inc()
+            case ChannelDown(channel=channel):
+                self._outages.labels(namespace, channel).inc()
             case StoreChanged():
                 self._store_failed.labels(namespace, "changed").inc()
 

@@ -93,8 +93,11 @@ class RouteHandler:
     # Hooks
 
     async def _remove_unwanted(self, attempt: Attempt) -> None:
-        """Remove the records that the `keep` hook does not want; they count as deleted."""
-        if self.route.keep is None:
+        """Remove the records that the `keep` hook does not want; they count as deleted.
+
+        What may have been sent is settled: without some of its records it would go out under another key.
+        """
+        if self.route.keep is None or attempt.lease.frozen:
             return
         records = attempt.digest.records
         kept = kept_keys(records, await self._called(self.route.keep, list(records)))

@@ -97,6 +97,7 @@ class Lease(NamedTuple):
     override: Override | None = None  # the timeline's own policy
     passes: bool = False  # no window holds back its attempts
     tried: Millis | None = None  # since when attempts of the digest fail for its own sake
+    frozen: bool = False  # its records are settled: an earlier attempt may have sent them
 
 
 class Candidate(NamedTuple):

@@ -139,12 +139,13 @@ def seen(found: Seen) -> tuple[Any, ...]:
 
 
 def lease(reply: Sequence[Any], token: str) -> Lease:
-    *plain, override, passes, tried = reply
+    *plain, override, passes, tried, frozen = reply
     timeline, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone = plain
     own = msgspec.convert(override, Override) if override else None
     return Lease(
         *(timeline, token, until, digest_id, attempt, lapses, iteration, at, lapsed, lapses_alone, own, passes),
         tried=tried or None,
+        frozen=frozen,
     )
 
 

@@ -119,6 +119,7 @@ def _open(rows: Rows, timeline: str, slot: Slot, grant: Grant, *, fresh_id: str)
         override=slot.override,
         passes=slot.passes,
         tried=digest.tried,
+        frozen=digest.frozen,
     )
 
 

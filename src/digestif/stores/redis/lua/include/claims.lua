@@ -27,6 +27,7 @@ local function open(timeline, token, lease, fresh_id, alone)
     slot.override or false,
     slot.passes or false,
     digest.tried or false,
+    digest.frozen or false,
   }
 end
 
