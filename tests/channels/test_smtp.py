@@ -16,7 +16,8 @@ import trustme
 
 from digestif.channels.base import Channel
 from digestif.channels.registry import open_channel
-from digestif.channels.smtp import REPLY_LENGTH, SmtpChannel
+from digestif.channels.smtp import SmtpChannel
+from digestif.channels.smtp_failures import REPLY_LENGTH
 from digestif.testing.channels import ChannelConformance, Failing, Failure
 from tests.channels.deliveries import message
 from tests.channels.mailserver import (
