@@ -37,8 +37,10 @@ class MailServer:
     logins: list[str] = field(default_factory=list)
     before_data: Callable[["_Protocol"], Awaitable[None]] | None = None  # when the body has come
 
-    def dsn(self, options: str = "", *, scheme: str = "smtp", login: str = "", host: str = HOST) -> str:
-        return f"{scheme}://{login}{host}:{self.port}?from=digests@example.org{options}"
+    def dsn(
+        self, options: str = "", *, scheme: str = "smtp", login: str = "", host: str = HOST, port: int | None = None
+    ) -> str:
+        return f"{scheme}://{login}{host}:{port or self.port}?from=digests@example.org{options}"
 
     def hang_up(self) -> None:
         """End all connections, as a server does with idle ones."""

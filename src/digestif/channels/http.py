@@ -131,7 +131,8 @@ class Poster:
 
     def name(self, scheme: str) -> str:
         """The name of a channel of this scheme to this address: its host, and a fingerprint of the whole."""
-        return f"{scheme}://{self._url.authority} #{fingerprint(str(self._url))}"
+        _, _, place = self.origin.partition("://")
+        return f"{scheme}://{place} #{fingerprint(str(self._url))}"
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Post a body.

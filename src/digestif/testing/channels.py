@@ -257,8 +257,7 @@ class ChannelConformance:
     ) -> None:
         async def cancel() -> asyncio.Task[Receipt]:
             delivery = asyncio.create_task(channel.deliver(message))
-            for _ in range(turns):  # of the loop
-                await asyncio.sleep(0)
+            await turns_of_the_loop(turns)
             delivery.cancel()
             await asyncio.wait([delivery])
             return delivery
@@ -304,9 +303,15 @@ def huge(message: Message) -> Message:
 
 def failure_of(run: Run, channel: Channel, message: Message) -> DeliveryFailed:
     """The failure of a delivery that has to fail."""
+    run(turns_of_the_loop(20))  # in which the channel notices that kept connections have ended
     with pytest.raises(DeliveryFailed) as failed:
         run(channel.deliver(message))
     return failed.value
+
+
+async def turns_of_the_loop(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 def assert_taken_or_refused(run: Run, channel: Channel, message: Message) -> None:
