@@ -4,7 +4,8 @@ import asyncio
 import logging
 import queue
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections import ChainMap
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
@@ -36,8 +37,10 @@ class MailServer:
     logins: list[str] = field(default_factory=list)
     before_data: Callable[["_Protocol"], Awaitable[None]] | None = None  # when the body has come
 
-    def dsn(self, options: str = "", *, scheme: str = "smtp", login: str = "", host: str = HOST) -> str:
-        return f"{scheme}://{login}{host}:{self.port}?from=digests@example.org{options}"
+    def dsn(
+        self, options: str = "", *, scheme: str = "smtp", login: str = "", host: str = HOST, port: int | None = None
+    ) -> str:
+        return f"{scheme}://{login}{host}:{port or self.port}?from=digests@example.org{options}"
 
     def hang_up(self) -> None:
         """End all connections, as a server does with idle ones."""
@@ -47,7 +50,7 @@ class MailServer:
 
     def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, data: LoginPassword) -> AuthResult:
         self.logins.append(mechanism)
-        if (data.login, data.password) == (USER.encode(), PASSWORD.encode()):
+        if "AUTH" not in self.answers and (data.login, data.password) == (USER.encode(), PASSWORD.encode()):
             return AuthResult(success=True)
         reply = self.answers.get("AUTH")
         return AuthResult(success=False, handled=False, message=reply)
@@ -167,6 +170,71 @@ async def scripted_server(*lines: bytes) -> AsyncIterator[MailServer]:
     finally:
         listening.close()
         await listening.wait_closed()
+
+
+SILENCE, RESET = "silence", "reset"
+USUAL_REPLIES = {
+    "greeting": "220 hello",
+    "EHLO": "250-hello\r\n250 AUTH PLAIN",
+    "HELO": "250 hello",
+    "AUTH": "235 welcome",
+    "MAIL": "250 ok",
+    "RCPT": "250 ok",
+    "DATA": "354 go ahead",
+    "body": "250 2.0.0 Ok: queued as Q1",
+    "RSET": "250 ok",
+    "QUIT": "221 bye",
+}
+
+
+@asynccontextmanager
+async def staged_server(
+    changes: MutableMapping[str, str] | None = None, /, **replies: str
+) -> AsyncIterator[MailServer]:
+    """A server with a reply to each command, to the connection (greeting) and to the mail (body).
+
+    SILENCE and RESET stand for no reply; after RESET and 421 it ends the connection. `changes` may change meanwhile.
+    """
+    owner = MailServer()
+    script = ChainMap(changes if changes is not None else {}, replies, USUAL_REPLIES)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        stage = "greeting"
+        while _answer(writer, script[stage]):
+            if stage == "DATA" and script[stage].startswith("354"):
+                await reader.readuntil(b"\r\n.\r\n")
+                stage = "body"
+            else:
+                stage = (await reader.readline()).decode().strip().partition(" ")[0].upper()
+            if not stage:
+                break
+            owner.commands.append(stage)
+
+    listening = await asyncio.start_server(talk, HOST, 0)
+    owner.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield owner
+    finally:
+        listening.close()
+        for writer in writers:
+            writer.transport.abort()
+        await listening.wait_closed()
+        await asyncio.sleep(0)
+
+
+def _answer(writer: asyncio.StreamWriter, reply: str) -> bool:
+    """Reply; False if the connection is over."""
+    if reply == RESET:
+        writer.transport.abort()
+        return False
+    if reply != SILENCE:
+        writer.write(f"{reply}\r\n".encode())
+    if reply.startswith("421"):
+        writer.close()
+        return False
+    return True
 
 
 def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:

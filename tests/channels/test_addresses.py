@@ -10,7 +10,8 @@ from aiohttp.abc import ResolveResult
 from digestif import ConfigError
 from digestif.channels.addresses import AddressRefused, is_public, public_socket
 from digestif.channels.http import Answer, Poster, PublicResolver
-from digestif.core.verdicts import DeliveryFailed
+from digestif.core.verdicts import DeliveryFailed, Unavailable
+from digestif.testing.channels import UNAVAILABLE, Expected
 from tests.channels.receiver import Receiver, running
 
 PUBLIC = [
@@ -93,7 +94,7 @@ def test_a_private_address_is_refused_before_anything_is_sent(host: str) -> None
 def test_an_address_in_disguise_is_not_connected_to(receiver: Receiver, host: str) -> None:
     receiver.requests.clear()
 
-    with pytest.raises(DeliveryFailed):
+    with pytest.raises(Unavailable):
         post(f"http://{host}:{receiver.port}/")
 
     assert not receiver.requests
@@ -106,7 +107,7 @@ def test_a_name_is_judged_by_its_address(receiver: Receiver, host: str) -> None:
     with pytest.raises(DeliveryFailed, match="is not a public address; allow_private") as failed:
         post(f"http://{host}:{receiver.port}/")
 
-    assert failed.value.retry
+    assert Expected.of(failed.value) == UNAVAILABLE
     assert not receiver.requests
 
 
@@ -116,7 +117,7 @@ def test_a_name_with_one_private_address_among_public_ones_is_refused(monkeypatc
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
 
-    with pytest.raises(DeliveryFailed, match=r"was not connected to: 10\.0\.0\.1 is not a public address"):
+    with pytest.raises(Unavailable, match=r"was not connected to: 10\.0\.0\.1 is not a public address"):
         post("https://mixed.example/")
 
 
@@ -129,7 +130,7 @@ def test_a_name_that_changes_its_address_after_the_check_gains_nothing(
     monkeypatch.setattr(PublicResolver, "resolve", rebound)
     receiver.requests.clear()
 
-    with pytest.raises(DeliveryFailed, match=r"127\.0\.0\.1 is not a public address"):
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1 is not a public address"):
         post(f"http://rebound.example:{receiver.port}/")
 
     assert not receiver.requests
@@ -144,7 +145,7 @@ def test_a_proxy_in_the_environment_is_not_used(receiver: Receiver, monkeypatch:
         monkeypatch.setenv(name, receiver.url)
     receiver.requests.clear()
 
-    with pytest.raises(DeliveryFailed, match="can't be resolved"):
+    with pytest.raises(Unavailable, match="can't be resolved"):
         post("http://nobody.invalid/")
 
     assert not receiver.requests

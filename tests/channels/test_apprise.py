@@ -2,17 +2,19 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from aiohttp import web
 
 from digestif import ConfigError
 from digestif.channels.apprise_channel import BODY_CHARACTERS, AppriseChannel, from_dsn
 from digestif.channels.base import Message, Receipt
 from digestif.core.verdicts import DeliveryFailed
 from digestif.dsn import Dsn
-from digestif.testing.channels import a_message, huge
+from digestif.testing.channels import COUNTED, UNAVAILABLE, UNKNOWN, Expected, a_message, huge
 from tests.channels.receiver import Receiver, never_answer, running
 
 # Of what Apprise imports.
@@ -54,13 +56,14 @@ def test_a_huge_message_is_cut(receiver: Receiver) -> None:
     assert len(receiver.requests[0].body) < BODY_CHARACTERS + 1000
 
 
-def test_a_service_that_does_not_take_it_is_tried_again(receiver: Receiver) -> None:
-    receiver.answer(410)  # Apprise does not say that
+@pytest.mark.parametrize("status", [400, 410, 429, 503])  # Apprise does not say which
+def test_what_a_service_does_not_take_counts_as_an_attempt(receiver: Receiver, status: int) -> None:
+    receiver.answer(status)
 
     with pytest.raises(DeliveryFailed, match="JSON did not take it") as failed:
         deliver(AppriseChannel(f"json://127.0.0.1:{receiver.port}"))
 
-    assert (failed.value.retry, failed.value.after, failed.value.throttled) == (True, None, False)
+    assert Expected.of(failed.value) == COUNTED
 
 
 def test_a_service_that_does_not_end_is_not_waited_for(receiver: Receiver) -> None:
@@ -70,7 +73,28 @@ def test_a_service_that_does_not_end_is_not_waited_for(receiver: Receiver) -> No
     with pytest.raises(DeliveryFailed, match=r"JSON did not end within 0\.2 s") as failed:
         deliver(channel)
 
-    assert failed.value.retry
+    assert Expected.of(failed.value) == UNKNOWN
+
+
+def test_a_delivery_that_had_to_wait_for_others_and_was_not_begun_is_not_sent_later(receiver: Receiver) -> None:
+    answering = asyncio.Event()
+
+    async def hang(_: Receiver, __: web.Request) -> web.StreamResponse:
+        await answering.wait()
+        return web.Response()
+
+    receiver.behave(hang)
+    channel = AppriseChannel(f"json://127.0.0.1:{receiver.port}?rto=30", timeout=1)
+
+    async def deliver_all() -> list[object]:
+        return await asyncio.gather(*(channel.deliver(a_message()) for _ in range(9)), return_exceptions=True)
+
+    failed = [Expected.of(each) for each in asyncio.run(deliver_all()) if isinstance(each, DeliveryFailed)]
+    receiver.loop.call_soon_threadsafe(answering.set)
+    deliver(channel)
+
+    assert failed == [UNKNOWN] * 8 + [UNAVAILABLE]
+    assert len(receiver.requests) == 8 + 1
 
 
 @pytest.mark.parametrize(
@@ -115,6 +139,15 @@ def test_it_names_the_service_and_no_more() -> None:
     assert repr(AppriseChannel("json://ada:hunter2@host/token")) == "AppriseChannel(JSON)"
 
 
+def test_its_name_tells_addresses_apart_and_shows_none() -> None:
+    urls = ["json://ada:hunter2@host/token", "json://ada:hunter3@host/token", "json://ada:hunter2@host/token"]
+
+    names = [AppriseChannel(url).name for url in urls]
+
+    assert re.fullmatch("apprise JSON #[0-9a-f]{8}", names[0])
+    assert names[0] == names[2] != names[1]
+
+
 def test_others_who_use_apprise_keep_their_lines_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     AppriseChannel("json://host")
@@ -139,7 +172,7 @@ def test_guarded_it_does_not_connect_to_private_addresses(receiver: Receiver, ur
     with pytest.raises(DeliveryFailed, match="is not a public address; allow_private=yes allows it") as failed:
         deliver(channel)
 
-    assert failed.value.retry
+    assert Expected.of(failed.value) == UNAVAILABLE
     assert not receiver.requests
     assert not receiver.arrived.is_set()
 

@@ -21,7 +21,7 @@ from digestif import ConfigError
 from digestif.channels.base import Channel, DeliveryFailed, Message
 from digestif.channels.files import FolderChannel, file_name
 from digestif.channels.registry import open_channel
-from digestif.testing.channels import ChannelConformance, Failing, Failure
+from digestif.testing.channels import COUNTED, UNAVAILABLE, ChannelConformance, Expected, Failing, Failure
 from tests.channels.deliveries import message
 
 
@@ -156,16 +156,16 @@ def test_what_is_written_is_its_owners_alone_unless_it_is_opened_to_others(
     assert stat.S_IMODE(only_file(tmp_path / "spool").stat().st_mode) == file
 
 
-def test_a_file_in_the_place_of_the_folder_is_worth_another_try(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_folder_stops_all_messages(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
 
     with pytest.raises(DeliveryFailed, match="can't be written: File exists") as failed:
         deliver(open_channel(f"file://{tmp_path}/taken"), message())
-    assert failed.value.retry
+    assert Expected.of(failed.value) == UNAVAILABLE
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_full_disk_is_worth_another_try_and_leaves_nothing_half(tmp_path: Path, step: str) -> None:
+def test_a_full_disk_stops_all_messages_and_leaves_nothing_half(tmp_path: Path, step: str) -> None:
     channel = open_channel(f"file://{tmp_path}?as=txt")
     deliver(channel, message())
     before = only_file(tmp_path).read_bytes()
@@ -173,8 +173,51 @@ def test_a_full_disk_is_worth_another_try_and_leaves_nothing_half(tmp_path: Path
     with full_disk(step), pytest.raises(DeliveryFailed, match="No space left") as failed:
         deliver(channel, message(text="newer"))
 
-    assert failed.value.retry
+    assert Expected.of(failed.value) == UNAVAILABLE
     assert only_file(tmp_path).read_bytes() == before
+
+
+def test_a_folder_with_the_name_of_the_file_stops_this_message_only(tmp_path: Path) -> None:
+    (tmp_path / f"{file_name(message())}.eml").mkdir()
+
+    with pytest.raises(DeliveryFailed, match="can't be written: Is a directory") as failed:
+        deliver(open_channel(f"file://{tmp_path}"), message())
+
+    assert Expected.of(failed.value) == COUNTED
+    assert deliver(open_channel(f"file://{tmp_path}"), message(2))
+
+
+@pytest.mark.parametrize(("place", "verdict"), [("spool", COUNTED), (f"{'x' * 300}/spool", UNAVAILABLE)])
+def test_a_name_that_is_too_long_concerns_the_file_or_the_folder(
+    tmp_path: Path, place: str, verdict: Expected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digestif.channels.files.file_name", lambda _: "x" * 300)
+
+    with pytest.raises(DeliveryFailed, match="File name too long") as failed:
+        deliver(open_channel(f"file://{tmp_path}/{place}"), message())
+
+    assert Expected.of(failed.value) == verdict
+
+
+def test_a_message_that_is_larger_than_files_may_be_stops_itself_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(_: int) -> None:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+    monkeypatch.setattr(os, "fsync", too_large)
+
+    with pytest.raises(DeliveryFailed, match="File too large") as failed:
+        deliver(open_channel(f"file://{tmp_path}"), message())
+
+    assert Expected.of(failed.value) == COUNTED
+
+
+def test_its_name_is_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert open_channel("file:///var/spool/digests?as=txt").name == "file:///var/spool/digests"
+    assert open_channel("file://./digests").name == f"file://{tmp_path}/digests"
 
 
 # DSNs

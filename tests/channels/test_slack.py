@@ -1,5 +1,6 @@
 """Slack: messages stay within Slack's limits, and its answers are understood."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from digestif.channels.slack import SlackChannel, escaped, from_dsn, payload_of,
 from digestif.core.secret import Secret
 from digestif.core.verdicts import DeliveryFailed
 from digestif.dsn import Dsn
-from digestif.testing.channels import a_message, huge
+from digestif.testing.channels import COUNTED, FINAL, UNAVAILABLE, UNKNOWN, Expected, a_message, huge
 from tests.channels.deliveries import delivered
 from tests.channels.receiver import Receiver, running
 
@@ -33,6 +34,12 @@ def receiver(server: Receiver) -> Receiver:
 
 def deliver(receiver: Receiver, message: Message | None = None) -> Receipt:
     return delivered(SlackChannel(Secret(receiver.url + PATH), allow_private=True), message)
+
+
+def failure(receiver: Receiver) -> DeliveryFailed:
+    with pytest.raises(DeliveryFailed) as failed:
+        deliver(receiver)
+    return failed.value
 
 
 def test_blocks_are_posted_with_the_subject_beside_them(receiver: Receiver) -> None:
@@ -150,42 +157,62 @@ def test_an_escaped_text_has_at_most_its_length(character: str, length: int) -> 
     [
         (404, "no_service"),
         (403, "no_service"),
+        (400, "no_team"),
         (404, "channel_not_found"),
-        (410, "channel_is_archived"),
         (403, "action_prohibited"),
         (403, "invalid_token"),
-        (400, "invalid_payload"),
         (404, "anything"),
-        (410, "anything"),
+        (403, "anything"),
     ],
 )
-def test_what_slack_will_not_take_later_either_is_final(receiver: Receiver, status: int, words: str) -> None:
+def test_an_address_that_slack_does_not_serve_is_a_matter_of_configuration(
+    receiver: Receiver, status: int, words: str
+) -> None:
     receiver.answer(status, words)
 
-    with pytest.raises(DeliveryFailed, match=words) as failed:
-        deliver(receiver)
+    failed = failure(receiver)
 
-    assert not failed.value.retry
+    assert Expected.of(failed) == UNAVAILABLE
+    assert str(failed) == f"configuration: 127.0.0.1 answered {status}: {words}"
 
 
-@pytest.mark.parametrize(("status", "words"), [(500, "rollup_error"), (403, "anything"), (302, "redirects")])
-def test_what_may_pass_is_tried_again(receiver: Receiver, status: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "words", "verdict"),
+    [
+        (410, "channel_is_archived", FINAL),
+        (410, "anything", FINAL),
+        (400, "invalid_payload", COUNTED),
+        (500, "rollup_error", COUNTED),
+        (302, "redirects", COUNTED),
+        (503, "maintenance", UNAVAILABLE),
+        (504, "gateway", UNKNOWN),
+        (429, "rate_limited", Expected(throttled=True)),
+    ],
+)
+def test_any_other_answer_means_what_it_means_for_a_webhook(
+    receiver: Receiver, status: int, words: str, verdict: Expected
+) -> None:
     receiver.answer(status, words)
 
-    with pytest.raises(DeliveryFailed, match=words) as failed:
-        deliver(receiver)
+    failed = failure(receiver)
 
-    assert failed.value.retry
-    assert not failed.value.throttled
+    assert Expected.of(failed) == verdict
+    assert words in str(failed)
 
 
 def test_slack_is_given_the_time_that_it_asks_for(receiver: Receiver) -> None:
     receiver.answer(429, "rate_limited", Retry_After="30")
 
-    with pytest.raises(DeliveryFailed, match="rate_limited") as failed:
-        deliver(receiver)
+    assert Expected.of(failure(receiver)) == Expected(throttled=True, after=30)
 
-    assert (failed.value.after, failed.value.throttled) == (30, True)
+
+def test_its_name_tells_addresses_apart_and_shows_their_host_only() -> None:
+    dsns = [f"slack://hooks.slack.com{PATH}{rest}" for rest in ("", "x", "?timeout=5")]
+
+    names = [from_dsn(Dsn.parse(dsn)).name for dsn in dsns]
+
+    assert re.fullmatch("slack://hooks.slack.com #[0-9a-f]{8}", names[0])
+    assert names[0] == names[2] != names[1]
 
 
 def test_a_dsn_shows_its_host_only() -> None:

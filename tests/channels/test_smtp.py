@@ -7,7 +7,7 @@ import logging
 import ssl
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ import trustme
 
 from digestif.channels.base import Channel
 from digestif.channels.registry import open_channel
-from digestif.channels.smtp import REPLY_LENGTH, SmtpChannel
-from digestif.testing.channels import ChannelConformance, Failing, Failure
+from digestif.channels.smtp import SmtpChannel
+from digestif.channels.smtp_failures import REPLY_LENGTH
+from digestif.testing.channels import UNAVAILABLE, ChannelConformance, Expected, Failing, Failure
 from tests.channels.deliveries import message
+from tests.channels.gate import Gate, gate_to
 from tests.channels.mailserver import (
     HOST,
     PASSWORD,
@@ -253,8 +255,8 @@ def test_a_wrong_password_is_a_matter_of_configuration(server_tls: ssl.SSLContex
         async with mail_server(tls=server_tls, login=True) as server:
             failed = await fail_once(server.dsn(f"&tls=starttls&ca={authority / 'ca.pem'}", login="ada:wrong-one@"))
 
-        assert failed.retry
-        assert "configuration:" in str(failed)
+        assert Expected.of(failed) == UNAVAILABLE
+        assert str(failed).startswith("configuration:")
         assert "refuses the user or the password: 535" in str(failed)
         assert server.commands == []
 
@@ -267,8 +269,8 @@ def test_without_starttls_nothing_is_sent(login: str) -> None:
         async with mail_server() as server:
             failed = await fail_once(server.dsn("&tls=starttls", login=login))
 
-        assert failed.retry
-        assert "configuration:" in str(failed)
+        assert Expected.of(failed) == UNAVAILABLE
+        assert str(failed).startswith("configuration:")
         assert "STARTTLS" in str(failed)
         assert (server.commands, server.logins) == ([], [])
 
@@ -287,8 +289,8 @@ def test_an_untrusted_certificate_ends_the_delivery_unless_verify_is_no(
             assert server.mails == []
             assert await deliver_once(server.dsn(f"{options}&verify=no", scheme=scheme)) == "Q1"
 
-        assert failed.retry
-        assert "the certificate of" in str(failed)
+        assert Expected.of(failed) == UNAVAILABLE
+        assert str(failed).startswith("configuration: the certificate of")
 
     run(scene)
 
@@ -349,33 +351,51 @@ def server(authority: Path) -> Iterator[MailServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def gate(server: MailServer) -> Iterator[Gate]:
+    with gate_to(server.port) as gate:
+        yield gate
+
+
 class TestSuite(ChannelConformance):
-    supports = frozenset({Failure.LOST, Failure.TROUBLE, Failure.REFUSED, Failure.GONE})
+    supports = frozenset(Failure) - {Failure.BUSY, Failure.GATEWAY}  # SMTP names no time to wait, and has no gateways
 
     @pytest.fixture
-    def channel(self, server: MailServer, authority: Path) -> Channel:
-        return open_channel(server.dsn(f"&tls=starttls&ca={authority / 'ca.pem'}", login=LOGIN))
+    def channel(self, server: MailServer, gate: Gate, authority: Path) -> Channel:
+        options = f"&tls=starttls&ca={authority / 'ca.pem'}&timeout=1"
+        return open_channel(server.dsn(options, login=LOGIN, port=gate.port))
 
     @pytest.fixture
     def secrets(self) -> Sequence[str]:
         return [PASSWORD]
 
     @pytest.fixture
-    def failing(self, server: MailServer) -> Failing:
-        return lambda failure: misbehaving(server, failure)
+    def failing(self, server: MailServer, gate: Gate) -> Failing:
+        return lambda failure: misbehaving(server, gate, failure)
 
 
 @contextmanager
-def misbehaving(server: MailServer, failure: Failure) -> Iterator[None]:
+def misbehaving(server: MailServer, gate: Gate, failure: Failure) -> Iterator[None]:
     async def hang_up(connection: Any) -> None:
         connection.transport.abort()
 
-    server.before_data = hang_up if failure is Failure.LOST else None
+    async def hang(connection: Any) -> None:
+        await asyncio.Event().wait()
+
+    gate.hang_up()  # else a kept connection would need no log-in
+    server.before_data = {Failure.LOST: hang_up, Failure.TIMED_OUT: hang}.get(failure)
     server.answers |= {
-        Failure.TROUBLE: {"MAIL": f"451 not now, {PASSWORD}"},
+        Failure.REFUSED_LOGIN: {"AUTH": f"535 not you, {PASSWORD}"},
+        Failure.TROUBLE: {"MAIL": f"421 not now, {PASSWORD}"},
+        Failure.GREYLISTED: {"RCPT": f"450 not yet, {PASSWORD}"},
         Failure.REFUSED: {"DATA": f"554 no, {PASSWORD}"},
         Failure.GONE: {"RCPT": f"550 nobody here, {PASSWORD}"},
     }.get(failure, {})
-    yield
+    if failure is Failure.UNREACHABLE:
+        way: AbstractContextManager[None] = gate.shut()
+    else:
+        way = gate.silent() if failure is Failure.SILENT else nullcontext()
+    with way:
+        yield
     server.before_data = None
     server.answers.clear()

@@ -151,6 +151,30 @@ def test_what_a_dsn_says_about_the_server(dsn: str, expected: tuple[str, int, st
     assert (server.host, server.port, server.tls.value, server.user, server.password.reveal()) == expected
 
 
+@pytest.mark.parametrize(
+    ("dsn", "name"),
+    [
+        ("smtp://mail.example.org?from=a@b.c", "smtp://mail.example.org:587"),
+        ("smtps://Mail.example.org?from=a@b.c", "smtps://mail.example.org:465"),
+        ("smtp://ada:hunter2@h?from=a@b.c", "smtp://ada@h:587"),
+        ("smtp://ada:another@h?from=d@b.c&timeout=5", "smtp://ada@h:587"),
+        ("smtp://ada%40x.org:hunter2@h:26?from=a@b.c", "smtp://ada%40x.org@h:26"),
+        ("smtp://[::1]:2525?from=a@b.c", "smtp://[::1]:2525"),
+    ],
+)
+def test_its_name_is_the_server_and_the_user(dsn: str, name: str) -> None:
+    assert open_channel(dsn).name == name
+
+
+def test_a_token_that_is_user_and_password_is_not_shown_in_the_name() -> None:
+    names = [
+        open_channel(f"smtp://{token}:{token}@h?from=a@b.c").name for token in ("tok-en-1", "tok-en-2", "tok-en-1")
+    ]
+
+    assert names[0] == names[2] != names[1]
+    assert not [name for name in names if "tok-en" in name]
+
+
 def test_addresses_in_a_dsn_may_have_names_and_pluses() -> None:
     channel = open_channel("smtp://h?from=The%20Digests%20<ada+x@b.c>&reply_to=bob+y@b.c")
 

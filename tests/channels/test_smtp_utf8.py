@@ -7,6 +7,7 @@ import pytest
 
 from digestif.channels.mail import Letterhead, Mailbox, build_mail
 from digestif.channels.registry import open_channel
+from digestif.testing.channels import FINAL, UNAVAILABLE, Expected
 from tests.channels.deliveries import message
 from tests.channels.mailserver import deliver_once, fail_once, failure, mail_server, run
 
@@ -57,7 +58,7 @@ def test_a_server_without_smtputf8_gets_nothing_and_that_is_final(recipient: str
             await channel.deliver(message(recipient="ada@example.org"))
             await channel.close()
 
-        assert not failed.retry
+        assert Expected.of(failed) == FINAL
         assert f"127.0.0.1:{server.port} takes addresses in ASCII only (no SMTPUTF8)" in str(failed)
         assert recipient.partition("@")[0] in str(failed)
         assert server.envelopes == [("digests@example.org", ["ada@example.org"])]
@@ -73,7 +74,7 @@ def test_an_address_of_our_own_is_a_matter_of_configuration(options: str) -> Non
         async with mail_server(utf8=True) as other:
             await deliver_once(other.dsn(options))
 
-        assert failed.retry
+        assert Expected.of(failed) == UNAVAILABLE
         assert str(failed).startswith("configuration: 127.0.0.1")
         assert "ädä@example.org is not" in str(failed)
         assert server.mails == []

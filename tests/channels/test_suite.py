@@ -6,16 +6,20 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
 from typing import ClassVar
 
 import pytest
+import trustme
 
 from digestif.channels.apprise_channel import AppriseChannel
 from digestif.channels.base import Channel, Format, Message, Receipt
 from digestif.channels.slack import SlackChannel
 from digestif.channels.webhook import WebhookChannel
-from digestif.core.verdicts import DeliveryFailed
+from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.testing.channels import HOSTILE_TEXTS, PATIENCE, ChannelConformance, Failing, Failure, a_message
+from tests.channels.gate import Gate, gate_to
 from tests.channels.receiver import Receiver, never_answer, reset, running
 
 SECRETS = ["whsec_" + "QUJD" * 11, "whsec_" + "REVG" * 11]
@@ -23,20 +27,47 @@ TOKEN = "XXXXaaaabbbbccccddddeeee"
 
 
 @pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
+def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a certificate authority, and the server's certificate beside it."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    return folder / "ca.pem"
+
+
+@pytest.fixture(scope="module")
+def receiver(ca: Path) -> Iterator[Receiver]:
+    context = SSLContext(PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(ca.parent / "server.pem")
+    with running(certificate=context) as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def plain_receiver() -> Iterator[Receiver]:
     with running() as receiver:
         yield receiver
 
 
+@pytest.fixture(scope="module")
+def gate(receiver: Receiver) -> Iterator[Gate]:
+    with gate_to(receiver.port) as gate:
+        yield gate
+
+
 @contextmanager
-def misbehaving(receiver: Receiver, failure: Failure, *, echo: str = "") -> Iterator[None]:
+def misbehaving(receiver: Receiver, failure: Failure, *, echo: str) -> Iterator[None]:
     """Makes the receiver fail, with an answer that repeats secrets."""
     waits = {"Retry_After": f"{PATIENCE:g}"}
     ways: dict[Failure, Callable[[], None]] = {
-        Failure.SILENT: lambda: receiver.behave(never_answer),
+        Failure.REFUSED_LOGIN: lambda: receiver.answer(401, echo),
+        Failure.TROUBLE: lambda: receiver.answer(503, echo),
         Failure.LOST: lambda: receiver.behave(reset),
-        Failure.TROUBLE: lambda: receiver.answer(500, echo),
+        Failure.TIMED_OUT: lambda: receiver.behave(never_answer),
+        Failure.GATEWAY: lambda: receiver.answer(502, echo),
         Failure.BUSY: lambda: receiver.answer(429, echo, **waits),
+        Failure.GREYLISTED: lambda: receiver.answer(429, echo),
         Failure.REFUSED: lambda: receiver.answer(400, echo),
         Failure.GONE: lambda: receiver.answer(410, echo),
     }
@@ -46,11 +77,15 @@ def misbehaving(receiver: Receiver, failure: Failure, *, echo: str = "") -> Iter
 
 
 class OverHttp(ChannelConformance):
-    supports = frozenset(Failure) - {Failure.UNREACHABLE}
+    supports = frozenset(Failure)
 
     @pytest.fixture
-    def failing(self, receiver: Receiver, secrets: Sequence[str]) -> Failing:
+    def failing(self, receiver: Receiver, gate: Gate, secrets: Sequence[str]) -> Failing:
         def failing(failure: Failure) -> AbstractContextManager[None]:
+            if failure is Failure.UNREACHABLE:
+                return gate.shut()
+            if failure is Failure.SILENT:
+                return gate.silent()
             return misbehaving(receiver, failure, echo=f"I know {' and '.join(secrets)}")
 
         return failing
@@ -62,9 +97,9 @@ class TestWebhooks(OverHttp):
         return [*SECRETS, TOKEN]
 
     @pytest.fixture
-    def channel(self, receiver: Receiver) -> Channel:
-        url = f"{receiver.url}/hooks/{TOKEN}"
-        return WebhookChannel(url, secrets=SECRETS, timeout=0.6, allow_private=True)
+    def channel(self, gate: Gate, ca: Path) -> Channel:
+        url = f"https://127.0.0.1:{gate.port}/hooks/{TOKEN}"
+        return WebhookChannel(url, secrets=SECRETS, timeout=0.9, allow_private=True, ca=str(ca))
 
 
 class TestSlack(OverHttp):
@@ -73,21 +108,31 @@ class TestSlack(OverHttp):
         return [TOKEN, f"/services/T000/B000/{TOKEN}"]
 
     @pytest.fixture
-    def channel(self, receiver: Receiver) -> Channel:
-        return SlackChannel(f"{receiver.url}/services/T000/B000/{TOKEN}", timeout=0.6, allow_private=True)
+    def channel(self, gate: Gate, ca: Path) -> Channel:
+        url = f"https://127.0.0.1:{gate.port}/services/T000/B000/{TOKEN}"
+        return SlackChannel(url, timeout=0.9, allow_private=True, ca=str(ca))
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of what Apprise imports
-class TestApprise(OverHttp):
-    supports = frozenset({Failure.LOST, Failure.TROUBLE})
+class TestApprise(ChannelConformance):
+    """Apprise says only that it failed, so that nothing else can be told apart."""
+
+    supports = frozenset({Failure.REFUSED, Failure.TIMED_OUT})
+
+    @pytest.fixture
+    def failing(self, plain_receiver: Receiver, secrets: Sequence[str]) -> Failing:
+        def failing(failure: Failure) -> AbstractContextManager[None]:
+            return misbehaving(plain_receiver, failure, echo=f"I know {' and '.join(secrets)}")
+
+        return failing
 
     @pytest.fixture
     def secrets(self) -> Sequence[str]:
         return ["correcthorse", TOKEN]
 
     @pytest.fixture
-    def channel(self, receiver: Receiver) -> Channel:
-        return AppriseChannel(f"json://ada:correcthorse@127.0.0.1:{receiver.port}/{TOKEN}")
+    def channel(self, plain_receiver: Receiver) -> Channel:
+        return AppriseChannel(f"json://ada:correcthorse@127.0.0.1:{plain_receiver.port}/{TOKEN}", timeout=2)
 
 
 # Faulty channels
@@ -103,7 +148,7 @@ class Good(Channel):
 
     async def deliver(self, message: Message) -> Receipt:
         if Good.failing:
-            raise DeliveryFailed("something is wrong")
+            raise Unavailable("something is wrong")
         return Receipt(channel=self.scheme)
 
 
@@ -136,6 +181,41 @@ class OtherScheme(Good):
 class GivesUp(Good):
     async def deliver(self, message: Message) -> Receipt:
         raise DeliveryFailed("no", retry=False)
+
+
+class BlamesTheDigest(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        raise DeliveryFailed("no")
+
+
+class IsSure(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        raise Unavailable("no", unknown=True)
+
+
+class BlamesItself(Good):
+    async def deliver(self, message: Message) -> Receipt:
+        if not message.subject.isprintable():
+            raise Unavailable("this message is bad")
+        return Receipt(channel=self.scheme)
+
+
+class ShowsItsName(Good):
+    @property
+    def name(self) -> str:
+        return f"good://{self.secret}@host"
+
+
+class ChangesItsName(Good):
+    deliveries = 0
+
+    @property
+    def name(self) -> str:
+        return f"good {self.deliveries}"
+
+    async def deliver(self, message: Message) -> Receipt:
+        self.deliveries += 1
+        return await super().deliver(message)
 
 
 class Tells(Good):
@@ -203,7 +283,12 @@ class Breaks(Good):
 
 FAULTS: dict[type[Good], tuple[str, type[Exception]]] = {
     OtherScheme: ("a_delivered_message_gives_a_receipt_of_this_channel", AssertionError),
-    GivesUp: ("a_failure_says_whether_and_when_to_try_again", AssertionError),
+    GivesUp: ("a_failure_says_whose_fault_it_is_and_whether_the_message_may_have_gone_out", AssertionError),
+    BlamesTheDigest: ("a_failure_says_whose_fault_it_is_and_whether_the_message_may_have_gone_out", AssertionError),
+    IsSure: ("a_failure_says_whose_fault_it_is_and_whether_the_message_may_have_gone_out", AssertionError),
+    BlamesItself: ("hostile_contents_are_delivered_or_refused", AssertionError),
+    ShowsItsName: ("nothing_shows_its_secrets", AssertionError),
+    ChangesItsName: ("its_name_is_a_line_that_stays_the_same", AssertionError),
     Tells: ("nothing_shows_its_secrets", AssertionError),
     TellsTheLog: ("nothing_shows_its_secrets", AssertionError),
     TellsBehindItsFailure: ("nothing_shows_its_secrets", AssertionError),

@@ -2,6 +2,9 @@
 
 import asyncio
 import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 import pytest
@@ -9,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from digestif import ConfigError
-from digestif.channels.base import Channel, DeliveryFailed
+from digestif.channels.base import Channel, DeliveryFailed, Unavailable
 from digestif.channels.registry import open_channel
 from digestif.channels.terminal import TerminalChannel, page
-from digestif.testing.channels import ChannelConformance
+from digestif.testing.channels import UNAVAILABLE, ChannelConformance, Expected, Failing, Failure
 from tests.channels.deliveries import message
 
 
@@ -21,10 +24,37 @@ class Terminal(io.StringIO):
         return True
 
 
+class Pipe(io.StringIO):
+    """An output whose reader may be gone."""
+
+    is_broken = False
+
+    def write(self, text: str) -> int:
+        if self.is_broken:
+            raise BrokenPipeError("Broken pipe")
+        return super().write(text)
+
+
 class TestSuite(ChannelConformance):
+    supports = frozenset({Failure.TROUBLE})
+
     @pytest.fixture
-    def channel(self) -> Channel:
-        return TerminalChannel(io.StringIO())
+    def pipe(self) -> Pipe:
+        return Pipe()
+
+    @pytest.fixture
+    def channel(self, pipe: Pipe) -> Channel:
+        return TerminalChannel(pipe)
+
+    @pytest.fixture
+    def failing(self, pipe: Pipe) -> Failing:
+        @contextmanager
+        def failing(_: Failure) -> Iterator[None]:
+            pipe.is_broken = True
+            yield
+            pipe.is_broken = False
+
+        return failing
 
 
 def shown(stream: TextIO) -> None:
@@ -73,13 +103,24 @@ def test_letters_that_the_terminal_does_not_have_are_replaced() -> None:
     assert raw.getvalue().startswith(b"Build 1 failed ? ada@example.org\n")
 
 
-def test_an_output_that_is_closed_is_worth_another_try() -> None:
+def test_an_output_that_is_closed_takes_nothing() -> None:
     stream = io.StringIO()
     stream.close()
 
     with pytest.raises(DeliveryFailed, match="standard output can't be written") as failed:
         shown(stream)
-    assert failed.value.retry
+    assert Expected.of(failed.value) == UNAVAILABLE
+
+
+def test_a_process_without_an_output_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+
+    with pytest.raises(Unavailable, match="there is no standard output"):
+        asyncio.run(open_channel("terminal://").deliver(message()))
+
+
+def test_its_name_is_the_same_everywhere() -> None:
+    assert open_channel("terminal://").name == "terminal"
 
 
 @pytest.mark.parametrize("dsn", ["terminal://here", "terminal://?colour=yes"])

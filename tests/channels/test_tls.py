@@ -11,6 +11,7 @@ from digestif import ConfigError
 from digestif.channels.base import Receipt
 from digestif.channels.registry import open_channel
 from digestif.core.verdicts import DeliveryFailed
+from digestif.testing.channels import UNAVAILABLE, Expected
 from tests.channels.deliveries import delivered
 from tests.channels.receiver import Receiver, running
 
@@ -70,7 +71,8 @@ def test_a_receiver_with_a_certificate_of_another_authority_gets_nothing(
     with pytest.raises(DeliveryFailed, match=r"127.0.0.1 has a certificate that is not trusted") as failed:
         deliver(dsn_of(scheme, receiver, trusted(trustme.CA(), tmp_path)))
 
-    assert failed.value.retry
+    assert Expected.of(failed.value) == UNAVAILABLE
+    assert str(failed.value).startswith("configuration: ")
     assert not receiver.requests
 
 

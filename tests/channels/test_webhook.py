@@ -1,6 +1,7 @@
 """Webhooks: what is sent, what an answer means, and what a receiver that misbehaves can do."""
 
 import asyncio
+import re
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from digestif.channels.http import wait_of
 from digestif.channels.webhook import BODY_BYTES, WebhookChannel, body_of, from_dsn, id_of
 from digestif.core.verdicts import DeliveryFailed
 from digestif.dsn import Dsn
-from digestif.testing.channels import a_message, huge
+from digestif.testing.channels import COUNTED, FINAL, UNAVAILABLE, UNKNOWN, Expected, a_message, huge
 from tests.channels.deliveries import delivered, run_and_close
+from tests.channels.gate import gate_to
 from tests.channels.receiver import (
     Behaviour,
     Receiver,
@@ -212,33 +214,29 @@ def test_every_2xx_is_success(receiver: Receiver, status: int) -> None:
     assert deliver(receiver).detail == str(status)
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 405, 408, 409, 425, 451, 500, 501, 502, 503, 504, 599])
-def test_what_a_person_may_correct_is_tried_again(receiver: Receiver, status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "verdict", "reason"),
+    [
+        (401, UNAVAILABLE, "configuration: 127.0.0.1 answered 401: not now"),
+        (403, UNAVAILABLE, "configuration: 127.0.0.1 answered 403: not now"),
+        (503, UNAVAILABLE, "127.0.0.1 answered 503: not now"),
+        (502, UNKNOWN, "127.0.0.1 answered 502: not now"),
+        (504, UNKNOWN, "127.0.0.1 answered 504: not now"),
+        (429, Expected(throttled=True), "127.0.0.1 answered 429: not now"),
+        (410, FINAL, "gone: 127.0.0.1 answered 410: not now"),
+        *(
+            (status, COUNTED, f"127.0.0.1 answered {status}: not now")
+            for status in (400, 402, 404, 405, 408, 409, 413, 415, 422, 425, 451, 500, 501, 505, 599)
+        ),
+    ],
+)
+def test_an_answer_has_a_verdict(receiver: Receiver, status: int, verdict: Expected, reason: str) -> None:
     receiver.answer(status, "not now")
 
     failed = failure(receiver)
 
-    assert (failed.retry, failed.after, failed.throttled) == (True, None, False)
-    assert str(failed) == f"127.0.0.1 answered {status}: not now"
-
-
-@pytest.mark.parametrize("status", [400, 413, 415, 422])
-def test_a_receiver_that_calls_the_message_bad_is_not_asked_again(receiver: Receiver, status: int) -> None:
-    receiver.answer(status, "no such field")
-
-    failed = failure(receiver)
-
-    assert not failed.retry
-    assert str(failed) == f"127.0.0.1 answered {status}: no such field"
-
-
-def test_410_stops(receiver: Receiver) -> None:
-    receiver.answer(410)
-
-    failed = failure(receiver)
-
-    assert not failed.retry
-    assert str(failed) == "gone: 127.0.0.1 answered 410"
+    assert Expected.of(failed) == verdict
+    assert str(failed) == reason
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -247,32 +245,30 @@ def test_a_redirect_is_not_followed_but_can_be_corrected(receiver: Receiver, sta
 
     failed = failure(receiver)
 
-    assert failed.retry
+    assert Expected.of(failed) == COUNTED
     assert "redirects are not followed" in str(failed)
     assert [request.path for request in receiver.requests] == ["/hook"]
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_receiver_that_asks_for_patience_gets_it(receiver: Receiver, status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        (429, Expected(throttled=True, after=120)),
+        (503, Expected(unavailable=True, after=120)),
+        (500, Expected(after=120)),
+        (502, UNKNOWN),  # the wait grows by itself, so that few are sent twice
+    ],
+)
+def test_a_receiver_that_asks_for_patience_gets_it(receiver: Receiver, status: int, verdict: Expected) -> None:
     receiver.answer(status, Retry_After="120")
 
-    failed = failure(receiver)
-
-    assert (failed.retry, failed.after, failed.throttled) == (True, 120, True)
+    assert Expected.of(failure(receiver)) == verdict
 
 
 def test_a_date_to_come_back_at_is_understood(receiver: Receiver) -> None:
     receiver.answer(429, Retry_After="Tue, 14 Nov 2023 22:15:00 GMT")
 
     assert failure(receiver, clock=lambda: NOW).after == 100
-
-
-def test_too_many_requests_is_throttling_without_a_time_too(receiver: Receiver) -> None:
-    receiver.answer(429)
-
-    failed = failure(receiver)
-
-    assert (failed.after, failed.throttled) == (None, True)
 
 
 @pytest.mark.parametrize(
@@ -310,13 +306,15 @@ def test_a_wait_is_at_least_a_second_and_at_most_a_day(header: str | None, secon
         (talk_nonsense, "answered something that is not HTTP"),
     ],
 )
-def test_a_message_whose_fate_is_unknown_is_tried_again(receiver: Receiver, behaviour: Behaviour, reason: str) -> None:
+def test_after_the_body_was_sent_no_valid_answer_means_that_the_outcome_is_unknown(
+    receiver: Receiver, behaviour: Behaviour, reason: str
+) -> None:
     receiver.behave(behaviour)
 
     failed = failure(receiver, timeout=0.3)
 
     assert len(receiver.requests) == 1  # it did arrive, and no library repeated it
-    assert (failed.retry, failed.after, failed.throttled) == (True, None, False)
+    assert Expected.of(failed) == UNKNOWN
     assert str(failed) == f"127.0.0.1 {reason}"
     assert failed.__context__ is None  # it would show the address
 
@@ -340,13 +338,50 @@ def test_what_it_says_is_made_harmless(receiver: Receiver) -> None:
     assert len(text) <= len("127.0.0.1 answered 500: ") + 200
 
 
-def test_a_missing_receiver_is_worth_another_attempt() -> None:
+def test_a_receiver_that_ends_a_kept_connection_on_the_next_message_leaves_the_outcome_unknown(
+    receiver: Receiver,
+) -> None:
+    channel = WebhookChannel(receiver.url, secrets=[SECRET], allow_private=True)
+
+    async def twice() -> Receipt:
+        await channel.deliver(a_message())
+        receiver.behave(reset)
+        return await channel.deliver(a_message())
+
+    with pytest.raises(DeliveryFailed) as failed:
+        run_and_close(channel, twice)
+
+    assert Expected.of(failed.value) == UNKNOWN
+    assert len(receiver.requests) == 2
+
+
+def test_silence_before_the_body_could_be_sent_means_that_nothing_was(receiver: Receiver) -> None:
+    """The connection is accepted, and its TLS is never answered."""
+    with gate_to(receiver.port) as gate, gate.silent():
+        channel = WebhookChannel(f"https://127.0.0.1:{gate.port}/", secrets=[SECRET], allow_private=True, timeout=0.3)
+        with pytest.raises(DeliveryFailed) as failed:
+            delivered(channel)
+
+    assert Expected.of(failed.value) == UNAVAILABLE
+    assert str(failed.value) == "127.0.0.1 did not answer within 0.3 s"
+
+
+def test_a_receiver_without_tls_at_an_address_with_tls_gets_nothing(receiver: Receiver) -> None:
+    channel = WebhookChannel(f"https://127.0.0.1:{receiver.port}/", secrets=[SECRET], allow_private=True)
+
+    with pytest.raises(DeliveryFailed, match="can't be connected to") as failed:
+        delivered(channel)
+
+    assert Expected.of(failed.value) == UNAVAILABLE
+
+
+def test_a_missing_receiver_makes_the_channel_unavailable() -> None:
     with running() as receiver:
         pass  # its port is free again
 
     failed = failure(receiver)
 
-    assert failed.retry
+    assert Expected.of(failed) == UNAVAILABLE
     assert "can't be connected to" in str(failed)
 
 
@@ -356,8 +391,8 @@ def test_a_certificate_of_an_unknown_authority_is_not_trusted() -> None:
     with running(certificate=context) as receiver:
         failed = failure(receiver)
 
-    assert failed.retry
-    assert "127.0.0.1 has a certificate that is not trusted; ca names" in str(failed)
+    assert Expected.of(failed) == UNAVAILABLE
+    assert str(failed).startswith("configuration: 127.0.0.1 has a certificate that is not trusted; ca names")
     assert not receiver.requests
 
 
@@ -380,6 +415,18 @@ def test_a_dsn_gives_the_address_as_written_and_all_secrets(receiver: Receiver) 
     assert request.path == "/a%2Fb?a=1&b=%26"
     assert Webhook(SECRET).verify(request.body, request.headers)
     assert Webhook(OTHER).verify(request.body, request.headers)
+
+
+def test_its_name_tells_addresses_apart_and_shows_their_host_only() -> None:
+    address = f"webhook+https://receiver.example/hooks/token?secret={SECRET}"
+    others = [address.replace("token", "other"), address + "&query=token", address.replace("example", "example:8443")]
+
+    name = opened(address).name
+
+    assert re.fullmatch("webhook\\+https://receiver.example #[0-9a-f]{8}", name)
+    assert opened(f"{address},{OTHER}&timeout=5").name == name  # a secret may be changed
+    assert len({opened(other).name for other in (address, *others)}) == 4
+    assert opened(others[2]).name.startswith("webhook+https://receiver.example:8443 #")
 
 
 def test_it_shows_where_it_goes_and_no_more() -> None:

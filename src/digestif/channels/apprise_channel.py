@@ -1,6 +1,6 @@
 """Apprise: some 170 services, by the library of that name.
 
-Apprise says only whether a delivery succeeded. So every failure is worth another attempt, until the policy ends them.
+Apprise says only whether a delivery succeeded. So its "no" counts as an attempt, until the policy ends them.
 Its notifications block, so each runs in a thread.
 """
 
@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
+from threading import Event
 from typing import ClassVar
 
 import apprise
 
 from digestif.channels.addresses import public_only
 from digestif.channels.base import Channel, Format, Message, Receipt
+from digestif.channels.names import fingerprint
 from digestif.core.secret import Secret
 from digestif.core.times import is_duration
-from digestif.core.verdicts import DeliveryFailed
+from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.dsn import Dsn, option, yes_or_no
 from digestif.errors import ConfigError
 from digestif.threads import DaemonThreads
@@ -50,14 +53,19 @@ class AppriseChannel(Channel):
         self._service = self._notifier()[0].service_name
         self._threads = DaemonThreads(8, "digestif-apprise")
 
+    @cached_property
+    def name(self) -> str:
+        return f"apprise {self._service} #{fingerprint(self._url.reveal())}"
+
     async def deliver(self, message: Message) -> Receipt:
+        begun = Event()
         try:
             async with asyncio.timeout(self._timeout):
-                succeeded, refused = await self._threads.run(lambda: self._notify_guarded(message))
+                succeeded, refused = await self._threads.run(lambda: self._notify_guarded(message, begun))
         except TimeoutError:
-            raise DeliveryFailed(f"{self._service} did not end within {self._timeout:g} s") from None
+            raise self._late(begun.is_set()) from None
         if refused:
-            raise DeliveryFailed(f"{self._service}: {refused[0]} is not a public address; allow_private=yes allows it")
+            raise Unavailable(f"{self._service}: {refused[0]} is not a public address; allow_private=yes allows it")
         if not succeeded:
             raise DeliveryFailed(f"{self._service} did not take it; the log of apprise may tell why")
         return Receipt(channel=self.scheme, detail=str(self._service))
@@ -69,8 +77,14 @@ class AppriseChannel(Channel):
     def __repr__(self) -> str:
         return f"AppriseChannel({self._service})"
 
-    def _notify_guarded(self, message: Message) -> tuple[bool, list[str]]:
+    def _late(self, is_begun: bool) -> DeliveryFailed:
+        if is_begun:  # its thread goes on
+            return DeliveryFailed(f"{self._service} did not end within {self._timeout:g} s", unknown=True)
+        return Unavailable(f"{self._service} did not end earlier deliveries within {self._timeout:g} s")
+
+    def _notify_guarded(self, message: Message, begun: Event) -> tuple[bool, list[str]]:
         """Whether it succeeded, and the addresses that were refused."""
+        begun.set()
         if self._allow_private:
             return self._notify(message), []
         with public_only() as refused:

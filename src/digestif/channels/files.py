@@ -1,6 +1,7 @@
 """A folder: `file:///var/spool/digests?as=eml` writes one file for each message."""
 
 import asyncio
+import errno
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
-from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt, date_of
+from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt, Unavailable, date_of
 from digestif.channels.mail import BadAddress, Letterhead, Mailbox, build_mail, mailbox_option
 from digestif.core.texts import did_you_mean
 from digestif.dsn import Dsn, option
@@ -21,6 +22,7 @@ from digestif.ids import fresh_id
 SENDER = Mailbox.parse("digestif@localhost")
 NAME_LENGTH = 60  # of a timeline, in the name of a file
 PRIVATE = 0o600
+ABOUT_THE_FILE = frozenset({errno.EFBIG, errno.EILSEQ, errno.EISDIR, errno.ENAMETOOLONG})
 
 Writer = Callable[[Message, Letterhead], bytes]
 
@@ -37,13 +39,23 @@ class FolderChannel(Channel):
         self._mode = mode
         self._letterhead = Letterhead(sender=sender)
 
+    @property
+    def name(self) -> str:
+        return f"file://{self.folder.absolute()}"
+
     async def deliver(self, message: Message) -> Receipt:
         path = self.folder / f"{file_name(message)}.{self.kind}"
         try:
             await asyncio.to_thread(self._write, path, message)
         except OSError as error:
-            raise DeliveryFailed(f"{self.folder} can't be written: {error.strerror}") from error
+            raise self._failure_of(error) from error
         return Receipt(channel=self.scheme, id=path.name)
+
+    def _failure_of(self, error: OSError) -> DeliveryFailed:
+        """A full disk or a missing folder stops all messages; the name or the size of a file only its own."""
+        reason = f"{self.folder} can't be written: {error.strerror}"
+        is_in_folder = error.filename is None or Path(error.filename).parent == self.folder
+        return DeliveryFailed(reason) if error.errno in ABOUT_THE_FILE and is_in_folder else Unavailable(reason)
 
     def _write(self, path: Path, message: Message) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=_folder_mode(self._mode))

@@ -20,10 +20,11 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from digestif.channels.addresses import AddressRefused, is_address, is_public, public_socket, refuse_unless_public
+from digestif.channels.names import fingerprint
 from digestif.channels.tls import tls_context
 from digestif.core.secret import Secret
 from digestif.core.times import is_duration
-from digestif.core.verdicts import DeliveryFailed
+from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.dsn import Dsn, existing_file, number, option, yes_or_no
 from digestif.errors import ConfigError
 
@@ -35,10 +36,11 @@ IDLE_SECONDS = 4.0  # that a connection is kept: many servers close theirs after
 LONGEST_TIMEOUT = 600.0
 TOKEN_CHARACTERS = 12  # a part of an address of this length may be a token
 
-BAD_MESSAGE = frozenset({400, 413, 415, 422})  # another attempt would get the same answer
+REFUSES_US = frozenset({401, 403})
 GONE = 410
 TOO_MANY = 429
 UNAVAILABLE = 503
+GATEWAY = frozenset({502, 504})  # the receiver behind it may have the message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +65,28 @@ class Answer:
     def is_success(self) -> bool:
         return 200 <= self.status < 300
 
+    @property
+    def line(self) -> str:
+        return f"{self.host} answered {self.status}{f': {self.text}' if self.text else ''}"
+
 
 def failure_of(answer: Answer, *, now: float) -> DeliveryFailed | None:
     """The failure that an answer means; None if the receiver took the message."""
     if answer.is_success:
         return None
-    reason = f"{answer.host} answered {answer.status}{f': {answer.text}' if answer.text else ''}"
     after = wait_of(answer.retry_after, now=now)
+    if answer.status in REFUSES_US:
+        return Unavailable(f"configuration: {answer.line}")
+    if answer.status == UNAVAILABLE:
+        return Unavailable(answer.line, after=after)
+    if answer.status in GATEWAY:
+        return DeliveryFailed(answer.line, unknown=True)
+    if answer.status == TOO_MANY:
+        return DeliveryFailed(answer.line, after=after, throttled=True)
     if answer.status == GONE:
-        return DeliveryFailed(f"gone: {reason}", retry=False)
-    if answer.status in BAD_MESSAGE:
-        return DeliveryFailed(reason, retry=False)
-    if answer.status == TOO_MANY or (answer.status == UNAVAILABLE and after is not None):
-        return DeliveryFailed(reason, after=after, throttled=True)
-    if 300 <= answer.status < 400:
-        reason = f"{reason}; redirects are not followed: give the address that it leads to"
-    return DeliveryFailed(reason, after=after)
+        return DeliveryFailed(f"gone: {answer.line}", retry=False)
+    hint = "; redirects are not followed: give the address that it leads to" if 300 <= answer.status < 400 else ""
+    return DeliveryFailed(f"{answer.line}{hint}", after=after)
 
 
 def wait_of(header: str | None, *, now: float) -> float | None:
@@ -95,6 +103,13 @@ def wait_of(header: str | None, *, now: float) -> float | None:
     return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far a request has come."""
+
+    is_body_begun: bool = False
+
+
 class Poster:
     """Posts JSON to one address. Connections are kept for a few seconds; after `close` new ones are made."""
 
@@ -105,6 +120,7 @@ class Poster:
         if ca is not None and self._url.scheme != "https":
             raise ConfigError("ca: only for TLS; use an https address")
         self._tls = None if ca is None else tls_context(ca)
+        self.scheme = self._url.scheme
         self.host = self._url.host or ""
         self.origin = str(self._url.origin())
         self._timeout = _checked_timeout(timeout)
@@ -113,26 +129,40 @@ class Poster:
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the session
 
+    def name(self, scheme: str) -> str:
+        """The name of a channel of this scheme to this address: its host, and a fingerprint of the whole."""
+        _, _, place = self.origin.partition("://")
+        return f"{scheme}://{place} #{fingerprint(str(self._url))}"
+
     async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Post a body. Raises DeliveryFailed if no answer comes."""
+        """Post a body.
+
+        Raises Unavailable if nothing of it was sent, DeliveryFailed with `unknown` if no answer came afterwards.
+        """
         session = self._open_session()
+        progress = Progress()
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._exchange(session, body, headers)
+                return await self._exchange(session, body, headers, progress)
         except TimeoutError:
-            problem = f"did not answer within {self._timeout:g} s"
+            problem = f"{self.host} did not answer within {self._timeout:g} s"
         except (aiohttp.ClientError, OSError) as error:
-            problem = _problem(error)
+            problem = _problem(error, self.host)
         # Raised outside of the handlers: aiohttp's errors show the address, and would stay as context.
-        raise DeliveryFailed(f"{self.host} {self._without_secrets(problem)}")
+        reason = self._without_secrets(problem)
+        raise DeliveryFailed(reason, unknown=True) if progress.is_body_begun else Unavailable(reason)
 
     async def close(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
-    async def _exchange(self, session: aiohttp.ClientSession, body: bytes, headers: Mapping[str, str]) -> Answer:
-        async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
+    async def _exchange(
+        self, session: aiohttp.ClientSession, body: bytes, headers: Mapping[str, str], progress: Progress
+    ) -> Answer:
+        async with session.post(
+            self._url, data=body, headers=headers, allow_redirects=False, trace_request_ctx=progress
+        ) as response:
             beginning = await _read(response)
             text = self._without_secrets(beginning.decode("utf-8", "replace"))
             return Answer(self.host, response.status, excerpt(text), response.headers.get("Retry-After"))
@@ -148,6 +178,7 @@ class Poster:
                 auto_decompress=False,  # 64 KB could become gigabytes
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
+                trace_configs=[_progress_noted()],
             )
         return self._session
 
@@ -204,6 +235,17 @@ def _is_harmful(character: str) -> bool:
     return unicodedata.category(character).startswith("C") and not character.isspace()
 
 
+def _progress_noted() -> aiohttp.TraceConfig:
+    """Notes in the `Progress` of each request that its body is about to be sent."""
+
+    async def note(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceRequestChunkSentParams) -> None:
+        context.trace_request_ctx.is_body_begun = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_chunk_sent.append(note)
+    return trace
+
+
 async def _read(response: aiohttp.ClientResponse) -> bytes:
     """The beginning of an answer. If more follows, the connection is closed."""
     parts: list[bytes] = []
@@ -216,26 +258,27 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _problem(error: Exception) -> str:
-    """Why there is no answer, in words that follow the host's name and show no more of the address."""
+def _problem(error: Exception, host: str) -> str:
+    """Why there is no answer, in words that show no more of the address than its host."""
     cause = getattr(error, "os_error", error)
     match error:
         case _ if isinstance(cause, AddressRefused):
-            return f"was not connected to: {cause}; allow_private allows it"
+            return f"{host} was not connected to: {cause}; allow_private allows it"
         case aiohttp.ClientConnectorCertificateError():
-            return "has a certificate that is not trusted; ca names the file of an authority of your own"
+            advice = "ca names the file of an authority of your own"
+            return f"configuration: {host} has a certificate that is not trusted; {advice}"
         case aiohttp.ClientConnectorDNSError():
-            return "is a name that can't be resolved"
+            return f"{host} is a name that can't be resolved"
         case aiohttp.ClientConnectorError():
-            return f"can't be connected to: {error.strerror or type(cause).__name__}"
+            return f"{host} can't be connected to: {error.strerror or type(cause).__name__}"
         case aiohttp.ClientPayloadError():
-            return "broke its answer off"
+            return f"{host} broke its answer off"
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() | OSError():
-            return "closed the connection without an answer"
+            return f"{host} closed the connection without an answer"
         case aiohttp.ClientResponseError():
-            return "answered something that is not HTTP"
+            return f"{host} answered something that is not HTTP"
         case _:
-            return f"could not be talked to: {type(error).__name__}"
+            return f"{host} could not be talked to: {type(error).__name__}"
 
 
 def _checked(url: str, allow_private: bool) -> URL:

@@ -7,13 +7,14 @@ lost may appear twice.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any, ClassVar
 
 from digestif.channels.base import Channel, Format, Message, Receipt
-from digestif.channels.http import Answer, HttpOptions, Poster, encoded, failure_of, url_of
+from digestif.channels.http import GONE, Answer, HttpOptions, Poster, encoded, failure_of, url_of
 from digestif.clock import wall_clock
 from digestif.core.secret import Secret
-from digestif.core.verdicts import DeliveryFailed
+from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.dsn import Dsn
 
 # https://docs.slack.dev/reference/block-kit/blocks
@@ -41,7 +42,7 @@ FINAL_WORDS = frozenset(
         "team_disabled",
     }
 )
-FINAL_STATUSES = frozenset({404, 410})
+NOT_FOUND = 404
 
 
 class SlackChannel(Channel):
@@ -61,6 +62,10 @@ class SlackChannel(Channel):
     ) -> None:
         self._poster = Poster(Secret(url).reveal(), timeout=timeout, allow_private=allow_private, ca=ca)
         self._clock = clock
+
+    @cached_property
+    def name(self) -> str:
+        return self._poster.name(self.scheme)
 
     async def deliver(self, message: Message) -> Receipt:
         body = encoded(payload_of(message))
@@ -106,8 +111,12 @@ def escaped(text: str, length: int) -> str:
 
 def _failure_of(answer: Answer, *, now: float) -> DeliveryFailed | None:
     failure = failure_of(answer, now=now)
-    if failure is not None and (answer.status in FINAL_STATUSES or answer.text in FINAL_WORDS):
-        return DeliveryFailed(str(failure), retry=False)
+    if failure is None or answer.status == GONE:
+        return failure
+    # They concern the address, and with it every digest of the channel, not only this one. Once a person has given a
+    # new address or revived the old one, what has gathered arrives: a dead letter for each digest would help no one.
+    if answer.status == NOT_FOUND or answer.text in FINAL_WORDS:
+        return Unavailable(f"configuration: {answer.line}")
     return failure
 
 

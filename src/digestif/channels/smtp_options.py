@@ -4,8 +4,10 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from enum import Enum
+from urllib.parse import quote
 
 from digestif.channels.mail import Letterhead, Mailbox, mailbox_option
+from digestif.channels.names import fingerprint
 from digestif.core.secret import Secret
 from digestif.core.texts import shortened
 from digestif.dsn import Dsn, existing_file, number, option, whole_number, yes_or_no
@@ -69,6 +71,21 @@ class Server:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+    @property
+    def name(self) -> str:
+        """The server and the user, without the password."""
+        scheme = "smtps" if self.tls is Tls.FROM_START else "smtp"
+        host = f"[{self.host}]" if ":" in self.host else self.host.lower()
+        return f"{scheme}://{self._shown_user}{host}:{self.port}"
+
+    @property
+    def _shown_user(self) -> str:
+        if not self.user:
+            return ""
+        # Some providers take one token as user and as password.
+        is_secret = bool(self.password) and self.password.reveal() in self.user
+        return f"{fingerprint(self.user) if is_secret else quote(self.user, safe='')}@"
 
 
 def server_of(dsn: Dsn) -> Server:

@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import ClassVar, TextIO
 
-from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt
+from digestif.channels.base import Channel, Format, Message, Receipt, Unavailable
 from digestif.dsn import Dsn
 
 BOLD = "\x1b[1m"
@@ -25,18 +25,24 @@ class TerminalChannel(Channel):
         self._given = stream  # None: what standard output is at each delivery
         self._turn = threading.Lock()
 
+    @property
+    def name(self) -> str:
+        return self.scheme
+
     async def deliver(self, message: Message) -> Receipt:
         await asyncio.to_thread(self._show, message)  # a full pipe would block the event loop
         return Receipt(channel=self.scheme)
 
     def _show(self, message: Message) -> None:
-        stream = self._given or sys.stdout
+        stream: TextIO | None = self._given or sys.stdout
+        if stream is None:
+            raise Unavailable("there is no standard output")
         try:
             with self._turn:
                 stream.write(_fitting(page(message, colour=stream.isatty()), stream))
                 stream.flush()
         except (OSError, ValueError) as error:  # ValueError: it was closed
-            raise DeliveryFailed(f"standard output can't be written: {error}") from None
+            raise Unavailable(f"standard output can't be written: {error}") from None
 
 
 def from_dsn(dsn: Dsn) -> TerminalChannel:

@@ -10,6 +10,7 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -53,6 +54,10 @@ class WebhookChannel(Channel):
         hidden = [Secret(secret) for secret in given]
         self._poster = Poster(url, secrets=hidden, timeout=timeout, allow_private=allow_private, ca=ca)
         self._clock = clock
+
+    @cached_property
+    def name(self) -> str:
+        return self._poster.name(f"webhook+{self._poster.scheme}")
 
     async def deliver(self, message: Message) -> Receipt:
         body = body_of(message)

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import pytest
 
 from digestif.channels.base import Channel, Format, Message, Receipt
-from digestif.core.verdicts import DeliveryFailed
+from digestif.core.verdicts import DeliveryFailed, Unavailable
 
 T = TypeVar("T")
 
@@ -37,33 +37,65 @@ HUGE_LINES = 2_000
 class Failure(StrEnum):
     """A way in which the far side can fail."""
 
-    UNREACHABLE = "unreachable"  # it can't be connected
-    SILENT = "silent"  # it accepts the connection and does not answer
-    LOST = "lost"  # it took the message, and the connection broke before its answer
-    TROUBLE = "trouble"  # it answers that it has a temporary problem of its own
+    UNREACHABLE = "unreachable"  # it can't be connected to
+    SILENT = "silent"  # it accepts the connection, and is silent before the message could be sent
+    REFUSED_LOGIN = "refused login"  # it refuses the user, the password or the token
+    TROUBLE = "trouble"  # it says that it can't serve anyone now
+    LOST = "lost"  # it was sent the message, and the connection broke before its answer
+    TIMED_OUT = "timed out"  # it was sent the message, and does not answer
+    GATEWAY = "gateway"  # a server in between says that it got no answer
     BUSY = "busy"  # it asks to wait for PATIENCE
-    REFUSED = "refused"  # it answers that the message is bad
-    GONE = "gone"  # it answers that the recipient does not exist any more
+    GREYLISTED = "greylisted"  # it asks to wait, and does not say how long
+    REFUSED = "refused"  # it refuses this message
+    GONE = "gone"  # it says that the recipient does not exist any more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the `DeliveryFailed` of a channel has to say."""
+    """What the exception of a channel has to say."""
 
-    retry: bool
+    unavailable: bool = False  # it is an Unavailable: nothing would get through
+    unknown: bool = False
     throttled: bool = False
+    retry: bool = True
     after: float | None = None
 
+    @classmethod
+    def of(cls, failed: DeliveryFailed) -> "Expected":
+        """What an exception says."""
+        return cls(
+            unavailable=isinstance(failed, Unavailable),
+            unknown=failed.unknown,
+            throttled=failed.throttled,
+            retry=failed.retry,
+            after=failed.after,
+        )
 
-RETRY_TABLE = {
-    Failure.UNREACHABLE: Expected(retry=True),
-    Failure.SILENT: Expected(retry=True),
-    Failure.LOST: Expected(retry=True),
-    Failure.TROUBLE: Expected(retry=True),
-    Failure.BUSY: Expected(retry=True, throttled=True, after=PATIENCE),
-    Failure.REFUSED: Expected(retry=False),
-    Failure.GONE: Expected(retry=False),
+
+UNAVAILABLE = Expected(unavailable=True)
+UNKNOWN = Expected(unknown=True)
+COUNTED = Expected()
+FINAL = Expected(retry=False)
+
+FAILURES = {
+    Failure.UNREACHABLE: UNAVAILABLE,
+    Failure.SILENT: UNAVAILABLE,
+    Failure.REFUSED_LOGIN: UNAVAILABLE,
+    Failure.TROUBLE: UNAVAILABLE,
+    Failure.LOST: UNKNOWN,
+    Failure.TIMED_OUT: UNKNOWN,
+    Failure.GATEWAY: UNKNOWN,
+    Failure.BUSY: Expected(throttled=True, after=PATIENCE),
+    Failure.GREYLISTED: Expected(throttled=True),
+    Failure.REFUSED: COUNTED,
+    Failure.GONE: FINAL,
 }
+"""What each failure means, by two questions.
+
+May the message have gone out? Then the outcome is unknown, and the digest comes again as it is. Whose fault is it? If
+no message would get through, the channel is unavailable, and no attempt is counted. A receiver that asks to wait is
+throttling, which is not counted either. What it refuses is counted, or final if it can never succeed.
+"""
 
 TEXT_PARTS = ("key", "timeline", "recipient", "subject", "text", "html", "markdown")
 HOSTILE_TEXTS = {
@@ -131,6 +163,13 @@ class ChannelConformance:
         assert channel.formats <= set(Format)
         assert channel.redelivery in ("merge", "same")
 
+    def test_its_name_is_a_line_that_stays_the_same(self, channel: Channel, message: Message, run: Run) -> None:
+        name = channel.name
+        run(channel.deliver(message))
+
+        assert channel.name == name
+        assert not name or (name.isprintable() and name == name.strip())
+
     def test_a_delivered_message_gives_a_receipt_of_this_channel(
         self, channel: Channel, message: Message, run: Run
     ) -> None:
@@ -150,16 +189,16 @@ class ChannelConformance:
 
         assert [receipt.channel for receipt in run(deliver_all())] == [channel.scheme] * 20
 
-    def test_a_failure_says_whether_and_when_to_try_again(
+    def test_a_failure_says_whose_fault_it_is_and_whether_the_message_may_have_gone_out(
         self, channel: Channel, message: Message, run: Run, failing: Failing
     ) -> None:
         said: dict[Failure, Expected] = {}
         for failure in self.supports:
             with failing(failure):
                 failed = failure_of(run, channel, message)
-            said[failure] = Expected(failed.retry, failed.throttled, failed.after)
+            said[failure] = Expected.of(failed)
 
-        assert said == {failure: RETRY_TABLE[failure] for failure in self.supports}
+        assert said == {failure: FAILURES[failure] for failure in self.supports}
 
     def test_after_a_failure_it_delivers_again(
         self, channel: Channel, message: Message, run: Run, failing: Failing
@@ -180,7 +219,7 @@ class ChannelConformance:
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         caplog.set_level(logging.DEBUG)
-        shown = [repr(channel), str(channel), f"{channel}", repr(run(channel.deliver(message)))]
+        shown = [channel.name, repr(channel), str(channel), f"{channel}", repr(run(channel.deliver(message)))]
         for failure in self.supports:
             with failing(failure):
                 shown += texts_of(failure_of(run, channel, message))
@@ -218,8 +257,7 @@ class ChannelConformance:
     ) -> None:
         async def cancel() -> asyncio.Task[Receipt]:
             delivery = asyncio.create_task(channel.deliver(message))
-            for _ in range(turns):  # of the loop
-                await asyncio.sleep(0)
+            await turns_of_the_loop(turns)
             delivery.cancel()
             await asyncio.wait([delivery])
             return delivery
@@ -265,19 +303,25 @@ def huge(message: Message) -> Message:
 
 def failure_of(run: Run, channel: Channel, message: Message) -> DeliveryFailed:
     """The failure of a delivery that has to fail."""
+    run(turns_of_the_loop(20))  # in which the channel notices that kept connections have ended
     with pytest.raises(DeliveryFailed) as failed:
         run(channel.deliver(message))
     return failed.value
 
 
+async def turns_of_the_loop(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 def assert_taken_or_refused(run: Run, channel: Channel, message: Message) -> None:
-    """Fail unless the channel gives a receipt, or a failure without `retry`."""
+    """Fail unless the channel gives a receipt, or refuses this message."""
     refused: DeliveryFailed | None = None
     try:
         receipt = run(channel.deliver(message))
     except DeliveryFailed as failed:
         refused = failed
-    assert (receipt.channel == channel.scheme) if refused is None else not refused.retry, refused
+    assert (receipt.channel == channel.scheme) if refused is None else Expected.of(refused) in (COUNTED, FINAL), refused
 
 
 def texts_of(error: BaseException) -> list[str]:
