@@ -35,12 +35,24 @@ class MailServer:
     commands: list[str] = field(default_factory=list)
     connections: list["_Protocol"] = field(default_factory=list)
     logins: list[str] = field(default_factory=list)
+    password: str = PASSWORD
     before_data: Callable[["_Protocol"], Awaitable[None]] | None = None  # when the body has come
+    refused: dict[str, str] = field(default_factory=dict)  # recipients, and what they are answered
+    is_forgetful: bool = False  # it takes mails and does not answer
 
     def dsn(
         self, options: str = "", *, scheme: str = "smtp", login: str = "", host: str = HOST, port: int | None = None
     ) -> str:
         return f"{scheme}://{login}{host}:{port or self.port}?from=digests@example.org{options}"
+
+    @contextmanager
+    def forgetting_to_answer(self) -> Iterator[None]:
+        """Inside the block mails arrive, and their senders get no answer."""
+        self.is_forgetful = True
+        try:
+            yield
+        finally:
+            self.is_forgetful = False
 
     def hang_up(self) -> None:
         """End all connections, as a server does with idle ones."""
@@ -50,7 +62,7 @@ class MailServer:
 
     def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, data: LoginPassword) -> AuthResult:
         self.logins.append(mechanism)
-        if "AUTH" not in self.answers and (data.login, data.password) == (USER.encode(), PASSWORD.encode()):
+        if "AUTH" not in self.answers and (data.login, data.password) == (USER.encode(), self.password.encode()):
             return AuthResult(success=True)
         reply = self.answers.get("AUTH")
         return AuthResult(success=False, handled=False, message=reply)
@@ -65,9 +77,10 @@ class MailServer:
 
     async def handle_RCPT(self, server: Any, session: Session, envelope: Envelope, address: str, options: Any) -> str:  # noqa: N802
         self.commands.append("RCPT")
-        if "RCPT" not in self.answers:
+        reply = self.refused.get(address) or self.answers.get("RCPT")
+        if reply is None:
             envelope.rcpt_tos.append(address)
-        return self.answers.get("RCPT", "250 OK")
+        return reply or "250 OK"
 
     async def handle_DATA(self, server: Any, session: Session, envelope: Envelope) -> str:  # noqa: N802
         self.commands.append("DATA")
@@ -79,6 +92,8 @@ class MailServer:
         self.mails.append(envelope.content)
         self.envelopes.append((envelope.mail_from or "", list(envelope.rcpt_tos)))
         self.utf8.append(bool(envelope.smtp_utf8))
+        if self.is_forgetful:
+            await asyncio.Event().wait()
         return f"250 2.0.0 Ok: queued as Q{len(self.mails)}"
 
     async def handle_QUIT(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
@@ -101,7 +116,12 @@ class _Protocol(SMTP):
 
 @asynccontextmanager
 async def mail_server(
-    *, tls: ssl.SSLContext | None = None, from_start: bool = False, login: bool = False, utf8: bool = False
+    *,
+    tls: ssl.SSLContext | None = None,
+    from_start: bool = False,
+    login: bool = False,
+    plain_login: bool = False,
+    utf8: bool = False,
 ) -> AsyncIterator[MailServer]:
     """A server that runs during the block."""
     owner = MailServer()
@@ -113,6 +133,8 @@ async def mail_server(
             "auth_required": not from_start,
             "auth_require_tls": not from_start,
         }
+    if plain_login:
+        options |= {"authenticator": owner.authenticate, "auth_require_tls": False}
     listening = await asyncio.get_running_loop().create_server(
         lambda: _Protocol(owner, **options), HOST, 0, ssl=tls if from_start else None
     )
