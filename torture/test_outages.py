@@ -1,4 +1,4 @@
-"""Outages at full size: six hours by a given clock, minutes in real time with killed workers, 100,000 timelines kept."""
+"""Outages at full size: six hours by a given clock, minutes in real time with kills, 100,000 timelines kept."""
 
 import json
 import os
