@@ -458,4 +458,79 @@ OVERRIDES = [
     ),
 ]
 
-FAULTS = ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES
+OUTAGES = [
+    Fault(
+        says="an attempt that met an outage counts against its digest",
+        file="core/verdicts.py",
+        old="        case Unavailable():\n            return _outage(error)\n",
+        new="",
+        directed="test_an_outage_counts_against_no_digest_and_ends_with_one_for_each_reader",
+        model=False,
+    ),
+    Fault(
+        says="any number of digests probe a closed channel at once",
+        file="core/outages.py",
+        old="(now >= outage.probe_until or outage.prober == timeline)",
+        new="True",
+        directed="test_a_closed_channel_is_probed_by_one_digest_at_a_time_each_of_another_timeline",
+        model=False,
+    ),
+    Fault(
+        says="the same timeline probes again and again",
+        file="core/outages.py",
+        old="        return next_probe + part + SHORTEST_WAIT\n",
+        new="        return next_probe\n",
+        directed="test_a_closed_channel_is_probed_by_one_digest_at_a_time_each_of_another_timeline",
+        model=False,
+    ),
+    Fault(
+        says="all digests leave at once when the channel is back",
+        file="core/outages.py",
+        old="    limit = 2**second\n",
+        new="    limit = 2**20\n",
+        directed="test_when_it_answers_digests_return_one_then_two_then_four_in_a_second",
+        model=False,
+    ),
+    Fault(
+        says="what may have gone out is merged with newer records",
+        file="attempts/submission.py",
+        old='    freeze = verdict.unknown or (counted and attempt.policy.redelivery == "same")\n',
+        new='    freeze = counted and attempt.policy.redelivery == "same"\n',
+        directed="test_what_may_have_gone_out_comes_again_as_it_was_and_the_rest_after_the_cool_down",
+        model=False,
+    ),
+    Fault(
+        says="the lost answer of one digest closes the channel for all",
+        file="core/outages.py",
+        old="    return Outage(Phase.SUSPECTED, now, reason, suspect=timeline)\n",
+        new="    return _closed(outage, reason, now=now, after=None, chance=chance)\n",
+        directed="test_a_lost_answer_closes_the_channel_once_a_second_timeline_met_it",
+        model=False,
+    ),
+    Fault(
+        says="a flush passes a closed channel",
+        file="attempts/admission.py",
+        old="        if until is None:\n            until = self._outages.hold",
+        new="        if until is None and not slot.passes:\n            until = self._outages.hold",
+        directed="test_nothing_passes_a_closed_channel",
+        model=False,
+    ),
+    Fault(
+        says="an outage uses up the patience with a digest",
+        file="attempts/submission.py",
+        old="    if verdict.is_outage:\n        return None\n",
+        new="",
+        directed="test_an_outage_does_not_use_up_patience",
+        model=False,
+    ),
+    Fault(
+        says="what is put off is never given up",
+        file="core/verdicts.py",
+        old="        case _ if _is_spent(failing, policy):\n            return bury(error)\n",
+        new="",
+        directed="test_patience_ends",
+        model=False,
+    ),
+]
+
+FAULTS = ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES
