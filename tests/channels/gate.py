@@ -1,6 +1,7 @@
 """A port before a server: connections go through it, or it is shut, or it keeps silent. In its own thread."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
@@ -13,7 +14,10 @@ class Gate:
     """Forwards connections to a port on this computer until a test says otherwise."""
 
     def __init__(self, target: int) -> None:
-        self.port = 0
+        self._held = socket.socket()  # holds the port while nothing listens there
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind((HOST, 0))
+        self.port: int = self._held.getsockname()[1]
         self._target = target
         self._is_silent = False
         self._listening: asyncio.Server | None = None
@@ -46,7 +50,6 @@ class Gate:
 
     async def _open(self) -> None:
         self._listening = await asyncio.start_server(self._accept, HOST, self.port)
-        self.port = self._listening.sockets[0].getsockname()[1]
 
     async def _shut(self) -> None:
         assert self._listening is not None
@@ -107,3 +110,4 @@ def gate_to(target: int) -> Iterator[Gate]:
             task.cancel()
         gate._loop.run_until_complete(asyncio.sleep(0))
         gate._loop.close()
+        gate._held.close()

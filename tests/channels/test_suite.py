@@ -99,7 +99,7 @@ class TestWebhooks(OverHttp):
     @pytest.fixture
     def channel(self, gate: Gate, ca: Path) -> Channel:
         url = f"https://127.0.0.1:{gate.port}/hooks/{TOKEN}"
-        return WebhookChannel(url, secrets=SECRETS, timeout=0.9, allow_private=True, ca=str(ca))
+        return WebhookChannel(url, secrets=SECRETS, timeout=1.5, allow_private=True, ca=str(ca))
 
 
 class TestSlack(OverHttp):
@@ -110,7 +110,7 @@ class TestSlack(OverHttp):
     @pytest.fixture
     def channel(self, gate: Gate, ca: Path) -> Channel:
         url = f"https://127.0.0.1:{gate.port}/services/T000/B000/{TOKEN}"
-        return SlackChannel(url, timeout=0.9, allow_private=True, ca=str(ca))
+        return SlackChannel(url, timeout=1.5, allow_private=True, ca=str(ca))
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of what Apprise imports
