@@ -25,7 +25,7 @@ NOW = 1_000_000
 
 def closed(**changes: object) -> Outage:
     outage = after_unavailable(None, "ada", "refused", now=NOW, after=None, chance=0.5)
-    return Outage(**{**{name: getattr(outage, name) for name in Outage.__struct_fields__}, **changes})  # type: ignore[arg-type]
+    return Outage(**{**{name: getattr(outage, name) for name in Outage.__struct_fields__}, **changes})
 
 
 @pytest.mark.parametrize(("chance", "wait"), [(0.0, 4_000), (0.5, 5_000), (1.0, 6_000)])
