@@ -1,9 +1,10 @@
 """`digestif ledger`, `verify`, `repair` and `status`."""
 
+import re
 import sqlite3
 from contextlib import closing
 
-from digestif import Digests
+from digestif import Digest, Digests, Unavailable
 from tests.cli.runner import DEFAULT_FILE, Run
 from tests.servers import empty_server
 
@@ -151,3 +152,32 @@ def test_a_password_is_not_shown(run: Run) -> None:
     assert code == 0
     assert "somebody:…@" in out
     assert "secret" not in out
+
+
+def test_status_tells_of_a_channel_that_is_down(run: Run, digests: Digests) -> None:
+    close_channel(digests)
+
+    out, known = run("status").out, run("status", "--json").json
+
+    assert re.search(r"channel     crm down for .*, next try in .*: 535 wrong password\n", out)
+    [outage] = known["outages"]
+    assert (outage["channel"], outage["reason"], outage["patterns"]) == ("crm", "535 wrong password", ["mail:*"])
+
+
+def test_top_and_explain_tell_of_a_channel_that_is_down(run: Run, digests: Digests) -> None:
+    close_channel(digests)
+
+    assert "channel    crm down for" in run("top", "--once").out
+    assert run("top", "--once", "--json").json["outages"][0]["channel"] == "crm"
+    assert "Its channel crm is unavailable since" in run("explain", "mail:ada").out.replace("\n  ", " ")
+    assert run("explain", "mail:ada", "--json").json["outage"]["reason"] == "535 wrong password"
+
+
+def close_channel(digests: Digests) -> None:
+    """Let a delivery find that its channel can't be used."""
+
+    @digests.handler("mail:*", channel="crm")
+    def send(digest: Digest) -> None:
+        raise Unavailable("535 wrong password")
+
+    digests.notify("mail:ada", 1)

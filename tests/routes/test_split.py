@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from digestif import DeliveryFailed, Digests, Message, Policy, Receipt
+from digestif import DeliveryFailed, Digests, Message, Policy, Receipt, Unavailable
 from tests.routes.recorder import Recording, T, add, by_reader
 from tests.worker.workers import once
 
@@ -168,3 +168,34 @@ def test_a_digest_without_recipients_is_not_sent(digests: Digests, channel: Reco
 
     assert channel.messages == []
     assert getattr(digests.ledger(), fate) == 1
+
+
+def test_a_channel_that_is_unavailable_stops_the_round(digests: Digests, channel: Recording) -> None:
+    """Nobody after the first one would be reached either; those before have their part and get it once."""
+    digests.route("room:*", channel=channel, split=by_reader)
+    channel.failures["bob"] = [Unavailable("refused")]
+    channel.failures["eve"] = [AssertionError("asked although the channel is down")]
+    add(digests, "room:7", "x")
+
+    once(digests, now=T)
+    assert [message.recipient for message in channel.messages] == ["ada"]
+    assert [outage.reason for outage in digests.outages(now=T)] == ["refused"]
+    channel.failures.clear()
+    for second in range(1, 30):
+        once(digests, now=T + second)
+
+    assert [message.recipient for message in channel.messages] == ["ada", "bob", "eve"]
+    assert digests.ledger().delivered == 1
+
+
+def test_unknown_for_one_is_unknown_for_the_digest(digests: Digests, channel: Recording) -> None:
+    digests.route("room:*", channel=channel, split=by_reader, redelivery="merge")
+    channel.failures["ada"] = [DeliveryFailed("no answer", unknown=True)]
+    channel.failures["bob"] = [Unavailable("refused")]
+    add(digests, "room:7", "x")
+
+    once(digests, now=T)
+
+    digest = digests.store.inspect("room:7").digest
+    assert digest is not None
+    assert (digest.frozen, digest.unknown, digest.attempt) == (True, True, 0)
