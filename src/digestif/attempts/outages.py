@@ -95,28 +95,27 @@ class Outages:
 
     def hold(self, timeline: str, *, now: Millis) -> Millis | None:
         """When a timeline is looked at again whose channel is closed; None if it may be delivered now."""
-        name = self._closed_for(timeline, now=now)
-        if name is None:
+        closed = self._closed_for(timeline, now=now)
+        if closed is None:
             return None
-        outage = self._found[name]
+        name, outage = closed
         if outage.phase is Phase.RETURNING:
-            return None if self._return_one(name, now=now) else outages.returns_at(now, chance())
-        if outage.is_probed_by(timeline, now) or self._begin_probe(name, timeline, now=now):
+            return None if self._return_one(name, outage, now=now) else outages.returns_at(now, chance())
+        if outage.is_probed_by(timeline, now) or self._begin_probe(name, outage, timeline, now=now):
             return None
-        self._note_pattern(name, timeline)
+        self._note_pattern(name, outage, timeline)
         crowd = self._crowd.count(name)
         return outages.kept_until(self._found.get(name, outage), timeline, now=now, crowd=crowd, chance=chance())
 
     def reason(self, timeline: str, *, now: Millis) -> str | None:
         """Why a timeline is held back; None if its channel does not do so."""
-        name = self._closed_for(timeline, now=now)
-        return None if name is None else f"its channel {name} is unavailable: {self._found[name].reason}"
+        closed = self._closed_for(timeline, now=now)
+        return None if closed is None else f"its channel {closed[0]} is unavailable: {closed[1].reason}"
 
     def is_closed(self, timeline: str, *, now: Millis) -> bool:
         """True if the channel of the timeline is closed, and a digest of another one may probe it."""
-        name = self._closed_for(timeline, now=now)
-        outage = None if name is None else self._found[name]
-        return outage is not None and outage.is_closed and not outage.is_probed_by(timeline, now)
+        closed = self._closed_for(timeline, now=now)
+        return closed is not None and closed[1].is_closed and not closed[1].is_probed_by(timeline, now)
 
     def cancel_probe(self, timeline: str, *, now: Millis) -> None:
         """The timeline was to probe its channel, and was not opened."""
@@ -124,8 +123,8 @@ class Outages:
             if outage.is_probed_by(timeline, now):
                 self._change(name, lambda it: it and outages.after_no_answer(it, timeline, now=now))
 
-    def _closed_for(self, timeline: str, *, now: Millis) -> str | None:
-        """The channel of a timeline, if that is not open."""
+    def _closed_for(self, timeline: str, *, now: Millis) -> tuple[str, Outage] | None:
+        """The channel of a timeline, if that is not open, and what is known about it."""
         handler = self._handlers.find(timeline) if self._found else None
         if handler is None:
             return None
@@ -133,7 +132,7 @@ class Outages:
         for name, outage in list(self._found.items()):
             is_behind = name == own if handler.channel is not None else handler.pattern in outage.patterns
             if is_behind and outage.phase is not Phase.SUSPECTED and not self._is_over(name, outage, now=now):
-                return name
+                return name, outage
         return None
 
     def _is_over(self, name: str, outage: Outage, *, now: Millis) -> bool:
@@ -142,8 +141,7 @@ class Outages:
         self._change(name, lambda it: None if it is None or it.is_over(now) else it)
         return True
 
-    def _begin_probe(self, name: str, timeline: str, *, now: Millis) -> bool:
-        outage = self._found[name]
+    def _begin_probe(self, name: str, outage: Outage, timeline: str, *, now: Millis) -> bool:
         if not outages.may_probe(outage, timeline, now=now):
             return False
 
@@ -154,9 +152,9 @@ class Outages:
         after = self._change(name, begin)
         return after is None or after.is_probed_by(timeline, now)
 
-    def _return_one(self, name: str, *, now: Millis) -> bool:
+    def _return_one(self, name: str, outage: Outage, *, now: Millis) -> bool:
         """True if one more digest may leave in this second. Some are granted at a time, so that few calls write."""
-        second = outages.second_of_return(self._found[name], now)
+        second = outages.second_of_return(outage, now)
         noted, granted = self._granted.get(name, (-1, 0))
         if noted != second or granted < 1:
             granted = self._grant(name, now=now)
@@ -177,10 +175,10 @@ class Outages:
         self._change(name, spend)
         return granted
 
-    def _note_pattern(self, name: str, timeline: str) -> None:
+    def _note_pattern(self, name: str, outage: Outage, timeline: str) -> None:
         """Note which timelines are behind the channel, for `explain` in processes without handlers."""
-        handler, outage = self._handlers.find(timeline), self._found.get(name)
-        if handler is None or outage is None or outages.with_pattern(outage, handler.pattern) is outage:
+        handler = self._handlers.find(timeline)
+        if handler is None or outages.with_pattern(outage, handler.pattern) is outage:
             return
         self._change(name, lambda it: it and outages.with_pattern(it, handler.pattern))
 
