@@ -563,7 +563,7 @@ def after_requeue(
     is_full = terms.max_records is not None and pending >= terms.max_records
     if slot.state is not State.WAITING or slot.digest is not None or slot.passes or not is_full:
         return slot
-    if due_by_delays(slot) <= now or _has_come(slot, terms.openings, now=now):
+    if due_by_delays(slot) <= now:
         return slot
     return move(slot, now, Rule.COUNT, now=now, max_records=None, openings=terms.openings)
 

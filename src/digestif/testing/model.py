@@ -863,7 +863,7 @@ class Model:
         elif line.state == "waiting" and line.digest is None and not line.passes:
             most = rules.policy.max_records
             enough = most is not None and len(line.pending) >= most
-            if enough and line.wanted > now and not self._has_come(line, rules, now):
+            if enough and line.wanted > now:
                 self._place(line, now, rules, now, known=known)
 
     def discard(self, digest_id: int) -> bool:

@@ -468,7 +468,7 @@ local function after_requeue(slot, now, terms, delay, pending)
   if slot.state ~= 'waiting' or slot.digest or slot.passes or not is_full then
     return
   end
-  if due_by_delays(slot) > now and not has_come(slot, terms.openings, now) then
+  if due_by_delays(slot) > now then
     move(slot, now, 'count', now, nil, pending, terms.openings)
   end
 end
