@@ -99,7 +99,7 @@ class Requeues(Suite):
         )
         before = everything(store)
 
-        with pytest.raises(InvalidState, match="replay it.* or force") as refused:
+        with pytest.raises(InvalidState, match=r"replay it.* or force") as refused:
             burying.requeue(lease.digest_id, now=T + 60)
 
         assert not isinstance(refused.value, Busy)

@@ -35,6 +35,7 @@ from digestif.testing.conformance.port import (
     open_lease,
     record_keys,
     release,
+    requeue,
     stored,
     sweep,
 )
@@ -272,6 +273,7 @@ class Imports(Suite):
         assert store.letters(None, after=None, limit=10) == []
         assert store.letter(parcel.letter.id) is None
         assert not store.replay(parcel.letter.id, now=NOW)
+        assert requeue(store, parcel.letter.id) == requeue(store, f"coming:{parcel.id}") == []
         assert store.verify()
         import_page(store, ImportPage(parcel, 2, records[2:]))
 
