@@ -469,7 +469,7 @@ REQUEUES = [
     Fault(
         says="what may have gone out is requeued",
         file="core/machine.py",
-        old="    if letter.unknown or letter.lapses > 0:\n",
+        old="    if may_have_gone_out(letter):\n",
         new="    if letter.id == '':\n",
         directed="test_what_may_have_gone_out_is_refused_unless_forced",
     ),

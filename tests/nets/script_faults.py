@@ -976,8 +976,8 @@ REQUEUEING = [
     Fault(
         says="what may have gone out is requeued",
         file="include/machine.lua",
-        old="  return went_out and not force\n",
-        new="  return false\n",
+        old="return not force and (may_have_gone_out(letter) or",
+        new="return not force and (false or",
         found_by=("test_what_may_have_gone_out_is_refused_unless_forced[sync-unknown]",),
         model=True,
         vectors=True,

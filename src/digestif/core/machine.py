@@ -539,7 +539,7 @@ def refuse_requeue(slot: Slot, letter: DeadLetter, *, force: bool) -> None:
     if force:
         return
     instead = "replay it, which keeps its idempotency key, or force the requeue"
-    if letter.unknown or letter.lapses > 0:
+    if may_have_gone_out(letter):
         raise InvalidState(f"{letter.id} may have gone out, and its records would go out again; {instead}")
     if letter.served:
         raise InvalidState(f"{letter.id} has reached some recipients, who would get its records again; {instead}")
@@ -573,8 +573,8 @@ def who_got(digest: Unfinished) -> tuple[str, ...]:
     return tuple(name for name in digest.served if not name.startswith(LOST))
 
 
-def may_have_gone_out(digest: Unfinished) -> bool:
-    """True if a message with these records may have reached its receiver."""
+def may_have_gone_out(digest: Unfinished | DeadLetter) -> bool:
+    """True if a message with these records may have reached its receiver. Older dead letters note only lapses."""
     return digest.unknown or digest.lapses > 0
 
 

@@ -444,13 +444,17 @@ local function after_replay(slot, digest, now)
   slot.by_delays, slot.passes = nil, true
 end
 
+-- Whether a message with these records may have reached its receiver.
+local function may_have_gone_out(digest)
+  return digest.unknown or digest.lapses > 0
+end
+
 -- Whether the records of a dead letter may not be pending again; Python tells why.
 local function refuse_requeue(slot, letter, force)
   if slot.parked or (slot.override and slot.override.off) then
     return true
   end
-  local went_out = letter.unknown or (letter.lapses or 0) > 0 or (letter.served and #letter.served > 0)
-  return went_out and not force
+  return not force and (may_have_gone_out(letter) or (letter.served and #letter.served > 0))
 end
 
 -- Records of a dead letter are pending again. An idle timeline waits for its cool-down, so that other letters can join;
@@ -471,11 +475,6 @@ local function after_requeue(slot, now, terms, delay, pending)
   if due_by_delays(slot) > now then
     move(slot, now, 'count', now, nil, pending, terms.openings)
   end
-end
-
--- Whether a message with these records may have reached its receiver.
-local function may_have_gone_out(digest)
-  return digest.unknown or digest.lapses > 0
 end
 
 -- The recipients who need not get the digest again, should it be replayed.
