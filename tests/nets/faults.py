@@ -491,8 +491,8 @@ REQUEUES = [
     Fault(
         says="a requeue fills a timeline beyond its capacity",
         file="stores/rows/operations.py",
-        old="if terms.capacity is not None and pending > terms.capacity:",
-        new="if terms.capacity is not None and pending > terms.capacity + 1:",
+        old="min(pending - terms.capacity, PAGE_RECORDS)",
+        new="min(pending - terms.capacity - 1, PAGE_RECORDS)",
         directed="test_capacity_keeps_the_newest",
     ),
     Fault(

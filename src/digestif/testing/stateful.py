@@ -642,11 +642,33 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.ids)
     @rule(index=st.integers(0, 20), policy=policies, force=st.booleans())
     def requeue(self, index: int, policy: str, force: bool) -> None:
-        number, digest_id = self.any_digest(index)
+        number, _ = self.any_digest(index)
+        self.requeued(number, policy, force=force)
+
+    def requeued(self, number: int, policy: str, *, force: bool) -> None:
         self.same(
-            lambda: self.engines[policy].requeue(digest_id, force=force),
+            lambda: self.engines[policy].requeue(self.ids[number], force=force),
             lambda: self.model.requeue(number, RULES[policy], self.now, force=force) is not None,
         )
+
+    @precondition(lambda self: self.model.dead)
+    @rule(index=st.integers(0, 20), policy=policies, passing=steps, idle=st.booleans())
+    def requeue_all_of_a_timeline(self, index: int, policy: str, passing: float, idle: bool) -> None:
+        """They leave together; those that may have gone out are refused."""
+        number, _ = self.any_digest(index)
+        timeline = self.model.dead[number].timeline
+        for _ in range(2 if idle else 0):  # deliver what is there, then nothing: the timeline is idle
+            self.now = max(self.now, self.model.timeline(timeline).due or 0)
+            self.schedule(ahead=None, page=5, policy=policy)
+            self.digest_at_once_of(timeline, policy)
+        for number in [number for number, parcel in self.model.dead.items() if parcel.timeline == timeline]:
+            self.requeued(number, policy, force=False)
+        self.maintenance(passing, None)
+
+    def digest_at_once_of(self, timeline: str, policy: str) -> None:
+        held = self.entered(timeline, policy, None, given=False)
+        if held is not None:
+            self.left(held, None)
 
     @precondition(lambda self: self.model.dead)
     @rule(index=st.integers(0, 20), policy=policies, limit=st.integers(1, 2), force=st.booleans())
