@@ -8,7 +8,7 @@ from digestif.core import machine
 from digestif.core.machine import Plan, Slot, Unfinished
 from digestif.core.records import State
 from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Openings, Override, Terms
-from digestif.testing.vectors import Add, Calendar, Complete, OwnPolicy, Placed, Refuse, Replan
+from digestif.testing.vectors import Add, Calendar, Complete, OwnPolicy, Placed, Refuse, Replan, Requeue
 
 GIVEN = {"first_delay": FIRST_DELAY, "increment": INCREMENT, "maximum": MAXIMUM}
 
@@ -76,6 +76,23 @@ def plan_facts(vector: Replan) -> dict[str, Any]:
     )
     terms = Terms(first_delay=vector.first_delay, max_records=vector.max_records, openings=_openings(vector.calendar))
     return {"slot": slot, "now": vector.now, "terms": terms, "cool_down": vector.cool_down}
+
+
+def requeue_facts(vector: Requeue) -> dict[str, Any]:
+    slot = Slot(
+        state=State(vector.state),
+        at=vector.at,
+        by_delays=vector.by_delays,
+        passes=vector.passes,
+        paused=vector.paused,
+        pending=0 if vector.state == "idle" else vector.pending - 1,
+        digest=_digest() if vector.unfinished or vector.state == "open" else None,
+        override=_override(vector.own),
+    )
+    if slot.state is State.OPEN:
+        slot = replace(slot, token="t", until=vector.now + 1)
+    terms = Terms(max_records=vector.max_records, openings=_openings(vector.calendar))
+    return {"slot": slot, "now": vector.now, "terms": terms, "delay": vector.delay, "pending": vector.pending}
 
 
 def refusal_facts(vector: Refuse) -> dict[str, Any]:

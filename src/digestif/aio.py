@@ -307,6 +307,7 @@ class AsyncDigests:
     pause = _awaitable(Digests.pause)
     resume = _awaitable(Digests.resume)
     replay = _awaitable(Digests.replay)
+    requeue = _awaitable(Digests.requeue)
     discard = _awaitable(Digests.discard)
     set_policy = _awaitable(Digests.set_policy)
     clear_policy = _awaitable(Digests.clear_policy)

@@ -16,6 +16,7 @@ from digestif.core.records import (
     DeadLetter,
     Fate,
     HistoryEntry,
+    Outcome,
     Record,
     Sighting,
     State,
@@ -27,9 +28,10 @@ from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events
+from digestif.events.engine import Dropped
 from digestif.intake.arrivals import Intake, check_limit, check_text
 from digestif.intake.policies import Policies
-from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Store
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Requeue, Store
 from digestif.stores.codec import Sealer
 from digestif.stores.partitions import visit
 from digestif.stores.reader import Part
@@ -94,6 +96,26 @@ class Queries:
         if letter is not None and own is not None and own.off:
             raise InvalidState(f"{letter.timeline!r} is switched off: prefer() another cadence before you replay")
         return self.store.replay(digest_id, now=self._intake.millis(now))
+
+    def requeue(self, digest_id: str, *, force: bool = False, now: float | None = None) -> bool:
+        """Make the records of a dead letter pending again: they go out with the next digest of their timeline.
+
+        False if there is no such letter. InvalidState if it may have gone out or has reached some recipients, unless
+        `force` is given; and if its timeline is switched off. A call that was interrupted can be made again.
+        """
+        letter = self.store.letter(check_text("digest_id", digest_id))
+        if letter is None:
+            return False
+        timeline, moment = letter.timeline, to_millis(self._intake.seconds(now))
+        terms, delay = self._policies.terms(timeline, moment), self._policies.of(timeline).cool_down(0)
+        request, found = Requeue(digest_id, terms, delay, force), False
+        while (page := self.store.requeue(request, now=self._intake.millis(now))) is not None:
+            found = True
+            if page.dropped:
+                self.events.emit(Dropped(timeline=timeline, records=page.dropped))
+            if not page.more:
+                break
+        return found
 
     def discard(self, digest_id: str, *, now: float | None = None) -> bool:
         """Discard a dead letter; its records count as deleted. False if there is none."""
@@ -170,9 +192,17 @@ class Queries:
             sightings.append(Sighting(Fate.DEAD, letter.id, letter.buried))
         for entry in self.store.history(timeline, limit=PAGE_RECORDS):
             known = any(entry.id == sighting.digest_id for sighting in sightings)  # where the digest is now says more
-            if record_key in entry.keys and not known:
+            if record_key in entry.keys and not known and not self._was_requeued(entry):
                 sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
         return sightings
+
+    def _was_requeued(self, entry: HistoryEntry) -> bool:
+        """True if the digest became a dead letter that is gone, or has lost records: they are pending again, or were.
+
+        A letter that was replayed or discarded has a later entry of the same id.
+        """
+        letter = self.store.letter(entry.id) if entry.outcome is Outcome.DEAD else None
+        return entry.outcome is Outcome.DEAD and (letter is None or letter.revision != entry.revision)
 
     def backlog(self, *, now: float | None = None) -> Backlog:
         """How many timelines are stored, how many are due, and how late the most overdue one is."""

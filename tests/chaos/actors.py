@@ -10,10 +10,10 @@ from digestif.attempts.outages import Outages
 from digestif.core.policy import Policy
 from digestif.core.times import Millis
 from digestif.core.verdicts import Verdict, give_back
-from digestif.errors import Busy, ConfigError, InvalidState, StaleLease, StoreError, StoreUnavailable
+from digestif.errors import ConfigError, InvalidState, StaleLease, StoreError, StoreUnavailable
 from digestif.intake.policies import Policies
 from digestif.stores import base
-from digestif.stores.base import Lease, Store
+from digestif.stores.base import Lease, Requeue, Store
 from digestif.worker.suspects import Suspects
 from tests.chaos.book import LEASES_OF, Violation, require
 from tests.chaos.stage import Crashed
@@ -414,7 +414,7 @@ class Outside(Process):
         self._world.actor = Actor(f"{name}{self._callers}", self)
         try:
             what()
-        except (StoreError, Busy) as error:
+        except (StoreError, InvalidState) as error:
             self._world.note("is refused:", error)
         except Crashed:
             self.is_dead = False  # there are many like that
@@ -447,7 +447,12 @@ class Outside(Process):
             options = [lambda: wire.delete(timeline, now=None)]
         elif letters and chances.happens(0.7):
             letter = chances.choice(letters)
-            options = [*[lambda: wire.replay(letter, now=None)] * 3, lambda: wire.discard(letter, now=None)]
+            request = Requeue(letter, world.policies[world.book.timeline_of(letter)].terms(), 1000)
+            options = [
+                *[lambda: wire.replay(letter, now=None)] * 3,
+                *[lambda: wire.requeue(request, limit=world.pages.records, now=None)] * 3,
+                lambda: wire.discard(letter, now=None),
+            ]
         self._act("op", chances.choice(options))
 
     def resume_all(self) -> None:

@@ -24,6 +24,8 @@ from digestif.stores.base import (
     Maintained,
     QuarantinedRecord,
     Release,
+    Requeue,
+    Requeued,
     Store,
     Take,
     Taken,
@@ -492,6 +494,25 @@ class Book:
             self._unbury(letter_id, None)
             self._lives[letter_id] = Life()
 
+    def _saw_requeue(
+        self, request: Requeue, *, answer: Requeued | None, at: Millis, limit: int, now: Millis | None
+    ) -> None:
+        letter = self._letters.get(request.letter_id)
+        require((answer is None) == (letter is None), "requeue of {} answered {}", request.letter_id, answer)
+        if answer is None or letter is None:
+            return
+        left = self._versions_in_letter(request.letter_id) if answer.more else ()
+        moved = [number for number in letter.versions if number not in left]
+        require(len(moved) == answer.records <= limit, "requeue of {} moved {}: {}", letter, moved, answer)
+        for handing in [handing for number in moved for handing in self.versions[number].handings]:
+            handing.reported |= handing.failed  # the letter can't have gone out, so another key may carry them
+        self._unbury(request.letter_id, None)
+        self._counts["dead"] += len(left)
+        for number in left:
+            self.versions[number].fate = "dead"
+        if left:
+            self._letters[request.letter_id] = Letter(letter.timeline, left)
+
     def _unbury(self, letter_id: str, fate: str | None) -> None:
         for number in self._letters.pop(letter_id).versions:
             self._counts["dead"] -= 1
@@ -502,6 +523,9 @@ class Book:
     @property
     def letters(self) -> list[str]:
         return list(self._letters)
+
+    def timeline_of(self, letter_id: str) -> str:
+        return self._letters[letter_id].timeline
 
     @property
     def paused(self) -> list[str]:

@@ -53,6 +53,7 @@ TROUBLE = (
     "RetryLater",
     "quarantine",
     "replay",
+    "requeue",
     "delete",
     "refused:",
 )

@@ -15,15 +15,17 @@ from digestif.testing.vectors import (
     Placed,
     Refuse,
     Replan,
+    Requeue,
     SuspectChoice,
     check_adds,
     check_completions,
     check_openings,
     check_plans,
     check_refusals,
+    check_requeues,
     check_suspects,
 )
-from tests.vectors import add_facts, completion_facts, placed, plan_facts, refusal_facts, refused
+from tests.vectors import add_facts, completion_facts, placed, plan_facts, refusal_facts, refused, requeue_facts
 
 
 def _digest(*, lapses: int = 0, lapses_alone: int = 0, records: int = 1) -> Unfinished:
@@ -48,6 +50,10 @@ def test_every_completion_places_a_timeline_where_the_vectors_say() -> None:
 
 def test_another_policy_places_a_timeline_where_the_vectors_say() -> None:
     check_plans(_after_plan)
+
+
+def test_what_is_requeued_waits_as_the_vectors_say() -> None:
+    check_requeues(_after_requeue)
 
 
 def test_what_is_refused_waits_as_the_vectors_say() -> None:
@@ -181,6 +187,10 @@ def _after_completion(vector: Complete) -> Placed:
 
 def _after_plan(vector: Replan) -> Placed:
     return placed(machine.after_plan(**plan_facts(vector)))
+
+
+def _after_requeue(vector: Requeue) -> Placed:
+    return placed(machine.after_requeue(**requeue_facts(vector), deadline=None))
 
 
 def _after_refusal(vector: Refuse) -> tuple[Placed, int, bool]:

@@ -533,4 +533,57 @@ OUTAGES = [
     ),
 ]
 
-FAULTS = ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES
+REQUEUES = [
+    Fault(
+        says="a version that moves replaces a later one",
+        file="stores/memory.py",
+        old="if known is None or known.stored.arrival < entry.stored.arrival:",
+        new="if known is None or known is not None:",
+        directed="test_a_later_version_that_is_pending_stays",
+    ),
+    Fault(
+        says="what may have gone out is requeued",
+        file="core/machine.py",
+        old="    if may_have_gone_out(letter):\n",
+        new="    if letter.id == '':\n",
+        directed="test_what_may_have_gone_out_is_refused_unless_forced",
+    ),
+    Fault(
+        says="what was requeued leaves at once, each letter on its own",
+        file="core/machine.py",
+        old="        at = now + (delay if own is None else own.cool_down(slot.iteration))\n",
+        new="        at = now\n",
+        directed="test_three_dead_letters_of_a_timeline_leave_as_one_digest",
+        vectors=True,
+    ),
+    Fault(
+        says="what was requeued never expires",
+        file="stores/rows/operations.py",
+        old="expires = NEVER if terms.ttl is None else now + terms.ttl",
+        new="expires = NEVER",
+        directed="test_their_ttl_counts_from_the_requeue",
+    ),
+    Fault(
+        says="a requeue fills a timeline beyond its capacity",
+        file="stores/rows/operations.py",
+        old="min(pending - terms.capacity, PAGE_RECORDS)",
+        new="min(pending - terms.capacity - 1, PAGE_RECORDS)",
+        directed="test_capacity_keeps_the_newest",
+    ),
+    Fault(
+        says="what a requeue pushes out is not in the ledger",
+        file="stores/rows/operations.py",
+        old='    rows.tally["dropped"] += dropped\n',
+        new="",
+        directed="test_capacity_keeps_the_newest",
+    ),
+    Fault(
+        says="the rest of a letter comes under the key of the whole",
+        file="stores/rows/operations.py",
+        old="dropped=0, revision=letter.revision + 1)",
+        new="dropped=0)",
+        directed="test_what_an_interrupted_requeue_left_is_a_dead_letter_as_any",
+    ),
+]
+
+FAULTS = ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES + REQUEUES

@@ -886,12 +886,7 @@ TRANSITIONS = [
             "  digest.records, digest.dropped = digest.records - dropped, digest.dropped + dropped\n",
             "  digest.records = digest.records - dropped\n",
         ),
-        (
-            "a retry comes at the old time",
-            "machine.lua",
-            "slot.at, release['until'], 'retry'",
-            "slot.at, slot.at, 'retry'",
-        ),
+        ("a retry comes at the old time", "machine.lua", "release['until'], 'retry'", "slot.at, 'retry'"),
         (
             "a flush keeps the due time",
             "machine.lua",
@@ -961,6 +956,75 @@ TRANSITIONS = [
     ]
 ]
 
+# Records of dead letters that are pending again: requeue.lua, prepare.lua and include/machine.lua.
+REQUEUEING = [
+    Fault(
+        says="a requeue replaces a later version that is pending",
+        file="requeue.lua",
+        old="if not known or arrival_of(known) < arrival_of(record) then",
+        new="if true then",
+        found_by=("test_a_later_version_that_is_pending_stays",),
+        model=True,
+    ),
+    Fault(
+        says="a merge replaces a later version by one that was requeued",
+        file="prepare.lua",
+        old="if not known or arrival_of(known) < arrival_of(record) then",
+        new="if true then",
+        found_by=("test_a_later_version_in_a_failed_digest_stays_when_they_merge",),
+    ),
+    Fault(
+        says="what may have gone out is requeued",
+        file="include/machine.lua",
+        old="return not force and (may_have_gone_out(letter) or",
+        new="return not force and (false or",
+        found_by=("test_what_may_have_gone_out_is_refused_unless_forced[unknown]",),
+        model=True,
+        vectors=True,
+    ),
+    Fault(
+        says="what was requeued leaves at once, each letter on its own",
+        file="include/machine.lua",
+        old="    move(slot, now + cool_down, 'requeued',",
+        new="    move(slot, now, 'requeued',",
+        found_by=("test_three_dead_letters_of_a_timeline_leave_as_one_digest",),
+        model=True,
+        vectors=True,
+    ),
+    Fault(
+        says="what was requeued never expires",
+        file="requeue.lua",
+        old="local expires = here.ttl and now + here.ttl\n",
+        new="local expires = nil\n",
+        found_by=("test_their_ttl_counts_from_the_requeue",),
+        model=True,
+    ),
+    Fault(
+        says="a requeue fills a timeline beyond its capacity",
+        file="requeue.lua",
+        old="timeline.pending - (here.capacity or math.huge)",
+        new="timeline.pending - math.huge",
+        found_by=("test_a_capacity_below_what_comes_back_holds_after_each_page",),
+        model=True,
+    ),
+    Fault(
+        says="the rest of a letter comes under the key of the whole",
+        file="requeue.lua",
+        old="letter.dropped, letter.revision = 0, letter.revision + 1",
+        new="letter.dropped = 0",
+        found_by=("test_what_an_interrupted_requeue_left_is_a_dead_letter_as_any[replay]",),
+        model=True,
+    ),
+    Fault(
+        says="a call moves more records than it may",
+        file="requeue.lua",
+        old="oldest_keys(source, request.limit)",
+        new="oldest_keys(source, 1e6)",
+        found_by=("test_an_interrupted_requeue_can_be_made_again",),
+        model=True,
+    ),
+]
+
 FAULTS = [
     *TRANSITIONS,
     *PLACING,
@@ -974,4 +1038,5 @@ FAULTS = [
     *ENDING,
     *CALLING,
     *CALENDAR,
+    *REQUEUEING,
 ]

@@ -1,18 +1,28 @@
-"""`digestif dead`: list, show, replay and discard dead letters."""
+"""`digestif dead`: list, show, replay, requeue and discard dead letters."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from digestif.cli.control import is_interactive
 from digestif.cli.output import as_json, clock, counted, facts, plain, printable, shown_value, table, when
 from digestif.cli.queries import limit_option, time_of
-from digestif.cli.session import Session, help_if_alone, timeline_argument, with_session
+from digestif.cli.session import Session, complete_timeline, help_if_alone, timeline_argument, with_session
 
 if TYPE_CHECKING:
     from digestif import DeadLetter, Digests, Record
 
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
 PAGE = 100
+SENT = {
+    "no": "no: every attempt failed",
+    "maybe": "maybe: an attempt may have gone out",
+    "partly": "partly: some recipients have it",
+}
+UNKNOWN = "there is no dead letter of this id"
 RAW = 300  # characters shown of a value that can't be decoded
 
 
@@ -34,7 +44,7 @@ def list_(session: Session, timeline: str | None, after: str | None, limit: int)
         now = time_of(digests)
     if session.as_json:
         for letter in letters:
-            click.echo(as_json(plain(letter)))
+            click.echo(as_json({**plain(letter), "sent": _sent(letter)}))
         return
     if not letters:
         click.echo("no dead letters")
@@ -52,12 +62,20 @@ def letter_table(letters: "Sequence[DeadLetter]", *, now: float) -> Iterator[str
             printable(letter.timeline),
             f"{letter.records:,}",
             when(letter.buried, now=now),
+            _sent(letter),
             printable(letter.reason),
         )
         for letter in letters
     ]
-    heads = ("id", "timeline", "records", "given up", "reason")
+    heads = ("id", "timeline", "records", "given up", "sent", "reason")
     return table(heads, rows, right=["records"], give=["reason", "timeline"])
+
+
+def _sent(letter: "DeadLetter") -> str:
+    """Whether somebody may have received it."""
+    from digestif.core.machine import may_have_gone_out
+
+    return "maybe" if may_have_gone_out(letter) else "partly" if letter.served else "no"
 
 
 @dead.command()
@@ -75,7 +93,7 @@ def show(session: Session, digest_id: str, limit: int) -> int:
         return _unknown(session, digest_id)
     if session.as_json:
         contents = [record._asdict() for record in records[:limit]]
-        click.echo(as_json({**plain(letter), "contents": contents, "unreadable": unreadable}))
+        click.echo(as_json({**plain(letter), "sent": _sent(letter), "contents": contents, "unreadable": unreadable}))
         return 0
     attempts = counted(letter.attempts, "attempt") + (f", {letter.lapses} lapsed" if letter.lapses else "")
     click.echo(
@@ -88,6 +106,7 @@ def show(session: Session, digest_id: str, limit: int) -> int:
                 ("opened", clock(letter.opened, now=now)),
                 ("given up", f"{clock(letter.buried, now=now)} ({when(letter.buried, now=now)})"),
                 ("records", f"{letter.records:,}" + (f", {letter.dropped:,} dropped" if letter.dropped else "")),
+                ("sent", SENT[_sent(letter)]),
                 *([("served", printable(", ".join(letter.served)))] if letter.served else []),
             ]
         )
@@ -123,71 +142,118 @@ def _unknown(session: Session, digest_id: str) -> int:
     return 1
 
 
-@dead.command()
-@click.argument("digest_ids", metavar="[ID…]", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="All of them; those that have to wait are left where they are.")
-@with_session
-def replay(session: Session, digest_ids: Sequence[str], every: bool) -> int:
-    """Deliver dead letters again, under their own ids.
+def _selection(function: Function) -> Function:
+    """The arguments that say which dead letters are meant."""
+    for option in (
+        click.option("--timeline", metavar="TIMELINE", help="Those of a timeline.", shell_complete=complete_timeline),
+        click.option("--all", "every", is_flag=True, help="All of them."),
+        click.argument("digest_ids", metavar="[ID…]", nargs=-1),
+    ):
+        function = option(function)
+    return function
 
-    Exit code 1 if one is not there, or has to wait because its timeline has another unfinished digest.
+
+@dead.command()
+@_selection
+@with_session
+def replay(session: Session, **selection: Any) -> int:
+    """Deliver dead letters again, each under its own id.
+
+    Exit code 1 if one is not there, or is refused: its timeline has another unfinished digest, or is switched off.
     """
-    from digestif.errors import Busy
-
-    def act(digests: "Digests", digest_id: str) -> str:
-        try:
-            return "" if digests.replay(digest_id) else "there is no dead letter of this id"
-        except Busy:
-            return "its timeline has another unfinished digest; try again when that has ended"
-
     with session.digests() as digests:
-        return _each(session, digests, digest_ids, every=every, act=act, did="comes again: the next worker delivers it")
+        chosen = _chosen(digests, **selection)
+        did = "comes again: the next worker delivers it"
+        return _each(session, chosen, digests.replay, done="replayed", did=did)
 
 
 @dead.command()
-@click.argument("digest_ids", metavar="[ID…]", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="All of them.")
+@_selection
+@click.option("--force", is_flag=True, help="Also those that may have gone out, or have reached some recipients.")
 @with_session
-def discard(session: Session, digest_ids: Sequence[str], every: bool) -> int:
-    """Let dead letters go; their records count as deleted. Exit code 1 if one is not there."""
+def requeue(session: Session, force: bool, **selection: Any) -> int:
+    """Let the records of dead letters wait for the next digest of their timeline.
 
-    def act(digests: "Digests", digest_id: str) -> str:
-        return "" if digests.discard(digest_id) else "there is no dead letter of this id"
-
+    Exit code 1 if one is not there, or is refused: it may have gone out, or its timeline is switched off.
+    """
     with session.digests() as digests:
-        return _each(session, digests, digest_ids, every=every, act=act, did="was discarded")
+        chosen = _chosen(digests, **selection)
+        act = partial(digests.requeue, force=force)
+        return _each(session, chosen, act, done="requeued", did="its records wait for the next digest")
 
 
-def _each(
-    session: Session,
-    digests: "Digests",
-    digest_ids: Sequence[str],
-    *,
-    every: bool,
-    act: "Callable[[Digests, str], str]",
-    did: str,
-) -> int:
-    """Call `act` for each dead letter; it answers why it failed, or nothing."""
-    if bool(digest_ids) == every:
-        raise click.UsageError("name the IDs of dead letters (digestif dead list), or say --all")
-    failures = total = 0
-    for digest_id in _all_ids(digests) if every else digest_ids:
-        why_not = act(digests, digest_id)
-        total += 1
-        failures += bool(why_not)
-        document = {"id": digest_id, "done": not why_not, **({"reason": why_not} if why_not else {})}
-        session.answer(f"{printable(digest_id)}: {why_not or did}", document)
-    if not total and not session.as_json:
-        click.echo("no dead letters")
-    return 0 if total and not failures else 1
+@dead.command()
+@_selection
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@with_session
+def discard(session: Session, yes: bool, **selection: Any) -> int:
+    """Let dead letters go; their records count as deleted.
+
+    Asks before it discards --all, or those of a --timeline. Exit code 1 if one is not there, or if you said no.
+    """
+    with session.digests() as digests:
+        chosen = _chosen(digests, **selection)
+        if chosen and not selection["digest_ids"] and not yes and not _agreed(chosen):
+            click.echo("nothing was discarded", err=session.as_json)
+            return 1
+        return _each(session, chosen, digests.discard, done="discarded", did="was discarded")
 
 
-def _all_ids(digests: "Digests") -> list[str]:
-    """The ids of all dead letters, read before any of them is acted on."""
-    found: list[str] = []
-    while page := digests.dead_letters(after=found[-1] if found else None, limit=PAGE):
-        found += [letter.id for letter in page]
+class Chosen(NamedTuple):
+    """A dead letter that is to be acted on, as it is when the command begins."""
+
+    id: str
+    timeline: str | None = None  # None if there is no such letter
+    records: int = 0
+
+
+def _chosen(digests: "Digests", digest_ids: Sequence[str], every: bool, timeline: str | None) -> list[Chosen]:
+    """The dead letters that are meant, read before any of them is acted on."""
+    if (bool(digest_ids), every, timeline is not None).count(True) != 1:
+        raise click.UsageError("name the IDs of dead letters (digestif dead list), or say --all or --timeline")
+    if digest_ids:
+        letters = [(digest_id, digests.store.letter(digest_id)) for digest_id in digest_ids]
+        return [Chosen(name, letter.timeline, letter.records) if letter else Chosen(name) for name, letter in letters]
+    found: list[Chosen] = []
+    while page := digests.dead_letters(timeline, after=found[-1].id if found else None, limit=PAGE):
+        found += [Chosen(letter.id, letter.timeline, letter.records) for letter in page]
     return found
+
+
+def _agreed(chosen: Sequence[Chosen]) -> bool:
+    if not is_interactive():
+        raise click.UsageError("there is no terminal to ask in; say --yes to discard")
+    records = sum(letter.records for letter in chosen)
+    return click.confirm(f"discard {counted(len(chosen), 'dead letter')} with {counted(records, 'record')}?", err=True)
+
+
+def _each(session: Session, chosen: Sequence[Chosen], act: "Callable[[str], bool]", *, done: str, did: str) -> int:
+    """Call `act` for each dead letter, also after one that it refuses; the exit code is 1 if there was one."""
+    failures = 0
+    for digest_id, timeline, _ in chosen:
+        why_not = _refusal(act, digest_id) if timeline is not None else UNKNOWN
+        failures += bool(why_not)
+        name = printable(digest_id) + ("" if timeline is None else f" of {printable(timeline)}")
+        document = {"id": digest_id, "timeline": timeline, "done": not why_not, "reason": why_not}
+        session.answer(
+            f"{name}: {why_not or did}", {key: value for key, value in document.items() if value not in (None, "")}
+        )
+    if not session.as_json and len(chosen) != 1:
+        click.echo(
+            f"{len(chosen) - failures:,} of {len(chosen):,} dead letters {done}" if chosen else "no dead letters"
+        )
+    return 0 if chosen and not failures else 1
+
+
+def _refusal(act: "Callable[[str], bool]", digest_id: str) -> str:
+    """Do it; the answer is why that was not possible, or nothing."""
+    from digestif.errors import InvalidState
+    from digestif.stores.damage import Unreadable
+
+    try:
+        return "" if act(digest_id) else UNKNOWN
+    except (InvalidState, Unreadable) as error:
+        return str(error)
 
 
 COMMANDS = [dead]

@@ -215,6 +215,8 @@ class _View:
                 return f"flushed at {self._clock(at)}: {due}"
             case Rule.REPLAYED:
                 return f"a dead letter was replayed at {self._clock(at)}: {due}"
+            case Rule.REQUEUED:
+                return f"dead letters were requeued at {moved} of cool-down = {due}"
         return due
 
     def _wait_for_window(self) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from digestif.core.records import State
+from digestif.core.records import DeadLetter, State
 from digestif.core.terms import Count, Openings, Override, Terms, Time, in_force
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import Busy, InvalidState
@@ -35,6 +35,7 @@ class Rule(StrEnum):
     RETRY = "retry"
     FLUSHED = "flushed"
     REPLAYED = "replayed"
+    REQUEUED = "requeued"  # records of dead letters came back to an idle timeline, which gathers them
 
 
 class Unfinished(Struct, frozen=True, omit_defaults=True):
@@ -527,13 +528,53 @@ def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)
 
 
+def refuse_requeue(slot: Slot, letter: DeadLetter, *, force: bool) -> None:
+    """Raise Busy or InvalidState unless the records of a dead letter may be pending again."""
+    if slot.parked is not None:
+        raise Busy(
+            f"{letter.timeline!r} is on its way from or to another store; requeue {letter.id} when that has ended"
+        )
+    if slot.override is not None and slot.override.off:
+        raise InvalidState(f"{letter.timeline!r} is switched off: prefer() another cadence before you requeue")
+    if force:
+        return
+    instead = "replay it, which keeps its idempotency key, or force the requeue"
+    if may_have_gone_out(letter):
+        raise InvalidState(f"{letter.id} may have gone out, and its records would go out again; {instead}")
+    if letter.served:
+        raise InvalidState(f"{letter.id} has reached some recipients, who would get its records again; {instead}")
+
+
+def after_requeue(
+    slot: Slot, *, now: Millis, terms: Terms, delay: Millis, pending: int, deadline: Millis | None
+) -> Slot:
+    """Records of a dead letter are pending again; `pending` and `deadline` already count them.
+
+    An idle timeline waits for its cool-down, so that other letters can join. Any other keeps its time, except that
+    enough records make it due, as at an add.
+    """
+    own = slot.override
+    terms = in_force(terms, own)
+    slot = replace(slot, pending=pending, deadline=deadline, first=slot.first if slot.pending else now)
+    if slot.state is State.IDLE:
+        waiting = replace(slot, state=State.WAITING, at=now, by_delays=None)
+        at = now + (delay if own is None else own.cool_down(slot.iteration))
+        return move(waiting, at, Rule.REQUEUED, now=now, max_records=terms.max_records, openings=terms.openings)
+    is_full = terms.max_records is not None and pending >= terms.max_records
+    if slot.state is not State.WAITING or slot.digest is not None or slot.passes or not is_full:
+        return slot
+    if due_by_delays(slot) <= now:
+        return slot
+    return move(slot, now, Rule.COUNT, now=now, max_records=None, openings=terms.openings)
+
+
 def who_got(digest: Unfinished) -> tuple[str, ...]:
     """The recipients who have their part of the digest; a replay leaves them out."""
     return tuple(name for name in digest.served if not name.startswith(LOST))
 
 
-def may_have_gone_out(digest: Unfinished) -> bool:
-    """True if a message with these records may have reached its receiver."""
+def may_have_gone_out(digest: Unfinished | DeadLetter) -> bool:
+    """True if a message with these records may have reached its receiver. Older dead letters note only lapses."""
     return digest.unknown or digest.lapses > 0
 
 

@@ -89,7 +89,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A digest that was given up, and can be replayed or discarded. Times in seconds."""
+    """A digest that was given up, and can be replayed, requeued or discarded. Times in seconds."""
 
     id: str
     timeline: str

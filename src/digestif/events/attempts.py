@@ -100,7 +100,7 @@ class Failed(FailureEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buried(FailureEvent):
-    """A digest became a dead letter, which can be replayed or discarded."""
+    """A digest became a dead letter, which can be replayed, requeued or discarded."""
 
     level: ClassVar[int] = logging.ERROR
 

@@ -18,7 +18,7 @@ class Added(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped(Event):
-    """An add exceeded the capacity of a timeline, and its oldest pending records were dropped."""
+    """An add or a requeue exceeded the capacity of a timeline, and its oldest pending records were dropped."""
 
     level: ClassVar[int] = logging.DEBUG  # a full timeline has one for every add; the digest says how many
     timeline: str

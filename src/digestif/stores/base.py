@@ -216,6 +216,23 @@ class Replan(NamedTuple):
     cool_down: Millis
 
 
+class Requeue(NamedTuple):
+    """A dead letter whose records are to be pending again, with the numbers of the policy in the code."""
+
+    letter_id: str
+    terms: Terms
+    delay: Millis  # the cool-down, for which an idle timeline waits
+    force: bool = False  # even if the letter may have gone out, or reached some recipients
+
+
+class Requeued(NamedTuple):
+    """What one page of a requeue did."""
+
+    records: int  # that left the dead letter
+    dropped: int  # pending records that capacity pushed out
+    more: bool  # records are left in the letter
+
+
 class QuarantinedRecord(NamedTuple):
     """A record that can't be decoded: it leaves the open digest and becomes a dead letter of its own."""
 
@@ -479,6 +496,21 @@ class Store(StoreReader, Notes):
     @abstractmethod
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         """Make a dead letter its timeline's unfinished digest. Busy if there is one; False without such a letter."""
+
+    @abstractmethod
+    def requeue(self, request: Requeue, *, limit: int = PAGE_RECORDS, now: Millis | None) -> Requeued | None:
+        """Make records of a dead letter pending again: the oldest, at most `limit`. None if there is no such letter.
+
+        InvalidState, with nothing done, if its timeline is switched off; without `force` also if the letter may have
+        gone out, or if recipients have their part of it. Busy while the timeline is on its way to another store.
+
+        Records that were dead count as pending. They expire by the ttl of the terms, counted from now, and have no
+        deadline any more. Of two versions of a key the one that arrived later stays, the other counts as superseded;
+        then capacity is applied. What the letter has in `dropped` goes along with its first records. An override comes
+        before the terms, and its cool-down before the delay. The timeline moves as `machine.after_requeue` says.
+
+        What is left remains a dead letter, under the next revision: repeat while there are `more`.
+        """
 
     @abstractmethod
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:

@@ -411,14 +411,24 @@ class MemoryRows(NeverDamaged):
         return entry is not None
 
     def merge(self, source: int, target: int, *, limit: int) -> tuple[int, int]:
-        self._batch(target)
-        keys = list(islice(self._entries(source), limit))
-        superseded = 0
-        for key in keys:
-            entry = self._pop(source, key)
-            assert entry is not None  # its key was just read
-            superseded += self._put(target, entry)
-        return len(keys), superseded
+        page = list(islice(self._entries(source).values(), limit))
+        return len(page), self._move(page, source, target)
+
+    def requeue(self, source: int, target: int, *, expires: Millis, limit: int) -> tuple[int, int]:
+        page = heapq.nsmallest(limit, self._entries(source).values(), key=lambda entry: age_order(entry.stored))
+        renewed = [MemoryRecord(entry.stored, None, expires) for entry in page]
+        return len(page), self._move(renewed, source, target)
+
+    def _move(self, page: Sequence[MemoryRecord], source: int, target: int) -> int:
+        """Move records to another batch, where the later version of a key stays; the answer is how many others."""
+        into, superseded = self._batch(target), 0
+        for entry in page:
+            self._pop(source, entry.stored.key)
+            known = into.entries.get(entry.stored.key)
+            superseded += known is not None
+            if known is None or known.stored.arrival < entry.stored.arrival:
+                self._put(target, entry)
+        return superseded
 
     def earliest_deadline(self, batch: int) -> Millis | None:
         found = self._batches.get(batch)
@@ -493,6 +503,10 @@ class MemoryRows(NeverDamaged):
     def put_letter(self, letter: DeadLetter, batch: int) -> None:
         self._note(self._letters, letter.id)
         self._letters[letter.id] = (letter, batch, self.next_number())
+
+    def update_letter(self, letter: DeadLetter) -> None:
+        self._note(self._letters, letter.id)
+        self._letters[letter.id] = (letter, *self._letters[letter.id][1:])
 
     def remove_letter(self, letter_id: str) -> None:
         self._note(self._letters, letter_id)

@@ -12,6 +12,7 @@ from digestif.core.times import Millis
 from digestif.dsn import Dsn
 from digestif.errors import InvalidState
 from digestif.stores.base import (
+    PAGE_RECORDS,
     Accepted,
     Admission,
     Admitted,
@@ -25,6 +26,8 @@ from digestif.stores.base import (
     QuarantinedRecord,
     Release,
     Replan,
+    Requeue,
+    Requeued,
     SchedulePage,
     Store,
     Take,
@@ -162,6 +165,9 @@ class OffStore(Store):
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         return False
+
+    def requeue(self, request: Requeue, *, limit: int = PAGE_RECORDS, now: Millis | None) -> Requeued | None:
+        return None
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         return False

@@ -182,6 +182,14 @@ class Upkeep(NamedTuple):
     expired: dict[str, int]  # and how many records
 
 
+class Page(NamedTuple):
+    """What one step of a requeue did."""
+
+    records: int  # that left the dead letter
+    dropped: int
+    more: bool  # some are left in it
+
+
 @dataclass(frozen=True)
 class Item:
     """A record that was accepted, with what its arrival decided."""
@@ -206,6 +214,7 @@ class ModelDigest:
     complete: bool = False  # looked at under the present lease
     frozen: bool = False  # stays as it is
     replayed: bool = False  # does not expire: an operator asked for it again
+    unknown: bool = False  # a dead letter that may have gone out, once and for all
     dropped: int = 0
     items: list[Item] = field(default_factory=list)
 
@@ -618,6 +627,7 @@ class Model:
         line = self._held(key, token, now)
         assert line.digest is not None
         if line.digest.items:
+            line.digest.unknown = line.digest.unknown or line.digest.lapses > 0
             self.dead[line.digest.id] = line.digest
         self._finish(key, line, code, now, minimum_delay, **plan)
 
@@ -806,6 +816,56 @@ class Model:
         line.move(now)
         return True
 
+    def requeue(
+        self, digest_id: int, code: Code, now: int, *, force: bool = False, limit: int | None = None
+    ) -> Page | None:
+        """Make the oldest records of a dead letter pending again, all or up to a limit; None if there is none."""
+        parcel = self.dead.get(digest_id)
+        if parcel is None:
+            return None
+        line = self.lines.get(parcel.timeline, Line())
+        if line.is_off() or (parcel.unknown and not force):
+            raise InvalidState(parcel.timeline)
+        self.lines[parcel.timeline] = line
+        rules = line.in_force(code)
+        oldest = newest_first(parcel.items)[::-1]
+        moving, parcel.items = oldest[:limit], oldest[len(oldest[:limit]) :]
+        before = self.counts["dropped"]
+        self._come_back(line, moving, rules.policy, now)
+        line.dropped, parcel.dropped = line.dropped + parcel.dropped, 0
+        parcel.revision += 1  # what is left is another content
+        if not parcel.items:
+            del self.dead[digest_id]
+        self._gather(line, code, rules, now)
+        return Page(len(moving), self.counts["dropped"] - before, bool(parcel.items))
+
+    def _come_back(self, line: Line, items: Iterable[Item], policy: Policy, now: int) -> None:
+        """Join what is pending, with a whole ttl and no deadline; the later version of a record stays."""
+        if not line.pending:
+            line.first_arrival = now
+        expires = None if policy.ttl is None else now + ms(policy.ttl)
+        for item in items:
+            key = item.record.key
+            known = line.pending.get(key)
+            self.counts["superseded"] += known is not None
+            if known is None or known.order < item.order:
+                line.pending[key] = Item(item.record, item.order, deadline=None, expires=expires)
+        kept = newest_first(line.pending.values())[: policy.capacity]
+        self._drop(line, len(line.pending) - len(kept))
+        line.pending = {item.record.key: item for item in kept}
+
+    def _gather(self, line: Line, code: Code, rules: Rules, now: int) -> None:
+        """An idle timeline waits for more; another keeps its time, unless so many records wait that it is due now."""
+        known = line.known(code, now)
+        if line.state == "idle":
+            line.state = "waiting"
+            self._place(line, now + ms(self._cool_down(line, code)), rules, now, known=known)
+        elif line.state == "waiting" and line.digest is None and not line.passes:
+            most = rules.policy.max_records
+            enough = most is not None and len(line.pending) >= most
+            if enough and line.wanted > now:
+                self._place(line, now, rules, now, known=known)
+
     def discard(self, digest_id: int) -> bool:
         parcel = self.dead.pop(digest_id, None)
         self.counts["deleted"] += len(parcel.items) if parcel else 0
@@ -855,5 +915,6 @@ def newest_first(items: Iterable[Item]) -> list[Item]:
 
 
 def merged(older: Iterable[Item], newer: Iterable[Item]) -> list[Item]:
-    """One version of each record, the newer one."""
-    return list({item.record.key: item for item in [*older, *newer]}.values())
+    """One version of each record, the one that arrived later."""
+    by_arrival = sorted([*older, *newer], key=lambda item: item.order)
+    return list({item.record.key: item for item in by_arrival}.values())

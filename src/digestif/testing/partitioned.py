@@ -19,6 +19,7 @@ from digestif.errors import StoreError, StoreUnavailable
 from digestif.events import Events
 from digestif.stores.base import (
     HISTORY_LIMIT,
+    PAGE_RECORDS,
     Accepted,
     Admission,
     Admitted,
@@ -31,6 +32,8 @@ from digestif.stores.base import (
     QuarantinedRecord,
     Release,
     Replan,
+    Requeue,
+    Requeued,
     SchedulePage,
     Store,
     Take,
@@ -219,6 +222,10 @@ class Partitioned(Store):
 
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         return any(part.replay(letter_id, now=now) for part in self._all())
+
+    def requeue(self, request: Requeue, *, limit: int = PAGE_RECORDS, now: Millis | None) -> Requeued | None:
+        answers = (part.requeue(request, limit=limit, now=now) for part in self._all())
+        return next((answer for answer in answers if answer is not None), None)
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         return any(part.discard(letter_id, now=now) for part in self._all())

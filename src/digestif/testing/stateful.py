@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from digestif import Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease, Window
 from digestif.core.capacity import Stored
@@ -28,6 +29,7 @@ from digestif.stores.base import (
     Completion,
     Lease,
     Release,
+    Requeue,
     Store,
     Take,
     Taken,
@@ -638,6 +640,49 @@ class StoreMachine(RuleBasedStateMachine):
         self.same(lambda: self.any_engine.replay(digest_id), lambda: self.model.replay(number, self.now))
 
     @precondition(lambda self: self.ids)
+    @rule(index=st.integers(0, 20), policy=policies, force=st.booleans())
+    def requeue(self, index: int, policy: str, force: bool) -> None:
+        number, _ = self.any_digest(index)
+        self.requeued(number, policy, force=force)
+
+    def requeued(self, number: int, policy: str, *, force: bool) -> None:
+        self.same(
+            lambda: self.engines[policy].requeue(self.ids[number], force=force),
+            lambda: self.model.requeue(number, RULES[policy], self.now, force=force) is not None,
+        )
+
+    @precondition(lambda self: self.model.dead)
+    @rule(index=st.integers(0, 20), policy=policies, passing=steps, idle=st.booleans())
+    def requeue_all_of_a_timeline(self, index: int, policy: str, passing: float, idle: bool) -> None:
+        """They leave together; those that may have gone out are refused."""
+        number, _ = self.any_digest(index)
+        timeline = self.model.dead[number].timeline
+        for _ in range(2 if idle else 0):  # deliver what is there, then nothing: the timeline is idle
+            self.now = max(self.now, self.model.timeline(timeline).due or 0)
+            self.schedule(ahead=None, page=5, policy=policy)
+            self.digest_at_once_of(timeline, policy)
+        for number in [number for number, parcel in self.model.dead.items() if parcel.timeline == timeline]:
+            self.requeued(number, policy, force=False)
+        self.maintenance(passing, None)
+
+    def digest_at_once_of(self, timeline: str, policy: str) -> None:
+        held = self.entered(timeline, policy, None, given=False)
+        if held is not None:
+            self.left(held, None)
+
+    @precondition(lambda self: self.model.dead)
+    @rule(index=st.integers(0, 20), policy=policies, limit=st.integers(1, 2), force=st.booleans())
+    def requeue_a_page(self, index: int, policy: str, limit: int, force: bool) -> None:
+        """The rest stays a dead letter."""
+        number, digest_id = self.any_digest(index)
+        terms = replace(POLICIES[policy].terms(), openings=self.openings(policy))
+        request = Requeue(digest_id, terms, POLICIES[policy].cool_down(0), force)
+        self.same(
+            lambda: tuple(self.store.requeue(request, limit=limit, now=self.now) or ()),
+            lambda: tuple(self.model.requeue(number, RULES[policy], self.now, force=force, limit=limit) or ()),
+        )
+
+    @precondition(lambda self: self.ids)
     @rule(index=st.integers(0, 20))
     def discard(self, index: int) -> None:
         number, digest_id = self.any_digest(index)
@@ -675,8 +720,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def dead_letters_are_the_same(self) -> None:
-        found = {letter.id: letter.timeline for letter in self.any_engine.dead_letters()}
-        assert found == {self.ids[number]: parcel.timeline for number, parcel in self.model.dead.items()}
+        found = {
+            letter.id: (letter.timeline, letter.revision, letter.records, letter.dropped, letter.unknown)
+            for letter in self.any_engine.dead_letters()
+        }
+        assert found == {
+            self.ids[number]: (parcel.timeline, parcel.revision, len(parcel.items), parcel.dropped, parcel.unknown)
+            for number, parcel in self.model.dead.items()
+        }
 
     @rule()
     def verify(self) -> None:

@@ -1,8 +1,8 @@
 """Vectors: due times and lapses worked out by hand, for every implementation of the machine to agree with.
 
 A vector is plain numbers (milliseconds), so that it can be fed to code in any language. `check_adds`,
-`check_completions`, `check_plans`, `check_refusals`, `check_openings` and `check_suspects` take the implementation as a
-callable.
+`check_completions`, `check_plans`, `check_requeues`, `check_refusals`, `check_openings` and `check_suspects` take the
+implementation as a callable.
 """
 
 from collections.abc import Callable, Sequence
@@ -112,6 +112,25 @@ class Replan(NamedTuple):
     cool_down: int = 0  # of the new policy
     max_records: int | None = None  # of the new policy
     expected_pass: bool = False
+
+
+class Requeue(NamedTuple):
+    """Records of a dead letter that are pending again, and where their timeline is; `pending` counts them."""
+
+    name: str
+    now: int
+    expected: tuple[int, int]  # due afterwards, and due by the delays; an idle timeline waits then
+    state: str = "idle"  # before
+    at: int = 0
+    by_delays: int | None = None  # before: set if a window made `at` of it
+    passes: bool = False  # before and after
+    paused: bool = False
+    unfinished: bool = False
+    pending: int = 1
+    delay: int = 300  # the cool-down of the policy in the code
+    max_records: int | None = None
+    calendar: Calendar | None = None
+    own: OwnPolicy | None = None
 
 
 class Refuse(NamedTuple):
@@ -679,6 +698,39 @@ PLANS = [
     Replan("what is idle is not moved", 110, None, TIMES, at=0, state="idle", pending=0, cool_down=100),
 ]
 
+REQUEUES = [
+    Requeue("an idle timeline waits for the cool-down", 1_000, (1_300, 1_300)),
+    Requeue("…which may be nothing", 1_000, (1_000, 1_000), delay=0),
+    Requeue("…paused or not", 1_000, (1_300, 1_300), paused=True),
+    Requeue("…unless enough records came back", 1_000, (1_000, 1_000), pending=2, max_records=2),
+    Requeue("…one fewer is not enough", 1_000, (1_300, 1_300), pending=1, max_records=2),
+    Requeue("…then for a time of the calendar", 50, (200, 110), delay=60, calendar=TIMES),
+    Requeue("…which may be that very time", 40, (100, 100), delay=60, calendar=TIMES),
+    Requeue("…or for the hours", 50, (300, 250), delay=200, calendar=HOURS),
+    Requeue("…inside of which it does not wait longer", 50, (150, 150), delay=100, calendar=HOURS),
+    Requeue("enough records wait for the calendar, too", 50, (100, 50), max_records=1, calendar=TIMES),
+    Requeue("its own policy has another cool-down", 1_000, (1_700, 1_700), own=OwnPolicy(cool_downs=(700,))),
+    Requeue("…that of no digest so far", 1_000, (1_700, 1_700), own=OwnPolicy(cool_downs=(700, 900))),
+    Requeue("…and knows no max_records", 1_000, (1_700, 1_700), max_records=1, own=OwnPolicy(cool_downs=(700,))),
+    Requeue("…or one of its own", 1_000, (1_000, 1_000), own=OwnPolicy(cool_downs=(700,), max_records=1)),
+    Requeue("…and a calendar", 50, (200, 110), own=OwnPolicy(cool_downs=(60,), calendar=TIMES)),
+    Requeue("…instead of the one in the code", 50, (110, 110), calendar=TIMES, own=OwnPolicy(cool_downs=(60,))),
+    Requeue("a waiting timeline keeps its time", 1_000, (5_000, 5_000), state="waiting", at=5_000, pending=4),
+    Requeue("…earlier than the cool-down, too", 1_000, (1_001, 1_001), state="waiting", at=1_001),
+    Requeue("…or overdue", 1_000, (500, 500), state="waiting", at=500),
+    Requeue("…unless it is full now", 1_000, (1_000, 1_000), state="waiting", at=5_000, pending=4, max_records=4),
+    Requeue("…one fewer is not enough", 1_000, (5_000, 5_000), state="waiting", at=5_000, pending=3, max_records=4),
+    Requeue("…being overdue, a full one does not move", 1_000, (500, 500), state="waiting", at=500, max_records=1),
+    Requeue("…nor if a digest is tried again", 1_000, (5_000, 5_000), "waiting", 5_000, unfinished=True, max_records=1),
+    Requeue("what waits for the calendar goes on to", 120, (200, 150), "waiting", 200, 150, calendar=TIMES),
+    Requeue("…full as well", 120, (200, 120), "waiting", 200, 150, max_records=1, calendar=TIMES),
+    Requeue("…at the next opening from now", 50, (100, 50), "waiting", 300, 250, max_records=1, calendar=TIMES),
+    Requeue("…but one whose time has come stays", 310, (300, 250), "waiting", 300, 250, max_records=1, calendar=HOURS),
+    Requeue("a pass keeps its time", 1_000, (5_000, 5_000), "waiting", 5_000, passes=True, max_records=1),
+    Requeue("a ready timeline stays as it is", 1_000, (900, 900), state="ready", at=900, max_records=1),
+    Requeue("…also one that is open", 1_000, (900, 900), state="open", at=900, max_records=1),
+]
+
 REFUSALS = [
     Refuse("due by the delays", "waiting", 100, 900, 100),
     Refuse("aligned, and late", "waiting", 100, 900, 40, by_delays=40),
@@ -745,6 +797,11 @@ def check_plans(place: Callable[[Replan], Placed]) -> None:
         return Placed(v.state, at, by_delays, v.expected_pass)
 
     _check(PLANS, place, expected)
+
+
+def check_requeues(place: Callable[[Requeue], Placed]) -> None:
+    """Every vector of a requeue; `place` says where the timeline is afterwards."""
+    _check(REQUEUES, place, lambda v: Placed("waiting" if v.state == "idle" else v.state, *v.expected, v.passes))
 
 
 def check_refusals(place: Callable[[Refuse], tuple[Placed, int, bool]]) -> None:

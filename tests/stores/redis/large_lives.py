@@ -6,8 +6,18 @@ from collections.abc import Callable
 import pytest
 
 from digestif.core.terms import Terms
-from digestif.stores.base import Arrival, Burial, Completion, Lease, Maintained, QuarantinedRecord, Release, Store
-from digestif.testing.conformance.port import numbers
+from digestif.stores.base import (
+    Arrival,
+    Burial,
+    Completion,
+    Lease,
+    Maintained,
+    QuarantinedRecord,
+    Release,
+    Requeued,
+    Store,
+)
+from digestif.testing.conformance.port import numbers, requeue
 from tests.stores.redis.twins import Twins, twins
 
 NOW = 1_700_000_000_000
@@ -125,8 +135,14 @@ class Life:
         letters = self.stores.server.letters(None, after=None, limit=1000)
         if letters:
             letter = max(letters, key=lambda letter: (letter.records, letter.id))
-            verb = self.random.choice(["replay", "replay", "discard"])
-            self.stores.attempt(lambda store: getattr(store, verb)(letter.id, now=self.now))
+            verb = self.random.choice(["replay", "replay", "discard", "requeue", "requeue"])
+            if verb == "requeue":
+                self.stores.attempt(lambda store: sum(page.records for page in self.requeue(store, letter.id)))
+            else:
+                self.stores.attempt(lambda store: getattr(store, verb)(letter.id, now=self.now))
+
+    def requeue(self, store: Store, letter_id: str) -> list[Requeued]:
+        return requeue(store, letter_id, force=True, ttl=DAY, now=self.now)
 
 
 def live_large(seed: int, monkeypatch: pytest.MonkeyPatch, *, steps: int = 120) -> None:

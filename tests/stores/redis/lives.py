@@ -82,14 +82,14 @@ EVERYDAY = [  # of any store
     Step("open", opened("t", "first", now=3_000)),
     Step("extend", lambda digests: digests.store.extend([lease("t", "first")], lease=50_000, now=4_000)),
     Step("release", lambda digests: digests.store.release([Release(lease("t", "first"), 5_000)], now=4_000)),
-    Step("add", lambda digests: digests.add("t", record("c"), now=4.5)),
+    Step("add", lambda digests: digests.add_many([("t", record("c")), ("t", record("e"))], now=4.5)),
     Step("schedule", lambda digests: list(digests.schedule(6, now=6))),
     Step("open", opened("t", "second", now=6_000)),
     Step("prepare", lambda digests: digests.store.take([Take(lease("t", "second"), 100, True)], now=6_000)),
     Step(
         "quarantine",
         lambda digests: digests.store.quarantine(
-            lease("t", "second"), [QuarantinedRecord("a", "letter", "it is broken")], now=6_000
+            lease("t", "second"), [QuarantinedRecord(key, f"of-{key}", "it is broken") for key in "ae"], now=6_000
         ),
     ),
     Step("complete", lambda digests: digests.store.complete([Completion(lease("t", "second"), 10_000)], now=7_000)),
@@ -102,7 +102,8 @@ EVERYDAY = [  # of any store
     Step("complete", lambda digests: digests.store.complete([Completion(lease("v", "page"), 10_000)], now=8_000)),
     Step("release", lambda digests: digests.store.release([Release(lease("w", "page"), None)], now=8_000)),
     Step("replay", lambda digests: digests.replay("page-0", now=9)),
-    Step("discard", lambda digests: digests.discard("letter", now=9)),
+    Step("discard", lambda digests: digests.discard("of-a", now=9)),
+    Step("requeue", lambda digests: digests.requeue("of-e", now=9)),
     # A lapse, a dispatch that got lost, and records that expire
     Step("open", opened("u", "third", now=9_000, lasts=1_000)),
     Step("flush", lambda digests: digests.flush("v", now=9)),

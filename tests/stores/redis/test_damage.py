@@ -8,10 +8,11 @@ import redis
 
 from digestif import Digests, Policy, Record, StoreError
 from digestif.stores.base import SUSPECTS_TOGETHER
+from digestif.stores.reader import Part
 from digestif.stores.redis import encoding
 from digestif.stores.redis.store import RedisStore
 from digestif.testing.conformance.actions import T, deliver, fail, keys, scheduled
-from digestif.testing.conformance.port import NOW, arrive_everywhere, claim_all, open_digest
+from digestif.testing.conformance.port import NOW, arrive_everywhere, bury, claim_all, numbers, open_digest, stored
 from digestif.testing.servers import RedisServer
 
 SLOT = {"state": "ready", "at": 0, "since": 0, "iteration": 0}
@@ -169,6 +170,32 @@ def test_many_records_whose_order_is_of_the_wrong_type_are_refused_or_kept(
     assert len(digests.dead_records(letter.id)) == 400
     assert digests.replay(letter.id, now=T)
     assert len(deliver(digests, "bad", now=T)) == 400
+
+
+@pytest.mark.parametrize("harm", ["text", "short", "other", "times"])
+def test_a_dead_letter_whose_order_is_damaged_is_requeued_whole(
+    digests: Digests, store: RedisStore, client: "redis.Redis", harm: str
+) -> None:
+    """Its records are all there; only their order is lost."""
+    letter_id = bury(store, numbers(0, 400))
+    ages, times = f"{{d:0}}:la:{letter_id}", f"{{d:0}}:lx:{letter_id}"
+    if harm == "times":
+        client.set(times, "text")
+    elif harm == "text":
+        client.delete(ages)
+        client.set(ages, "text")
+    else:
+        client.zremrangebyrank(ages, 0, 0 if harm == "short" else 399)
+    if harm == "other":
+        client.zadd(ages, {f"{n:08}nowhere{n}": n for n in range(400)})
+
+    assert digests.requeue(letter_id, now=T) is True
+
+    assert digests.dead_letters() == []
+    assert store.ledger().pending == 400
+    assert digests.verify()
+    assert {record.key for record in stored(store, "t", Part.PENDING)} == set(numbers(0, 400))
+    assert client.keys(f"*{letter_id}*") == []
 
 
 def test_names_in_the_schedule_that_belong_to_nothing_are_dropped(

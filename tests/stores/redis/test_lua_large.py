@@ -20,6 +20,8 @@ from digestif.stores.base import (
     Lease,
     QuarantinedRecord,
     Release,
+    Requeue,
+    Requeued,
     Store,
     Take,
 )
@@ -33,6 +35,7 @@ from digestif.testing.conformance.port import (
     open_lease,
     record_keys,
     release,
+    requeue,
     stored,
 )
 from tests.servers import empty_server
@@ -366,6 +369,60 @@ def test_more_than_a_call_can_quarantine_is_one_change_of_the_digest(first: int)
 
         assert stores.carry(lease, now=NOW + 1).revision == 3
         assert len(stores.look(page=1000)["letters"]) == 600 - first
+
+
+@pytest.mark.parametrize("payload", [b"1", HEAVY], ids=["light", "heavy"])
+@pytest.mark.parametrize(("many", "newer"), SIZES)
+def test_the_records_of_a_dead_letter_are_pending_again(many: int, newer: int, payload: bytes) -> None:
+    """Large or small, into a large or a small batch, urgent records among them."""
+    with twins() as stores:
+        add(stores, numbers(0, many), payload=payload, ttl=1_000, within=500)
+        lease = stores.open(token="a", now=NOW)
+        stores.carry(lease, now=NOW)
+        assert stores.do(lambda store: store.bury([Burial(lease, "given up", 1_000)], now=NOW + 1)) == [True]
+        add(stores, numbers(many - 10, many - 10 + newer), now=NOW + 2, within=100)
+
+        stores.do(lambda store: total(requeue(store, lease.digest_id, limit=100, ttl=5_000, now=NOW + 3)))
+
+        stores.look()
+        assert stores.expire(now=NOW + 5_002) == 0
+        assert stores.expire(now=NOW + 5_003) == many - 10
+        stores.look()
+        stores.end("t", now=NOW + DAY)
+
+
+def test_a_large_letter_is_requeued_within_a_capacity() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, 700))
+        lease = stores.open(token="a", now=NOW)
+        stores.carry(lease, now=NOW)
+        stores.do(lambda store: store.bury([Burial(lease, "given up", 0)], now=NOW))
+        add(stores, numbers(900, 950), within=500)
+
+        stores.do(lambda store: total(requeue(store, lease.digest_id, capacity=60, now=NOW)))
+
+        assert stores.look()["slot"]["pending"] == 60
+        stores.end("t", now=NOW + DAY)
+
+
+def test_heavy_records_are_requeued_a_few_at_a_time() -> None:
+    with twins() as stores:
+        add(stores, numbers(0, 40), payload=b"x" * 100_000)
+        lease = stores.open(token="a", now=NOW)
+        stores.carry(lease, now=NOW)
+        stores.do(lambda store: store.bury([Burial(lease, "given up", 0)], now=NOW))
+
+        page = stores.server.requeue(Requeue(lease.digest_id, Terms(), 0), now=NOW)
+
+        assert page == Requeued(11, 0, more=True)  # which make a MiB
+        assert record_keys(stored(stores.server, "t", Part.PENDING)) == numbers(0, 11)[::-1]
+        assert stores.server.verify()
+
+
+def total(pages: Iterable[Requeued]) -> tuple[int, int]:
+    """How many records left a letter, and how many were dropped: how large a page is, is each store's own affair."""
+    found = list(pages)
+    return sum(page.records for page in found), sum(page.dropped for page in found)
 
 
 @pytest.mark.parametrize("payload", [b"1", HEAVY], ids=["light", "heavy"])

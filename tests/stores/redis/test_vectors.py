@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from digestif import InvalidState
 from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Plan, Rule, Slot, Unfinished
-from digestif.core.records import State
+from digestif.core.records import DeadLetter, State
 from digestif.core.terms import Openings, Override, Terms
 from digestif.stores.redis.client.scripts import load_include, spliced
 from digestif.stores.redis.encoding import plan
@@ -26,17 +26,19 @@ from digestif.testing.vectors import (
     Placed,
     Refuse,
     Replan,
+    Requeue,
     SuspectChoice,
     check_adds,
     check_completions,
     check_openings,
     check_plans,
     check_refusals,
+    check_requeues,
     check_suspects,
 )
 from tests.servers import empty_server
 from tests.stores.redis.twins import MACHINE, MODULES, ONLY_IN_PYTHON, RULES, TRANSFER
-from tests.vectors import add_facts, completion_facts, placed, plan_facts, refusal_facts, refused
+from tests.vectors import add_facts, completion_facts, placed, plan_facts, refusal_facts, refused, requeue_facts
 
 Facts: TypeAlias = dict[str, Any]
 
@@ -88,6 +90,10 @@ def test_every_plan_places_a_timeline_where_the_vectors_say() -> None:
     check_plans(_after_plan)
 
 
+def test_every_requeue_places_a_timeline_where_the_vectors_say() -> None:
+    check_requeues(_after_requeue)
+
+
 def test_every_refusal_places_a_timeline_where_the_vectors_say() -> None:
     check_refusals(_after_refusal)
 
@@ -118,6 +124,10 @@ def _after_completion(vector: Complete) -> Placed:
 def _after_plan(vector: Replan) -> Placed:
     facts = plan_facts(vector)
     return placed(slot_in_lua("after_plan", {**facts, "expires": facts["slot"].expires}))
+
+
+def _after_requeue(vector: Requeue) -> Placed:
+    return placed(slot_in_lua("after_requeue", requeue_facts(vector)))
 
 
 def _after_refusal(vector: Refuse) -> tuple[Placed, int, bool]:
@@ -197,6 +207,21 @@ digests = st.builds(
     replayed=flags,
     served=st.sampled_from([(), ("ada", "böb"), ("\0eve",), ("ada", "\0eve")]),
 )
+letters = st.builds(
+    DeadLetter,
+    id=st.just("x"),
+    timeline=st.just("t"),
+    revision=st.just(1),
+    attempts=st.just(1),
+    lapses=few,
+    reason=st.just(""),
+    records=st.just(1),
+    dropped=few,
+    opened=st.just(0.0),
+    buried=st.just(0.0),
+    served=st.sampled_from([(), ("ada",)]),
+    unknown=flags,
+)
 
 
 @st.composite
@@ -261,6 +286,14 @@ def _arrived(facts: Facts) -> Facts:
 def _tells(rule: Callable[..., Any], facts: Facts) -> bool:
     try:
         of_slot(rule, {**facts, "timeline": "t"})
+    except InvalidState:
+        return True
+    return False
+
+
+def _refuses(rule: Callable[..., Any], facts: Facts) -> bool:
+    try:
+        rule(facts["slot"], facts["letter"], force=facts["force"])
     except InvalidState:
         return True
     return False
@@ -380,6 +413,16 @@ COMPARISONS: dict[str, Comparison] = {
         "after_replay(slot, v.letter.digest, v.now) return slot",
         facts(slot=slots(State.IDLE, State.WAITING, State.READY, digest=False), letter=opened, now=times),
         lambda rule, v: rule(v["slot"], v["letter"].digest, now=v["now"]),
+    ),
+    "refuse_requeue": Comparison(
+        "return not not refuse_requeue(slot, v.letter, v.force)",
+        facts(slot=slots(), letter=letters, force=flags),
+        _refuses,
+    ),
+    "after_requeue": Comparison(
+        "after_requeue(slot, v.now, v.terms, v.delay, v.pending) return slot",
+        facts(slot=slots(), now=times, terms=terms, delay=delays).map(_arrived),
+        lambda rule, v: of_slot(rule, {**v, "deadline": v["slot"].deadline}),
     ),
     "may_have_gone_out": Comparison(
         "return may_have_gone_out(slot.digest)", facts(slot=opened), lambda rule, v: rule(v["slot"].digest)

@@ -56,6 +56,8 @@ MACHINE: dict[str, Callable[..., Any]] = {
     "after_retirement": machine.after_retirement,
     "after_flush": machine.after_flush,
     "after_replay": machine.after_replay,
+    "refuse_requeue": machine.refuse_requeue,
+    "after_requeue": machine.after_requeue,
     "may_have_gone_out": machine.may_have_gone_out,
     "who_got": machine.who_got,
     "after_losing": machine.after_losing,

@@ -208,9 +208,13 @@ def test_a_statement_that_sorts_a_page_limits_every_branch(name: str) -> None:
     assert STATEMENTS[name].count("LIMIT") == branches + 1
 
 
-def test_a_merge_looks_up_the_older_records_by_the_newer_ones(plan: Callable[[str], list[str]]) -> None:
-    """The other way round it would read a whole digest for every page."""
-    assert [step.split()[1] for step in plan(SQL.merge_superseded)] == ["newer", "older"]
+@pytest.mark.parametrize("name", ["delete_outdated", "delete_superseded", "merge_page", "requeue_page"])
+def test_a_page_that_moves_is_looked_up_record_by_record(plan: Callable[[str], list[str]], name: str) -> None:
+    """Otherwise every page would read a whole batch."""
+    searches = [step for step in plan(STATEMENTS[name]) if " record " in step or " later " in step]
+
+    assert searches
+    assert [step for step in searches if not step.endswith(("(rowid=?)", "(batch=? AND key=?)"))] == []
 
 
 @pytest.fixture

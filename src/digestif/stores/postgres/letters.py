@@ -35,6 +35,9 @@ class PostgresLetters(PostgresSlots):
         names = letter.id.encode(), letter.timeline.encode()
         self._execute(SQL.put_letter, (self._namespace, *names, batch, encoded(letter)))
 
+    def update_letter(self, letter: DeadLetter) -> None:
+        self._execute(SQL.update_letter, (encoded(letter), self._namespace, letter.id.encode()))
+
     def remove_letter(self, letter_id: str) -> None:
         self._execute(SQL.remove_letter, (self._namespace, letter_id.encode()))
 

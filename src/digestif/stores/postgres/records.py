@@ -127,12 +127,20 @@ class PostgresRecords(PostgresSlots):
         return self._records(SQL.move_record, (target, source, as_bytes(key))).rowcount > 0
 
     def merge(self, source: int, target: int, *, limit: int) -> tuple[int, int]:
-        keys = [key for (key,) in self._records(SQL.batch_page, (source, limit)).fetchall()]
-        if not keys:
-            return 0, 0
-        superseded = self._execute(SQL.supersede_page, (target, source, keys[-1])).rowcount
-        self._execute(SQL.merge_page, (target, source, keys[-1]))
+        keys, superseded = self._superseded(source, target, limit=limit)
+        self._execute(SQL.merge_page, (target, source, Byteas(keys)))
         return len(keys), superseded
+
+    def requeue(self, source: int, target: int, *, expires: Millis, limit: int) -> tuple[int, int]:
+        keys, superseded = self._superseded(source, target, limit=limit)
+        self._execute(SQL.requeue_page, (target, expires, source, Byteas(keys)))
+        return len(keys), superseded
+
+    def _superseded(self, source: int, target: int, *, limit: int) -> tuple[list[bytes], int]:
+        """Return the oldest records that are to move into another batch, and delete the earlier version of each."""
+        keys = [bytes(key) for (key,) in self._records(SQL.oldest_page, (source, limit)).fetchall()]
+        outdated = self._execute(SQL.delete_outdated, (source, Byteas(keys), target)).rowcount
+        return keys, outdated + self._execute(SQL.delete_superseded, (target, source, Byteas(keys))).rowcount
 
     def earliest_deadline(self, batch: int) -> Millis | None:
         self._write_records()

@@ -260,16 +260,24 @@ DELETE FROM record WHERE batch = %(batch)s AND key IN
 -- name: move_record
 UPDATE record SET batch = %s WHERE batch = %s AND key = %s
 
--- name: batch_page
-SELECT key FROM record WHERE batch = %s ORDER BY key LIMIT %s
+-- name: oldest_page
+SELECT key FROM record WHERE batch = %s ORDER BY timestamp, arrival LIMIT %s
 
--- A version that moves in replaces an older one in the target batch.
--- name: supersede_page
-DELETE FROM record AS older USING record AS newer
-WHERE older.batch = %s AND newer.batch = %s AND newer.key <= %s AND older.key = newer.key
+-- A page that moves into another batch, by its keys: first those go that arrived before the version there…
+-- name: delete_outdated
+DELETE FROM record AS older USING record AS later
+WHERE older.batch = %s AND older.key = ANY (%s::bytea[]) AND later.batch = %s AND later.key = older.key AND later.arrival > older.arrival
+
+-- …then the versions there that arrived before these.
+-- name: delete_superseded
+DELETE FROM record AS older USING record AS later
+WHERE older.batch = %s AND later.batch = %s AND later.key = ANY (%s::bytea[]) AND older.key = later.key
 
 -- name: merge_page
-UPDATE record SET batch = %s WHERE batch = %s AND key <= %s
+UPDATE record SET batch = %s WHERE batch = %s AND key = ANY (%s::bytea[])
+
+-- name: requeue_page
+UPDATE record SET batch = %s, deadline = NULL, expires = %s WHERE batch = %s AND key = ANY (%s::bytea[])
 
 -- name: earliest_deadline
 SELECT min(deadline) FROM record WHERE batch = %s AND deadline IS NOT NULL
@@ -309,6 +317,9 @@ SELECT batch FROM letter WHERE namespace = %s AND id = %s
 
 -- name: put_letter
 INSERT INTO letter (number, namespace, id, timeline, batch, body) VALUES (nextval('number'), %s, %s, %s, %s, %s)
+
+-- name: update_letter
+UPDATE letter SET body = %s WHERE namespace = %s AND id = %s
 
 -- name: remove_letter
 DELETE FROM letter WHERE namespace = %s AND id = %s

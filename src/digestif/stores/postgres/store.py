@@ -16,6 +16,8 @@ from digestif.stores.base import (
     Durability,
     Lease,
     Maintained,
+    Requeue,
+    Requeued,
     SchedulePage,
     Take,
     Taken,
@@ -200,6 +202,10 @@ class PostgresStore(RowStore):
     def clear_override(self, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis | None) -> bool:
         self._fold(now=now)
         return super().clear_override(timeline, terms=terms, cool_down=cool_down, now=now)
+
+    def requeue(self, request: Requeue, *, limit: int = PAGE_RECORDS, now: Millis | None) -> Requeued | None:
+        self._fold(now=now)  # an inbox of records that were added before
+        return super().requeue(request, limit=limit, now=now)
 
     def import_pages(
         self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None

@@ -7,14 +7,19 @@ first queries their names, then declares their keys in the call that acts, which
 from collections.abc import Mapping, Sequence
 from weakref import WeakSet
 
+import msgspec
+
+from digestif.core import machine
 from digestif.core.damage import Damage
 from digestif.core.ledger import Verification
+from digestif.core.machine import Slot
 from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis
-from digestif.errors import Busy
+from digestif.errors import Busy, StoreError
 from digestif.events.base import Event, Events
 from digestif.ids import fresh_id
 from digestif.stores.base import (
+    PAGE_RECORDS,
     PAGE_TIMELINES,
     Accepted,
     Arrival,
@@ -22,6 +27,8 @@ from digestif.stores.base import (
     Durability,
     Maintained,
     Replan,
+    Requeue,
+    Requeued,
     SchedulePage,
     Wakeups,
 )
@@ -32,9 +39,10 @@ from digestif.stores.redis.calls import Call, Scripts
 from digestif.stores.redis.checks import Findings, examine
 from digestif.stores.redis.client.commands import ScriptRefused, joined
 from digestif.stores.redis.client.link import Link
+from digestif.stores.redis.encoding import StoredLetter
 from digestif.stores.redis.keys import Keys, as_text
 from digestif.stores.redis.layout import Layouts
-from digestif.stores.redis.leases import RedisLeases
+from digestif.stores.redis.leases import MOVED_RECORDS, RedisLeases
 from digestif.stores.redis.queries import RedisQueries
 from digestif.stores.redis.repair import Repair
 from digestif.stores.redis.survey import footprint, verify
@@ -248,13 +256,33 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         return self._end_letter("discard", letter_id, now=now)
 
+    def requeue(self, request: Requeue, *, limit: int = PAGE_RECORDS, now: Millis | None) -> Requeued | None:
+        found = self._find_letter(request.letter_id)
+        if found is None:
+            return None
+        _, terms, delay, force = request
+        wanted = {"terms": terms, "delay": delay, "force": force, "limit": min(limit, MOVED_RECORDS)}
+        with self._naming_damage(found.timeline):
+            reply = self._scripts.write_one("requeue", self._letter_call(found, wanted), now=now)
+        moved, *rest = encoding.decode(reply)
+        if moved is not False:
+            return Requeued(moved, *rest)
+        if rest:
+            slot, letter = msgspec.convert(rest, tuple[Slot, StoredLetter])
+            machine.refuse_requeue(slot, encoding.dead_letter(letter), force=force)
+            raise StoreError(f"{found.id}: the server refused to requeue it and does not say why")
+        return None
+
     def _end_letter(self, script: str, letter_id: str, *, now: Millis | None) -> bool:
         found = self._find_letter(letter_id)
         if found is None:
             return False
-        own = self._scripts.keys.of(found.timeline)
-        keys = joined((own.whole, self._scripts.keys.letters(own.partition, [letter_id])))
-        return self._flag(script, found.timeline, Call.of(own.partition, {"ring": self._ring}, keys), now=now)
+        return self._flag(script, found.timeline, self._letter_call(found, {"ring": self._ring}), now=now)
+
+    def _letter_call(self, letter: StoredLetter, request: object) -> Call:
+        own = self._scripts.keys.of(letter.timeline)
+        keys = joined((own.whole, self._scripts.keys.letters(own.partition, [letter.id])))
+        return Call.of(own.partition, request, keys)
 
     def verify(self) -> Verification:
         return verify(self._scripts, ring=self._ring)

@@ -1,15 +1,18 @@
-"""The verbs of operators: delete, flush, pause, replay, discard."""
+"""The verbs of operators: delete, flush, pause, replay, requeue, discard."""
+
+from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
 from digestif.core import machine
 from digestif.core.machine import IDLE, Unfinished
 from digestif.core.records import DeadLetter, Outcome, State
+from digestif.core.terms import in_force
 from digestif.core.times import Millis, to_millis
 from digestif.errors import Busy
-from digestif.stores.base import PAGE_TIMELINES
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Requeue, Requeued
 from digestif.stores.rows.endings import delete_batch, delete_digest, ended, newest_keys
-from digestif.stores.rows.view import Rows
+from digestif.stores.rows.view import NEVER, Rows, put
 
 
 def delete(rows: Rows, timeline: str) -> bool:
@@ -64,6 +67,56 @@ def replay(rows: Rows, letter_id: str, *, now: Millis) -> bool:
     rows.tally["dead"] -= letter.records
     rows.tally["open"] += letter.records
     rows.put_slot(letter.timeline, machine.after_replay(slot, digest, now=now))
+    return True
+
+
+def requeue(rows: Rows, request: Requeue, *, limit: int, now: Millis) -> Requeued | None:
+    letter = rows.letter(request.letter_id)
+    if letter is None:
+        return None
+    before = rows.slot(letter.timeline)
+    machine.refuse_requeue(before, letter, force=request.force)
+    terms = in_force(request.terms, before.override)
+    expires = NEVER if terms.ttl is None else now + terms.ttl
+    source = rows.letter_batch(letter.id)
+    batch = rows.next_number() if before.batch is None else before.batch
+    moved, superseded = rows.requeue(source, batch, expires=expires, limit=limit)
+    more = _shrink(rows, letter, source, moved)
+    if not moved:  # its records are lost
+        return Requeued(0, 0, more=False)
+    pending = before.pending + moved - superseded
+    dropped = 0
+    if terms.capacity is not None and pending > terms.capacity:
+        dropped = rows.drop_oldest(batch, min(pending - terms.capacity, PAGE_RECORDS))
+        pending -= dropped
+    rows.tally["dead"] -= moved
+    rows.tally["pending"] += pending - before.pending
+    rows.tally["superseded"] += superseded
+    rows.tally["dropped"] += dropped
+    kept = replace(
+        before,
+        batch=batch,
+        dropped=before.dropped + letter.dropped + dropped,
+        expires=expires if before.expires is None else min(before.expires, expires),
+    )
+    deadline = None if before.deadline is None else rows.earliest_deadline(batch)
+    after = machine.after_requeue(
+        kept, now=now, terms=request.terms, delay=request.delay, pending=pending, deadline=deadline
+    )
+    put(rows, letter.timeline, before, after)
+    return Requeued(moved, dropped, more)
+
+
+def _shrink(rows: Rows, letter: DeadLetter, batch: int, gone: int) -> bool:
+    """Note how many records are left in a letter, or remove it; True if there are any.
+
+    The rest gets another revision: under the old one other records may have gone out.
+    """
+    if not rows.newest_keys(batch, limit=1):
+        rows.remove_letter(letter.id)
+        return False
+    left = max(1, letter.records - gone)
+    rows.update_letter(changed(letter, records=left, dropped=0, revision=letter.revision + 1))
     return True
 
 

@@ -29,6 +29,8 @@ from digestif.stores.base import (
     QuarantinedRecord,
     Release,
     Replan,
+    Requeue,
+    Requeued,
     SchedulePage,
     Store,
     Take,
@@ -244,6 +246,15 @@ class RowStore(Store, TransferStore):
         if is_incoming(letter_id):
             return False
         return self._hinted(self._write(lambda rows: operations.replay(rows, letter_id, now=at)))
+
+    def requeue(self, request: Requeue, *, limit: int = PAGE_RECORDS, now: Millis | None) -> Requeued | None:
+        at = self._now(now)
+        if is_incoming(request.letter_id):
+            return None
+        page = min(limit, PAGE_RECORDS)
+        done = self._write(lambda rows: operations.requeue(rows, request, limit=page, now=at), weight=2 * page)
+        self._hints.wake(worth=done is not None)
+        return done
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)

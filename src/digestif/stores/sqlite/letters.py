@@ -23,6 +23,9 @@ class SqliteLetters(SqliteSlots):
         row = (self.next_number(), self._namespace, letter.id, letter.timeline, batch, encoded(letter).decode())
         self._execute(SQL.put_letter, row)
 
+    def update_letter(self, letter: DeadLetter) -> None:
+        self._execute(SQL.update_letter, (encoded(letter).decode(), self._namespace, letter.id))
+
     def remove_letter(self, letter_id: str) -> None:
         self._execute(SQL.remove_letter, (self._namespace, letter_id))
 

@@ -74,13 +74,21 @@ class SqliteRecords(SqliteSlots):
         return self._execute(SQL.move_record, (target, source, as_bytes(key))).rowcount > 0
 
     def merge(self, source: int, target: int, *, limit: int) -> tuple[int, int]:
-        keys = [key for (key,) in self._rows(SQL.batch_page, (source, limit))]
-        if not keys:
-            return 0, 0
-        last = as_bytes(keys[-1])
-        superseded: int = self._value(SQL.merge_superseded, target, source, last)
-        self._execute(SQL.merge_page, (target, source, last))
-        return len(keys), superseded
+        many, page, superseded = self._superseded(source, target, limit=limit)
+        self._execute(SQL.merge_page, (target, page))
+        return many, superseded
+
+    def requeue(self, source: int, target: int, *, expires: Millis, limit: int) -> tuple[int, int]:
+        many, page, superseded = self._superseded(source, target, limit=limit)
+        self._execute(SQL.requeue_page, (target, expires, page))
+        return many, superseded
+
+    def _superseded(self, source: int, target: int, *, limit: int) -> tuple[int, str, int]:
+        """The oldest records of a batch that are to move into another, and how many versions are deleted for that."""
+        found = [arrival for (arrival,) in self._rows(SQL.oldest_page, (source, limit))]
+        page = encoded(found).decode()
+        outdated = self._execute(SQL.delete_outdated, (page, target)).rowcount
+        return len(found), page, outdated + self._execute(SQL.delete_superseded, (target, page)).rowcount
 
     def earliest_deadline(self, batch: int) -> Millis | None:
         deadline: Millis | None = self._value(SQL.earliest_deadline, batch)

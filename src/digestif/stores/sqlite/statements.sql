@@ -149,17 +149,24 @@ DELETE FROM record WHERE arrival IN
 -- name: move_record
 UPDATE record SET batch = ? WHERE batch = ? AND key = CAST(? AS TEXT)
 
--- name: batch_page
-SELECT key FROM record WHERE batch = ? ORDER BY key LIMIT ?
+-- name: oldest_page
+SELECT arrival FROM record WHERE batch = ? ORDER BY timestamp, arrival LIMIT ?
 
--- A version that moves in replaces an older one in the target batch.
+-- A page that moves into another batch, by its arrivals: first those go that arrived before the version there…
+-- name: delete_outdated
+DELETE FROM record WHERE arrival IN (SELECT value FROM json_each(?)) AND EXISTS
+    (SELECT 1 FROM record AS later WHERE later.batch = ? AND later.key = record.key AND later.arrival > record.arrival)
+
+-- …then the versions there that arrived before these.
+-- name: delete_superseded
+DELETE FROM record WHERE batch = ? AND key IN
+    (SELECT key FROM record WHERE arrival IN (SELECT value FROM json_each(?)))
+
 -- name: merge_page
-UPDATE OR REPLACE record SET batch = ? WHERE batch = ? AND key <= CAST(? AS TEXT)
+UPDATE record SET batch = ? WHERE arrival IN (SELECT value FROM json_each(?))
 
--- CROSS keeps the order of the join: first the page, then the older version of each of its keys.
--- name: merge_superseded
-SELECT count(*) FROM record AS newer CROSS JOIN record AS older ON older.batch = ? AND older.key = newer.key
-WHERE newer.batch = ? AND newer.key <= CAST(? AS TEXT)
+-- name: requeue_page
+UPDATE record SET batch = ?, deadline = NULL, expires = ? WHERE arrival IN (SELECT value FROM json_each(?))
 
 -- name: earliest_deadline
 SELECT min(deadline) FROM record WHERE batch = ? AND deadline IS NOT NULL
@@ -199,6 +206,9 @@ SELECT batch FROM letter WHERE namespace = ? AND id = ?
 
 -- name: put_letter
 INSERT INTO letter (number, namespace, id, timeline, batch, body) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: update_letter
+UPDATE letter SET body = ? WHERE namespace = ? AND id = ?
 
 -- name: remove_letter
 DELETE FROM letter WHERE namespace = ? AND id = ?

@@ -25,6 +25,7 @@ from digestif.testing.conformance.partitions import Partitions
 from digestif.testing.conformance.queries import Explanations, Histories, Peeks, Timelines, Traces
 from digestif.testing.conformance.recipients import NoteSwaps, Removals, ServedRecipients
 from digestif.testing.conformance.recovery import Recovery
+from digestif.testing.conformance.requeue import Requeues
 from digestif.testing.conformance.schedule import Schedules
 from digestif.testing.conformance.signals import Signals
 from digestif.testing.conformance.stale_leases import StaleLeases
@@ -84,6 +85,7 @@ class StoreConformance(
     Removals,
     Repairs,
     Replays,
+    Requeues,
     Retractions,
     SchedulePages,
     Schedules,

@@ -11,11 +11,14 @@ from digestif.stores.base import (
     PAGE_RECORDS,
     SUSPECTS_TOGETHER,
     Arrival,
+    Burial,
     ClaimPage,
     Completion,
     Lease,
     Maintained,
     Release,
+    Requeue,
+    Requeued,
     Store,
     Take,
     Taken,
@@ -128,6 +131,47 @@ def complete(store: Store, lease: Lease, *, cool_down: int = 0, now: int = NOW, 
 def release(store: Store, lease: Lease, *, until: int | None = None, freeze: bool = False, now: int = NOW) -> bool:
     [released] = store.release([Release(lease, until, freeze=freeze)], now=now)
     return released
+
+
+def bury(
+    store: Store,
+    record_keys: Iterable[str],
+    timeline: str = "t",
+    *,
+    timestamp: float | None = None,
+    now: int = NOW,
+    **options: Any,
+) -> str:
+    """Add records, deliver them in vain, and give the id of the dead letter; the timeline waits, due now."""
+    arrive(store, timeline, record_keys, now=now, timestamp=timestamp)
+    store.flush(timeline, now=now)
+    lease = open_digest(store, timeline, now=now)
+    assert store.bury([Burial(lease, "poison", 0, **options)], now=now) == [True]
+    return lease.digest_id
+
+
+def requeue(
+    store: Store,
+    letter_id: str,
+    *,
+    delay: int = 60_000,
+    force: bool = False,
+    limit: int = PAGE_RECORDS,
+    now: int = NOW,
+    **terms: Any,
+) -> list[Requeued]:
+    """Requeue a dead letter whole, page by page; each page leaves the counts in order."""
+    request = Requeue(letter_id, Terms(**terms), delay, force)
+    pages: list[Requeued] = []
+    for _ in range(ROUNDS):
+        page = store.requeue(request, limit=limit, now=now)
+        if page is None:
+            return pages
+        assert page.records <= limit
+        pages.append(page)
+        if not page.more:
+            return pages
+    raise AssertionError("the requeue does not end")
 
 
 def let_wait(store: Store, timelines: Iterable[str], *, at: int) -> None:

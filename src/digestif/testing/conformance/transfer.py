@@ -17,7 +17,7 @@ from digestif.core.ledger import Ledger
 from digestif.core.machine import IDLE
 from digestif.core.records import State
 from digestif.errors import Busy
-from digestif.stores.base import Burial
+from digestif.stores.base import Burial, Requeued
 from digestif.stores.memory import MemoryStore
 from digestif.stores.reader import Part
 from digestif.stores.transfer import ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, ParcelKind
@@ -26,6 +26,7 @@ from digestif.testing.conformance.port import (
     LEASE,
     NOW,
     arrive,
+    bury,
     claim_all,
     claim_suspects,
     complete,
@@ -35,6 +36,7 @@ from digestif.testing.conformance.port import (
     open_lease,
     record_keys,
     release,
+    requeue,
     stored,
     sweep,
 )
@@ -109,6 +111,20 @@ class Exports(Suite):
         assert store.commit_export([parcel], now=NOW) == [True]
         assert record_keys(stored(store, "t", Part.PENDING)) == ["b"]
         assert store.ledger() == Ledger(accepted=1, pending=1)
+        assert store.verify()
+
+    def test_a_dead_letter_of_an_exported_timeline_is_not_requeued(self, store: Movable) -> None:
+        letter_id = bury(store, ["a"])
+        arrive(store, "t", ["b"])
+        begin(store)
+
+        for force in (False, True):
+            with pytest.raises(Busy, match="another store"):
+                requeue(store, letter_id, force=force)
+        assert store.ledger() == Ledger(accepted=2, open=1, dead=1)
+        store.abort_export(["t"], now=NOW)
+
+        assert requeue(store, letter_id) == [Requeued(1, 0, more=False)]
         assert store.verify()
 
     def test_a_committed_export_leaves_nothing(self, store: Movable) -> None:
@@ -272,6 +288,7 @@ class Imports(Suite):
         assert store.letters(None, after=None, limit=10) == []
         assert store.letter(parcel.letter.id) is None
         assert not store.replay(parcel.letter.id, now=NOW)
+        assert requeue(store, parcel.letter.id) == requeue(store, f"coming:{parcel.id}") == []
         assert store.verify()
         import_page(store, ImportPage(parcel, 2, records[2:]))
 

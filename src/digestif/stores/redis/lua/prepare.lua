@@ -39,8 +39,10 @@ local function merge(timeline, limit)
     moved = moved + 1
     local record = pull(source, keys[moved])
     bytes = bytes + string.len(record)
-    if put(target, keys[moved], record, true, digest.records) then
-      superseded = superseded + 1
+    local known = call('HGET', target.records, keys[moved])
+    superseded = superseded + (known and 1 or 0)
+    if not known or arrival_of(known) < arrival_of(record) then
+      put(target, keys[moved], record, true, digest.records)
     end
   end
   digest.records = digest.records - superseded

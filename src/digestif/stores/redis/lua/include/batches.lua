@@ -16,6 +16,18 @@ local function batch_found_at(place)
   return batch_at(place, call('EXISTS', KEYS[place + 1]) == 1)
 end
 
+-- The same of a batch that may be damaged: orders that do not fit its records are deleted.
+local function sound_batch_at(place)
+  local batch = batch_found_at(place)
+  local ages, times = call('TYPE', batch.ages).ok, call('TYPE', batch.times).ok
+  local fits = ages == 'zset' and call('ZCARD', batch.ages) == call('HLEN', batch.records) - 1
+  if (batch.large and not fits) or (times ~= 'zset' and times ~= 'none') then
+    call('UNLINK', batch.ages, batch.times)
+    batch.large = false
+  end
+  return batch
+end
+
 -- A record as it is stored: its arrival number, its expiry, the timestamp of its event and the payload.
 local function packed(arrival, expires, rest)
   return struct.pack('>I5i7', arrival, expires or NEVER) .. rest

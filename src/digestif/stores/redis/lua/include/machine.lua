@@ -449,6 +449,34 @@ local function may_have_gone_out(digest)
   return digest.unknown or digest.lapses > 0
 end
 
+-- Whether the records of a dead letter may not be pending again; Python tells why.
+local function refuse_requeue(slot, letter, force)
+  if slot.parked or (slot.override and slot.override.off) then
+    return true
+  end
+  return not force and (may_have_gone_out(letter) or (letter.served and #letter.served > 0))
+end
+
+-- Records of a dead letter are pending again. An idle timeline waits for its cool-down, so that other letters can join;
+-- any other keeps its time, except that enough records make it due, as at an add.
+local function after_requeue(slot, now, terms, delay, pending)
+  local own = slot.override
+  terms = in_force(terms, own)
+  if slot.state == 'idle' then
+    slot.state, slot.at, slot.by_delays = 'waiting', now, nil
+    local cool_down = own and cool_down_of(own, slot.iteration) or delay
+    move(slot, now + cool_down, 'requeued', now, terms.max_records, pending, terms.openings)
+    return
+  end
+  local is_full = terms.max_records and pending >= terms.max_records
+  if slot.state ~= 'waiting' or slot.digest or slot.passes or not is_full then
+    return
+  end
+  if due_by_delays(slot) > now then
+    move(slot, now, 'count', now, nil, pending, terms.openings)
+  end
+end
+
 -- The recipients who need not get the digest again, should it be replayed.
 local function who_got(digest)
   local names = {}

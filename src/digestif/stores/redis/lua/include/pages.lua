@@ -105,6 +105,21 @@ local function page(batch, after, limit, room)
   return flat, true, bytes
 end
 
+local function oldest_keys(batch, limit)
+  local keys = {}
+  if batch.large then
+    for number, member in ipairs(call('ZRANGE', batch.ages, 0, limit - 1)) do
+      keys[number] = key_of(member)
+    end
+    return keys
+  end
+  local sorted = newest_first(batch)
+  for place = #sorted, math.max(1, #sorted - limit + 1), -1 do
+    table.insert(keys, sorted[place].key)
+  end
+  return keys
+end
+
 -- The keys of the newest records; of any records, once the call has used up its effort.
 local function newest_keys(batch, limit)
   local keys = {}
