@@ -886,7 +886,12 @@ TRANSITIONS = [
             "  digest.records, digest.dropped = digest.records - dropped, digest.dropped + dropped\n",
             "  digest.records = digest.records - dropped\n",
         ),
-        ("a retry comes at the old time", "machine.lua", "release['until'], 'retry'", "slot.at, 'retry'"),
+        (
+            "a retry comes at the old time",
+            "machine.lua",
+            "slot.at, release['until'], 'retry'",
+            "slot.at, slot.at, 'retry'",
+        ),
         (
             "a flush keeps the due time",
             "machine.lua",

@@ -215,6 +215,7 @@ class ModelDigest:
     frozen: bool = False  # stays as it is
     replayed: bool = False  # does not expire: an operator asked for it again
     unknown: bool = False  # a dead letter that may have gone out, once and for all
+    failing_since: int | None = None  # its first failed attempt
     dropped: int = 0
     items: list[Item] = field(default_factory=list)
 
@@ -637,6 +638,8 @@ class Model:
         self._give_back(line, policy)
         if line.digest is not None and not counted:
             line.digest.attempt -= 1
+        if line.digest is not None:
+            line.digest.failing_since = None  # the worker does not say
         line.state = "waiting"
         line.move(until)
 
@@ -646,9 +649,12 @@ class Model:
         assert line.digest is not None
         assert line.delivered_by is not None
         policy = line.delivered_by.policy
-        if line.digest.items and line.digest.attempt >= policy.attempts:
+        since = line.digest.failing_since
+        is_last = line.digest.attempt >= policy.attempts or (since is not None and now - since >= patience(policy))
+        if line.digest.items and is_last:
             self.bury(key, token, code, now, minimum_delay)
         else:
+            line.digest.failing_since = now if since is None else since
             self._give_back(line, policy)
             line.state = "ready"
 
@@ -809,7 +815,7 @@ class Model:
         if line.digest is not None or line.state == "open":
             raise Busy(parcel.timeline)
         del self.dead[digest_id]
-        parcel.attempt, parcel.lapses, parcel.lapses_alone = 0, 0, 0
+        parcel.attempt, parcel.lapses, parcel.lapses_alone, parcel.failing_since = 0, 0, 0, None
         parcel.frozen, parcel.replayed = True, True
         line.digest = parcel
         line.state, line.since, line.passes = "ready", now, True
@@ -902,6 +908,12 @@ class Model:
 
 
 UNPLANNED = Policy(minimum_delay=0, maximum_delay=0, max_records=None)  # of a timeline that is off
+
+
+def patience(policy: Policy) -> int:
+    """How long a digest is tried after its first failed attempt: by default half the ttl, or half a week."""
+    by_default = (7 * 86_400 if policy.ttl is None else policy.ttl) / 2
+    return ms(by_default if policy.give_up_after is None else policy.give_up_after)
 
 
 def deadlines(line: Line) -> list[int]:
