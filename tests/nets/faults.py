@@ -75,8 +75,8 @@ ORIGIN = [
     Fault(
         says="the time of the event decides when a timeline is due",
         file="stores/rows/arrivals.py",
-        old="machine.after_add(kept, now=now,",
-        new="machine.after_add(kept, now=round(arrival.timestamp * 1000),",
+        old="kept, now=now, terms",
+        new="kept, now=round(arrival.timestamp * 1000), terms",
         directed="test_first_delays_silence_and_deadlines_count_from_the_arrival",
     ),
     Fault(

@@ -382,6 +382,8 @@ class Frail:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
         if name not in (
+            "begin_move",
+            "end_move",
             "begin_export",
             "read_export",
             "commit_export",

@@ -112,6 +112,10 @@ IDLE = Slot()
 LARGEST_PAYLOAD = 256 * 1024 + 64  # bytes: a value, its codec and its timestamp
 LIGHT_RECORDS = 127  # of any size, they fit into the default max_bytes
 LOST = "\0"  # before the name of a recipient who can never be reached
+MOVING = (
+    "this store is being moved into another one: it accepts records and delivers nothing; "
+    "`digestif move FROM TO` ends the move, `digestif move FROM --abandon` gives it up"
+)
 
 
 def flaw(slot: Slot) -> str | None:
@@ -136,12 +140,17 @@ def flaw(slot: Slot) -> str | None:
 # Adding
 
 
-def after_add(slot: Slot, *, now: Millis, terms: Terms, pending: int, deadline: Millis | None) -> Slot:
-    """Place a timeline when a record arrives; `pending` and `deadline` already count it."""
+def after_add(
+    slot: Slot, *, now: Millis, terms: Terms, pending: int, deadline: Millis | None, moving: bool = False
+) -> Slot:
+    """Place a timeline when a record arrives; `pending` and `deadline` already count it.
+
+    `moving` says that the store is being moved into another, which will deliver the record.
+    """
     terms = in_force(terms, slot.override)
     slot = replace(slot, pending=pending, deadline=deadline, first=slot.first if slot.pending else now)
     if slot.state is State.IDLE:
-        return _awaken(slot, now=now, terms=terms)
+        return _awaken(slot, now=now, terms=terms, held=slot.paused or moving)
     if slot.state is not State.WAITING or slot.digest is not None or _has_come(slot, terms.openings, now=now):
         return slot
     if slot.passes:
@@ -150,14 +159,14 @@ def after_add(slot: Slot, *, now: Millis, terms: Terms, pending: int, deadline: 
     return move(slot, at, rule, now=now, max_records=terms.max_records, openings=terms.openings)
 
 
-def _awaken(slot: Slot, *, now: Millis, terms: Terms) -> Slot:
+def _awaken(slot: Slot, *, now: Millis, terms: Terms, held: bool) -> Slot:
     rule = Rule.FIRST_DELAY if terms.first_delay else Rule.FIRST
     waiting = replace(slot, state=State.WAITING, at=now, by_delays=None)
     placed = move(
         waiting, now + terms.first_delay, rule, now=now, max_records=terms.max_records, openings=terms.openings
     )
     is_known = terms.openings is None or placed.by_delays is not None or placed.passes
-    if terms.first_delay or slot.paused or placed.at > now or not is_known:
+    if terms.first_delay or held or placed.at > now or not is_known:
         return placed
     return replace(placed, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None)
 
@@ -326,6 +335,12 @@ def is_held(slot: Slot, token: str, *, now: Millis) -> bool:
 def is_empty(slot: Slot) -> bool:
     """True if the timeline has no record at all."""
     return slot.pending == 0 and (slot.digest is None or slot.digest.records == 0)
+
+
+def refuse_while_moving(moving: bool) -> None:
+    """Raise Busy if the store is being moved into another: then it starts no delivery."""
+    if moving:
+        raise Busy(MOVING)
 
 
 def refuse_opening(slot: Slot, timeline: str, *, now: Millis) -> None:

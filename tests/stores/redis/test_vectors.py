@@ -276,8 +276,8 @@ def _some_of(slot: Slot) -> st.SearchStrategy[int]:
 
 COMPARISONS: dict[str, Comparison] = {
     "after_add": Comparison(
-        "after_add(slot, v.now, v.terms, v.pending) return slot",
-        facts(slot=slots(), now=times, terms=terms).map(_arrived),
+        "after_add(slot, v.now, v.terms, v.pending, v.moving) return slot",
+        facts(slot=slots(), now=times, terms=terms, moving=flags).map(_arrived),
         lambda rule, v: of_slot(rule, {**v, "deadline": v["slot"].deadline}),
     ),
     "after_schedule": Comparison(

@@ -81,8 +81,12 @@ ONLY_IN_PYTHON: set[Callable[..., Any]] = {
     machine.flaw,  # scripts check slots as they read them
     machine.who_never_can,  # the engine reports them
     machine.lost,
+    machine.refuse_while_moving,  # scripts answer DIGESTIF_MOVING
     transfer.is_incoming,  # scripts compare whole tokens
     transfer.exports_pending,  # the client makes parcels
+    transfer.move_mark,  # mark_move.lua writes it
+    transfer.move_start,
+    transfer.is_of_move,
 }
 
 # Facts of a slot that every store keeps, and of an unfinished digest.

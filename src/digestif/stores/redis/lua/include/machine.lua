@@ -105,12 +105,12 @@ local function move(slot, at, rule, now, max_records, pending, openings)
   end
 end
 
-local function awaken(slot, now, terms, pending)
+local function awaken(slot, now, terms, pending, held)
   slot.state, slot.at, slot.by_delays = 'waiting', now, nil
   local rule = terms.first_delay > 0 and 'first_delay' or 'first'
   move(slot, now + terms.first_delay, rule, now, terms.max_records, pending, terms.openings)
   local is_known = not terms.openings or slot.by_delays or slot.passes
-  if terms.first_delay == 0 and not slot.paused and slot.at <= now and is_known then
+  if terms.first_delay == 0 and not held and slot.at <= now and is_known then
     slot.state, slot.at, slot.since, slot.rule, slot.was = 'ready', now, now, 'first', nil
   end
 end
@@ -137,11 +137,12 @@ local function pulled_by_deadline(slot)
   end
 end
 
--- Place a timeline when a record arrives; `pending` and the slot's deadline and first arrival already count it.
-local function after_add(slot, now, terms, pending)
+-- Place a timeline when a record arrives; `pending` and the slot's deadline and first arrival already count it. `moving`
+-- says that the store is being moved into another, which will deliver the record.
+local function after_add(slot, now, terms, pending, moving)
   terms = in_force(terms, slot.override)
   if slot.state == 'idle' then
-    awaken(slot, now, terms, pending)
+    awaken(slot, now, terms, pending, slot.paused or moving)
   elseif slot.state == 'waiting' and not slot.digest and not has_come(slot, terms.openings, now) then
     if slot.passes then
       pulled_by_deadline(slot)

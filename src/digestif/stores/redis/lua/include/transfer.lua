@@ -65,7 +65,28 @@ local function later(one, other)
   return one
 end
 
--- A timeline comes from another store. One of its name that is here already goes on by its own times.
+-- An urgent record pulls the due time of a waiting timeline earlier.
+local function pulled_by_urgency(slot)
+  local due = due_by_delays(slot)
+  if slot.deadline and slot.deadline < due then
+    slot.was, slot.at, slot.rule, slot.by_delays = due, slot.deadline, 'deadline', nil
+  end
+end
+
+-- Put a waiting timeline off to the due time that it has in the other store; a full one stays due.
+local function cooling_down(slot, exported)
+  local is_bound = slot.digest or slot.passes or slot.rule == 'count'
+  if slot.state ~= 'waiting' or is_bound or exported.parked ~= 'waiting' then
+    return
+  end
+  if (exported.by_delays or exported.at or 0) > due_by_delays(slot) then
+    slot.at, slot.by_delays, slot.rule, slot.was = exported.at or 0, exported.by_delays, exported.rule, exported.was
+    pulled_by_urgency(slot)
+  end
+end
+
+-- A timeline comes from another store. One of its name that is here already goes on by its own times; only if it was
+-- delivered in the other store later, it waits for the cool-down that began there.
 local function after_import_of_timeline(slot, exported)
   local paused = slot.paused or exported.paused or nil
   if slot.state == 'idle' then
@@ -83,12 +104,13 @@ local function after_import_of_timeline(slot, exported)
       override = later(slot.override, exported.override),
     }
   end
-  if exported.last and (not slot.last or slot.last < exported.last) then
-    slot.last = exported.last
-  end
   slot.iteration = math.max(slot.iteration, exported.iteration or 0)
   slot.paused = paused
   slot.override = later(slot.override, exported.override)
+  if exported.last and (not slot.last or slot.last < exported.last) then
+    slot.last = exported.last
+    cooling_down(slot, exported)
+  end
   return slot
 end
 
@@ -99,10 +121,7 @@ local function after_import_of_pending(slot, now, dropped, first, deadline)
   slot.deadline = deadline
   awake(slot, now)
   if slot.state == 'waiting' and not slot.digest then
-    local due = due_by_delays(slot)
-    if deadline and deadline < due then
-      slot.was, slot.at, slot.rule, slot.by_delays = due, deadline, 'deadline', nil
-    end
+    pulled_by_urgency(slot)
   end
 end
 
