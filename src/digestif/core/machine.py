@@ -58,6 +58,14 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     served: tuple[str, ...] = ()  # recipients who have their part, and those who can't be reached, marked LOST
 
 
+class Push(Struct, frozen=True):
+    """By how much records would have put a timeline off, if their store knew when it was delivered last."""
+
+    by: Time  # the sum of their increments
+    silence: Time | None  # the last arrival + quiet
+    maximum: Time
+
+
 class Slot(Struct, frozen=True, omit_defaults=True):
     """All that a store keeps about a timeline apart from its records. Times in milliseconds."""
 
@@ -84,6 +92,7 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     by_delays: Time | None = None  # the due time by the delays, where a window made `at` of it
     passes: bool = False  # no window holds it back until its next digest has ended
     override: Override | None = None  # its own policy; it survives idle
+    push: Push | None = None  # of its pending records, in a store that is being moved into another
 
 
 class Seen(NamedTuple):
@@ -149,6 +158,8 @@ def after_add(
     """
     terms = in_force(terms, slot.override)
     slot = replace(slot, pending=pending, deadline=deadline, first=slot.first if slot.pending else now)
+    if moving and slot.last is None and slot.state in (State.IDLE, State.WAITING):
+        slot = replace(slot, push=_further(slot.push, now=now, terms=terms))
     if slot.state is State.IDLE:
         return _awaken(slot, now=now, terms=terms, held=slot.paused or moving)
     if slot.state is not State.WAITING or slot.digest is not None or _has_come(slot, terms.openings, now=now):
@@ -169,6 +180,25 @@ def _awaken(slot: Slot, *, now: Millis, terms: Terms, held: bool) -> Slot:
     if terms.first_delay or held or placed.at > now or not is_known:
         return placed
     return replace(placed, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None)
+
+
+def _further(push: Push | None, *, now: Millis, terms: Terms) -> Push:
+    by = (0 if push is None else push.by) + (terms.increment or 0)
+    return Push(by, None if terms.quiet is None else now + terms.quiet, terms.maximum)
+
+
+def after_push(slot: Slot, push: Push) -> Slot:
+    """Put a waiting timeline off by what its records would have in the store that they come from."""
+    if slot.state is not State.WAITING or slot.digest is not None or slot.passes or slot.by_delays is not None:
+        return slot
+    if push.silence is not None:
+        cap = push.silence if slot.first is None else slot.first + push.maximum
+        at, rule = _capped(max(slot.at, push.silence), Rule.QUIET, max(slot.at, cap), Rule.QUIET_CAP)
+    elif push.by and slot.last is not None:
+        at, rule = _capped(slot.at + push.by, Rule.INCREMENT, slot.last + push.maximum, Rule.CAP)
+    else:
+        return slot
+    return replace(slot, at=at, rule=rule, was=slot.at)
 
 
 def _has_come(slot: Slot, openings: Openings | None, *, now: Millis) -> bool:
@@ -409,7 +439,7 @@ def cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
 
 def without_pending(slot: Slot) -> Slot:
     """The slot without any pending record."""
-    return replace(slot, pending=0, dropped=0, batch=None, first=None, deadline=None)
+    return replace(slot, pending=0, dropped=0, batch=None, first=None, deadline=None, push=None)
 
 
 def after_decision(slot: Slot, *, merge: bool) -> Slot:

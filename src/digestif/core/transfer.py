@@ -46,11 +46,11 @@ def after_begin_export(slot: Slot, *, now: Millis, token: str, fresh_batch: int)
     """Hold the timeline, so that it can't be opened. It exports its unfinished digest; without one, what is pending."""
     if slot.state is State.OPEN:
         slot = machine.after_lapse(slot)
-    parked = slot.state
+    parked, push = slot.state, slot.push
     if slot.digest is None:
         opened = now if slot.first is None else slot.first
         slot = machine.cut(slot, now=opened, fresh_id=token, fresh_batch=fresh_batch)
-    return replace(slot, state=State.OPEN, token=token, until=FOREVER, alone=False, parked=parked)
+    return replace(slot, state=State.OPEN, token=token, until=FOREVER, alone=False, parked=parked, push=push)
 
 
 def after_commit_export(slot: Slot, *, now: Millis) -> Slot:
@@ -70,9 +70,10 @@ def after_abort_export(slot: Slot) -> Slot:
 
 
 def after_import_of_timeline(slot: Slot, exported: Slot) -> Slot:
-    """Take over the times of an imported timeline; one of the same name that exists here keeps its own due time.
+    """Take over the times of an imported timeline; one of the same name that exists here goes on by its own due time.
 
-    Only if it was delivered in the other store later, it waits for the cool-down that began there.
+    Records that were added in the other store put that off as they would have here. If the timeline was delivered in
+    the other store later, it waits for the cool-down that began there.
     """
     paused = slot.paused or exported.paused
     override = _later(slot.override, exported.override)
@@ -80,6 +81,8 @@ def after_import_of_timeline(slot: Slot, exported: Slot) -> Slot:
         bare = replace(exported, digest=None, expires=None, placed=0, paused=paused, override=override)
         return _unparked(machine.without_pending(bare))
     slot = replace(slot, iteration=max(slot.iteration, exported.iteration), paused=paused, override=override)
+    if exported.push is not None:
+        slot = _pulled_by_deadline(machine.after_push(slot, exported.push))
     if exported.last is None or (slot.last is not None and slot.last >= exported.last):
         return slot
     return _cooling_down(replace(slot, last=exported.last), exported)
@@ -99,7 +102,7 @@ def _cooling_down(slot: Slot, exported: Slot) -> Slot:
 def _pulled_by_deadline(slot: Slot) -> Slot:
     """An urgent record pulls the due time of a waiting timeline earlier."""
     was = machine.due_by_delays(slot)
-    if slot.deadline is None or slot.deadline >= was:
+    if slot.state is not State.WAITING or slot.digest is not None or slot.deadline is None or slot.deadline >= was:
         return slot
     return replace(slot, at=slot.deadline, by_delays=None, rule=Rule.DEADLINE, was=was)
 
@@ -117,10 +120,7 @@ def after_import_of_pending(
     """Records that were pending there are pending here; an urgent one pulls the due time earlier."""
     first = first if slot.first is None else min(slot.first, first)
     slot = replace(slot, pending=pending, dropped=slot.dropped + dropped, first=first, deadline=deadline)
-    slot = _due_if_idle(slot, now=now)
-    if slot.state is not State.WAITING or slot.digest is not None:
-        return slot
-    return _pulled_by_deadline(slot)
+    return _pulled_by_deadline(_due_if_idle(slot, now=now))
 
 
 def after_import_of_digest(slot: Slot, exported: Slot, digest: Unfinished, *, token: str) -> Slot:
@@ -146,7 +146,8 @@ def after_import_completed(slot: Slot) -> Slot:
 
 
 def _unparked(slot: Slot) -> Slot:
-    return replace(slot, state=slot.parked or State.WAITING, parked=None, token=None, until=None, alone=False)
+    state = slot.parked or State.WAITING
+    return replace(slot, state=state, parked=None, token=None, until=None, alone=False, push=None)
 
 
 def _due_if_idle(slot: Slot, *, now: Millis) -> Slot:

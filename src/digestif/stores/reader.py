@@ -92,7 +92,7 @@ class StoreReader(ABC):
         """How many timelines there are, in which state, and which is due first."""
 
     def moving_since(self) -> Millis | None:
-        """When a move of this store into another began; None if none is under way. By default a store is never moved."""
+        """When a move of this store into another began; None if none is under way, as by default."""
         return None
 
     @abstractmethod

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from digestif import InvalidState
-from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Plan, Rule, Slot, Unfinished
+from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Plan, Push, Rule, Slot, Unfinished
 from digestif.core.records import State
 from digestif.core.terms import Openings, Override, Terms
 from digestif.stores.redis.client.scripts import load_include, spliced
@@ -174,6 +174,7 @@ overrides = st.builds(
     cool_downs=st.lists(delays, min_size=1, max_size=3).map(tuple),
     off=flags,
 )
+pushes = st.builds(Push, delays, st.none() | times, delays)
 plans = st.builds(Plan, delays, limits, maybe_openings, flags)
 digests = st.builds(
     Unfinished,
@@ -231,6 +232,7 @@ bare_slots = st.builds(
     by_delays=st.none() | times,
     passes=flags,
     override=st.none() | overrides,
+    push=st.none() | pushes,
 ).map(with_batch)
 opened = slots(State.OPEN)
 
@@ -279,6 +281,11 @@ COMPARISONS: dict[str, Comparison] = {
         "after_add(slot, v.now, v.terms, v.pending, v.moving) return slot",
         facts(slot=slots(), now=times, terms=terms, moving=flags).map(_arrived),
         lambda rule, v: of_slot(rule, {**v, "deadline": v["slot"].deadline}),
+    ),
+    "after_push": Comparison(
+        "after_push(slot, v.push) return slot",
+        facts(slot=slots(), push=pushes),
+        lambda rule, v: rule(v["slot"], v["push"]),
     ),
     "after_schedule": Comparison(
         "after_schedule(slot, v.now) return slot", facts(slot=slots(State.WAITING), now=times), of_slot

@@ -29,6 +29,7 @@ T = TypeVar("T")
 # From the name of a rule in lua/include/machine.lua or transfer.lua to the function in Python.
 MACHINE: dict[str, Callable[..., Any]] = {
     "after_add": machine.after_add,
+    "after_push": machine.after_push,
     "after_schedule": machine.after_schedule,
     "after_maintenance": machine.after_maintenance,
     "after_lapse": machine.after_lapse,

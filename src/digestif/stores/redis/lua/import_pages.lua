@@ -46,6 +46,7 @@ local function import_pending(timeline, page)
   end
   if timeline.slot.override and timeline.slot.override.off then
     count('deleted', #page.times)
+    arrival = arrival + #page.times
     timeline.slot = after_switched_off(timeline.slot)
     save_timeline(timeline)
     return true
