@@ -152,7 +152,8 @@ class Queries:
         """Why a timeline is due when it is: policy, rule, arithmetic, window, and what would change it."""
         slot = self.store.inspect(check_timeline(key))
         found = self._policies.in_force(key, slot.override)
-        return explain(key, slot, now=to_millis(self._intake.seconds(now)), found=found)
+        moving = self.store.moving_since() is not None
+        return explain(key, slot, now=to_millis(self._intake.seconds(now)), found=found, moving=moving)
 
     def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
         """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""

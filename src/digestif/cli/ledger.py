@@ -94,6 +94,7 @@ def status(session: Session) -> None:
             "durability": str(store.durability),
             "partitions": store.partitions,
             "versions": _versions(digests),
+            "moving_since": _moving_since(store),
         }
     if session.as_json:
         click.echo(as_json({**known, "backlog": plain(backlog), "ledger": plain(counts)}))
@@ -104,6 +105,7 @@ def status(session: Session) -> None:
             [
                 ("store", f"{known['store']}, namespace {known['namespace']}"),
                 ("durability", survives),
+                *([("move", _move(known["moving_since"], now=now))] if known["moving_since"] is not None else []),
                 ("partitions", f"{known['partitions']}"),
                 ("versions", ", ".join(f"{name} {version}" for name, version in known["versions"].items())),
                 ("timelines", in_states(backlog)),
@@ -114,6 +116,19 @@ def status(session: Session) -> None:
                 ("ledger", balance(counts)),
             ]
         )
+    )
+
+
+def _moving_since(store: Any) -> float | None:
+    since = store.moving_since()
+    return None if since is None else since / 1000
+
+
+def _move(since: float, *, now: float) -> str:
+    """That a move is under way, and what ends it."""
+    return (
+        f"under way since {clock(since, now=now)} ({span(max(0.0, now - since))}): "
+        "accepts records and delivers nothing; digestif move FROM TO ends it, digestif move FROM --abandon gives it up"
     )
 
 

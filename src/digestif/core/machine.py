@@ -62,8 +62,8 @@ class Push(Struct, frozen=True):
     """By how much records would have put a timeline off, if their store knew when it was delivered last."""
 
     by: Time  # the sum of their increments
-    silence: Time | None  # the last arrival + quiet
     maximum: Time
+    silence: Time | None = None  # the last arrival + quiet
 
 
 class Slot(Struct, frozen=True, omit_defaults=True):
@@ -184,7 +184,7 @@ def _awaken(slot: Slot, *, now: Millis, terms: Terms, held: bool) -> Slot:
 
 def _further(push: Push | None, *, now: Millis, terms: Terms) -> Push:
     by = (0 if push is None else push.by) + (terms.increment or 0)
-    return Push(by, None if terms.quiet is None else now + terms.quiet, terms.maximum)
+    return Push(by, terms.maximum, None if terms.quiet is None else now + terms.quiet)
 
 
 def after_push(slot: Slot, push: Push) -> Slot:

@@ -174,7 +174,7 @@ overrides = st.builds(
     cool_downs=st.lists(delays, min_size=1, max_size=3).map(tuple),
     off=flags,
 )
-pushes = st.builds(Push, delays, st.none() | times, delays)
+pushes = st.builds(Push, delays, delays, st.none() | times)
 plans = st.builds(Plan, delays, limits, maybe_openings, flags)
 digests = st.builds(
     Unfinished,

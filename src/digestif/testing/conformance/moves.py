@@ -13,6 +13,7 @@ from digestif.errors import Busy
 from digestif.ids import fresh_id
 from digestif.stores.base import Admission, Admitted, Burial
 from digestif.stores.memory import MemoryStore
+from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -32,7 +33,6 @@ from digestif.testing.conformance.port import (
     release,
     stored,
 )
-from digestif.stores.reader import Part
 from digestif.transfer import Move, abandon
 
 Movable = Any  # a Store that is a TransferStore, too
@@ -120,7 +120,7 @@ class Moves(Suite):
         with moving(store):
             arrive(store, "waiting", ["a"])
             for timeline in ("ready", "waiting", "unknown"):
-                with pytest.raises(Busy, match="being moved.*--abandon"):
+                with pytest.raises(Busy, match=r"being moved.*--abandon"):
                     open_lease(store, timeline)
                 with pytest.raises(Busy, match="being moved"):
                     store.flush(timeline, now=NOW)
@@ -226,9 +226,7 @@ class Moves(Suite):
     # A move
 
     @pytest.mark.parametrize("outward", [True, False])
-    def test_as_many_digests_go_out_as_without_a_move(
-        self, store: Movable, target: MemoryStore, outward: bool
-    ) -> None:
+    def test_as_many_digests_go_out_as_without_a_move(self, store: Movable, target: MemoryStore, outward: bool) -> None:
         """Fact 68. A record every 20 seconds, and workers at both ends, while the store is moved and after."""
         source, other = (store, target) if outward else (target, store)
 
@@ -244,7 +242,7 @@ class Moves(Suite):
     def test_what_follows_joins_its_timeline_and_waits_with_it(
         self, store: Movable, state: str, target: MemoryStore
     ) -> None:
-        """Fact 68. A record that arrives at the source later meets the cool-down that the timeline has in the target."""
+        """Fact 68. A record that arrives at the source later meets the cool-down of its timeline in the target."""
         arrive(target, "t", ["first"])
         move = Move(target, store, now=lambda: NOW)
         move.run()
