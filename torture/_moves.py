@@ -1,7 +1,7 @@
 """The programs of a move under load: `python -m torture._moves ROLE FOLDER …`. Files in the folder steer them.
 
-    produce FOLDER NAME SOURCE TARGET CONTROL   adds each record to the source, after `switch` to the target; and to the control
-    deliver FOLDER DSN LOG                      a worker; it writes a line for each digest into the log
+    produce FOLDER NAME SOURCE TARGET CONTROL   adds to the source, after `switch` to the target; and to the control
+    deliver FOLDER STORE LOG                    a worker; it writes a line for each digest into the log
     move FOLDER SOURCE TARGET                   moves and follows; its lock lapses soon after a kill
 
 A store is given as DSN#NAMESPACE. `stop` ends the producers.
