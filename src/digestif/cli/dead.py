@@ -130,14 +130,18 @@ def _unknown(session: Session, digest_id: str) -> int:
 def replay(session: Session, digest_ids: Sequence[str], every: bool) -> int:
     """Deliver dead letters again, under their own ids.
 
-    Exit code 1 if one is not there, or has to wait because its timeline has another unfinished digest.
+    Exit code 1 if one is not there, or has to wait because its timeline has another unfinished digest, or the store is
+    being moved.
     """
+    from digestif.core.machine import MOVING
     from digestif.errors import Busy
 
     def act(digests: "Digests", digest_id: str) -> str:
         try:
             return "" if digests.replay(digest_id) else "there is no dead letter of this id"
         except Busy:
+            if digests.store.moving_since() is not None:
+                return MOVING
             return "its timeline has another unfinished digest; try again when that has ended"
 
     with session.digests() as digests:

@@ -272,7 +272,7 @@ class _View:
     def summary(self) -> str:
         slot = self._slot
         off = "off: no record is accepted; " if self._is_off else ""
-        moving = "in a store that is being moved into another, which will deliver it; " if self._moving else ""
+        moving = "its store is being moved into another, and starts no delivery; " if self._moving else ""
         return moving + off + ("paused; " if slot.paused else "") + self._state()
 
     def _state(self) -> str:
