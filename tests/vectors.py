@@ -41,6 +41,7 @@ def add_facts(vector: Add) -> dict[str, Any]:
         "terms": terms,
         "pending": vector.pending,
         "deadline": vector.deadline,
+        "moving": vector.moving,
     }
 
 

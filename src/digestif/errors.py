@@ -2,7 +2,7 @@
 
 DigestifError
 ├── InvalidState            the timeline is not in a state that allows this
-│   └── Busy                another attempt holds the lease, or an unfinished digest is in the way
+│   └── Busy                another attempt holds the lease, an unfinished digest is in the way, or a move
 ├── StaleLease              the lease lapsed or was lost; nothing was changed
 ├── ConfigError             an option, a policy or a DSN is wrong
 ├── InvalidRecord           a record was refused before anything was written
@@ -25,7 +25,10 @@ class InvalidState(DigestifError):
 
 
 class Busy(InvalidState):
-    """Another attempt holds the timeline's digest, or an unfinished digest is in the way. Nothing was done."""
+    """Another attempt holds the timeline's digest, an unfinished one is in the way, or the store is being moved.
+
+    Nothing was done.
+    """
 
 
 class StaleLease(DigestifError):

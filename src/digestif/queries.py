@@ -178,7 +178,8 @@ class Queries:
         slot = self.store.inspect(check_timeline(key))
         found = self._policies.in_force(key, slot.override)
         at = to_millis(self._intake.seconds(now))
-        return explain(key, slot, now=at, found=found, outage=self._outages.shown_for(key, now=at))
+        outage, moving = self._outages.shown_for(key, now=at), self.store.moving_since() is not None
+        return explain(key, slot, now=at, found=found, outage=outage, moving=moving)
 
     def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
         """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""

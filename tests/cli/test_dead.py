@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,6 +107,16 @@ def test_a_dead_letter_waits_for_an_unfinished_digest(run: Run, digests: Digests
     assert code == 1
     assert "has an unfinished digest; replay" in out
     assert (answer.code, answer.json["done"], answer.json["timeline"]) == (1, False, "t")
+
+
+def test_a_dead_letter_stays_while_its_store_is_being_moved(run: Run, digests: Digests, dead: list[str]) -> None:
+    store: Any = digests.store
+    store.begin_move(0, "m", now=None)
+
+    code, out, _ = run("dead", "replay", dead[0])
+
+    assert code == 1
+    assert "this store is being moved into another one" in out
 
 
 def test_all_dead_letters_come_again(run: Run, digests: Digests, dead: list[str]) -> None:

@@ -1,5 +1,6 @@
 """`digestif move`."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -140,5 +141,57 @@ def test_stopped_by_ctrl_c_it_says_how_to_go_on(run: Run, folder: Path) -> None:
         out, _ = program.communicate()
 
     assert program.returncode == 130
-    assert "run the same command to go on" in out.decode()
+    assert "FROM accepts records and delivers nothing; run the same command to go on" in out.decode()
     assert run("move", HERE, THERE).code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_following_says_when_to_switch_and_ends_well(run: Run, folder: Path, number: signal.Signals) -> None:
+    fill(HERE)
+    with start("move", HERE, THERE, "--follow", cwd=folder, stdout=-1, stderr=-1) as program:
+        assert program.stderr is not None
+        assert program.stderr.readline() == b"following: FROM is empty; switch the producers now\n"
+        os.kill(program.pid, number)
+        out, _ = program.communicate()
+
+    assert program.returncode == 0
+    assert "FROM accepts records and delivers nothing; when nothing writes to FROM any more" in out.decode()
+    assert "run digestif move FROM TO" in out.decode()
+
+
+def test_a_stopped_move_is_told_in_json(run: Run, folder: Path) -> None:
+    with start("move", HERE, THERE, "--follow", "--json", cwd=folder, stdout=-1) as program:
+        fill(HERE)
+        _wait_for(THERE, 15)
+        os.kill(program.pid, signal.SIGINT)
+        out, _ = program.communicate()
+
+    told = json.loads(out)
+    assert (program.returncode, told["finished"], told["following"]) == (0, False, True)
+    assert "run digestif move FROM TO" in told["advice"]
+
+
+def test_what_a_move_means_is_seen_in_status_and_explain_until_it_is_given_up(run: Run, folder: Path) -> None:
+    fill(HERE)
+    with start("move", HERE, THERE, "--follow", cwd=folder, stdout=-1, stderr=-1) as program:
+        assert program.stderr is not None
+        program.stderr.readline()
+        os.kill(program.pid, signal.SIGINT)
+        program.communicate()
+
+    assert run("--store", HERE, "add", "t0", '"later"').code == 0
+    status = run("--store", HERE, "status").out
+    assert "accepts records and delivers nothing; digestif move FROM TO ends it" in status
+    assert run("--store", HERE, "status", "--json").json["moving_since"] > 0
+    assert "being moved into another" in run("--store", HERE, "explain", "t0").out
+    code, _, err = run("--store", HERE, "flush", "t0")
+    assert (code, is_one_line(err)) == (1, True)
+    assert "this store is being moved" in err
+
+    code, out, _ = run("move", HERE, "--abandon")
+
+    assert code == 0
+    assert "FROM delivers again" in out
+    assert run("--store", HERE, "status", "--json").json["moving_since"] is None
+    assert "move" not in run("--store", HERE, "status").out
+    assert run("--store", HERE, "flush", "t0").code == 0

@@ -949,8 +949,8 @@ TRANSITIONS = [
         (
             "an urgent record that is imported is not urgent",
             "transfer.lua",
-            "    if deadline and deadline < due then\n",
-            "    if false then\n",
+            "not slot.digest and slot.deadline and slot.deadline < due then\n",
+            "not slot.digest and false then\n",
         ),
         (
             "an import that is completed stays open",
@@ -1030,7 +1030,41 @@ REQUEUEING = [
     ),
 ]
 
+# While the store is being moved.
+MOVING = [
+    Fault(
+        says="a store that is being moved delivers the first record of an idle timeline",
+        file="include/machine.lua",
+        old="pending, slot.paused or moving)",
+        new="pending, slot.paused)",
+        found_by=("test_an_idle_timeline_waits_when_a_record_arrives[1]",),
+        vectors=True,
+    ),
+    Fault(
+        says="a store that is being moved lets a timeline be opened",
+        file="open.lua",
+        old="-- include: moving.lua\n",
+        new="",
+        found_by=("test_nothing_is_opened_flushed_or_replayed",),
+    ),
+    Fault(
+        says="a store that is being moved admits what was a candidate before",
+        file="admit.lua",
+        old="ipairs(moving and {} or request.admissions)",
+        new="ipairs(request.admissions)",
+        found_by=("test_what_was_a_candidate_before_is_not_admitted[None-token]",),
+    ),
+    Fault(
+        says="records that follow do not put their digest off",
+        file="include/transfer.lua",
+        old="    after_push(slot, exported.push)\n",
+        new="",
+        found_by=("test_as_many_digests_go_out_as_without_a_move[False]",),
+    ),
+]
+
 FAULTS = [
+    *MOVING,
     *TRANSITIONS,
     *PLACING,
     *LEASING,

@@ -7,6 +7,7 @@ import pytest
 from digestif import Store
 from digestif.stores.redis.client.scripts import load
 from digestif.testing import StoreConformance
+from digestif.testing.conformance.moves import Moves
 from digestif.testing.modes import Mode
 from tests.conformance.makers import made_at
 from tests.nets.arithmetic import arithmetic_finds
@@ -20,7 +21,7 @@ from tests.stores.redis.proxy import SCRIPTS
 SENTENCES = {sentence.partition("[")[0] for fault in FAULTS for sentence in fault.found_by}
 
 
-class OnAServer(StoreConformance):
+class OnAServer(Moves, StoreConformance):
     @pytest.fixture
     def mode(self) -> Mode:
         return "sync"
@@ -35,7 +36,7 @@ class OnAServer(StoreConformance):
 
 
 # The sentences that are named, of the suite and of a server.
-others = {name for name in dir(StoreConformance) if name.startswith("test_")} - SENTENCES
+others = {name for name in dir(OnAServer) if name.startswith("test_")} - SENTENCES
 TestSuite = type("TestSuite", (OnAServer,), dict.fromkeys(others))
 for module in (test_lua_calls, test_lua_large, test_lua_layout, test_suspects):
     globals().update({name: sentence for name, sentence in vars(module).items() if name in SENTENCES})

@@ -364,6 +364,83 @@ def test_heavy_records_go_in_small_pages(make: Make) -> None:
     assert target.ledger().pending == 40
 
 
+# Nothing is delivered at the source
+
+
+@pytest.mark.parametrize("here", KINDS)
+def test_the_source_delivers_nothing_from_the_first_export_to_the_end(make: Make, here: str) -> None:
+    source, target = make(here), make("memory")
+    populate(source, each=2, records=2)
+    while_moving: list[bool] = []
+
+    def look(_: Any) -> None:
+        while_moving.append(source.moving_since() is not None)
+
+    Move(source, target, now=lambda: NOW, report=look).run()
+
+    assert len(while_moving) > 3
+    assert all(while_moving[:-1])  # the last report says that it is finished
+    assert not while_moving[-1]
+
+
+@pytest.mark.parametrize("here", KINDS)
+def test_a_move_that_goes_on_stops_deliveries_again(make: Make, here: str) -> None:
+    """The process was killed before the mark was set everywhere; or a copy of the store was restored without it."""
+    source, target = make(here), make("memory")
+    populate(source, each=2, records=2)
+    stopped = Move(source, target, now=lambda: NOW, report=lambda _: stopped.stop())
+    stopped.run()
+    for partition in range(source.partitions):
+        source.end_move(partition, None)
+
+    stopped = Move(source, target, now=lambda: NOW, report=lambda _: stopped.stop())
+    stopped.run()
+
+    assert source.moving_since() is not None
+
+
+@pytest.mark.parametrize("here", KINDS)
+def test_who_was_frozen_before_the_mark_leaves_none_after_the_end(make: Make, here: str) -> None:
+    """Another process has moved everything meanwhile."""
+    source, target = make(here), make("memory")
+    populate(source, each=1, records=1)
+    begin = source.begin_move
+
+    def frozen(partition: int, move_id: str, **named: Any) -> Any:
+        source.begin_move = begin
+        moved(source, target)
+        return begin(partition, move_id, **named)
+
+    source.begin_move = frozen
+    with pytest.raises(Busy, match="away for too long"):
+        moved(source, target, lock_seconds=0)
+
+    assert source.moving_since() is None
+
+
+def test_what_is_due_is_moved_before_the_rest(make: Make) -> None:
+    source, target = make("memory"), make("memory")
+    digests = Digests(source, policy=POLICY)
+    for number in range(450):
+        digests.add(f"a{number:03}", 1, first_delay=10_000, now=T)
+    digests.add("z", 1, now=T)
+    order: list[str] = []
+    arrive = target.import_pages
+
+    def look(pages: Any, **named: Any) -> Any:
+        order.extend(page.parcel.timeline for page in pages)
+        if len(order) == 1:
+            digests.add("y", 1, now=T)  # due at once, while the bulk is moved
+        return arrive(pages, **named)
+
+    target.import_pages = look
+    moved(source, target)
+
+    assert order[0] == "z"
+    assert order.index("y") < 250
+    assert len(set(order)) == 452
+
+
 # Interrupted at every point
 
 
@@ -382,6 +459,8 @@ class Frail:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
         if name not in (
+            "begin_move",
+            "end_move",
             "begin_export",
             "read_export",
             "commit_export",
@@ -430,7 +509,9 @@ def test_a_move_that_is_cut_off_at_any_call_goes_on(make: Make, here: str, there
         except Cut:
             assert source.verify()
             assert target.verify()
+            assert not _has_parcels(source) or source.moving_since() is not None
         moved(source, target)
+        assert source.moving_since() is None
         assert target.ledger() == ledger
         assert target.verify()
         assert seen(target).keys() == timelines.keys()
@@ -440,3 +521,7 @@ def test_a_move_that_is_cut_off_at_any_call_goes_on(make: Make, here: str, there
         assert target.footprint().get("notes", 0) == 0
         calls += 1
     assert calls > 20
+
+
+def _has_parcels(source: Any) -> bool:
+    return any(slot.parked is not None for _, slot in source.scan(prefix="", after=None, limit=200))

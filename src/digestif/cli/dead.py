@@ -159,7 +159,8 @@ def _selection(function: Function) -> Function:
 def replay(session: Session, **selection: Any) -> int:
     """Deliver dead letters again, each under its own id.
 
-    Exit code 1 if one is not there, or is refused: its timeline has another unfinished digest, or is switched off.
+    Exit code 1 if one is not there, or is refused: its timeline has another unfinished digest, is switched off,
+    or the store is being moved.
     """
     with session.digests() as digests:
         chosen = _chosen(digests, **selection)

@@ -97,6 +97,7 @@ def status(session: Session) -> None:
             "durability": str(store.durability),
             "partitions": store.partitions,
             "versions": _versions(digests),
+            "moving_since": _moving_since(store),
         }
     if session.as_json:
         closed = [plain(outage) for outage in outages]
@@ -108,6 +109,7 @@ def status(session: Session) -> None:
             [
                 ("store", f"{known['store']}, namespace {known['namespace']}"),
                 ("durability", survives),
+                *([("move", _move(known["moving_since"], now=now))] if known["moving_since"] is not None else []),
                 ("partitions", f"{known['partitions']}"),
                 ("versions", ", ".join(f"{name} {version}" for name, version in known["versions"].items())),
                 *channels_down(outages, now=now),
@@ -134,6 +136,19 @@ def _state_of(outage: "ChannelOutage", *, now: float) -> str:
     again = f"next try {when(outage.next_probe, now=now)}" if outage.next_probe > now else "a try is due"
     down = click.style(f"down for {since}", fg="red", bold=True)
     return f"{down}, {again}: {printable(outage.reason)}"
+
+
+def _moving_since(store: Any) -> float | None:
+    since = store.moving_since()
+    return None if since is None else since / 1000
+
+
+def _move(since: float, *, now: float) -> str:
+    """That a move is under way, and what ends it."""
+    return (
+        f"under way since {clock(since, now=now)} ({span(max(0.0, now - since))}): "
+        "accepts records and delivers nothing; digestif move FROM TO ends it, digestif move FROM --abandon gives it up"
+    )
 
 
 def in_states(backlog: "Backlog") -> str:

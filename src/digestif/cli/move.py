@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from digestif.stores.transfer import ExportSource, TransferStore
     from digestif.transfer import Progress
 
+FOLLOWING = "following: FROM is empty; switch the producers now"
+
 
 @click.command()
 @click.argument("source", metavar="FROM")
@@ -46,7 +48,8 @@ def move(source: str, target: str | None, *, as_json_: bool, verify: bool, aband
     """Move everything from one store into another.
 
     FROM and TO are DSNs. Timelines go with their state, due time and records, unfinished digests under their ids, dead
-    letters and counts. Producers and workers may go over meanwhile. Interrupted at any point, the same command goes on.
+    letters and counts. Producers and workers may go over meanwhile: until the move is finished or abandoned, FROM
+    accepts records and delivers nothing. Interrupted at any point, the same command goes on.
     """
     refuse_store("it names two: digestif move FROM TO")
     quiet = as_json_ or outer_json()
@@ -60,17 +63,19 @@ def move(source: str, target: str | None, *, as_json_: bool, verify: bool, aband
     with ExitStack() as stack:
         source_store, target_store = _open(stack, source, target, options)
         began = monotonic()
-        with _progress(_size_of(source_store), quiet=quiet) as report:
+        follow = options["follow"]
+        with _progress(_size_of(source_store), quiet=quiet, follow=follow) as report:
             moving = Move(source_store, target_store, report=report)
             with _interrupts(moving.stop):
-                done = moving.run(patience=options["patience"], follow=options["follow"])
+                done = moving.run(patience=options["patience"], follow=follow)
         problems = _problems(source_store, target_store) if verify and done.finished else []
         if done.finished:
             problems += [f"FROM: {left}" for left in source_store.left_behind()]
-        _report(done, monotonic() - began, problems, quiet=quiet, verified=verify and done.finished)
+        advice, verified = _advice(done, follow=follow), verify and done.finished
+        _report(done, monotonic() - began, problems, quiet=quiet, verified=verified, advice=advice)
     if problems:
         return 1
-    return 0 if done.finished or options["follow"] else 130
+    return 0 if done.finished or follow else 130
 
 
 def _abandon(source: str, namespace: str, *, quiet: bool) -> int:
@@ -83,8 +88,9 @@ def _abandon(source: str, namespace: str, *, quiet: bool) -> int:
         stayed = abandon(store)
     finally:
         store.close()
-    stays = counted(stayed, "timeline stays", "timelines stay")
-    click.echo(as_json({"stayed": stayed}) if quiet else f"{stays}; what had arrived elsewhere by then is there, too")
+    stays = f"{counted(stayed, 'timeline that was', 'timelines that were')} on the way"
+    advice = f"the move is given up: FROM delivers again, also {stays}; what had arrived elsewhere by then stays there"
+    click.echo(as_json({"stayed": stayed, "advice": advice}) if quiet else advice)
     return 0
 
 
@@ -159,21 +165,43 @@ def _interrupts(stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def _progress(total: int | None, *, quiet: bool) -> "Iterator[Callable[[Progress], None]]":
-    """A bar on a terminal, nothing in a log."""
-    if quiet or not sys.stderr.isatty():
+def _progress(total: int | None, *, quiet: bool, follow: bool) -> "Iterator[Callable[[Progress], None]]":
+    """A bar on a terminal; in a log, one line when everything has been moved and the command follows."""
+    if quiet:
         yield lambda _: None
-        return
+    elif sys.stderr.isatty():
+        with _bar(total, follow=follow) as report:
+            yield report
+    else:
+        yield _Announcement() if follow else lambda _: None
+
+
+@contextmanager
+def _bar(total: int | None, *, follow: bool) -> "Iterator[Callable[[Progress], None]]":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.fields[progress]}"), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("move", total=total, progress="moved 0")
-        yield lambda done: bar.update(task, completed=done.records, progress=_progress_text(done))
+        yield lambda done: bar.update(task, completed=done.records, progress=_progress_text(done, follow=follow))
 
 
-def _progress_text(done: "Progress") -> str:
+class _Announcement:
+    """Writes to stderr once that the producers can switch now."""
+
+    def __init__(self) -> None:
+        self._is_made = False
+
+    def __call__(self, done: "Progress") -> None:
+        if done.following and not self._is_made:
+            self._is_made = True
+            click.echo(FOLLOWING, err=True)
+
+
+def _progress_text(done: "Progress", *, follow: bool) -> str:
+    if follow and done.following and not done.waiting:
+        return f"{FOLLOWING} ({counted(done.records, 'record')} moved)"
     waiting = f", waiting for {counted(done.waiting, 'delivery', 'deliveries')}" if done.waiting else ""
     return f"moved {counted(done.records, 'record')} of {counted(done.timelines, 'timeline')}{waiting}"
 
@@ -189,11 +217,24 @@ def _problems(source_store: Any, target_store: Any) -> list[str]:
     ]
 
 
-def _report(done: "Progress", seconds: float, problems: list[str], *, quiet: bool, verified: bool) -> None:
+def _advice(done: "Progress", *, follow: bool) -> str | None:
+    """What holds after a run that was stopped, and what to do next; None after the end of the move."""
+    if done.finished:
+        return None
+    holds = "nothing is lost or doubled; until the move has ended, FROM accepts records and delivers nothing"
+    if follow and done.following:
+        return f"stopped following: {holds}; when nothing writes to FROM any more, run digestif move FROM TO"
+    return f"stopped before the end: {holds}; run the same command to go on"
+
+
+def _report(
+    done: "Progress", seconds: float, problems: list[str], *, quiet: bool, verified: bool, advice: str | None
+) -> None:
     if quiet:
         facts = {"timelines": done.timelines, "letters": done.letters, "records": done.records}
         verdict = {"problems": problems} if verified else {}
-        click.echo(as_json({**facts, "waiting": done.waiting, "finished": done.finished, **verdict}))
+        stopped = {} if advice is None else {"following": done.following, "advice": advice}
+        click.echo(as_json({**facts, "waiting": done.waiting, "finished": done.finished, **stopped, **verdict}))
         return
     letters = f" and {counted(done.letters, 'dead letter')}" if done.letters else ""
     what = f"{counted(done.timelines, 'timeline')}{letters} with {counted(done.records, 'record')}"
@@ -202,8 +243,8 @@ def _report(done: "Progress", seconds: float, problems: list[str], *, quiet: boo
         click.echo(click.style("problem", fg="red", bold=True) + f": {problem}")
     if verified and not problems:
         click.echo(click.style("both ledgers agree", fg="green") + " with a recount")
-    if not done.finished:
-        click.echo("stopped before the end: nothing is lost or doubled; run the same command to go on")
+    if advice is not None:
+        click.echo(advice)
 
 
 COMMANDS = [move]

@@ -70,13 +70,24 @@ class Explanation:
 
 
 def explain(
-    timeline: str, slot: Slot, *, now: Millis, found: PolicyInForce, outage: ChannelOutage | None = None
+    timeline: str,
+    slot: Slot,
+    *,
+    now: Millis,
+    found: PolicyInForce,
+    outage: ChannelOutage | None = None,
+    moving: bool = False,
 ) -> Explanation:
-    """The facts, the rule that set the due time, its arithmetic, and the next time something happens."""
+    """The facts, the rule that set the due time, its arithmetic, and the next time something happens.
+
+    `moving` says that the store is being moved into another.
+    """
     policy = found.policy
     zone = None if found.off else _zone_name(policy, timeline)
-    view = _View(timeline, slot, found, now, _zone(zone), is_closed=outage is not None)
+    view = _View(timeline, slot, found, now, _zone(zone), is_closed=outage is not None, moving=moving)
     moment, latest = view.held_until() or _next(slot, now=now), view.latest()
+    if moving and slot.state is not State.OPEN:
+        moment = None
     is_idle = slot.state is State.IDLE
     return Explanation(
         timeline=timeline,
@@ -159,7 +170,15 @@ class _View:
     """A timeline as people see it now, in a time zone."""
 
     def __init__(
-        self, timeline: str, slot: Slot, found: PolicyInForce, now: Millis, zone: tzinfo, *, is_closed: bool
+        self,
+        timeline: str,
+        slot: Slot,
+        found: PolicyInForce,
+        now: Millis,
+        zone: tzinfo,
+        *,
+        is_closed: bool,
+        moving: bool,
     ) -> None:
         self._timeline = timeline
         self._slot = slot
@@ -168,6 +187,7 @@ class _View:
         self._is_closed = is_closed  # its channel is
         self._now = now
         self._zone = zone
+        self._moving = moving
 
     def _clock(self, millis: Millis) -> str:
         return _instant(millis / 1000, self._zone)
@@ -277,7 +297,8 @@ class _View:
     def summary(self) -> str:
         slot = self._slot
         off = "off: no record is accepted; " if self._is_off else ""
-        return off + ("paused; " if slot.paused else "") + self._state()
+        moving = "its store is being moved into another, and starts no delivery; " if self._moving else ""
+        return moving + off + ("paused; " if slot.paused else "") + self._state()
 
     def _state(self) -> str:
         slot = self._slot
@@ -315,6 +336,8 @@ class _View:
 
     def changes(self) -> list[str]:
         slot = self._slot
+        if self._moving:
+            return ["`digestif move FROM TO` ends the move, `digestif move FROM --abandon` gives it up"]
         changes = ["`prefer` or `clear_policy` switches it on again"] if self._is_off else []
         changes += ["`resume` lets it go on"] if slot.paused else []
         if slot.state is not State.WAITING or slot.paused:

@@ -61,6 +61,14 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     served: tuple[str, ...] = ()  # recipients who have their part, and those who can't be reached, marked LOST
 
 
+class Push(Struct, frozen=True):
+    """By how much records would have put a timeline off, if their store knew when it was delivered last."""
+
+    by: Time  # the sum of their increments
+    maximum: Time
+    silence: Time | None = None  # the last arrival + quiet
+
+
 class Slot(Struct, frozen=True, omit_defaults=True):
     """All that a store keeps about a timeline apart from its records. Times in milliseconds."""
 
@@ -87,6 +95,7 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     by_delays: Time | None = None  # the due time by the delays, where a window made `at` of it
     passes: bool = False  # no window holds it back until its next digest has ended
     override: Override | None = None  # its own policy; it survives idle
+    push: Push | None = None  # of its pending records, in a store that is being moved into another
 
 
 class Seen(NamedTuple):
@@ -115,6 +124,10 @@ IDLE = Slot()
 LARGEST_PAYLOAD = 256 * 1024 + 64  # bytes: a value, its codec and its timestamp
 LIGHT_RECORDS = 127  # of any size, they fit into the default max_bytes
 LOST = "\0"  # before the name of a recipient who can never be reached
+MOVING = (
+    "this store is being moved into another one: it accepts records and delivers nothing; "
+    "`digestif move FROM TO` ends the move, `digestif move FROM --abandon` gives it up"
+)
 
 
 def flaw(slot: Slot) -> str | None:
@@ -139,12 +152,19 @@ def flaw(slot: Slot) -> str | None:
 # Adding
 
 
-def after_add(slot: Slot, *, now: Millis, terms: Terms, pending: int, deadline: Millis | None) -> Slot:
-    """Place a timeline when a record arrives; `pending` and `deadline` already count it."""
+def after_add(
+    slot: Slot, *, now: Millis, terms: Terms, pending: int, deadline: Millis | None, moving: bool = False
+) -> Slot:
+    """Place a timeline when a record arrives; `pending` and `deadline` already count it.
+
+    `moving` says that the store is being moved into another, which will deliver the record.
+    """
     terms = in_force(terms, slot.override)
     slot = replace(slot, pending=pending, deadline=deadline, first=slot.first if slot.pending else now)
+    if moving and slot.last is None and slot.state in (State.IDLE, State.WAITING):
+        slot = replace(slot, push=_further(slot.push, now=now, terms=terms))
     if slot.state is State.IDLE:
-        return _awaken(slot, now=now, terms=terms)
+        return _awaken(slot, now=now, terms=terms, held=slot.paused or moving)
     if slot.state is not State.WAITING or slot.digest is not None or _has_come(slot, terms.openings, now=now):
         return slot
     if slot.passes:
@@ -153,16 +173,35 @@ def after_add(slot: Slot, *, now: Millis, terms: Terms, pending: int, deadline: 
     return move(slot, at, rule, now=now, max_records=terms.max_records, openings=terms.openings)
 
 
-def _awaken(slot: Slot, *, now: Millis, terms: Terms) -> Slot:
+def _awaken(slot: Slot, *, now: Millis, terms: Terms, held: bool) -> Slot:
     rule = Rule.FIRST_DELAY if terms.first_delay else Rule.FIRST
     waiting = replace(slot, state=State.WAITING, at=now, by_delays=None)
     placed = move(
         waiting, now + terms.first_delay, rule, now=now, max_records=terms.max_records, openings=terms.openings
     )
     is_known = terms.openings is None or placed.by_delays is not None or placed.passes
-    if terms.first_delay or slot.paused or placed.at > now or not is_known:
+    if terms.first_delay or held or placed.at > now or not is_known:
         return placed
     return replace(placed, state=State.READY, at=now, since=now, rule=Rule.FIRST, was=None)
+
+
+def _further(push: Push | None, *, now: Millis, terms: Terms) -> Push:
+    by = (0 if push is None else push.by) + (terms.increment or 0)
+    return Push(by, terms.maximum, None if terms.quiet is None else now + terms.quiet)
+
+
+def after_push(slot: Slot, push: Push) -> Slot:
+    """Put a waiting timeline off by what its records would have in the store that they come from."""
+    if slot.state is not State.WAITING or slot.digest is not None or slot.passes or slot.by_delays is not None:
+        return slot
+    if push.silence is not None:
+        cap = push.silence if slot.first is None else slot.first + push.maximum
+        at, rule = _capped(max(slot.at, push.silence), Rule.QUIET, max(slot.at, cap), Rule.QUIET_CAP)
+    elif push.by and slot.last is not None:
+        at, rule = _capped(slot.at + push.by, Rule.INCREMENT, slot.last + push.maximum, Rule.CAP)
+    else:
+        return slot
+    return replace(slot, at=at, rule=rule, was=slot.at)
 
 
 def _has_come(slot: Slot, openings: Openings | None, *, now: Millis) -> bool:
@@ -331,6 +370,12 @@ def is_empty(slot: Slot) -> bool:
     return slot.pending == 0 and (slot.digest is None or slot.digest.records == 0)
 
 
+def refuse_while_moving(moving: bool) -> None:
+    """Raise Busy if the store is being moved into another: then it starts no delivery."""
+    if moving:
+        raise Busy(MOVING)
+
+
 def refuse_opening(slot: Slot, timeline: str, *, now: Millis) -> None:
     """Raise InvalidState or Busy unless the timeline may be opened."""
     if slot.parked is not None:
@@ -397,7 +442,7 @@ def cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
 
 def without_pending(slot: Slot) -> Slot:
     """The slot without any pending record."""
-    return replace(slot, pending=0, dropped=0, batch=None, first=None, deadline=None)
+    return replace(slot, pending=0, dropped=0, batch=None, first=None, deadline=None, push=None)
 
 
 def after_decision(slot: Slot, *, merge: bool) -> Slot:

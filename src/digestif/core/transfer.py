@@ -17,6 +17,21 @@ OUTGOING = "leaving:"  # begins the token of a timeline that is being exportedâ€
 INCOMING = "coming:"  # â€¦and of a digest, or the id of a dead letter, that is imported and not whole yet
 
 
+def move_mark(move_id: str, *, now: Millis) -> str:
+    """What a store keeps while it is being moved: since when, and the id of the move."""
+    return f"{now} {move_id}"
+
+
+def move_start(mark: str) -> Millis | None:
+    """When the move began; None if the mark is damaged."""
+    since = mark.partition(" ")[0]
+    return int(since) if since.isdecimal() else None
+
+
+def is_of_move(mark: str | None, move_id: str) -> bool:
+    return mark is not None and mark.partition(" ")[2] == move_id
+
+
 def is_incoming(name: str) -> bool:
     """True for the token of a digest, or the id of a dead letter, that is imported and not whole yet."""
     return name.startswith(INCOMING)
@@ -31,11 +46,11 @@ def after_begin_export(slot: Slot, *, now: Millis, token: str, fresh_batch: int)
     """Hold the timeline, so that it can't be opened. It exports its unfinished digest; without one, what is pending."""
     if slot.state is State.OPEN:
         slot = machine.after_lapse(slot)
-    parked = slot.state
+    parked, push = slot.state, slot.push
     if slot.digest is None:
         opened = now if slot.first is None else slot.first
         slot = machine.cut(slot, now=opened, fresh_id=token, fresh_batch=fresh_batch)
-    return replace(slot, state=State.OPEN, token=token, until=FOREVER, alone=False, parked=parked)
+    return replace(slot, state=State.OPEN, token=token, until=FOREVER, alone=False, parked=parked, push=push)
 
 
 def after_commit_export(slot: Slot, *, now: Millis) -> Slot:
@@ -55,15 +70,41 @@ def after_abort_export(slot: Slot) -> Slot:
 
 
 def after_import_of_timeline(slot: Slot, exported: Slot) -> Slot:
-    """Take over the times of an imported timeline; one of the same name that exists here keeps its own due time."""
+    """Take over the times of an imported timeline; one of the same name that exists here goes on by its own due time.
+
+    Records that were added in the other store put that off as they would have here. If the timeline was delivered in
+    the other store later, it waits for the cool-down that began there.
+    """
     paused = slot.paused or exported.paused
     override = _later(slot.override, exported.override)
     if slot.state is State.IDLE:
         bare = replace(exported, digest=None, expires=None, placed=0, paused=paused, override=override)
         return _unparked(machine.without_pending(bare))
-    lasts = [last for last in (slot.last, exported.last) if last is not None]
-    iteration = max(slot.iteration, exported.iteration)
-    return replace(slot, last=max(lasts, default=None), iteration=iteration, paused=paused, override=override)
+    slot = replace(slot, iteration=max(slot.iteration, exported.iteration), paused=paused, override=override)
+    if exported.push is not None:
+        slot = _pulled_by_deadline(machine.after_push(slot, exported.push))
+    if exported.last is None or (slot.last is not None and slot.last >= exported.last):
+        return slot
+    return _cooling_down(replace(slot, last=exported.last), exported)
+
+
+def _cooling_down(slot: Slot, exported: Slot) -> Slot:
+    """Put a waiting timeline off to the due time that it has in the other store; a full one stays due."""
+    is_bound = slot.digest is not None or slot.passes or slot.rule is Rule.COUNT
+    if slot.state is not State.WAITING or is_bound or exported.parked is not State.WAITING:
+        return slot
+    if machine.due_by_delays(exported) <= machine.due_by_delays(slot):
+        return slot
+    times = {"at": exported.at, "by_delays": exported.by_delays, "rule": exported.rule, "was": exported.was}
+    return _pulled_by_deadline(replace(slot, **times))
+
+
+def _pulled_by_deadline(slot: Slot) -> Slot:
+    """An urgent record pulls the due time of a waiting timeline earlier."""
+    was = machine.due_by_delays(slot)
+    if slot.state is not State.WAITING or slot.digest is not None or slot.deadline is None or slot.deadline >= was:
+        return slot
+    return replace(slot, at=slot.deadline, by_delays=None, rule=Rule.DEADLINE, was=was)
 
 
 def _later(one: Override | None, other: Override | None) -> Override | None:
@@ -79,13 +120,7 @@ def after_import_of_pending(
     """Records that were pending there are pending here; an urgent one pulls the due time earlier."""
     first = first if slot.first is None else min(slot.first, first)
     slot = replace(slot, pending=pending, dropped=slot.dropped + dropped, first=first, deadline=deadline)
-    slot = _due_if_idle(slot, now=now)
-    if slot.state is not State.WAITING or slot.digest is not None:
-        return slot
-    if deadline is None or deadline >= machine.due_by_delays(slot):
-        return slot
-    was = machine.due_by_delays(slot)
-    return replace(slot, at=deadline, by_delays=None, rule=Rule.DEADLINE, was=was)
+    return _pulled_by_deadline(_due_if_idle(slot, now=now))
 
 
 def after_import_of_digest(slot: Slot, exported: Slot, digest: Unfinished, *, token: str) -> Slot:
@@ -111,7 +146,8 @@ def after_import_completed(slot: Slot) -> Slot:
 
 
 def _unparked(slot: Slot) -> Slot:
-    return replace(slot, state=slot.parked or State.WAITING, parked=None, token=None, until=None, alone=False)
+    state = slot.parked or State.WAITING
+    return replace(slot, state=state, parked=None, token=None, until=None, alone=False, push=None)
 
 
 def _due_if_idle(slot: Slot, *, now: Millis) -> Slot:

@@ -396,7 +396,8 @@ class Store(StoreReader, Notes):
     ) -> Lease:
         """Take a timeline's records for delivery. Raises Unadmitted where `claim` would answer a candidate.
 
-        Raises InvalidState unless it is ready (or open with a lapsed lease), Busy while another lease lives. Records
+        Raises InvalidState unless it is ready (or open with a lapsed lease), Busy while another lease lives, or while
+        the store is being moved (see `transfer.ExportSource.begin_move`; `claim` and others give nothing then). Records
         that arrive meanwhile belong to the next digest. After a reported failure the same records come again, with the
         new ones; after a lapse, exactly the same. `alone` is noted as in `claim_suspects`.
         """
@@ -467,7 +468,7 @@ class Store(StoreReader, Notes):
 
     @abstractmethod
     def flush(self, timeline: str, *, now: Millis | None) -> bool:
-        """Make a waiting timeline ready. False in any other state."""
+        """Make a waiting timeline ready. False in any other state; Busy while the store is being moved."""
 
     @abstractmethod
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
@@ -495,7 +496,10 @@ class Store(StoreReader, Notes):
 
     @abstractmethod
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
-        """Make a dead letter its timeline's unfinished digest. Busy if there is one; False without such a letter."""
+        """Make a dead letter its timeline's unfinished digest. False without such a letter.
+
+        Busy if there is an unfinished digest, or while the store is being moved.
+        """
 
     @abstractmethod
     def requeue(self, request: Requeue, *, limit: int = PAGE_RECORDS, now: Millis | None) -> Requeued | None:

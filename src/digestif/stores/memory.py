@@ -221,6 +221,7 @@ class MemoryRows(NeverDamaged):
         self._letters: OrderedDict[str, tuple[DeadLetter, int, int]] = OrderedDict()  # with batch and number
         self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
         self._notes: dict[str, bytes] = {}
+        self._moving: dict[None, str] = {}  # at most one
         self._journal: _Journal | None = None  # of a unit under way or interrupted
 
     def begin(self) -> None:
@@ -338,10 +339,13 @@ class MemoryRows(NeverDamaged):
         return [timeline for *_, timeline in self._until(_UNTIL, now, limit=limit)]
 
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
-        due = self._until(_WAITING, now, limit=limit)
-        ready = islice(self._orders[_READY].after(None), limit)
         suspect = next((until for until, *_ in self._until(_UNTIL, now, limit=1)), None)
-        return [timeline for *_, timeline in sorted([*due, *ready])[:limit]], suspect
+        return self.due(now, limit=limit), suspect
+
+    def due(self, now: Millis, *, limit: int) -> list[str]:
+        waiting = self._until(_WAITING, now, limit=limit)
+        ready = islice(self._orders[_READY].after(None), limit)
+        return [timeline for *_, timeline in sorted([*waiting, *ready])[:limit]]
 
     def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]:
         names = islice(self._names.after(after or "", inclusive=False), limit)
@@ -486,6 +490,18 @@ class MemoryRows(NeverDamaged):
 
     def notes(self) -> dict[str, bytes]:
         return self._notes
+
+    def is_moving(self) -> bool:
+        return bool(self._moving)
+
+    def moving(self) -> str | None:
+        return self._moving.get(None)
+
+    def put_moving(self, moving: str | None) -> None:
+        self._note(self._moving, None)
+        self._moving.pop(None, None)
+        if moving is not None:
+            self._moving[None] = moving
 
     def remove_notes(self, prefix: str) -> None:
         for name in [name for name in self._notes if name.startswith(prefix)]:

@@ -91,6 +91,10 @@ class StoreReader(ABC):
     def standing(self, *, now: Millis) -> Standing:
         """How many timelines there are, in which state, and which is due first."""
 
+    def moving_since(self) -> Millis | None:
+        """When a move of this store into another began; None if none is under way, as by default."""
+        return None
+
     @abstractmethod
     def ledger(self) -> Ledger:
         """The number of records with each fate."""

@@ -98,6 +98,24 @@ class ExportSource(Notes):
     def letters(self, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:
         """Dead letters, in the order in which they were buried."""
 
+    def due(self, *, limit: int, now: Millis | None) -> list[tuple[str, Slot]]:
+        """Timelines that are ready, or waiting and due; not paused. The earliest first, within each partition.
+
+        They are moved before the others. By default none is.
+        """
+        return []
+
+    def begin_move(self, partition: int, move_id: str, *, now: Millis | None) -> None:
+        """Deliver nothing from this partition until the move ends; repeated, it changes nothing.
+
+        `add` accepts records and answers False. `claim`, `claim_suspects`, `schedule` and `admit` give nothing; `open`,
+        `flush` and `replay` raise Busy. Attempts whose lease was given before may end. By default a source delivers
+        nothing anyway.
+        """
+
+    def end_move(self, partition: int, move_id: str | None) -> None:
+        """Deliver again from this partition, unless another move than this one has begun; None ends any move."""
+
     @abstractmethod
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         """Hold timelines, so that they can't be opened, and give their parcels; at most PAGE_TIMELINES.
@@ -133,6 +151,15 @@ class TransferStore(ExportSource):
     """A store that exports and imports."""
 
     @abstractmethod
+    def due(self, *, limit: int, now: Millis | None) -> list[tuple[str, Slot]]: ...
+
+    @abstractmethod
+    def begin_move(self, partition: int, move_id: str, *, now: Millis | None) -> None: ...
+
+    @abstractmethod
+    def end_move(self, partition: int, move_id: str | None) -> None: ...
+
+    @abstractmethod
     def import_pages(
         self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None
     ) -> list[ImportProgress | None]:
@@ -140,7 +167,8 @@ class TransferStore(ExportSource):
 
         A page that is not the next one of its parcel changes nothing. None for a digest whose timeline has another
         unfinished digest here: it has to wait. Of two versions of a pending record the one with the later timestamp
-        stays. Busy, with nothing done, if the fence names another holder.
+        stays; records for a timeline that is off here count as deleted. Busy, with nothing done, if the fence names
+        another holder.
         """
 
     @abstractmethod

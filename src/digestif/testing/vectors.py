@@ -54,6 +54,7 @@ class Add(NamedTuple):
     first: int | None = None  # arrival of the first pending record
     unfinished: bool = False
     paused: bool = False
+    moving: bool = False  # the store is being moved into another
     pending: int = 1
     deadline: int | None = None
     first_delay: int = 0
@@ -220,6 +221,10 @@ DELAY_ADDS = [
     Add("one record is enough", 5, "idle", "waiting", 5, first_delay=1_000, max_records=1),
     Add("a paused idle timeline waits, due now", 5, "idle", "waiting", 5, paused=True),
     Add("a paused one keeps its first delay", 5, "idle", "waiting", 1_005, paused=True, first_delay=1_000),
+    Add("in a store that is being moved it waits, due now", 5, "idle", "waiting", 5, moving=True),
+    Add("…after its first delay", 5, "idle", "waiting", 1_005, moving=True, first_delay=1_000),
+    Add("…and moves as anywhere else", 400, "waiting", "waiting", 330_000, moving=True, at=300_000, last=0),
+    Add("…ready, it stays as it is", 900, "ready", "ready", 5, moving=True, at=5, last=0),
     Add("ready stays as it is", 900, "ready", "ready", 5, at=5, last=0, deadline=901),
     Add("open stays as it is", 900, "open", "open", 5, at=5, last=0, max_records=1),
     Add("an increment moves it", 400, "waiting", "waiting", 330_000, at=300_000, last=0),

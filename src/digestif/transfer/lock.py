@@ -1,4 +1,8 @@
-"""The lock of a move: a note in the source lets one process at a time move a store, into one target."""
+"""The lock of a move: a note in the source lets one process at a time move a store, into one target.
+
+The note is there from the beginning of a move to its end. Beside it each partition has a mark, which keeps the source
+from delivering.
+"""
 
 from enum import StrEnum
 from threading import Event
@@ -37,20 +41,16 @@ class MoveNote(msgspec.Struct, frozen=True):
     until: float = 0.0  # …until this time, by the clock of the source
 
 
-class MoveLock:
-    """The right to move a store, for one process at a time."""
+class SourceLock:
+    """The note in the source, while it is this process that writes it."""
 
-    def __init__(self, source: ExportSource, target: TransferStore, *, seconds: float) -> None:
+    def __init__(self, source: ExportSource, *, seconds: float) -> None:
         self._source = source
-        self._target = target
         self._seconds = seconds
         self._me = fresh_id()
         self._noted: bytes | None = None  # the note, while it is mine
         self._renewed = 0.0
         self._note = MoveNote(id="", stage=Stage.BEGUN)
-
-    def _clock(self) -> float:
-        return to_seconds(self._source.time(0))
 
     @property
     def id(self) -> str:
@@ -60,8 +60,58 @@ class MoveLock:
         """The name of the note with the exported counts of a partition."""
         return f"{OUTGOING}{self.id}-past-{partition}"
 
-    def acquire(self, *, patience: float) -> None:
-        """Begin a move, or go on with the one that was begun.
+    def _is_free(self, note: MoveNote) -> bool:
+        return note.until <= self._clock()
+
+    def _clock(self) -> float:
+        return to_seconds(self._source.time(0))
+
+    def _put(self, noted: bytes | None, move_id: str, stage: Stage) -> bool:
+        note = MoveNote(move_id, stage, self._me, self._clock() + self._seconds)
+        new = msgspec.json.encode(note)
+        if not self._source.swap_note(0, NAME, noted, new):
+            return False
+        self._noted, self._note, self._renewed = new, note, monotonic()
+        return True
+
+    def _advance(self, stage: Stage) -> None:
+        if not self._put(self._noted, self.id, stage):
+            raise Busy(AWAY)
+
+    def renew(self) -> None:
+        """Extend the lock; Busy if another process took over."""
+        if monotonic() - self._renewed > self._seconds / 5:
+            self._advance(self._note.stage)
+
+    def release(self) -> None:
+        """Release the lock of an unfinished move, so that another process can go on at once."""
+        if self._noted is not None:
+            self._source.swap_note(0, NAME, self._noted, msgspec.json.encode(MoveNote(self.id, self._note.stage)))
+            self._noted = None
+
+    def _delete(self) -> None:
+        """Delete everything about the move in the source, the note last: the rest can't be found without it."""
+        for partition in range(self._source.partitions):
+            name = self.past_name(partition)
+            self._source.swap_note(partition, name, self._source.note(partition, name), None)
+        self._end_move(self.id)
+        self._source.swap_note(0, NAME, self._noted, None)
+        self._noted = None
+
+    def _end_move(self, move_id: str | None) -> None:
+        for partition in range(self._source.partitions):
+            self._source.end_move(partition, move_id)
+
+
+class MoveLock(SourceLock):
+    """The right to move a store into another, for one process at a time."""
+
+    def __init__(self, source: ExportSource, target: TransferStore, *, seconds: float) -> None:
+        super().__init__(source, seconds=seconds)
+        self._target = target
+
+    def acquire(self, *, patience: float, now: Millis | None = None) -> None:
+        """Begin a move, or go on with the one that was begun; from then on the source delivers nothing.
 
         Busy if another process holds the lock for `patience` seconds. ConfigError if that move has another target.
         """
@@ -71,11 +121,12 @@ class MoveLock:
                 raise Busy("move: another process is moving this store just now; wait for it, or stop it")
             pause.wait(POLL_SECONDS)
         self._agree()
+        self._stop_deliveries(now=now)
 
     def _is_mine(self) -> bool:
         noted = self._source.note(0, NAME)
         note = MoveNote(fresh_id(), Stage.BEGUN) if noted is None else _read(noted)
-        if note.until > self._clock():
+        if not self._is_free(note):
             return False
         if note.stage is Stage.AGREED and self._target.note(0, _target_name(note)) is None:
             raise ConfigError(
@@ -105,41 +156,47 @@ class MoveLock:
                 raise Busy(AWAY)
         self._advance(Stage.AGREED)
 
-    def _put(self, noted: bytes | None, move_id: str, stage: Stage) -> bool:
-        note = MoveNote(move_id, stage, self._me, self._clock() + self._seconds)
-        new = msgspec.json.encode(note)
-        if not self._source.swap_note(0, NAME, noted, new):
-            return False
-        self._noted, self._note, self._renewed = new, note, monotonic()
-        return True
-
-    def _advance(self, stage: Stage) -> None:
-        if not self._put(self._noted, self.id, stage):
+    def _stop_deliveries(self, *, now: Millis | None) -> None:
+        for partition in range(self._source.partitions):
+            self._source.begin_move(partition, self.id, now=now)
+        if not self._put(self._noted, self.id, Stage.AGREED):
+            self._take_back_marks()
             raise Busy(AWAY)
 
-    def renew(self) -> None:
-        """Extend the lock; Busy if another process took over."""
-        if monotonic() - self._renewed > self._seconds / 5:
-            self._advance(self._note.stage)
+    def _take_back_marks(self) -> None:
+        """Another process went on. If it has ended the move already, nothing but this would remove the marks."""
+        noted = self._source.note(0, NAME)
+        if noted is None or _read(noted).id != self.id:
+            self._end_move(self.id)
 
     def end(self) -> None:
-        """Everything has been moved: delete all notes of the move."""
+        """Everything has been moved: delete all notes of the move. The source delivers again."""
         self._advance(Stage.ENDING)
         self._clear()
 
     def _clear(self) -> None:
-        for partition in range(self._source.partitions):
-            name = self.past_name(partition)
-            self._source.swap_note(partition, name, self._source.note(partition, name), None)
         self._target.delete_notes(f"{OUTGOING}{self.id}-")
-        self._source.swap_note(0, NAME, self._noted, None)
-        self._noted = None
+        self._delete()
 
-    def release(self) -> None:
-        """Release the lock of an unfinished move, so that another process can go on at once."""
+
+class AbandonLock(SourceLock):
+    """The right to give up a move."""
+
+    def acquire(self) -> bool:
+        """False if no move was begun; Busy if another process holds the lock."""
+        noted = self._source.note(0, NAME)
+        if noted is None:
+            return False
+        note = _read(noted)
+        if not self._is_free(note) or not self._put(noted, note.id, note.stage):
+            raise Busy("move: another process is moving this store just now; stop it first")
+        return True
+
+    def end(self) -> None:
+        """Delete the notes of the move, if there is one, and every mark. The source delivers again."""
         if self._noted is not None:
-            self._source.swap_note(0, NAME, self._noted, msgspec.json.encode(MoveNote(self.id, self._note.stage)))
-            self._noted = None
+            self._delete()
+        self._end_move(None)
 
 
 def _read(noted: bytes) -> MoveNote:
@@ -156,20 +213,20 @@ def _target_name(note: MoveNote) -> str:
 def abandon(source: ExportSource, *, now: Millis | None = None) -> int:
     """Abort a move: exported timelines stay in the source, as unfinished digests. The answer is their number.
 
-    Records that the target has by then are in both stores. Busy while a process holds the lock.
+    Records that the target has by then are in both stores. Then the source delivers again. Busy while a process holds
+    the lock.
     """
-    noted = source.note(0, NAME)
-    if noted is not None:
-        note = _read(noted)
-        if note.until > to_seconds(source.time(0)):
-            raise Busy("move: another process is moving this store just now; stop it first")
-        for partition in range(source.partitions):
-            name = f"{OUTGOING}{note.id}-past-{partition}"
-            source.swap_note(partition, name, source.note(partition, name), None)
-        source.swap_note(0, NAME, noted, None)
-    stayed, after = 0, None
-    while page := source.scan(prefix="", after=after, limit=PAGE_TIMELINES):
-        after = page[-1][0]
-        held = [name for name, slot in page if (slot.token or "").startswith(OUTGOING)]
-        stayed += sum(source.abort_export(held, now=now)) if held else 0
+    lock = AbandonLock(source, seconds=LOCK_SECONDS)
+    has_begun = lock.acquire()
+    try:
+        stayed, after = 0, None
+        while page := source.scan(prefix="", after=after, limit=PAGE_TIMELINES):
+            after = page[-1][0]
+            held = [name for name, slot in page if (slot.token or "").startswith(OUTGOING)]
+            stayed += sum(source.abort_export(held, now=now)) if held else 0
+            if has_begun:
+                lock.renew()
+        lock.end()
+    finally:
+        lock.release()
     return stayed

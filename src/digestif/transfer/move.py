@@ -1,5 +1,8 @@
 """A move: timelines and dead letters are copied page by page, then the counts of records that ended before.
 
+From its beginning to its end the source accepts records and delivers nothing: what it delivered, the target would not
+know of, and its timelines would have two cool-downs. What is due is moved first, so that the target delivers it soon.
+
 Each parcel is exported, copied, and committed once the target has it whole. If the process is interrupted, the next run
 finds the exports and their progress. Only one page is kept in memory.
 """
@@ -40,7 +43,12 @@ class Progress:
     letters: int = 0
     records: int = 0
     waiting: int = 0  # timelines that can't be moved yet: a delivery is under way, in the source or the target
+    following: bool = False  # what was there has been moved, and what is added in the source follows at once
     finished: bool = False
+
+    @property
+    def moved(self) -> tuple[int, int, int]:
+        return self.timelines, self.letters, self.records
 
 
 class Move:
@@ -71,10 +79,11 @@ class Move:
     def run(self, *, patience: float = 60, follow: bool = False) -> Progress:
         """Move until the source is empty; with `follow`, until `stop`, also records that are added there meanwhile.
 
-        Waits for timelines that are open in either store; Busy after `patience` seconds in which nothing could be
-        moved. ConfigError if a move of the source into another target was begun.
+        The source delivers nothing from now until a run without `follow` has finished, or the move is abandoned. Waits
+        for timelines that are open in either store; Busy after `patience` seconds in which nothing could be moved.
+        ConfigError if a move of the source into another target was begun.
         """
-        self._lock.acquire(patience=patience)
+        self._lock.acquire(patience=patience, now=self._now())
         try:
             if self._empty(patience, follow=follow):
                 self._finish()
@@ -88,18 +97,23 @@ class Move:
         while not self._stop.is_set():
             before = self.progress
             left = self._pass()
-            if replace(self.progress, waiting=0) != replace(before, waiting=0):
+            if left == 0 and self.progress.timelines - before.timelines <= PAGE_TIMELINES:
+                self._report_progress(following=True)
+            if self.progress.moved != before.moved:
                 idle_since = monotonic()
                 continue
             if not follow and left == 0:
                 return True
             if not follow and monotonic() - idle_since > patience:
-                raise Busy(f"move: {left} are left whose deliveries have to end first; try again later")
+                raise Busy(
+                    f"move: {left} are left whose deliveries have to end first; FROM delivers nothing else meanwhile; "
+                    "try again later"
+                )
             self._lock.renew()
             self._stop.wait(PAUSE_SECONDS)
         return False
 
-    def _report_progress(self, **changes: int) -> None:
+    def _report_progress(self, **changes: int | bool) -> None:
         self.progress = replace(self.progress, **changes)  # type: ignore[arg-type]  # the counts
         self._report(self.progress)
 
@@ -108,21 +122,31 @@ class Move:
     def _pass(self) -> int:
         """Move what can be moved; the answer is how many timelines and dead letters are left."""
         left, after = 0, None
+        stuck: set[str] = set()  # due, and can't be moved yet
         while not self._stop.is_set():
+            self._move_due(stuck)
             page = self._source.scan(prefix="", after=after, limit=PAGE_TIMELINES)
             if not page:
                 break
             after = page[-1][0]
             self._lock.renew()
-            left += self._move_timelines(page)
+            left += len(self._move_timelines(page))
         left += self._move_letters()
         self._report_progress(waiting=left)
         return left
 
-    def _move_timelines(self, page: Sequence[tuple[str, Slot]]) -> int:
-        """Move unfinished digests first, then the pending records of the same timelines."""
+    def _move_due(self, stuck: set[str]) -> None:
+        """Move a page of timelines that are due, apart from those that are stuck; it may find more of these."""
+        due = self._source.due(limit=PAGE_TIMELINES + len(stuck), now=self._now())
+        page = [(name, slot) for name, slot in due if name not in stuck]
+        if page:
+            self._lock.renew()
+            stuck |= self._move_timelines(page[:PAGE_TIMELINES])
+
+    def _move_timelines(self, page: Sequence[tuple[str, Slot]]) -> set[str]:
+        """Move unfinished digests first, then the pending records of the same timelines. The answer is what is left."""
         names = [name for name, slot in page if not self._must_wait(name, slot)]
-        left = len(page) - len(names)
+        left = {name for name, _ in page}.difference(names)
         for _ in range(2):
             parcels = (
                 self._source.begin_export(names, token=f"{self._lock.id}-{fresh_id()}", now=self._now())
@@ -131,7 +155,7 @@ class Move:
             )
             going = [self._merged(parcel) for parcel in parcels if parcel is not None]
             arrived = self._copy(going)
-            left += len(names) - len(arrived)
+            left.update(set(names).difference(parcel.timeline for parcel in arrived))
             names = [parcel.timeline for parcel in arrived if parcel.kind is ParcelKind.DIGEST]
         return left
 

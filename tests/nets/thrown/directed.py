@@ -7,10 +7,11 @@ import pytest
 from digestif import Store
 from digestif.stores.memory import MemoryStore
 from digestif.testing import StoreConformance
+from digestif.testing.conformance.moves import Moves
 from digestif.testing.modes import Mode
 
 
-class TestMemory(StoreConformance):
+class TestMemory(Moves, StoreConformance):
     @pytest.fixture(params=["sync"])
     def mode(self, request: pytest.FixtureRequest) -> Mode:
         return "sync"

@@ -188,6 +188,7 @@ TO_VERSION_2 = """
     SET search_path TO digestif;
     DROP TABLE timeline_name;
     ALTER TABLE ledger DROP COLUMN declined;
+    ALTER TABLE namespace DROP COLUMN moving;
     ALTER TABLE timeline DROP COLUMN version, ADD PRIMARY KEY (id), ADD UNIQUE (namespace, key);
     DELETE FROM migration WHERE number > 2
 """

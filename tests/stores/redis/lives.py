@@ -123,6 +123,7 @@ EVERYDAY = [  # of any store
     Step("complete", lambda digests: digests.store.complete([Completion(lease("n", "fourth"), 10_000)], now=200_000)),
     # Timelines that go to another store and come from one
     Step("add", lambda digests: digests.add("m", record("p"), now=201)),
+    Step("mark_move", lambda digests: transfer(digests).begin_move(0, "move", now=201_000)),
     Step("begin_export", lambda digests: transfer(digests).begin_export(["m"], token="road", now=201_000)),
     Step("abort_export", lambda digests: transfer(digests).abort_export(["m"], now=201_000)),
     Step("begin_export", lambda digests: transfer(digests).begin_export(["m"], token="again", now=201_000)),
@@ -139,6 +140,7 @@ EVERYDAY = [  # of any store
     Step("export_counts", lambda digests: transfer(digests).export_counts(0, "export_counts")),
     Step("export_counts", lambda digests: transfer(digests).import_counts("others", {"delivered": 5}, fence=None)),
     Step("swap_note", lambda digests: transfer(digests).swap_note(0, "note", None, b"noted")),
+    Step("mark_move", lambda digests: transfer(digests).end_move(0, "move")),
     # Policies of single timelines
     Step("set_override", lambda digests: digests.store.set_override("o", override(300_000), now=204_000)),
     Step("refresh_override", lambda digests: digests.store.refresh_override("o", override(400_000))),

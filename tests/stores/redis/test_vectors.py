@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from digestif import InvalidState
-from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Plan, Rule, Slot, Unfinished
+from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Plan, Push, Rule, Slot, Unfinished
 from digestif.core.records import DeadLetter, State
 from digestif.core.terms import Openings, Override, Terms
 from digestif.stores.redis.client.scripts import load_include, spliced
@@ -185,6 +185,7 @@ overrides = st.builds(
     cool_downs=st.lists(delays, min_size=1, max_size=3).map(tuple),
     off=flags,
 )
+pushes = st.builds(Push, delays, delays, st.none() | times)
 plans = st.builds(Plan, delays, limits, maybe_openings, flags)
 digests = st.builds(
     Unfinished,
@@ -259,6 +260,7 @@ bare_slots = st.builds(
     by_delays=st.none() | times,
     passes=flags,
     override=st.none() | overrides,
+    push=st.none() | pushes,
 ).map(with_batch)
 opened = slots(State.OPEN)
 
@@ -312,9 +314,14 @@ def _some_of(slot: Slot) -> st.SearchStrategy[int]:
 
 COMPARISONS: dict[str, Comparison] = {
     "after_add": Comparison(
-        "after_add(slot, v.now, v.terms, v.pending) return slot",
-        facts(slot=slots(), now=times, terms=terms).map(_arrived),
+        "after_add(slot, v.now, v.terms, v.pending, v.moving) return slot",
+        facts(slot=slots(), now=times, terms=terms, moving=flags).map(_arrived),
         lambda rule, v: of_slot(rule, {**v, "deadline": v["slot"].deadline}),
+    ),
+    "after_push": Comparison(
+        "after_push(slot, v.push) return slot",
+        facts(slot=slots(), push=pushes),
+        lambda rule, v: rule(v["slot"], v["push"]),
     ),
     "after_schedule": Comparison(
         "after_schedule(slot, v.now) return slot", facts(slot=slots(State.WAITING), now=times), of_slot

@@ -29,6 +29,7 @@ T = TypeVar("T")
 # From the name of a rule in lua/include/machine.lua or transfer.lua to the function in Python.
 MACHINE: dict[str, Callable[..., Any]] = {
     "after_add": machine.after_add,
+    "after_push": machine.after_push,
     "after_schedule": machine.after_schedule,
     "after_maintenance": machine.after_maintenance,
     "after_lapse": machine.after_lapse,
@@ -84,8 +85,12 @@ ONLY_IN_PYTHON: set[Callable[..., Any]] = {
     machine.flaw,  # scripts check slots as they read them
     machine.who_never_can,  # the engine reports them
     machine.lost,
+    machine.refuse_while_moving,  # scripts answer DIGESTIF_MOVING
     transfer.is_incoming,  # scripts compare whole tokens
     transfer.exports_pending,  # the client makes parcels
+    transfer.move_mark,  # mark_move.lua writes it
+    transfer.move_start,
+    transfer.is_of_move,
 }
 
 # Facts of a slot that every store keeps, and of an unfinished digest.

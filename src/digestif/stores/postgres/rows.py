@@ -74,7 +74,8 @@ class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
         pairs = [(batch, a.key) for a in arrivals if (batch := self._loaded[a.timeline].slot.batch) is not None]
         self._known.update(dict.fromkeys(pairs, False))
         sought = Bigints([batch for batch, _ in pairs]), Byteas([key.encode() for _, key in pairs])
-        *known, (_, _, drawn) = self._execute(SQL.known, (*sought, numbers)).fetchall()
+        *known, (_, moving, drawn) = self._execute(SQL.known, (*sought, self._namespace, numbers)).fetchall()
+        self._is_moving = moving is not None
         self._known.update({(batch, bytes(key).decode()): True for batch, key, _ in known})
         self._numbers = sorted(drawn, reverse=True)
 

@@ -99,7 +99,8 @@ class PostgresSearch(PostgresSlots):
         rows = self._execute(SQL.claimable, arguments).fetchall()
         found = [row for row in rows if row[0] < LAPSED]
         lapsed = [(order, at) for order, at, _, _ in rows if order == LAPSED]
-        ((_, _, end, table),) = (row for row in rows if row[0] == INBOX)
+        ((_, moving, end, table),) = (row for row in rows if row[0] == INBOX)
+        self._is_moving = moving is not None
         times = [*lapsed, *((order, at) for order, at, _, _ in found)]
         self.search_floors.learn(floors, times, full=len(found) == limit, now=now, took=monotonic() - began)
         self.refuse_other_tables(int(table))

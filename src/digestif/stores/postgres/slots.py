@@ -70,8 +70,10 @@ class PostgresSlots(Transaction):
         self._loaded.update({as_text(key): Loaded(None, IDLE) for key in keys})
         self._keep(self._execute(statement, {"namespace": self._namespace, "keys": Byteas(keys)}))
 
-    def _keep(self, rows: Iterable[tuple[int, bytes, bytes]]) -> None:
-        for version, key, body in rows:
+    def _keep(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        for version, key, body, *moving in rows:
+            if moving:
+                (self._is_moving,) = moving
             name = as_text(key)
             try:
                 self._loaded[name] = Loaded(version, read_slot(name, body))
@@ -164,6 +166,9 @@ class PostgresSlots(Transaction):
         """Return names without locking them: callers lock by `concern`, and check the slot then."""
         self._write_slots()
         return [as_text(key) for (key,) in self._execute(statement, arguments).fetchall()]
+
+    def due(self, now: Millis, *, limit: int) -> list[str]:
+        return self._names(SQL.due, {"namespace": self._namespace, "now": now, "limit": limit})
 
     def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
         return self._names(SQL.lapsed_while_paused, (self._namespace, now, limit))

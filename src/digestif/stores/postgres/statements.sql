@@ -7,8 +7,9 @@ ORDER BY place ON CONFLICT (namespace, key) DO UPDATE SET key = timeline_name.ke
 
 -- LATERAL and LIMIT: one timeline after the other, whatever statistics the planner has. After waiting for a name, the newest version of its
 -- timeline is read: a lock follows a row from version to version.
+-- With each of them: whether the store is being moved.
 -- name: lock
-SELECT newest.* FROM unnest(%(keys)s::bytea[]) AS wanted (key), LATERAL (
+SELECT newest.*, EXISTS (SELECT FROM namespace WHERE id = %(namespace)s AND moving IS NOT NULL) FROM unnest(%(keys)s::bytea[]) AS wanted (key), LATERAL (
     SELECT key FROM timeline_name WHERE namespace = %(namespace)s AND key = wanted.key LIMIT 1 FOR UPDATE
 ) AS named, LATERAL (
     SELECT version, key, slot FROM timeline WHERE namespace = %(namespace)s AND key = named.key
@@ -81,7 +82,8 @@ SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until >= 
 SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires, id LIMIT %s
 
 -- Each branch reads a page from the head of its own index, so the cost does not grow with the number of due timelines. Place 2 is the timeline
--- whose lease lapsed first. Place 3 is about the inbox: its last id, and the oid of the table that numbers namespaces.
+-- whose lease lapsed first. Place 3 is about the inbox: its last id, and the oid of the table that numbers namespaces; and whether the store
+-- is being moved.
 -- name: claimable
 (SELECT place, at, id, tid FROM (
     (SELECT 0 AS place, waiting AS at, id, ctid::text AS tid FROM timeline
@@ -94,7 +96,23 @@ UNION ALL
 (SELECT 2, until, id, ctid::text FROM timeline
     WHERE namespace = %(namespace)s AND until >= %(until)s AND until <= %(now)s ORDER BY until, id LIMIT 1)
 UNION ALL
-SELECT 3, NULL, max(id), 'namespace'::regclass::oid::text FROM inbox WHERE namespace = %(namespace)s
+SELECT 3, (SELECT 1 FROM namespace WHERE id = %(namespace)s AND moving IS NOT NULL), max(id), 'namespace'::regclass::oid::text
+FROM inbox WHERE namespace = %(namespace)s
+
+-- The names of what `claimable` finds.
+-- name: due
+SELECT key FROM (
+    (SELECT waiting AS at, id, key FROM timeline
+        WHERE namespace = %(namespace)s AND waiting <= %(now)s ORDER BY waiting, id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT ready, id, key FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL ORDER BY ready, id LIMIT %(limit)s)
+) AS found ORDER BY at, id LIMIT %(limit)s
+
+-- name: moving
+SELECT moving FROM namespace WHERE id = %s
+
+-- name: put_moving
+UPDATE namespace SET moving = %s WHERE id = %s RETURNING pg_current_xact_id()::text
 
 -- name: scan
 SELECT newest.* FROM timeline_name, LATERAL (
@@ -155,10 +173,11 @@ SELECT coalesce(array_agg(nextval('number')), '{}') FROM generate_series(1, %s)
 -- name: sequence
 SELECT last_value FROM number
 
--- Which of these records exist; and, in one more row, numbers for new ones.
+-- Which of these records exist; and, in one more row, numbers for new ones, and no batch but a key if the store is being moved.
 -- name: known
 SELECT batch, key, NULL::bigint[] FROM record WHERE (batch, key) IN (SELECT * FROM unnest(%s::bigint[], %s::bytea[]))
-UNION ALL SELECT NULL, NULL, coalesce(array_agg(nextval('number')), '{}') FROM generate_series(1, %s)
+UNION ALL SELECT NULL, (SELECT ''::bytea FROM namespace WHERE id = %s AND moving IS NOT NULL), coalesce(array_agg(nextval('number')), '{}')
+FROM generate_series(1, %s)
 
 -- name: put_records
 INSERT INTO record (batch, key, arrival, namespace, timestamp, deadline, expires, payload)
@@ -176,6 +195,7 @@ SELECT set_config('idle_in_transaction_session_timeout', %(patience)s, true), t.
     EXISTS (SELECT FROM {schema}.record WHERE batch = t.batch AND key = %(record)s),
     EXISTS (SELECT FROM {schema}.inbox WHERE namespace = %(namespace)s),
     '{schema}.namespace'::regclass::oid::bigint,
+    EXISTS (SELECT FROM {schema}.namespace WHERE id = %(namespace)s AND moving IS NOT NULL),
     nextval('{schema}.number'),
     CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END,
     CASE WHEN t.batch IS NULL THEN nextval('{schema}.number') END

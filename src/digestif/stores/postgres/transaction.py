@@ -44,6 +44,7 @@ class Transaction:
         self._numbers: list[int] = []
         self._fresh: set[int] = set()  # numbers of this transaction: batches that were empty when it drew them
         self._has_written = False
+        self._is_moving: bool | None = None  # not known yet
         self._id: str | None = None  # which the server gave it, once a statement has returned it
 
     def _execute(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
@@ -65,6 +66,19 @@ class Transaction:
     def _value(self, statement: str, *arguments: Any) -> Any:
         row = self._execute(statement, arguments).fetchone()
         return None if row is None else row[0]
+
+    def is_moving(self) -> bool:
+        if self._is_moving is None:
+            self._is_moving = self.moving() is not None
+        return self._is_moving
+
+    def moving(self) -> str | None:
+        moving = self._value(SQL.moving, self._namespace)
+        return None if moving is None else bytes(moving).decode()
+
+    def put_moving(self, moving: str | None) -> None:
+        self._save(SQL.put_moving, (None if moving is None else moving.encode(), self._namespace))
+        self._is_moving = moving is not None
 
     def refuse_other_tables(self, table: int) -> None:
         if table != self._table:

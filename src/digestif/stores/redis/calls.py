@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from digestif.core.damage import Damage
+from digestif.core.machine import MOVING
 from digestif.core.times import Millis
-from digestif.errors import StoreError
+from digestif.errors import Busy, StoreError
 from digestif.ids import fresh_id
 from digestif.stores.damage import Damages, Unreadable
 from digestif.stores.redis import encoding
@@ -138,6 +139,8 @@ class Scripts:
         match answer:
             case ScriptRefused(word="DIGESTIF_OVERTAKEN"):
                 return StoreError("a call came to the server after a later one of its caller; nothing was done")
+            case ScriptRefused(word="DIGESTIF_MOVING"):
+                return Busy(MOVING)
             case ScriptRefused(word="DIGESTIF_LEDGER"):
                 return Unreadable(
                     Damage(timeline=None, part="ledger", problem="a counter of the ledger is not a number")

@@ -82,7 +82,7 @@ class RedisLeases(RedisVerbs, Store):
     ) -> tuple[list[str], Millis | None]:
         """The earliest ones that are not known yet, after lost rounds a random choice of more; and the first lapse."""
         choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES) + len(known)
-        suspect, *found = self._scripts.query_one("claimable", Call(partition, NO_KEYS, pack((choice,))), now=now)
+        suspect, *found = self._scripts.query_one("claimable", Call(partition, NO_KEYS, pack((choice, 0))), now=now)
         names = [name for name in self._without_strays(partition, list(map(as_text, found))) if name not in known]
         order = shuffled(len(names)) if lost else range(len(names))
         return [names[position] for position in order[:wanted]], None if suspect is None else int(float(suspect))

@@ -12,7 +12,7 @@ from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
-from digestif.core.transfer import is_incoming
+from digestif.core.transfer import is_incoming, move_start
 from digestif.stores.base import HISTORY_LIMIT, Store
 from digestif.stores.damage import Unreadable
 from digestif.stores.reader import Part
@@ -255,6 +255,11 @@ class RedisQueries(RedisVerbs, Store):
         answers = self._scripts.get(commands)
         rows = [answers[start : start + len(questions)] for start in range(0, len(answers), len(questions))]
         return add_up(_standing(*row) for row in rows)
+
+    def moving_since(self) -> Millis | None:
+        marks = self._scripts.get(self._everywhere("ledger", "HGET", b"moving"))
+        found = [move_start(mark.decode()) for mark in marks if mark is not None]
+        return min((since for since in found if since is not None), default=None)
 
     def ledger(self) -> Ledger:
         return total(map(ledger_of, self._scripts.get(self._everywhere("ledger", "HMGET", *COUNTED))))

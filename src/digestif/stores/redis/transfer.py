@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -15,10 +16,11 @@ from digestif.core.transfer import INCOMING, OUTGOING
 from digestif.errors import Busy
 from digestif.stores.damage import Unreadable, unreadable_note
 from digestif.stores.redis import encoding
-from digestif.stores.redis.calls import DAMAGED, Call
+from digestif.stores.redis.calls import DAMAGED, NO_KEYS, Call
 from digestif.stores.redis.client.commands import Command, Packed, ScriptRefused, joined, pack
 from digestif.stores.redis.client.link import all_required
-from digestif.stores.redis.verbs import RedisVerbs, shares_of
+from digestif.stores.redis.keys import as_text
+from digestif.stores.redis.verbs import RedisVerbs, read_slots, shares_of
 from digestif.stores.transfer import PAST, ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, TransferStore
 
 LETTER_PARTS = 2  # the names of a dead letter: during its import, and after
@@ -28,6 +30,27 @@ class RedisTransfer(RedisVerbs, TransferStore):
     """The verbs of the store that export and import."""
 
     page_records = 250  # up to 5 ms of the server
+
+    # The move
+
+    def due(self, *, limit: int, now: Millis | None) -> list[tuple[str, Slot]]:
+        partitions = range(self._scripts.keys.partitions)
+        calls = [Call(each, NO_KEYS, pack((limit, 1))) for each in partitions]
+        replies = all_required(self._scripts.query("claimable", calls, now=now))
+        found = [
+            self._without_strays(each, list(map(as_text, names)))
+            for each, (_, *names) in zip(partitions, replies, strict=True)
+        ]
+        names = [name for row in zip_longest(*found) for name in row if name is not None][:limit]
+        slots = zip(names, read_slots(self._scripts, names) if names else [], strict=True)
+        return [(name, slot) for name, slot in slots if isinstance(slot, Slot)]
+
+    def begin_move(self, partition: int, move_id: str, *, now: Millis | None) -> None:
+        self._scripts.write_one("mark_move", Call.of(partition, {"id": move_id, "begins": True}), now=now)
+
+    def end_move(self, partition: int, move_id: str | None) -> None:
+        request = {"id": move_id or False, "begins": False}
+        self._scripts.write_one("mark_move", Call.of(partition, request), now=None)
 
     # Exports
 

@@ -48,7 +48,9 @@ def add(rows: Rows, arrival: Arrival, *, now: Millis) -> Accepted:
         dropped=before.dropped + dropped,
         expires=expires if before.expires is None else min(before.expires, expires),
     )
-    after = machine.after_add(kept, now=now, terms=arrival.terms, pending=pending, deadline=deadline)
+    after = machine.after_add(
+        kept, now=now, terms=arrival.terms, pending=pending, deadline=deadline, moving=rows.is_moving()
+    )
     put(rows, arrival.timeline, before, after)
     return Accepted(after.state is State.READY and before.state is State.IDLE, dropped)
 

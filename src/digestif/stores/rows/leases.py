@@ -35,12 +35,16 @@ class Grant(NamedTuple):
 
 def claim(rows: Rows, limit: int, grant: Grant, *, asks: bool) -> ClaimPage:
     found, suspect = rows.claimable(grant.now, limit=limit)
+    if rows.is_moving():
+        return ClaimPage([], 0)
     page = _open_all(rows, list(readable(rows, found)), grant, asks=asks)
     retired = len(found) - len(page.leases) - len(page.candidates)
     return page._replace(retired=retired, suspect=suspect)
 
 
 def claim_suspects(rows: Rows, grant: Grant, *, asks: bool) -> ClaimPage:
+    if rows.is_moving():
+        return ClaimPage([], 0)
     found = rows.suspects(grant.now, limit=SUSPECTS_TOGETHER)
     suspects = [each for each in readable(rows, found) if machine.is_suspect(each[1], now=grant.now)]
     chosen = [suspects[number] for number in machine.tried_together([slot for _, slot in suspects])]
@@ -66,6 +70,8 @@ def _open_all(rows: Rows, timelines: Sequence[tuple[str, Slot]], grant: Grant, *
 def admit(rows: Rows, admissions: Sequence[Admission], grant: Grant | None, *, now: Millis) -> Admitted:
     """Open candidates, or without a grant make them ready; those with an `until` wait."""
     rows.concern(admission.timeline for admission in admissions)
+    if rows.is_moving():
+        return Admitted([], [])
     leases: list[Lease] = []
     ready: list[Due] = []
     kept = 0
@@ -87,6 +93,7 @@ def admit(rows: Rows, admissions: Sequence[Admission], grant: Grant | None, *, n
 
 def open_ready(rows: Rows, timeline: str, grant: Grant, *, asks: bool) -> Lease:
     slot = rows.slot(timeline)
+    machine.refuse_while_moving(rows.is_moving())
     machine.refuse_opening(slot, timeline, now=grant.now)
     if machine.must_be_admitted(slot, asks=asks):
         raise Unadmitted(Candidate(timeline, slot, grant.now))

@@ -41,6 +41,7 @@ def delete(rows: Rows, timeline: str) -> bool:
 
 def flush(rows: Rows, timeline: str, *, now: Millis) -> bool:
     slot = rows.slot(timeline)
+    machine.refuse_while_moving(rows.is_moving())
     if slot.state is not State.WAITING:
         return False
     rows.put_slot(timeline, machine.after_flush(slot, now=now))
@@ -60,6 +61,7 @@ def replay(rows: Rows, letter_id: str, *, now: Millis) -> bool:
     if letter is None:
         return False
     slot = rows.slot(letter.timeline)
+    machine.refuse_while_moving(rows.is_moving())
     if slot.digest is not None:
         raise Busy(f"{letter.timeline!r} has an unfinished digest; replay {letter_id} when that has ended")
     digest = _revived(letter, rows.letter_batch(letter_id))
@@ -75,6 +77,7 @@ def requeue(rows: Rows, request: Requeue, *, limit: int, now: Millis) -> Requeue
     if letter is None:
         return None
     before = rows.slot(letter.timeline)
+    machine.refuse_while_moving(rows.is_moving())
     machine.refuse_requeue(before, letter, force=request.force)
     terms = in_force(request.terms, before.override)
     expires = NEVER if terms.ttl is None else now + terms.ttl

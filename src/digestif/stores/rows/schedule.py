@@ -13,6 +13,8 @@ from digestif.stores.rows.view import Rows, marks, put, readable
 def schedule(
     rows: Rows, deadline: Millis, *, after: tuple[int | str, ...] | None, limit: int, now: Millis, asks: bool
 ) -> SchedulePage:
+    if rows.is_moving():
+        return SchedulePage([], None)
     began, *place = (rows.sequence(),) if after is None else [int(number) for number in after]
     cursor = (place[0], place[1]) if place else None
     found = rows.waiting(deadline, after=cursor, limit=limit)

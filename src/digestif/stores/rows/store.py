@@ -312,6 +312,20 @@ class RowStore(Store, TransferStore):
 
     # Transfer
 
+    def due(self, *, limit: int, now: Millis | None) -> list[tuple[str, Slot]]:
+        at = self._now(now)
+        return self._read(lambda rows: transfer.due(rows, limit=limit, now=at))
+
+    def begin_move(self, partition: int, move_id: str, *, now: Millis | None) -> None:
+        at = self._now(now)
+        self._write(lambda rows: transfer.begin_move(rows, move_id, now=at))
+
+    def end_move(self, partition: int, move_id: str | None) -> None:
+        self._hinted(self._write(lambda rows: transfer.end_move(rows, move_id)))
+
+    def moving_since(self) -> Millis | None:
+        return self._read(lambda rows: transfer.moving_since(rows))
+
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         at = self._now(now)
         return self._write(lambda rows: transfer.begin_export(rows, timelines, token=token, now=at))

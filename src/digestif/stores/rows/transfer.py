@@ -21,9 +21,12 @@ from digestif.core.transfer import (
     after_import_of_digest,
     after_import_of_pending,
     after_import_of_timeline,
+    is_of_move,
+    move_mark,
+    move_start,
 )
 from digestif.errors import Busy
-from digestif.stores.damage import unreadable_note
+from digestif.stores.damage import Unreadable, unreadable_note
 from digestif.stores.rows.endings import delete_batch, delete_digest
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leases import move_to_open
@@ -34,7 +37,48 @@ _encode = msgspec.json.Encoder().encode
 _progress = msgspec.json.Decoder(ImportProgress).decode
 _counts = msgspec.json.Decoder(dict[str, int]).decode
 
+MOVE_LOCK = "moving"  # the name of a note that is never written: its lock keeps two calls apart
+
+# The move
+
+
+def begin_move(rows: Rows, move_id: str, *, now: Millis) -> None:
+    rows.lock_note(MOVE_LOCK)
+    if not is_of_move(rows.moving(), move_id):
+        rows.put_moving(move_mark(move_id, now=now))
+
+
+def end_move(rows: Rows, move_id: str | None) -> bool:
+    rows.lock_note(MOVE_LOCK)
+    moving = rows.moving()
+    if moving is None or (move_id is not None and not is_of_move(moving, move_id)):
+        return False
+    rows.put_moving(None)
+    return True
+
+
+def moving_since(rows: Rows) -> Millis | None:
+    moving = rows.moving()
+    return None if moving is None else move_start(moving)
+
+
 # Exports
+
+
+def due(rows: Rows, *, limit: int, now: Millis) -> list[tuple[str, Slot]]:
+    found = rows.due(now, limit=limit)
+    rows.concern(found)
+    slots = [(timeline, _slot(rows, timeline)) for timeline in found]
+    return [(timeline, slot) for timeline, slot in slots if slot is not None]
+
+
+def _slot(rows: Rows, timeline: str) -> Slot | None:
+    """The slot of a timeline; None if it is damaged, which is noted."""
+    try:
+        return rows.slot(timeline)
+    except Unreadable as error:
+        rows.note_damage(error.damage)
+        return None
 
 
 def begin_export(rows: Rows, timelines: Sequence[str], *, token: str, now: Millis) -> list[Parcel | None]:
@@ -205,7 +249,10 @@ def _import_pending(rows: Rows, page: ImportPage, *, now: Millis) -> None:
     timeline, exported = page.parcel.timeline, page.parcel.slot
     before = rows.slot(timeline)
     slot = before if page.done else after_import_of_timeline(before, exported)
-    if page.records:
+    if slot.override is not None and slot.override.off:
+        rows.tally["deleted"] += len(page.records)
+        slot = machine.after_switched_off(slot)
+    elif page.records:
         slot = _with_records(rows, slot, page, now=now)
     put(rows, timeline, before, slot)
 

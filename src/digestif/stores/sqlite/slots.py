@@ -75,6 +75,7 @@ class SqliteSlots:
         self._dirty: list[str] = []
         self._number: int | None = None
         self._saved_number: int | None = None
+        self._is_moving: bool | None = None  # not known yet
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
         """Do nothing: only stores behind a network fetch and lock rows in advance."""
@@ -88,9 +89,24 @@ class SqliteSlots:
 
     def sequence(self) -> int:
         if self._number is None:
-            self._number = self._saved_number = self._value(SQL.sequence)
+            number, is_moving = self._execute(SQL.sequence, (self._namespace,)).fetchone()
+            self._number = self._saved_number = number
+            self._is_moving = bool(is_moving)
         assert self._number is not None
         return self._number
+
+    def is_moving(self) -> bool:
+        if self._is_moving is None:
+            self._is_moving = self.moving() is not None
+        return self._is_moving
+
+    def moving(self) -> str | None:
+        moving: str | None = self._value(SQL.moving, self._namespace)
+        return moving
+
+    def put_moving(self, moving: str | None) -> None:
+        self._execute(SQL.put_moving, (moving, self._namespace))
+        self._is_moving = moving is not None
 
     def _value(self, statement: str, *arguments: Any) -> Any:
         row = self._execute(statement, arguments).fetchone()
@@ -221,8 +237,10 @@ class SqliteSlots:
         return self._timelines(SQL.suspects, now, limit)
 
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
-        names = self._first_timelines(SQL.claimable, now, limit)
-        return names, self._value(SQL.first_suspect, self._namespace, now)
+        return self.due(now, limit=limit), self._value(SQL.first_suspect, self._namespace, now)
+
+    def due(self, now: Millis, *, limit: int) -> list[str]:
+        return self._first_timelines(SQL.claimable, now, limit)
 
     def _first_timelines(self, statement: str, now: Millis, limit: int) -> list[str]:
         self._write_slots()

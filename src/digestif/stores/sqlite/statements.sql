@@ -248,11 +248,18 @@ INSERT INTO namespace (name) VALUES (?) ON CONFLICT (name) DO NOTHING
 SELECT id FROM namespace WHERE name = ?
 
 -- The highest number in counters and tables: a counter that was set back must not give a number twice.
+-- Each add needs it, and with it whether the store is being moved.
 -- name: sequence
 SELECT max(
     (SELECT coalesce(max(number), 0) FROM namespace), (SELECT coalesce(max(id), 0) FROM timeline),
     (SELECT coalesce(max(arrival), 0) FROM record), (SELECT coalesce(max(number), 0) FROM letter)
-)
+), EXISTS (SELECT 1 FROM namespace WHERE id = ? AND moving IS NOT NULL)
+
+-- name: moving
+SELECT moving FROM namespace WHERE id = ?
+
+-- name: put_moving
+UPDATE namespace SET moving = ? WHERE id = ?
 
 -- name: ledger
 SELECT accepted, pending, open, delivered, superseded, dropped, expired, deleted, dead, declined FROM namespace WHERE id = ?

@@ -22,6 +22,7 @@ from digestif.stores.memory import MemoryStore
 from digestif.stores.reader import Part
 from digestif.stores.transfer import ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, ParcelKind
 from digestif.testing.conformance.base import Suite
+from digestif.testing.conformance.moves import Moves
 from digestif.testing.conformance.port import (
     LEASE,
     NOW,
@@ -380,7 +381,7 @@ class Imports(Suite):
         assert store.ledger() == Ledger(accepted=6, pending=1, delivered=3, deleted=2)
 
 
-class TransferConformance(Exports, Imports):
+class TransferConformance(Exports, Imports, Moves):
     """Every fact that a move needs of a store. Subclass it with a fixture `store`: fresh, empty, a TransferStore."""
 
 

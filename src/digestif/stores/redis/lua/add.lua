@@ -12,7 +12,8 @@
 -- include: partition.lua
 
 local TERMS = 72 -- bytes of a policy's numbers: one that is not set is NaN, a capacity that is not set is infinite
-local noted, accepted, pending, layout = unpack(call('HMGET', LEDGER, CALL, 'accepted', 'pending', 'layout'))
+local noted, accepted, pending, layout, moving =
+  unpack(call('HMGET', LEDGER, CALL, 'accepted', 'pending', 'layout', 'moving'))
 -- include: layout.lua
 local arrival = tonumber(accepted or 0)
 pending = tonumber(pending or 0)
@@ -120,7 +121,7 @@ local function the_long_way()
     if within or slot.deadline then
       slot.deadline = earliest_deadline(timeline.batch)
     end
-    after_add(slot, now, terms, timeline.pending)
+    after_add(slot, now, terms, timeline.pending, moving)
     return was_idle and slot.state == 'ready', dropped
   end
 

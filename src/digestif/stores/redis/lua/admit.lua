@@ -4,7 +4,7 @@
 -- ARGV   4 {token, lease, alone, admissions}: per timeline {state, at, until, since, later}: as the caller saw its
 --        slot and its override; until when it has to wait. What is not there is false
 -- Reply  {leases, ready, kept, damaged}: leases as `open` answers them; {name, due time} of those that became ready;
---        how many wait; numbers of damaged timelines
+--        how many wait; numbers of damaged timelines. Nothing is done while the store is being moved
 -- include: claims.lua
 
 local request = cmsgpack.unpack(ARGV[4])
@@ -26,7 +26,7 @@ local function admit(timeline, later)
   end
 end
 
-for number, admission in ipairs(request.admissions) do
+for number, admission in ipairs(moving and {} or request.admissions) do
   local timeline = with_sound_batches(timeline_number(number))
   if timeline.state == 'damaged' then
     put_in_place(timeline)

@@ -4,7 +4,7 @@
 -- ARGV   4 {count, token, lease, first, asks}: the lease in milliseconds; the number of the first fresh digest; whether
 --        all timelines are answered as candidates
 -- Reply  {retired, leases, damaged, now, candidates}: how many became idle; leases as `open` answers them; numbers of
---        damaged timelines; candidates as {name, slot, pending}
+--        damaged timelines; candidates as {name, slot, pending}. Nothing is opened while the store is being moved
 -- include: claims.lua
 
 local function is_claimable(slot)
@@ -12,7 +12,7 @@ local function is_claimable(slot)
 end
 
 local request = cmsgpack.unpack(ARGV[4])
-for number = 1, request.count do
+for number = 1, moving and 0 or request.count do
   local timeline = candidate(number, is_claimable)
   if timeline then
     claim(timeline, request)

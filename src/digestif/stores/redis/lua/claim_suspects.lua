@@ -11,7 +11,7 @@ end
 
 local request = cmsgpack.unpack(ARGV[4])
 local suspects, slots = {}, {}
-for number = 1, request.count do
+for number = 1, moving and 0 or request.count do
   local timeline = candidate(number, is_wanted)
   if timeline then
     table.insert(suspects, timeline)

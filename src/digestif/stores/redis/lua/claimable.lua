@@ -1,12 +1,15 @@
 #!lua flags=no-writes
 -- Find timelines that may be claimed, earliest first: ready, or waiting and due.
 -- KEYS   those of the partition
--- ARGV   4 how many
+-- ARGV   4 how many  5 '1' to find them also while the store is being moved, else '0'
 -- Reply  when the lease of the first suspect lapsed, nil if there is none; then the names of the timelines
 -- include: partition.lua
 
-local layout = call('HGET', LEDGER, 'layout')
+local layout, moving = unpack(call('HMGET', LEDGER, 'layout', 'moving'))
 -- include: layout.lua
+if moving and ARGV[5] ~= '1' then
+  return { false }
+end
 local limit = tonumber(ARGV[4])
 local candidates = {}
 

@@ -2,12 +2,15 @@
 -- Find timelines that wait and are due, earliest first.
 -- KEYS   those of the partition
 -- ARGV   4 {deadline, limit, after}: after = {time, name}, the last one of the page before, or nil
--- Reply  the number of the last move, then name and time of each
+-- Reply  the number of the last move, then name and time of each; none while the store is being moved
 -- include: pages.lua
 
 local LEDGER, WAITING = KEYS[1], KEYS[3] -- as in partition.lua, which would ask for the time
-local layout = call('HGET', LEDGER, 'layout')
+local layout, moving = unpack(call('HMGET', LEDGER, 'layout', 'moving'))
 -- include: layout.lua
+if moving then
+  return { '0' }
+end
 local request = cmsgpack.unpack(ARGV[4])
 
 -- Byte by byte, as the server orders equal times: Lua itself compares by the rules of the server's language.

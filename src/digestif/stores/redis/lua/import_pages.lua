@@ -44,6 +44,13 @@ local function import_pending(timeline, page)
   if page.done == 0 then
     timeline.slot = after_import_of_timeline(timeline.slot, page.slot)
   end
+  if timeline.slot.override and timeline.slot.override.off then
+    count('deleted', #page.times)
+    arrival = arrival + #page.times
+    timeline.slot = after_switched_off(timeline.slot)
+    save_timeline(timeline)
+    return true
+  end
   local slot, batch, before = timeline.slot, pending_of(timeline), timeline.pending
   for key, record, deadline, expires in records_of(page) do
     local known = call('HGET', batch.records, key)

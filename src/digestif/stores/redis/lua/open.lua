@@ -3,7 +3,7 @@
 -- KEYS   12… the timeline
 -- ARGV   4 {token, lease, alone, asks}: whether nothing else runs beside it; whether it is answered as a candidate
 -- Reply  {lease} as `open` answers it; {false, now, slot} if the timeline may not be opened; for a candidate
---        {false, now, slot, pending}
+--        {false, now, slot, pending}; an error while the store is being moved
 -- include: claims.lua
 
 local request = cmsgpack.unpack(ARGV[4])
@@ -11,6 +11,7 @@ local timeline = with_sound_batches(timeline_number(1))
 if damage_of(timeline) then
   return damage_of(timeline)
 end
+-- include: moving.lua
 local slot = timeline.slot
 if refuse_opening(slot, now) then
   return answer(cmsgpack.pack({ false, now, slot }))

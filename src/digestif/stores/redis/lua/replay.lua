@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Make a dead letter its timeline's unfinished digest.
 -- KEYS   12… the timeline, then the letter: records, ages, times
--- Reply  '1', or '0' if there is no such letter; an error if the timeline has an unfinished digest
+-- Reply  '1', or '0' if there is no such letter; an error if the timeline has an unfinished digest, or while
+--        the store is being moved
 -- include: endings.lua
 
 local timeline = timeline_number(1)
@@ -14,6 +15,7 @@ local letter = read_letter(place, timeline.name)
 if not letter then
   return answer('0')
 end
+-- include: moving.lua
 if slot.digest then
   return redis.error_reply('DIGESTIF_UNFINISHED')
 end

@@ -16,6 +16,7 @@ local letter = read_letter(place, timeline.name)
 if not letter then
   return answer(cmsgpack.pack({ false }))
 end
+-- include: moving.lua
 if refuse_requeue(slot, letter, request.force) then
   return answer(cmsgpack.pack({ false, slot, letter }))
 end

@@ -16,7 +16,7 @@ local function schedule(timeline, at)
     put_in_place(timeline)
     return timeline.state == 'damaged' and '!' or '0'
   end
-  if slot.paused or (slot.placed or 0) > request.began then
+  if moving or slot.paused or (slot.placed or 0) > request.began then
     return '0'
   end
   if must_be_admitted(slot, request.asks, timeline.pending) then

@@ -2,9 +2,12 @@
 -- Find timelines whose lease lapsed and that were not opened again, the first to lapse first.
 -- KEYS   those of the partition
 -- ARGV   4 how many
--- Reply  their names
+-- Reply  their names; none while the store is being moved
 -- include: partition.lua
 
-local layout = call('HGET', LEDGER, 'layout')
+local layout, moving = unpack(call('HMGET', LEDGER, 'layout', 'moving'))
 -- include: layout.lua
+if moving then
+  return {}
+end
 return call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, ARGV[4])

@@ -105,13 +105,35 @@ local function move(slot, at, rule, now, max_records, pending, openings)
   end
 end
 
-local function awaken(slot, now, terms, pending)
+local function awaken(slot, now, terms, pending, held)
   slot.state, slot.at, slot.by_delays = 'waiting', now, nil
   local rule = terms.first_delay > 0 and 'first_delay' or 'first'
   move(slot, now + terms.first_delay, rule, now, terms.max_records, pending, terms.openings)
   local is_known = not terms.openings or slot.by_delays or slot.passes
-  if terms.first_delay == 0 and not slot.paused and slot.at <= now and is_known then
+  if terms.first_delay == 0 and not held and slot.at <= now and is_known then
     slot.state, slot.at, slot.since, slot.rule, slot.was = 'ready', now, now, 'first', nil
+  end
+end
+
+-- By how much records would have put a timeline off, if their store knew when it was delivered last.
+local function further(push, now, terms)
+  local silence = terms.quiet and now + terms.quiet or nil
+  return { by = (push and push.by or 0) + (terms.increment or 0), silence = silence, maximum = terms.maximum }
+end
+
+-- Put a waiting timeline off by what its records would have in the store that they come from.
+local function after_push(slot, push)
+  if slot.state ~= 'waiting' or slot.digest or slot.passes or slot.by_delays then
+    return
+  end
+  local at, maximum, by = slot.at, push.maximum, push.by
+  if push.silence then
+    local cap = slot.first and slot.first + maximum or push.silence
+    slot.at, slot.rule = capped(math.max(at, push.silence), 'quiet', math.max(at, cap), 'quiet_cap')
+    slot.was = at
+  elseif by ~= 0 and slot.last then
+    slot.at, slot.rule = capped(at + by, 'increment', slot.last + maximum, 'cap')
+    slot.was = at
   end
 end
 
@@ -137,11 +159,15 @@ local function pulled_by_deadline(slot)
   end
 end
 
--- Place a timeline when a record arrives; `pending` and the slot's deadline and first arrival already count it.
-local function after_add(slot, now, terms, pending)
+-- Place a timeline when a record arrives; `pending` and the slot's deadline and first arrival already count it. `moving`
+-- says that the store is being moved into another, which will deliver the record.
+local function after_add(slot, now, terms, pending, moving)
   terms = in_force(terms, slot.override)
+  if moving and not slot.last and (slot.state == 'idle' or slot.state == 'waiting') then
+    slot.push = further(slot.push, now, terms)
+  end
   if slot.state == 'idle' then
-    awaken(slot, now, terms, pending)
+    awaken(slot, now, terms, pending, slot.paused or moving)
   elseif slot.state == 'waiting' and not slot.digest and not has_come(slot, terms.openings, now) then
     if slot.passes then
       pulled_by_deadline(slot)
@@ -252,7 +278,7 @@ end
 
 -- All pending records have left.
 local function without_pending(slot)
-  slot.dropped, slot.first, slot.deadline, slot.expires, slot.large = nil, nil, nil, nil, nil
+  slot.dropped, slot.first, slot.deadline, slot.expires, slot.large, slot.push = nil, nil, nil, nil, nil, nil
 end
 
 local function cut(slot, now, fresh_id, pending)

@@ -63,6 +63,10 @@ local function is_sound_override(override)
   return sound
 end
 
+local function is_sound_push(push)
+  return push.by < FAR and (push.silence or 0) < FAR and push.maximum < FAR
+end
+
 -- A slot as it is stored; nil, or an error, if it is damaged. A field of another type fails to compare.
 local function read_slot(stored)
   local slot = cmsgpack.unpack(string.sub(stored, head_size(stored) + 1))
@@ -84,6 +88,7 @@ local function read_slot(stored)
     and (slot.by_delays or 0) < FAR
     and type(slot.passes or false) == 'boolean'
     and (not slot.override or is_sound_override(slot.override))
+    and (not slot.push or is_sound_push(slot.push))
   if sound and digest then
     sound = type(digest.id) == 'string'
       and digest.records >= 0

@@ -13,18 +13,20 @@ local function after_begin_export(slot, now, token, pending)
   if slot.state == 'open' then
     after_lapse(slot)
   end
+  local push = slot.push
   slot.parked = slot.state
   local fresh = not slot.digest
   if fresh then
     cut(slot, slot.first or now, token, pending)
   end
+  slot.push = push
   slot.state, slot.token, slot['until'], slot.alone = 'open', token, FOREVER, nil
   return fresh
 end
 
 local function unparked(slot)
   slot.state = slot.parked or 'waiting'
-  slot.parked, slot.token, slot['until'], slot.alone = nil, nil, nil, nil
+  slot.parked, slot.token, slot['until'], slot.alone, slot.push = nil, nil, nil, nil, nil
 end
 
 -- An idle timeline with records is due at once.
@@ -65,7 +67,29 @@ local function later(one, other)
   return one
 end
 
--- A timeline comes from another store. One of its name that is here already goes on by its own times.
+-- An urgent record pulls the due time of a waiting timeline earlier.
+local function pulled_by_urgency(slot)
+  local due = due_by_delays(slot)
+  if slot.state == 'waiting' and not slot.digest and slot.deadline and slot.deadline < due then
+    slot.was, slot.at, slot.rule, slot.by_delays = due, slot.deadline, 'deadline', nil
+  end
+end
+
+-- Put a waiting timeline off to the due time that it has in the other store; a full one stays due.
+local function cooling_down(slot, exported)
+  local is_bound = slot.digest or slot.passes or slot.rule == 'count'
+  if slot.state ~= 'waiting' or is_bound or exported.parked ~= 'waiting' then
+    return
+  end
+  if (exported.by_delays or exported.at or 0) > due_by_delays(slot) then
+    slot.at, slot.by_delays, slot.rule, slot.was = exported.at or 0, exported.by_delays, exported.rule, exported.was
+    pulled_by_urgency(slot)
+  end
+end
+
+-- A timeline comes from another store. One of its name that is here already goes on by its own times; records that were
+-- added in the other store put that off as they would have here. If it was delivered in the other store later, it waits
+-- for the cool-down that began there.
 local function after_import_of_timeline(slot, exported)
   local paused = slot.paused or exported.paused or nil
   if slot.state == 'idle' then
@@ -83,12 +107,17 @@ local function after_import_of_timeline(slot, exported)
       override = later(slot.override, exported.override),
     }
   end
-  if exported.last and (not slot.last or slot.last < exported.last) then
-    slot.last = exported.last
-  end
   slot.iteration = math.max(slot.iteration, exported.iteration or 0)
   slot.paused = paused
   slot.override = later(slot.override, exported.override)
+  if exported.push then
+    after_push(slot, exported.push)
+    pulled_by_urgency(slot)
+  end
+  if exported.last and (not slot.last or slot.last < exported.last) then
+    slot.last = exported.last
+    cooling_down(slot, exported)
+  end
   return slot
 end
 
@@ -98,12 +127,7 @@ local function after_import_of_pending(slot, now, dropped, first, deadline)
   slot.dropped = dropped > 0 and (slot.dropped or 0) + dropped or slot.dropped
   slot.deadline = deadline
   awake(slot, now)
-  if slot.state == 'waiting' and not slot.digest then
-    local due = due_by_delays(slot)
-    if deadline and deadline < due then
-      slot.was, slot.at, slot.rule, slot.by_delays = due, deadline, 'deadline', nil
-    end
-  end
+  pulled_by_urgency(slot)
 end
 
 -- An unfinished digest comes from another store, and its retry with it. It is not opened before it is whole.
