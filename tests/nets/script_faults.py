@@ -1045,7 +1045,7 @@ MOVING = [
         file="open.lua",
         old="-- include: moving.lua\n",
         new="",
-        found_by=("test_nothing_is_opened_flushed_or_replayed",),
+        found_by=("test_nothing_is_opened_flushed_replayed_or_requeued",),
     ),
     Fault(
         says="a store that is being moved admits what was a candidate before",

@@ -9,9 +9,10 @@ import pytest
 from digestif import Digests, Policy, Record
 from digestif.core.machine import seen
 from digestif.core.records import State
+from digestif.core.terms import Terms
 from digestif.errors import Busy
 from digestif.ids import fresh_id
-from digestif.stores.base import Admission, Admitted, Burial
+from digestif.stores.base import Admission, Admitted, Burial, Requeue
 from digestif.stores.memory import MemoryStore
 from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
@@ -111,7 +112,7 @@ class Moves(Suite):
 
             assert store.inspect("t").state is State.WAITING
 
-    def test_nothing_is_opened_flushed_or_replayed(self, store: Movable) -> None:
+    def test_nothing_is_opened_flushed_replayed_or_requeued(self, store: Movable) -> None:
         """Fact 68. Busy, and the error says that the store is being moved and what ends that."""
         arrive_everywhere(store, ["ready", "dead"])
         store.bury([Burial(open_digest(store, "dead"), "no luck", cool_down=1000)], now=NOW)
@@ -127,6 +128,8 @@ class Moves(Suite):
             with pytest.raises(Busy, match="being moved"):
                 store.replay(letter.id, now=NOW)
             assert not store.replay("unknown", now=NOW)
+            with pytest.raises(Busy, match="being moved"):
+                store.requeue(Requeue(letter.id, Terms(), delay=0), limit=1, now=NOW)
 
         assert store.flush("waiting", now=NOW)
         assert store.replay(letter.id, now=NOW)
