@@ -301,7 +301,7 @@ class Digests(Queries, Preferences):
             after: tuple[int | str, ...] | None = None
             until = self._time(partition, at) if given is None else given
             admissions = Admissions(self._policies, self._outages)
-            asks = admissions.must_ask(given=at is not None)
+            asks = admissions.must_ask(at)
             while True:
                 found = self.store.schedule(
                     partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at, asks=asks

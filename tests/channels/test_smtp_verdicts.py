@@ -62,7 +62,7 @@ LATER = Expected(throttled=True)
         ("RCPT", "450 4.2.0 mailbox busy", LATER, "can't take it now: 450"),
         ("RCPT", "451 4.7.1 greylisted", LATER, "451"),
         ("RCPT", "452 4.2.2 mailbox full", LATER, "452"),
-        ("RCPT", "421 4.3.2 too many", LATER, "421"),
+        ("RCPT", "421 4.3.2 too many", UNAVAILABLE, "421"),
         ("RCPT", "252 who knows", UNAVAILABLE, "refuses to serve us: 252"),
         ("RCPT", SILENCE, UNAVAILABLE, "did not answer within"),
         ("RCPT", RESET, UNAVAILABLE, "ended the connection"),

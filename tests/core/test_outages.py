@@ -4,15 +4,17 @@ import pytest
 
 from digestif.core.outages import (
     FIRST_INTERVAL,
+    FORGOTTEN,
     LONGEST_INTERVAL,
     PROBE,
     RETURN_SECONDS,
     Outage,
     Phase,
     after_answer,
+    after_grant,
     after_no_answer,
     after_probe_begun,
-    after_return,
+    after_probe_extended,
     after_unavailable,
     after_unknown,
     kept_until,
@@ -34,8 +36,8 @@ def test_a_channel_that_is_unavailable_is_closed_and_probed_after_five_seconds(c
 
     assert (outage.phase, outage.since, outage.reason) == (Phase.CLOSED, NOW, "refused")
     assert outage.probe_at == NOW + wait
-    assert not may_probe(outage, "bob", now=NOW + wait - 1)
-    assert may_probe(outage, "bob", now=NOW + wait)
+    assert not may_probe(outage, now=NOW + wait - 1)
+    assert may_probe(outage, now=NOW + wait)
 
 
 @pytest.mark.parametrize(("after", "wait"), [(1_000, 5_000), (30_000, 30_000), (9_000_000, 120_000)])
@@ -46,7 +48,7 @@ def test_a_receiver_may_say_when_it_is_back_within_reason(after: int, wait: int)
 def test_each_probe_that_fails_doubles_the_interval_up_to_two_minutes() -> None:
     outage, intervals = closed(), []
     for _ in range(7):
-        outage = after_probe_begun(outage, "bob", now=outage.probe_at)
+        outage = after_probe_begun(outage, "bob", "me", now=outage.probe_at)
         began = outage.probe_at
         outage = after_unavailable(outage, "bob", "still", now=began, after=None, chance=0.5)
         intervals.append(outage.probe_at - began)
@@ -57,24 +59,26 @@ def test_each_probe_that_fails_doubles_the_interval_up_to_two_minutes() -> None:
 
 
 def test_what_others_meet_lengthens_nothing() -> None:
-    outage = after_probe_begun(closed(), "bob", now=NOW + 5_000)
+    outage = after_probe_begun(closed(), "bob", "me", now=NOW + 5_000)
 
     assert after_unavailable(outage, "eve", "late", now=NOW + 5_001, after=None, chance=0) == outage
 
 
 def test_one_digest_probes_at_a_time_and_another_when_it_takes_too_long() -> None:
-    outage = after_probe_begun(closed(), "bob", now=NOW + 5_000)
+    outage = after_probe_begun(closed(), "bob", "me", now=NOW + 5_000)
 
-    assert not may_probe(outage, "eve", now=NOW + 5_000 + PROBE - 1)
-    assert may_probe(outage, "bob", now=NOW + 6_000)
-    assert may_probe(outage, "eve", now=NOW + 5_000 + PROBE)
+    assert not may_probe(outage, now=NOW + 5_000 + PROBE - 1)
+    assert may_probe(outage, now=NOW + 5_000 + PROBE)
+    longer = after_probe_extended(outage, "bob", now=NOW + 5_000 + PROBE - 1)
+    assert not may_probe(longer, now=NOW + 5_000 + PROBE)
+    assert after_probe_extended(outage, "eve", now=NOW + 5_000 + PROBE - 1) == outage
 
 
 def test_a_probe_that_never_reached_the_channel_is_soon_repeated_by_another() -> None:
-    outage = after_no_answer(after_probe_begun(closed(), "bob", now=NOW + 5_000), "bob", now=NOW + 5_100)
+    outage = after_no_answer(after_probe_begun(closed(), "bob", "me", now=NOW + 5_000), "bob", now=NOW + 5_100)
 
     assert (outage.probe_at, outage.interval) == (NOW + 6_100, FIRST_INTERVAL)
-    assert may_probe(outage, "eve", now=NOW + 6_100)
+    assert may_probe(outage, now=NOW + 6_100)
 
 
 def test_the_last_prober_comes_back_after_all_others() -> None:
@@ -110,7 +114,7 @@ def test_a_return_lets_twice_as_many_leave_each_second() -> None:
         assert not outage.is_over(NOW + second * 1000 + 999)
         count = 0
         while True:
-            outage, granted = after_return(outage, now=NOW + second * 1000)
+            outage, granted = after_grant(outage, now=NOW + second * 1000)
             if granted == 0:
                 break
             count += granted
@@ -130,12 +134,12 @@ def test_a_lost_answer_is_a_suspicion_until_another_timeline_meets_it() -> None:
     assert after_answer(suspected, began=NOW, now=NOW + 1) is None
 
 
-def test_a_channel_that_fails_while_it_returns_is_closed_again_with_the_interval_it_had() -> None:
+def test_a_channel_that_fails_while_it_returns_is_closed_anew() -> None:
     outage = closed(phase=Phase.RETURNING, returned=NOW, interval=40_000)
 
     again = after_unavailable(outage, "eve", "refused", now=NOW + 500, after=None, chance=0.5)
 
-    assert (again.phase, again.since, again.probe_at) == (Phase.CLOSED, NOW + 500, NOW + 40_500)
+    assert (again.phase, again.since, again.probe_at) == (Phase.CLOSED, NOW + 500, NOW + 5_500)
 
 
 def test_a_lost_answer_while_it_returns_is_the_fault_of_one_digest_at_first() -> None:
@@ -154,3 +158,25 @@ def test_patterns_are_noted_once_and_not_without_end() -> None:
     for number in range(100):
         outage = with_pattern(outage, f"p{number}")
     assert len(outage.patterns) == 50
+
+
+def test_a_receiver_that_asks_for_a_day_is_probed_within_two_minutes_all_the_same() -> None:
+    probed = after_probe_begun(closed(), "bob", "me", now=NOW + 5_000)
+
+    again = after_unavailable(probed, "bob", "503", now=NOW + 5_000, after=86_400_000, chance=0)
+
+    assert again.probe_at == NOW + 5_000 + LONGEST_INTERVAL
+
+
+def test_a_closed_channel_to_which_nothing_comes_is_forgotten_after_a_day() -> None:
+    outage = closed()
+
+    assert not outage.is_over(outage.probe_at + FORGOTTEN)
+    assert outage.is_over(outage.probe_at + FORGOTTEN + 1)
+
+
+def test_an_outage_explains_failures_that_began_with_it_or_just_before() -> None:
+    outage = closed()
+
+    assert outage.explains(NOW - 600_000)
+    assert not outage.explains(NOW - 600_001)

@@ -66,7 +66,7 @@ def uncertain(seconds: float | None) -> Verdict:
 
 def outage(error: Unavailable, seconds: float | None) -> Verdict:
     delay = None if seconds is None else round(seconds * 1000)
-    return Verdict(ending=Ending.PUT_OFF, reason="Unavailable: refused", delay=delay, error=error, is_outage=True)
+    return Verdict(ending=Ending.PUT_OFF, reason="Unavailable: refused", delay=delay, error=error)
 
 
 DISCARDED = Verdict(ending=Ending.DISCARDED, reason="Discard: gone")

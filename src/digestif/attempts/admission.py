@@ -41,17 +41,24 @@ class Admissions:
         self._policies = policies
         self._outages = outages
 
-    def must_ask(self, *, given: bool) -> bool:
-        """True if timelines may have to be held back, other than by stored windows. `given`: not by the real clock."""
-        self._outages.refresh(given=given)
-        return self._policies.asks or self._outages.asks
+    def must_ask(self, now: Millis | None) -> bool:
+        """True if timelines may have to be held back, other than by stored windows."""
+        self._outages.refresh(now)
+        return self._policies.asks or self._outages.may_hold
 
-    def decide(self, candidates: Sequence[Candidate], *, at: Millis | None = None) -> list[Admission]:
-        """What `admit` is to do with each candidate at a time, by default when it was found."""
-        return [self._decide(candidate, candidate.now if at is None else at) for candidate in candidates]
+    def decide(
+        self, candidates: Sequence[Candidate], *, at: Millis | None = None, limited: bool = True
+    ) -> list[Admission]:
+        """What `admit` is to do with each candidate: by its window at a time, by default when it was found.
 
-    def _decide(self, candidate: Candidate, at: Millis) -> Admission:
-        timeline, slot, _ = candidate
+        Without `limited`, candidates may leave while others return to a channel.
+        """
+        return [
+            self._decide(candidate, candidate.now if at is None else at, limited=limited) for candidate in candidates
+        ]
+
+    def _decide(self, candidate: Candidate, at: Millis, *, limited: bool) -> Admission:
+        timeline, slot, now = candidate
         found = self._policies.in_force(timeline, slot.override)
         try:
             until = admission(slot, found.policy.window, timeline, now=at)
@@ -59,7 +66,7 @@ class Admissions:
             self._policies.report(timeline, found.source, error)
             until = at + FAILED_DELAY
         if until is None:
-            until = self._outages.hold(timeline, now=at)
+            until = self._outages.admit(timeline, now=now, limited=limited)
         return Admission(timeline, machine.seen(slot), until)
 
     def not_opened(self, timeline: str, *, now: Millis) -> None:

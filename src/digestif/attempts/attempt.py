@@ -52,6 +52,7 @@ class Attempt:
         "is_ended",
         "is_lost",
         "is_read",
+        "is_routed",
         "late",
         "lease",
         "now",
@@ -76,6 +77,7 @@ class Attempt:
         self.weight = 0  # bytes of its records, as they are stored
         self.receipts: list[str] = []  # what the receivers of its messages said
         self.answered = False  # its channel answered, be it with a refusal
+        self.is_routed = False  # a route delivers it, which says whether the channel answered
         self.duration: Millis = 0  # of its lease
         self.late = 0.0  # seconds from due to claimed
         self.is_completed = False  # the store does not hear how it ends: delivered at most once, or never stored

@@ -1,5 +1,6 @@
 """`Attempts`: opens or claims digests, reads them for a handler, ends them in the store, and emits their events."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar
@@ -38,6 +39,8 @@ from digestif.stores.codec import Sealer
 from digestif.stores.partitions import visit
 
 T = TypeVar("T")
+
+logger = logging.getLogger("digestif")
 
 UNREAD = "the store did not answer when it was read"
 ENOUGH = "the worker holds enough records"
@@ -309,7 +312,7 @@ class Attempts:
         early = [attempt for attempt in page.attempts if attempt.handler and attempt.handler.at_most_once]
         if not early:
             return page
-        self._outages.refresh(given=self._now() is not None, at_once=True)
+        self._outages.refresh(self._now(), at_once=True)
         closed = [attempt for attempt in early if self._is_closed(attempt)]
         page.judged.extend((attempt, put_off(CLOSED, delay=SOON)) for attempt in closed)
         early = [attempt for attempt in early if attempt not in closed]
@@ -331,7 +334,7 @@ class Attempts:
 
         InvalidState if its channel was closed meanwhile.
         """
-        self._outages.refresh(given=self._now() is not None, at_once=True)
+        self._outages.refresh(self._now(), at_once=True)
         if self._is_closed(attempt):
             self.finish(attempt, put_off(CLOSED, delay=SOON))
             raise InvalidState(f"{attempt.timeline!r}: {CLOSED}")
@@ -373,7 +376,7 @@ class Attempts:
 
     def end(self, judged: Sequence[Judged]) -> list[Answer]:
         """End attempts, one store call for each way to end. Those without an answer are still to be ended."""
-        judged = [(attempt, self._outages.settle(attempt, verdict)) for attempt, verdict in judged]
+        judged = [(attempt, self._settled(attempt, verdict)) for attempt, verdict in judged]
         open_ones = [(attempt, verdict) for attempt, verdict in judged if not attempt.is_completed]
         answers = iter(self._submit(open_ones))
         given: list[Answer] = []
@@ -388,6 +391,16 @@ class Attempts:
                 self._report_answer(attempt, verdict, answer)
         self._sweep_after(judged)
         return given
+
+    def _settled(self, attempt: Attempt, verdict: Verdict) -> Verdict:
+        """The verdict, after its channel was looked at. Whatever goes wrong there, the attempt ends."""
+        if isinstance(attempt, Unstored):
+            return verdict
+        try:
+            return self._outages.settle(attempt, verdict)
+        except Exception:
+            logger.exception("what %s means for its channel could not be noted", attempt.timeline)
+            return verdict
 
     def _submit(self, judged: Sequence[Judged]) -> list[Answer]:
         return submit(self.store, judged, now=self._now())
@@ -498,7 +511,9 @@ class Attempts:
                     self.events.emit(LeaseNotRenewed(timeline=attempts[0].timeline, error=error))
                 continue
             for attempt, alive in zip(attempts, answers, strict=True):
-                if not alive:
+                if alive:
+                    self._outages.extend_probe(attempt)
+                else:
                     self._stop_renewing(attempt)  # lost: its ending will say so
 
 

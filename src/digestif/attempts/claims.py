@@ -35,7 +35,7 @@ class Claims:
 
     @property
     def _asks(self) -> bool:
-        return self._admissions.must_ask(given=self._now() is not None)
+        return self._admissions.must_ask(self._now())
 
     def claim(self, limit: int) -> Claimed:
         """Leases for at most `limit` timelines that are due. Raises StoreError if no partition answers."""
@@ -93,7 +93,7 @@ class Claims:
             return self._store.open(timeline, token=fresh_id(), lease=self._lease, now=now, alone=alone, asks=asks)
         except Unadmitted as error:
             candidate = error.candidate
-        [decided] = self._admissions.decide([candidate])
+        [decided] = self._admissions.decide([candidate], limited=False)
         admitted = self._store.admit([decided], token=fresh_id(), lease=self._lease, now=now, alone=alone)
         if decided.until is not None:
             when = instant_text(to_seconds(decided.until))

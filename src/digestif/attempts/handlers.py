@@ -9,6 +9,7 @@ from typing import Any
 
 from digestif.attempts.attempt import Attempt
 from digestif.core.texts import shortened
+from digestif.core.verdicts import is_name
 from digestif.errors import ConfigError
 from digestif.intake.patterns import Patterns, check_pattern
 
@@ -41,9 +42,10 @@ class Handler:
         if not callable(self.channel):
             return self.channel or ""
         try:
-            return str(self.channel(timeline))
+            name = self.channel(timeline)
         except Exception:  # noqa: BLE001  # a user's function: without a name each digest waits by itself
             return ""
+        return name if is_name(name) else ""
 
     def deliver_here(self, attempt: Attempt) -> BaseException | None:
         """Deliver without an event loop; the error that the handler returned. Raises what the handler raises."""
@@ -129,7 +131,7 @@ class Handlers:
             raise ConfigError(f"handler: {shortened(call)} has a yield in it: called, it would do nothing")
         if batch is not None and (type(batch) is not int or batch < 1):
             raise ConfigError(f"batch: {shortened(batch)} is not a whole number ≥ 1")
-        if channel is not None and not callable(channel) and not str(channel).strip():
+        if channel is not None and not callable(channel) and not is_name(channel):
             raise ConfigError(f"channel: {shortened(channel)} is neither a name nor a function from timeline to one")
         kind = Kind.COROUTINE if _is_async(call) else Kind.FUNCTION
         deliver = _with_digest(call) if batch is None else _with_digests(call)

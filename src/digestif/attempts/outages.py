@@ -1,78 +1,57 @@
-"""Closed channels: a note in the store that all workers share, and what it means for attempts.
-
-The note is read at most once a second, and written only when a channel fails or comes back. One that can't be read
-counts as if there were none.
-"""
+"""Closed channels: which timelines they hold back, which digest probes them, and what attempts find out about them."""
 
 from collections.abc import Callable
 from dataclasses import replace
-
-import msgspec
+from functools import partial
 
 from digestif.attempts.attempt import Attempt
+from digestif.attempts.channel_notes import Change, ChannelNotes
 from digestif.attempts.handlers import Handlers
 from digestif.clock import monotonic
 from digestif.core import outages
-from digestif.core.outages import MOST_CHANNELS, ChannelOutage, Outage, Phase
+from digestif.core.outages import ChannelOutage, Outage, Phase
+from digestif.core.texts import message_of, shortened_text
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.verdicts import DeliveryFailed, Ending, Unavailable, Verdict
 from digestif.errors import StoreError
 from digestif.events.base import Events
 from digestif.events.engine import ChannelDown, ChannelUp
-from digestif.ids import chance
+from digestif.ids import chance, fresh_id
 from digestif.intake.patterns import stars
-from digestif.stores.base import Notes, Store
+from digestif.stores.base import Store
 
-NAME = "channels"  # of the note, in partition 0
-FRESH_SECONDS = 1.0  # for which the note is not read again
-TRIES = 50  # to change the note beside other processes
 CROWD_SECONDS = 60.0
-
-Found = dict[str, Outage]  # by channel
-Change = Callable[[Outage | None], Outage | None]
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Found).decode
-
-
-def read_outages(store: Notes) -> Found:
-    """What is noted about channels."""
-    return _found_in(store.note(0, NAME))
+LONGEST_NAME = 200  # characters of a channel's name…
+LONGEST_REASON = 300  # …and of a reason, in the note
 
 
 class Outages:
     """The closed channels of one engine's store. Safe to use from several threads."""
 
     def __init__(self, store: Store, *, handlers: Handlers, events: Events) -> None:
-        self._store = store
+        self._notes = ChannelNotes(store)
         self._is_used = store.enabled
         self._handlers = handlers
         self._events = events
-        self._found: Found = {}
-        self._read_at = -FRESH_SECONDS
+        self._me = fresh_id()
         self._crowd = _Crowd()
-        self._granted: dict[str, tuple[int, int]] = {}  # in this second of a return: digests that may still leave
+        self._grants: dict[str, tuple[int, int]] = {}  # by channel: a second of its return, and digests that may leave
 
     @property
-    def asks(self) -> bool:
-        """True if timelines may have to be kept."""
-        return any(outage.phase is not Phase.SUSPECTED for outage in self._found.values())
+    def may_hold(self) -> bool:
+        """True if timelines may have to be held back."""
+        return any(outage.phase is not Phase.SUSPECTED for outage in self._notes.found.values())
 
-    def refresh(self, *, given: bool, at_once: bool = False) -> None:
-        """Read the note, unless that was done a moment ago. With a `given` time it is always read."""
-        if not self._handlers or not (given or at_once or monotonic() - self._read_at >= FRESH_SECONDS):
-            return
-        self._read_at = monotonic()
-        try:
-            self._found = read_outages(self._store)
-        except StoreError:  # claims say so
-            self._found = {}
+    def refresh(self, now: Millis | None, *, at_once: bool = False) -> None:
+        """Read the note, unless that was done a moment ago. If the time is given, it is always read."""
+        if self._handlers and (now is not None or at_once or not self._notes.is_fresh):
+            self._notes.refresh(now)
 
     # For people
 
     def shown(self, *, now: Millis) -> list[ChannelOutage]:
         """The channels that are closed or just coming back, as the store has them, by name."""
-        found = read_outages(self._store).items() if self._is_used else ()
+        found = self._notes.read().items() if self._is_used else ()
         return [
             outages.shown(name, outage)
             for name, outage in sorted(found)
@@ -81,193 +60,195 @@ class Outages:
 
     def shown_for(self, timeline: str, *, now: Millis) -> ChannelOutage | None:
         """The outage that a timeline waits for. Without handlers, the patterns in the note tell."""
+        return next((each for each in self.shown(now=now) if self._is_behind(timeline, each.channel, each)), None)
+
+    def _is_behind(self, timeline: str, channel: str, outage: Outage | ChannelOutage) -> bool:
+        """True if the digests of a timeline go through the channel, as far as this process or the note knows."""
         handler = self._handlers.find(timeline)
-        for outage in self.shown(now=now):
-            if handler is not None and handler.channel is not None:
-                is_behind = outage.channel == handler.channel_of(timeline)
-            else:
-                is_behind = any(stars(pattern, timeline) is not None for pattern in outage.patterns)
-            if is_behind:
-                return outage
-        return None
+        if handler is None:
+            return any(stars(pattern, timeline) is not None for pattern in outage.patterns)
+        if handler.channel is None:
+            return handler.pattern in outage.patterns
+        return channel == handler.channel_of(timeline)
 
     # Before an attempt
 
-    def hold(self, timeline: str, *, now: Millis) -> Millis | None:
-        """When a timeline is looked at again whose channel is closed; None if it may be delivered now."""
+    def admit(self, timeline: str, *, now: Millis, limited: bool = True) -> Millis | None:
+        """None if a timeline may be delivered now, else when it is asked again.
+
+        The answer None may let its digest probe a closed channel, which is noted. Without `limited`, it may leave
+        while others return.
+        """
         closed = self._closed_for(timeline, now=now)
         if closed is None:
             return None
         name, outage = closed
         if outage.phase is Phase.RETURNING:
-            return None if self._return_one(name, outage, now=now) else outages.returns_at(now, chance())
+            return None if not limited or self._return_one(name, outage, now=now) else outages.returns_at(now, chance())
         if outage.is_probed_by(timeline, now) or self._begin_probe(name, outage, timeline, now=now):
             return None
-        self._note_pattern(name, outage, timeline)
+        self._note_pattern(name, outage, timeline, now=now)
         crowd = self._crowd.count(name)
-        return outages.kept_until(self._found.get(name, outage), timeline, now=now, crowd=crowd, chance=chance())
+        return outages.kept_until(self._notes.found.get(name, outage), timeline, now=now, crowd=crowd, chance=chance())
 
     def reason(self, timeline: str, *, now: Millis) -> str | None:
         """Why a timeline is held back; None if its channel does not do so."""
         closed = self._closed_for(timeline, now=now)
-        return None if closed is None else f"its channel {closed[0]} is unavailable: {closed[1].reason}"
+        if closed is None:
+            return None
+        name, outage = closed
+        if not outage.is_closed:
+            return f"its channel {name} has just come back, and digests leave one after the other"
+        return f"its channel {name} is unavailable: {outage.reason}"
 
     def is_closed(self, timeline: str, *, now: Millis) -> bool:
-        """True if the channel of the timeline is closed, and a digest of another one may probe it."""
+        """True if the channel of the timeline is closed, and its own digest does not probe it."""
         closed = self._closed_for(timeline, now=now)
         return closed is not None and closed[1].is_closed and not closed[1].is_probed_by(timeline, now)
 
     def cancel_probe(self, timeline: str, *, now: Millis) -> None:
-        """The timeline was to probe its channel, and was not opened."""
-        for name, outage in list(self._found.items()):
-            if outage.is_probed_by(timeline, now):
-                self._change(name, lambda it: it and outages.after_no_answer(it, timeline, now=now))
+        """The timeline was to probe its channel, and could not be opened."""
+        for name, outage in list(self._notes.found.items()):
+            if outage.is_probed_by(timeline, now) and outage.prober_id == self._me:
+                self._change(name, _unless_none(partial(outages.after_no_answer, timeline=timeline, now=now)), now=now)
+
+    def extend_probe(self, attempt: Attempt) -> None:
+        """An attempt is still under way: if it probes its channel, no other one begins meanwhile."""
+        now = attempt.store_time()
+        for name, outage in list(self._notes.found.items()):
+            if outage.is_probed_by(attempt.timeline, now):
+                extended = partial(outages.after_probe_extended, timeline=attempt.timeline, now=now)
+                self._change(name, _unless_none(extended), now=now)
 
     def _closed_for(self, timeline: str, *, now: Millis) -> tuple[str, Outage] | None:
         """The channel of a timeline, if that is not open, and what is known about it."""
-        handler = self._handlers.find(timeline) if self._found else None
-        if handler is None:
-            return None
-        own = handler.channel_of(timeline)
-        for name, outage in list(self._found.items()):
-            is_behind = name == own if handler.channel is not None else handler.pattern in outage.patterns
-            if is_behind and outage.phase is not Phase.SUSPECTED and not self._is_over(name, outage, now=now):
+        for name, outage in list(self._notes.found.items()):
+            if outage.phase is Phase.SUSPECTED or not self._is_behind(timeline, name, outage):
+                continue
+            if outage.is_over(now):
+                self._change(name, lambda it: None if it is None or it.is_over(now) else it, now=now)
+            else:
                 return name, outage
         return None
 
-    def _is_over(self, name: str, outage: Outage, *, now: Millis) -> bool:
-        if not outage.is_over(now):
-            return False
-        self._change(name, lambda it: None if it is None or it.is_over(now) else it)
-        return True
-
     def _begin_probe(self, name: str, outage: Outage, timeline: str, *, now: Millis) -> bool:
-        if not outages.may_probe(outage, timeline, now=now):
+        if not outages.may_probe(outage, now=now):
             return False
 
         def begin(it: Outage | None) -> Outage | None:
-            may = it is not None and outages.may_probe(it, timeline, now=now)
-            return outages.after_probe_begun(it, timeline, now=now) if it is not None and may else it
+            if it is None or not outages.may_probe(it, now=now):
+                return it
+            return outages.after_probe_begun(it, timeline, self._me, now=now)
 
-        after = self._change(name, begin)
-        return after is None or after.is_probed_by(timeline, now)
+        after = self._change(name, begin, now=now)
+        return after is None or (after.is_probed_by(timeline, now) and after.prober_id == self._me)
 
     def _return_one(self, name: str, outage: Outage, *, now: Millis) -> bool:
         """True if one more digest may leave in this second. Some are granted at a time, so that few calls write."""
         second = outages.second_of_return(outage, now)
-        noted, granted = self._granted.get(name, (-1, 0))
-        if noted != second or granted < 1:
+        known, granted = self._grants.get(name, (-1, 0))
+        if known != second or granted < 1:
             granted = self._grant(name, now=now)
-        self._granted[name] = second, granted - 1
+        self._grants[name] = second, max(0, granted - 1)
         return granted > 0
 
     def _grant(self, name: str, *, now: Millis) -> int:
         granted = 0
 
-        def spend(it: Outage | None) -> Outage | None:
+        def grant(it: Outage | None) -> Outage | None:
             nonlocal granted
             if it is None or it.phase is not Phase.RETURNING:
                 granted = int(it is None)
                 return it
-            after, granted = outages.after_return(it, now=now)
+            after, granted = outages.after_grant(it, now=now)
             return after
 
-        self._change(name, spend)
+        self._change(name, grant, now=now)
         return granted
 
-    def _note_pattern(self, name: str, outage: Outage, timeline: str) -> None:
-        """Note which timelines are behind the channel, for `explain` in processes without handlers."""
+    def _note_pattern(self, name: str, outage: Outage, timeline: str, *, now: Millis) -> None:
+        """Note which timelines are behind the channel, for processes without their handler."""
         handler = self._handlers.find(timeline)
-        if handler is None or outages.with_pattern(outage, handler.pattern) is outage:
-            return
-        self._change(name, lambda it: it and outages.with_pattern(it, handler.pattern))
+        if handler is not None and outages.with_pattern(outage, handler.pattern) is not outage:
+            self._change(name, _unless_none(partial(outages.with_pattern, pattern=handler.pattern)), now=now)
 
     # After an attempt
 
     def settle(self, attempt: Attempt, verdict: Verdict) -> Verdict:
-        """Note what an attempt found out about its channel. The verdict then waits for a channel that is closed."""
+        """Note what an attempt found out about its channel. If that is closed, the digest waits for it."""
         error = verdict.error
-        name = self._channel_of(attempt, error)
-        if not name or not self._is_used:
+        name = self._channel_of(attempt, error) if self._is_used else ""
+        if not name:
             return verdict
-        timeline, now = attempt.timeline, attempt.store_time()
-        if isinstance(error, Unavailable):
-            after = None if error.after is None else to_millis(error.after)
-            reason = str(error)
-            outage = self._report(
-                name,
-                attempt,
-                lambda it: outages.after_unavailable(it, timeline, reason, now=now, after=after, chance=chance()),
-            )
-        elif isinstance(error, DeliveryFailed) and error.unknown and error.retry:
-            reason = str(error)
-            outage = self._report(
-                name, attempt, lambda it: outages.after_unknown(it, timeline, reason, now=now, chance=chance())
-            )
-        else:
+        now = attempt.store_time()
+        found = _found_out(attempt, verdict, now=now)
+        if found is None:
             self._note_answer(name, attempt, verdict, now=now)
             return verdict
+        pattern = self._pattern_of(attempt)
+        outage = self._change(name, lambda it: outages.with_pattern(found(it), pattern), now=now)
         return self._waiting_for(outage, attempt, verdict, now=now)
 
     def _channel_of(self, attempt: Attempt, error: BaseException | None) -> str:
+        """The channel by which an attempt was delivered. One that a handler declares counts more than one in an error.
+
+        A handler that declares none may have named one as it failed: then the note has its pattern.
+        """
+        handler = attempt.handler or self._handlers.find(attempt.timeline)
+        if handler is None:
+            return ""
+        if handler.channel is not None:
+            return shortened_text(handler.channel_of(attempt.timeline), LONGEST_NAME)
         if isinstance(error, Unavailable) and error.channel is not None:
-            return error.channel
-        return "" if attempt.handler is None else attempt.handler.channel_of(attempt.timeline)
+            return shortened_text(error.channel, LONGEST_NAME)
+        return next((name for name, it in list(self._notes.found.items()) if handler.pattern in it.patterns), "")
 
-    def _report(self, name: str, attempt: Attempt, change: Callable[[Outage | None], Outage]) -> Outage | None:
-        pattern = "" if attempt.handler is None else attempt.handler.pattern
-
-        def changed(it: Outage | None) -> Outage:
-            after = change(it)
-            return outages.with_pattern(after, pattern) if pattern else after
-
-        return self._change(name, changed)
+    def _pattern_of(self, attempt: Attempt) -> str:
+        handler = attempt.handler or self._handlers.find(attempt.timeline)
+        return "" if handler is None else handler.pattern
 
     def _waiting_for(self, outage: Outage | None, attempt: Attempt, verdict: Verdict, *, now: Millis) -> Verdict:
+        """The verdict of an attempt whose channel is closed now: it is asked again after the next probe.
+
+        A digest that was unanswered before the outage began has trouble of its own: it waits longer and longer, and is
+        given up in the end.
+        """
         if outage is None or not outage.is_closed:
             return verdict
-        until = outages.kept_until(outage, attempt.timeline, now=now, crowd=0, chance=chance())
+        tried = attempt.lease.tried
+        is_outage = isinstance(verdict.error, Unavailable) or tried is None or outage.explains(tried)
+        if verdict.ending is Ending.BURIED and not is_outage:
+            return verdict
+        wait = outages.kept_until(outage, attempt.timeline, now=now, crowd=0, chance=chance()) - now
         if verdict.ending is Ending.BURIED:
-            return replace(verdict, ending=Ending.PUT_OFF, delay=until - now, is_outage=True)
-        return replace(verdict, delay=None if verdict.delay is None else until - now, is_outage=True)
+            return replace(verdict, ending=Ending.PUT_OFF, delay=wait)
+        if verdict.delay is None:  # a block: its caller decides when to try again
+            return verdict
+        return replace(verdict, delay=wait if is_outage else max(wait, verdict.delay))
 
     def _note_answer(self, name: str, attempt: Attempt, verdict: Verdict, *, now: Millis) -> None:
-        outage = self._found.get(name)
-        if outage is None:
+        if name not in self._notes.found:
             return
-        if attempt.answered or verdict.ending is Ending.DELIVERED:
-            began = attempt.began_at()
-            self._change(name, lambda it: it and outages.after_answer(it, began=began, now=now))
+        if _is_answered(attempt, verdict):
+            answered = partial(outages.after_answer, began=attempt.began_at(), now=now)
+            self._change(name, _unless_none(answered), now=now)
         else:
-            self._change(name, lambda it: it and outages.after_no_answer(it, attempt.timeline, now=now))
+            unasked = partial(outages.after_no_answer, timeline=attempt.timeline, now=now)
+            self._change(name, _unless_none(unasked), now=now)
 
     # The note
 
-    def _change(self, name: str, change: Change) -> Outage | None:
-        """Change what is noted about a channel, as the store has it, and emit what that means."""
-        known = self._found.get(name)
-        if known is not None and change(known) == known and monotonic() - self._read_at < FRESH_SECONDS:
+    def _change(self, name: str, change: Change, *, now: Millis) -> Outage | None:
+        """Change what is noted about a channel, and emit what that means. The answer is what is noted now."""
+        known = self._notes.found.get(name)
+        if known is not None and self._notes.is_fresh and change(known) == known:
             return known
         try:
-            before, after = self._swap(name, change)
+            before, after = self._notes.change(name, change, now=now)
         except StoreError:  # a note that can't be written: the digest waits by itself
             return change(known)
         self._emit(name, before, after)
         return after
-
-    def _swap(self, name: str, change: Change) -> tuple[Outage | None, Outage | None]:
-        for _ in range(TRIES):
-            noted = self._store.note(0, NAME)
-            found = _found_in(noted)
-            before = found.get(name)
-            after = change(before)
-            wanted = {channel: outage for channel, outage in found.items() if channel != name}
-            if after is not None and (before is not None or len(wanted) < MOST_CHANNELS):
-                wanted[name] = after
-            if wanted == found or self._store.swap_note(0, NAME, noted, _encode(wanted) if wanted else None):
-                self._found, self._read_at = wanted, monotonic()
-                return before, wanted.get(name)
-        raise StoreError("the note about channels is written by others all the time")
 
     def _emit(self, name: str, before: Outage | None, after: Outage | None) -> None:
         was_closed = before is not None and before.is_closed
@@ -280,11 +261,29 @@ class Outages:
             self._events.emit(ChannelUp(channel=name, reason=before.reason, down_for=down))
 
 
-def _found_in(noted: bytes | None) -> Found:
-    try:
-        return {} if noted is None else _decode(noted)
-    except (msgspec.MsgspecError, UnicodeError):  # damage: written anew
-        return {}
+def _found_out(attempt: Attempt, verdict: Verdict, *, now: Millis) -> Callable[[Outage | None], Outage] | None:
+    """What an attempt that failed means for its channel; None if that is not to blame."""
+    error, timeline = verdict.error, attempt.timeline
+    if not isinstance(error, DeliveryFailed):
+        return None
+    reason = shortened_text(message_of(error), LONGEST_REASON)
+    if isinstance(error, Unavailable):
+        after = None if error.after is None else to_millis(error.after)
+        return lambda it: outages.after_unavailable(it, timeline, reason, now=now, after=after, chance=chance())
+    if error.unknown and error.retry:
+        return lambda it: outages.after_unknown(it, timeline, reason, now=now, chance=chance())
+    return None
+
+
+def _is_answered(attempt: Attempt, verdict: Verdict) -> bool:
+    """True if the channel answered, be it with a refusal. An empty digest was sent to nobody."""
+    is_delivered = verdict.ending is Ending.DELIVERED and attempt.records > 0
+    is_refused = isinstance(verdict.error, DeliveryFailed) and attempt.handler is not None and not attempt.is_routed
+    return attempt.answered or is_delivered or is_refused
+
+
+def _unless_none(change: Callable[[Outage], Outage | None]) -> Change:
+    return lambda it: None if it is None else change(it)
 
 
 class _Crowd:

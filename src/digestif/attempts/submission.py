@@ -7,7 +7,7 @@ from contextlib import suppress
 from digestif.attempts.attempt import Attempt
 from digestif.core.texts import LONGEST_TEXT, shortened_text, traceback_of
 from digestif.core.times import Millis
-from digestif.core.verdicts import Ending, Verdict, is_deliberate
+from digestif.core.verdicts import Ending, Unavailable, Verdict, is_deliberate
 from digestif.errors import ConfigError, StoreError
 from digestif.stores.base import Burial, Completion, Release, Store
 
@@ -73,8 +73,8 @@ def _release(attempt: Attempt, verdict: Verdict) -> Release:
 
 
 def _tried(attempt: Attempt, verdict: Verdict, at: Millis) -> Millis | None:
-    """Since when attempts fail for the digest's own sake. An outage of its channel ends that."""
-    if verdict.is_outage:
+    """Since when attempts fail for the digest's own sake. A channel that is unavailable ends that."""
+    if isinstance(verdict.error, Unavailable) and not verdict.unknown:
         return None
     if verdict.error is None or attempt.lease.tried is not None:  # nothing was tried, or it is known
         return attempt.lease.tried

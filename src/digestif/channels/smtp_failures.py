@@ -24,6 +24,7 @@ from digestif.channels.smtp_options import Server
 
 REPLY_LENGTH = 300
 TOO_LARGE = 552
+CLOSING = 421  # the server ends the connection: before the mail, that concerns all mails
 UNAUTHENTICATED = {530, 534, 535, 538}  # about our log-in, at whichever command they come
 
 
@@ -83,7 +84,8 @@ def _refusal(error: SMTPResponseException, server: Server) -> DeliveryFailed:
 
 def _temporary(error: SMTPResponseException, reason: str) -> DeliveryFailed:
     """4xx: to the recipient or the mail it is a request to wait, such as greylisting; earlier it is about all mails."""
-    if isinstance(error, SMTPRecipientRefused | SMTPDataError):
+    is_closing = error.code == CLOSING and isinstance(error, SMTPRecipientRefused)
+    if isinstance(error, SMTPRecipientRefused | SMTPDataError) and not is_closing:
         return DeliveryFailed(reason, throttled=True)
     return Unavailable(reason)
 

@@ -24,6 +24,7 @@ RETURN_SECONDS = 10  # in which 1, 2, 4 … 512 digests may leave; then there is
 SHORTEST_WAIT, LONGEST_WAIT = 1_000, 10_000  # milliseconds: of those that are over the limit
 MOST_CHANNELS = 200  # that are noted at once
 MOST_PATTERNS = 50
+FORGOTTEN: Millis = 86_400_000  # after a probe was due and nothing came to probe: its handlers are gone, or renamed
 
 
 class Phase(StrEnum):
@@ -44,10 +45,11 @@ class Outage(Struct, frozen=True, omit_defaults=True):
     interval: Millis = FIRST_INTERVAL
     probe_at: Millis = 0
     prober: str = ""  # the timeline whose digest probes the channel, or did so last…
+    prober_id: str = ""  # …of this engine…
     probe_until: Millis = 0  # …which it may do until then
     returned: Millis = 0  # when it answered again
-    second: int = -1  # of the return, and how many digests left in it
-    left: int = 0
+    second: int = -1  # of the return…
+    granted: int = 0  # …and how many digests may leave in it
     patterns: tuple[str, ...] = ()  # of the handlers that met it
 
     @property
@@ -58,7 +60,17 @@ class Outage(Struct, frozen=True, omit_defaults=True):
         """True if nothing holds digests back any more."""
         if self.phase is Phase.RETURNING:
             return not 0 <= now - self.returned < RETURN_SECONDS * 1000
-        return self.phase is Phase.SUSPECTED and not 0 <= now - self.since < DOUBT
+        if self.phase is Phase.SUSPECTED:
+            return not 0 <= now - self.since < DOUBT
+        return self.is_forgotten(now)
+
+    def is_forgotten(self, now: Millis) -> bool:
+        """True if it is closed and nothing has come to probe it for a day."""
+        return self.is_closed and now - max(self.probe_at, self.probe_until) > FORGOTTEN
+
+    def explains(self, tried: Millis) -> bool:
+        """True if a digest that has failed since then has met nothing but this outage."""
+        return self.since <= tried + DOUBT
 
     def is_probed_by(self, timeline: str, now: Millis) -> bool:
         return self.is_closed and self.prober == timeline and now < self.probe_until
@@ -98,7 +110,7 @@ def after_unavailable(
     if not outage.is_probed_by(timeline, now):
         return outage
     interval = min(2 * outage.interval, LONGEST_INTERVAL)
-    probe_at = now + (_spread(interval, chance) if after is None else max(after, FIRST_INTERVAL))
+    probe_at = now + _wait(interval, after, chance)
     return replace(outage, reason=reason, interval=interval, probe_at=probe_at, probe_until=0)
 
 
@@ -129,25 +141,33 @@ def after_no_answer(outage: Outage, timeline: str, *, now: Millis) -> Outage:
 
 def _closed(outage: Outage | None, reason: str, *, now: Millis, after: Millis | None, chance: float) -> Outage:
     patterns = () if outage is None else outage.patterns
-    interval = outage.interval if outage is not None else FIRST_INTERVAL
-    wait = _spread(interval, chance) if after is None else min(max(after, FIRST_INTERVAL), LONGEST_INTERVAL)
-    return Outage(Phase.CLOSED, now, reason, interval=interval, probe_at=now + wait, patterns=patterns)
+    return Outage(Phase.CLOSED, now, reason, probe_at=now + _wait(FIRST_INTERVAL, after, chance), patterns=patterns)
 
 
-def _spread(interval: Millis, chance: float) -> Millis:
+def _wait(interval: Millis, after: Millis | None, chance: float) -> Millis:
+    """Until the next probe: the interval, more or less, or what the receiver asked for, within reason."""
+    if after is not None:
+        return min(max(after, FIRST_INTERVAL), LONGEST_INTERVAL)
     return round(interval * (1 - JITTER + 2 * JITTER * chance))
 
 
 # Who may be delivered
 
 
-def may_probe(outage: Outage, timeline: str, *, now: Millis) -> bool:
-    """True if a digest of this timeline may try whether the channel is back; one at a time."""
-    return outage.is_closed and now >= outage.probe_at and (now >= outage.probe_until or outage.prober == timeline)
+def may_probe(outage: Outage, *, now: Millis) -> bool:
+    """True if a digest may try whether the channel is back; one at a time."""
+    return outage.is_closed and now >= outage.probe_at and now >= outage.probe_until
 
 
-def after_probe_begun(outage: Outage, timeline: str, *, now: Millis) -> Outage:
-    return replace(outage, prober=timeline, probe_until=now + PROBE)
+def after_probe_begun(outage: Outage, timeline: str, prober_id: str, *, now: Millis) -> Outage:
+    return replace(outage, prober=timeline, prober_id=prober_id, probe_until=now + PROBE)
+
+
+def after_probe_extended(outage: Outage, timeline: str, *, now: Millis) -> Outage:
+    """The probe is still under way. It is noted now and then, not at each renewal of its lease."""
+    if not outage.is_probed_by(timeline, now) or outage.probe_until - now > PROBE // 2:
+        return outage
+    return replace(outage, probe_until=now + PROBE)
 
 
 def kept_until(outage: Outage, timeline: str, *, now: Millis, crowd: int, chance: float) -> Millis:
@@ -167,13 +187,13 @@ def second_of_return(outage: Outage, now: Millis) -> int:
     return max(0, now - outage.returned) // 1000
 
 
-def after_return(outage: Outage, *, now: Millis) -> tuple[Outage, int]:
-    """Grant some of the digests that may leave in this second of the return: an eighth, so that workers share them."""
+def after_grant(outage: Outage, *, now: Millis) -> tuple[Outage, int]:
+    """Let some more digests leave in this second of the return: an eighth of its limit, so that workers share them."""
     second = second_of_return(outage, now)
-    left = outage.left if second == outage.second else 0
+    before = outage.granted if second == outage.second else 0
     limit = 2**second
-    granted = max(0, min(max(1, limit // 8), limit - left))
-    return replace(outage, second=second, left=left + granted), granted
+    more = max(0, min(max(1, limit // 8), limit - before))
+    return replace(outage, second=second, granted=before + more), more
 
 
 def returns_at(now: Millis, chance: float) -> Millis:
@@ -183,6 +203,6 @@ def returns_at(now: Millis, chance: float) -> Millis:
 
 def with_pattern(outage: Outage, pattern: str) -> Outage:
     """The same, noting that timelines of this pattern are behind it."""
-    if pattern in outage.patterns or len(outage.patterns) >= MOST_PATTERNS:
+    if not pattern or pattern in outage.patterns or len(outage.patterns) >= MOST_PATTERNS:
         return outage
     return replace(outage, patterns=(*outage.patterns, pattern))

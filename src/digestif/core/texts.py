@@ -25,6 +25,15 @@ def reason_of(error: BaseException) -> str:
     return shortened_text(text, LONGEST_TEXT)
 
 
+def message_of(error: BaseException) -> str:
+    """The text of an error without its type."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # an error whose text fails
+        text = type(error).__name__
+    return shortened_text(text, LONGEST_TEXT)
+
+
 def traceback_of(error: BaseException | None) -> str:
     """The traceback of an error, as it is stored. Of a long one only the end, which says where."""
     if error is None:

@@ -76,10 +76,15 @@ class Unavailable(DeliveryFailed):
         after: float | None = None,
         unknown: bool = False,
     ) -> None:
-        if channel is not None and not str(channel).strip():
+        if channel is not None and not is_name(channel):
             raise ConfigError(f"channel: {shortened(channel)} is not the name of a channel")
         super().__init__(reason, after=after, unknown=unknown)
         self.channel = channel
+
+
+def is_name(channel: object) -> bool:
+    """True for what may name a channel."""
+    return isinstance(channel, str) and bool(channel.strip())
 
 
 class UnexpectedFailure(DeliveryFailed):
@@ -113,7 +118,6 @@ class Verdict:
     delay: Millis | None = None  # until the next attempt; None: at once
     unknown: bool = False  # it may have gone out, so it is frozen
     error: BaseException | None = None  # raised by the handler, or while its call was prepared
-    is_outage: bool = False  # the channel is to blame, for all of its digests
 
 
 DELIVERED = Verdict(ending=Ending.DELIVERED)
@@ -196,7 +200,7 @@ def put_off(reason: str, *, delay: Millis | None = None, error: BaseException | 
 def _outage(error: Unavailable) -> Verdict:
     """Try again later. If the channel is known, all of its digests wait for it: `Outages` decides for how long."""
     delay = to_millis(PATIENCE if error.after is None else error.after)
-    return replace(put_off(reason_of(error), delay=delay, error=error), is_outage=True)
+    return put_off(reason_of(error), delay=delay, error=error)
 
 
 def is_unknown(error: BaseException | None) -> bool:

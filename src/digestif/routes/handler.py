@@ -50,6 +50,7 @@ class RouteHandler:
 
     async def __call__(self, attempt: Attempt) -> None:
         """Deliver a digest. Raises DeliveryFailed, Discard, or what a hook raised."""
+        attempt.is_routed = True
         await self._remove_unwanted(attempt)
         if self.route.split is None:
             await self._send(attempt, self.route.recipient(attempt.timeline), attempt.digest.records)
@@ -115,11 +116,17 @@ class RouteHandler:
         return wanted
 
     async def _called(self, hook: Any, argument: object) -> Any:
-        """The answer of a hook. Plain functions run in a thread: they may ask a database."""
-        if inspect.iscoroutinefunction(hook):
-            return await hook(argument)
-        answer = await self._resources.hooks.run(lambda: hook(argument))
-        return await answer if inspect.isawaitable(answer) else answer
+        """The answer of a hook. Plain functions run in a thread: they may ask a database.
+
+        What a hook can't reach is not the channel: then only this digest is put off.
+        """
+        try:
+            if inspect.iscoroutinefunction(hook):
+                return await hook(argument)
+            answer = await self._resources.hooks.run(lambda: hook(argument))
+            return await answer if inspect.isawaitable(answer) else answer
+        except Unavailable as error:
+            raise DeliveryFailed(f"a hook: {error}", throttled=True, after=error.after) from error
 
     # One message
 
