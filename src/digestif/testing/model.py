@@ -812,6 +812,8 @@ class Model:
         if parcel is None:
             return False
         line = self.lines.setdefault(parcel.timeline, Line())
+        if line.is_off():
+            raise InvalidState(parcel.timeline)
         if line.digest is not None or line.state == "open":
             raise Busy(parcel.timeline)
         del self.dead[digest_id]

@@ -633,6 +633,16 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Dead letters
 
+    @rule(timeline=timelines, some=st.lists(keys, min_size=1, max_size=3), timestamp=timestamps)
+    def give_up(self, timeline: str, some: list[str], timestamp: float) -> None:
+        """Records that can't be delivered: this policy allows one attempt."""
+        for key in some:
+            self.add(timeline, key, timestamp, "steps", {})
+        self.flush(timeline)
+        held = self.entered(timeline, "steps", None, given=False)
+        if held is not None:
+            self.left(held, BlockFailed())
+
     @precondition(lambda self: self.model.dead)
     @rule(index=st.integers(0, 20))
     def replay(self, index: int) -> None:
