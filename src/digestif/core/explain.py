@@ -343,6 +343,8 @@ class _View:
         if slot.state is not State.WAITING or slot.paused:
             return changes
         window = self._policy.window
+        if self._is_closed:
+            return [*changes, "nothing passes a closed channel; `retract` and `delete` take records back"]
         changes.append("`flush` makes it ready now" + (", whatever its window says" if window is not None else ""))
         if slot.digest is not None or slot.passes:
             return changes

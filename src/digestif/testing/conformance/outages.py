@@ -4,16 +4,18 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from digestif import (
     ChannelDown,
     ChannelUp,
+    ConfigError,
     DeliveryFailed,
     Digest,
     Digests,
+    Ended,
     Event,
     InvalidState,
     Retry,
@@ -404,6 +406,107 @@ class Outages(Suite):
         work(digests, receiver, now=T)
 
         assert [message.timeline for message in receiver.messages] == ["mail:ada"]
+
+    def test_a_channel_that_was_named_as_it_failed_opens_again(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 62. Also if its handler declares none, and whatever the handler delivers next is its answer."""
+        told: list[Event] = []
+        digests.subscribe(lambda event: told.append(event) if isinstance(event, ChannelUp) else None)
+        digests.handler("mail:*")(receiver)
+        receiver.fail(Unavailable("refused", channel="crm"))
+        add_to_all(digests, "r", now=T)
+        work_until(digests, receiver, T, T + 60)
+        receiver.is_back()
+
+        work_until(digests, receiver, T + 60, T + 200)
+
+        assert len(receiver.messages) == len(READERS)
+        assert len(told) == 1
+        assert digests.outages(now=T + 200) == []
+
+    def test_an_empty_digest_and_a_failing_block_open_nothing(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 62. Only what got to the channel can be its answer."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.add("mail:empty", 1, now=T - 400)
+        work(digests, receiver, now=T - 400)
+        receiver.fail(DOWN)
+        digests.add("mail:ada", 1, now=T - 100)
+        work(digests, receiver, now=T - 100)
+
+        for timeline in scheduled(digests, T):  # among them the one whose cool-down is over, with nothing pending
+            digests.deliver(timeline, now=T)
+
+        assert [outage.next_probe is None for outage in digests.outages(now=T)] == [False]
+
+    def test_two_digests_with_trouble_of_their_own_are_given_up(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 63. They never get an answer, others do: they are sent a few times, not for ever."""
+        digests = digests_with(give_up_after=7200, minimum_delay=60, increment_delay=0)
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(UNKNOWN, "mail:ada", "mail:bob")
+        for step in range(200):
+            now = T + 120 * step
+            if step == 0:
+                add_to_all(digests, "r", now=now)
+            digests.add("mail:eve", step, now=now)
+            work(digests, receiver, now=now)
+
+        assert sorted(letter.timeline for letter in digests.dead_letters()) == ["mail:ada", "mail:bob"]
+        copies = Counter(message.timeline for message in receiver.messages)
+        assert max(copies["mail:ada"], copies["mail:bob"]) <= 20
+
+    def test_a_refusal_of_a_handler_is_an_answer(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 63. A channel that refuses a digest works: the others return."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        add_to_all(digests, "r", now=T)
+        work(digests, receiver, now=T)
+        receiver.fail(DeliveryFailed("no such mailbox", retry=False), "mail:ada")
+        receiver.calls.clear()
+
+        work_until(digests, receiver, T + 5, T + 60)
+
+        assert sorted(receiver.calls) == sorted(READERS)
+        assert digests.outages(now=T + 60) == []
+
+    def test_whatever_an_error_says_the_attempt_ends(self, digests: Digests, receiver: Receiver) -> None:
+        """Fact 65. Texts that can't be written, or are huge, are shortened where they are noted."""
+        digests.handler("mail:*", channel="mail\udce9" * 1000)(receiver)
+        receiver.fail(Unavailable("\udce9" * 1_000_000))
+        ended: list[Event] = []
+        digests.subscribe(lambda event: ended.append(event) if isinstance(event, Ended) else None)
+        add_to_all(digests, "r", now=T)
+
+        work(digests, receiver, now=T)
+
+        assert len(ended) == len(READERS)
+        [outage] = digests.outages(now=T)
+        assert len(outage.channel) + len(outage.reason) <= 1000
+        assert digests.ledger().open == len(READERS)
+
+    def test_a_worker_without_the_handler_leaves_what_is_behind_a_closed_channel(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 62. The note says which timelines wait: their records stay pending."""
+        digests, other = digests_with(), digests_with()
+        digests.handler("mail:*", channel="mail")(receiver)
+        other.handler("chat:*")(receiver)
+        receiver.fail(DOWN)
+        digests.add("mail:ada", 1, now=T)
+        work(digests, receiver, now=T)
+        digests.add("mail:bob", 1, now=T + 1)
+
+        work(other, receiver, now=T + 1)
+
+        assert digests.timeline("mail:bob").pending == 1
+
+    @pytest.mark.parametrize("name", [5, "", " "], ids=repr)
+    def test_a_channel_has_a_name(self, digests: Digests, name: Any) -> None:
+        """Fact 50. What is no name is refused by `handler` and by `Unavailable`."""
+        with pytest.raises(ConfigError, match="channel"):
+            digests.handler("mail:*", channel=name)(Receiver())
+        with pytest.raises(ConfigError, match="channel"):
+            Unavailable("refused", channel=name)
 
     def test_an_outage_leaves_nothing_behind(self, digests: Digests, store: Store, receiver: Receiver) -> None:
         """Fact 30. When all is delivered, no note is left either."""
