@@ -276,7 +276,7 @@ def _found_out(attempt: Attempt, verdict: Verdict, *, now: Millis) -> Callable[[
 
 
 def _is_answered(attempt: Attempt, verdict: Verdict) -> bool:
-    """True if the channel answered, be it with a refusal. An empty digest was sent to nobody."""
+    """True if the channel answered, be it with a refusal. An empty digest is not sent."""
     is_delivered = verdict.ending is Ending.DELIVERED and attempt.records > 0
     is_refused = isinstance(verdict.error, DeliveryFailed) and attempt.handler is not None and not attempt.is_routed
     return attempt.answered or is_delivered or is_refused

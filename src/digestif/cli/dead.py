@@ -72,7 +72,7 @@ def letter_table(letters: "Sequence[DeadLetter]", *, now: float) -> Iterator[str
 
 
 def _sent(letter: "DeadLetter") -> str:
-    """Whether somebody may have received it."""
+    """Whether it may have reached its receiver."""
     from digestif.core.machine import may_have_gone_out
 
     return "maybe" if may_have_gone_out(letter) else "partly" if letter.served else "no"

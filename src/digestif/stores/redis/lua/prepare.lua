@@ -10,13 +10,10 @@ local request = cmsgpack.unpack(ARGV[4])
 local WEIGHED_RECORDS = 1000 -- whose lengths a call looks at: about a millisecond
 
 local function some_keys(batch, limit)
-  local keys = {}
   if batch.large then
-    for number, member in ipairs(call('ZRANGE', batch.ages, 0, limit - 1)) do
-      keys[number] = key_of(member)
-    end
-    return keys
+    return oldest_of_large(batch, limit)
   end
+  local keys = {}
   for key in each(batch) do
     if #keys < limit then
       table.insert(keys, key)

@@ -105,15 +105,20 @@ local function page(batch, after, limit, room)
   return flat, true, bytes
 end
 
-local function oldest_keys(batch, limit)
+-- The keys of the oldest records of a batch that has orders.
+local function oldest_of_large(batch, limit)
   local keys = {}
-  if batch.large then
-    for number, member in ipairs(call('ZRANGE', batch.ages, 0, limit - 1)) do
-      keys[number] = key_of(member)
-    end
-    return keys
+  for number, member in ipairs(call('ZRANGE', batch.ages, 0, limit - 1)) do
+    keys[number] = key_of(member)
   end
-  local sorted = newest_first(batch)
+  return keys
+end
+
+local function oldest_keys(batch, limit)
+  if batch.large then
+    return oldest_of_large(batch, limit)
+  end
+  local keys, sorted = {}, newest_first(batch)
   for place = #sorted, math.max(1, #sorted - limit + 1), -1 do
     table.insert(keys, sorted[place].key)
   end
