@@ -188,7 +188,7 @@ class Moves(Suite):
         assert sorted(lease.timeline for lease in claim_all(store)) == ["fresh", "t"]
 
     def test_a_mark_is_set_once_and_taken_away_by_its_own_move(self, store: Movable) -> None:
-        """Fact 68. A process that resumes a move sets it again; a process that comes late can't end the move of another."""
+        """Fact 68. A process that resumes a move sets it again; one that comes late can't end the move of another."""
         assert store.moving_since() is None
         for at in (NOW, LATER):
             for partition in range(store.partitions):
