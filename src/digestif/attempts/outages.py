@@ -85,7 +85,7 @@ class Outages:
         name, outage = closed
         if outage.phase is Phase.RETURNING:
             return None if not limited or self._return_one(name, outage, now=now) else outages.returns_at(now, chance())
-        if outage.is_probed_by(timeline, now) or self._begin_probe(name, outage, timeline, now=now):
+        if self._begin_probe(name, outage, timeline, now=now):
             return None
         self._note_pattern(name, outage, timeline, now=now)
         crowd = self._crowd.count(name)
@@ -107,10 +107,15 @@ class Outages:
         return closed is not None and closed[1].is_closed and not closed[1].is_probed_by(timeline, now)
 
     def cancel_probe(self, timeline: str, *, now: Millis) -> None:
-        """The timeline was to probe its channel, and could not be opened."""
+        """The timeline was to probe its channel, and could not be opened. Another process may have been quicker."""
+
+        def cancel(it: Outage | None) -> Outage | None:
+            is_mine = it is not None and it.prober_id == self._me
+            return outages.after_no_answer(it, timeline, now=now) if it is not None and is_mine else it
+
         for name, outage in list(self._notes.found.items()):
-            if outage.is_probed_by(timeline, now) and outage.prober_id == self._me:
-                self._change(name, _unless_none(partial(outages.after_no_answer, timeline=timeline, now=now)), now=now)
+            if outage.is_probed_by(timeline, now):
+                self._change(name, cancel, now=now)
 
     def extend_probe(self, attempt: Attempt) -> None:
         """An attempt is still under way: if it probes its channel, no other one begins meanwhile."""
@@ -132,14 +137,20 @@ class Outages:
         return None
 
     def _begin_probe(self, name: str, outage: Outage, timeline: str, *, now: Millis) -> bool:
-        if not outages.may_probe(outage, now=now):
-            return False
+        """Let the timeline probe its channel, also if it was chosen elsewhere: the process that opens it is named."""
+
+        def may_begin(it: Outage) -> bool:
+            if self._handlers.find(timeline) is None:
+                return False
+            return outages.may_probe(it, now=now) or it.is_probed_by(timeline, now)
 
         def begin(it: Outage | None) -> Outage | None:
-            if it is None or not outages.may_probe(it, now=now):
+            if it is None or not may_begin(it):
                 return it
             return outages.after_probe_begun(it, timeline, self._me, now=now)
 
+        if not may_begin(outage):
+            return False
         after = self._change(name, begin, now=now)
         return after is None or (after.is_probed_by(timeline, now) and after.prober_id == self._me)
 
