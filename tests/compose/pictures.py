@@ -1,6 +1,7 @@
 """A program that takes pictures of mails.
 
-`python -m tests.compose.pictures` takes those in docs/images anew; with a FOLDER it takes all there, wide and narrow, light and dark.
+`python -m tests.compose.pictures` takes those of docs/images anew. With a FOLDER it takes all of them there: wide and
+narrow, light and dark.
 """
 
 import shutil

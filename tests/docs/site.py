@@ -13,7 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 SITE = Path(__file__).parents[2] / "site"
-LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}  # by a browser itself
+# What a browser loads without being asked.
+LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
 NOT_LOADED = {"canonical", "prev", "next"}  # kinds of <link> that only name an address
 
 

@@ -99,10 +99,9 @@ def test_every_picture_has_a_program_or_is_written_by_hand() -> None:
 def test_contributing_says_what_makes_each_picture() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `([\w-]+\.\w+)` \| (.+) \|$", page, re.MULTILINE))
+    made = {name: f"`./dev python -m {program}`" for name, program in PROGRAMS.items()}
 
-    assert rows == {name: f"`./dev python -m {program}`" for name, program in PROGRAMS.items()} | {
-        name: "written by hand" for name in WRITTEN_BY_HAND
-    }
+    assert rows == made | dict.fromkeys(WRITTEN_BY_HAND, "written by hand")
 
 
 @each_page
