@@ -1,4 +1,8 @@
-"""A program that takes pictures of mails, wide and narrow, light and dark: python -m tests.compose.pictures FOLDER."""
+"""A program that takes pictures of mails.
+
+`python -m tests.compose.pictures` takes those of docs/images anew. With a FOLDER it takes all of them there: wide and
+narrow, light and dark.
+"""
 
 import shutil
 import sys
@@ -18,10 +22,20 @@ Colours = Literal["light", "dark"]
 CHROMIUM = shutil.which("chromium")
 WIDTHS = {"wide": 800, "narrow": 360}
 COLOURS: tuple[Colours, ...] = ("light", "dark")
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+IN_DOCS: dict[str, tuple[str, Colours]] = {
+    "mail-wide-light.png": ("wide", "light"),
+    "mail-narrow-dark.png": ("narrow", "dark"),
+}
 
 
-def main(folder: Path) -> None:
-    """Save the pictures in a folder."""
+def take_those_of_the_docs() -> None:
+    with browser() as chromium:
+        for name, (size, colours) in IN_DOCS.items():
+            take(chromium, html_of(many()), IMAGES / name, WIDTHS[size], colours)
+
+
+def take_all(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     mails: dict[str, Summary] = {"one": single(), "many": many(), "overflow": overflow()}
     with browser() as chromium:
@@ -56,4 +70,7 @@ def take(chromium: Browser, html: str, path: Path, width: int, colours: Colours)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if sys.argv[1:]:
+        take_all(Path(sys.argv[1]))
+    else:
+        take_those_of_the_docs()
