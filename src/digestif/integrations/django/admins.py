@@ -9,9 +9,10 @@ from django.utils.log import AdminEmailHandler
 
 from digestif.core.records import Digest
 from digestif.digests import Digests
+from digestif.errors import ConfigError
 from digestif.integrations.django.letters import letter_of_errors
 from digestif.integrations.django.mail import CHANNEL, failures_judged, sending_backend
-from digestif.integrations.django.options import Options
+from digestif.integrations.django.options import SMTP, Options
 
 TIMELINE = "django-admins:errors"
 BODY_LENGTH = 20_000  # characters of a report; its beginning has the request and the traceback
@@ -29,8 +30,8 @@ class DigestAdminHandler(AdminEmailHandler):  # type: ignore[misc]  # Django has
 
     def send_mail(self, subject: str, message: str, *args: Any, **kwargs: Any) -> None:
         if not self._gather(subject, message, kwargs.get("html_message") or ""):
-            kwargs["connection"] = mail.get_connection(self.email_backend or sending_backend(), fail_silently=True)
-            mail.mail_admins(subject, message, *args, **kwargs)
+            connection = mail.get_connection(self.email_backend or _backend(), fail_silently=True)
+            mail.mail_admins(subject, message, *args, connection=connection, **kwargs)
 
     def _gather(self, subject: str, body: str, html: str) -> bool:
         if _is_adding.get():  # the engine logs an error while it takes one: it would go on for ever
@@ -48,6 +49,13 @@ class DigestAdminHandler(AdminEmailHandler):  # type: ignore[misc]  # Django has
         finally:
             _is_adding.reset(token)
         return True
+
+
+def _backend() -> str:
+    try:
+        return sending_backend()
+    except ConfigError:  # the report may be about just that
+        return SMTP
 
 
 def register(engine: Digests, options: Options) -> None:

@@ -7,7 +7,7 @@ import smtplib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from email.utils import parseaddr
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
 from django.core.mail import EmailMessage, EmailMultiAlternatives, get_connection
@@ -18,10 +18,7 @@ from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.digests import Digests
 from digestif.errors import DigestifError, InvalidRecord
 from digestif.integrations.django.letters import letter_of_mails
-from digestif.integrations.django.options import BACKEND, Options
-
-if TYPE_CHECKING:
-    from digestif.integrations.django.engine import Project
+from digestif.integrations.django.options import BACKEND, Options, read_options
 
 PREFIX = "django-mail:"
 CHANNEL = "Django's mail backend"
@@ -50,9 +47,13 @@ class DigestEmailBackend(BaseEmailBackend):  # type: ignore[misc]  # Django has 
 
     def _gather(self, message: Any) -> bool | None:
         """True: accepted. False: no record can hold it. None: the store failed, silently."""
+        from digestif.integrations.django.engine import digests  # which imports this module
+
         value = _value_of(message)
         try:
-            _project().engine.add_many([(PREFIX + parseaddr(to)[1], {**value, "to": to}) for to in message.to])
+            if not digests().enabled:
+                return False
+            digests().add_many([(PREFIX + parseaddr(to)[1], {**value, "to": to}) for to in message.to])
         except InvalidRecord:
             return False
         except DigestifError:
@@ -63,20 +64,14 @@ class DigestEmailBackend(BaseEmailBackend):  # type: ignore[misc]  # Django has 
 
     def _send(self, messages: list[Any]) -> int:
         if self._inner is None:
-            backend = _project().options.email_backend
+            backend = read_options().email_backend
             self._inner = get_connection(backend, fail_silently=self.fail_silently, **self._options)
         return self._inner.send_messages(messages) or 0
 
 
-def _project() -> "Project":
-    from digestif.integrations.django.engine import project  # which imports this module
-
-    return project()
-
-
 def can_gather(message: Any) -> bool:
     """True for a mail that is only a subject and a body, with or without HTML, and that may wait."""
-    if type(message) not in (EmailMessage, EmailMultiAlternatives) or not _project().engine.enabled:
+    if type(message) not in (EmailMessage, EmailMultiAlternatives):
         return False
     alternatives = [mimetype for _, mimetype in getattr(message, "alternatives", [])]
     special = (message.attachments, message.cc, message.bcc, message.reply_to, message.extra_headers, message.encoding)
@@ -84,7 +79,7 @@ def can_gather(message: Any) -> bool:
         return False
     if not all("@" in parseaddr(to)[1] for to in message.to):
         return False
-    can_wait = _project().options.can_wait
+    can_wait = read_options().can_wait
     return can_wait is None or bool(can_wait(message))
 
 
@@ -143,4 +138,4 @@ def failures_judged() -> Iterator[None]:
 
 def sending_backend() -> str:
     """What sends digests: the backend of the project, or the one behind ours. Django's tests replace the first."""
-    return _project().options.email_backend if settings.EMAIL_BACKEND == BACKEND else str(settings.EMAIL_BACKEND)
+    return read_options().email_backend if settings.EMAIL_BACKEND == BACKEND else str(settings.EMAIL_BACKEND)
