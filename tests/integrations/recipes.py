@@ -10,7 +10,7 @@ from typing import Self
 from digestif.testing.servers import becomes_true
 from tests.docs.pages import DOCS, write_files
 
-STRICT = ("-W", "error")  # Python's own options: the warnings of a program are errors
+STRICT = ("-q", "-p", "no:cacheprovider", "-W", "error")  # options of pytest: warnings are errors
 
 
 class Recipe:

@@ -412,6 +412,22 @@ with override_settings(DIGESTIF={**settings.DIGESTIF, "STORE": "sqlite:////nowhe
 with override_settings(DIGESTIF={"STROE": "memory://"}, EMAIL_BACKEND=settings.DIGESTIF["EMAIL"]["BACKEND"]):
     logging.getLogger("django.request").error("the settings, too")
 """
+ERROR_OF_A_LISTENER = """
+import logging
+from digestif.integrations.django import digests
+
+logger = logging.getLogger("django.request")
+digests().subscribe(lambda event: logger.error("while an error was gathered"))
+logger.error("the first")
+print([record.value["subject"] for record in digests().peek("django-admins:errors")])
+"""
+
+
+def test_an_error_that_gathering_causes_is_not_gathered(project: Project) -> None:
+    """It would cause the next one, without end."""
+    assert project.script(ERROR_OF_A_LISTENER) == "['ERROR: the first']\n"
+
+    assert project.subjects() == ["[Django] ERROR: while an error was gathered"]
 
 
 def test_an_error_goes_out_at_once_if_the_store_is_away_or_the_settings_are_wrong(project: Project) -> None:

@@ -7,7 +7,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from digestif.testing.servers import becomes_true
-from tests.integrations.recipes import Program, Recipe
+from tests.integrations.recipes import STRICT, Program, Recipe
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def shop(tmp_path: Path) -> Recipe:
 
 
 def test_the_tests_of_the_page_pass(shop: Recipe) -> None:
-    assert "1 passed" in shop.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py")
+    assert "1 passed" in shop.run("-m", "pytest", *STRICT, "test_shop.py")
 
 
 def test_a_server_delivers_what_its_endpoints_add_and_ends_cleanly(shop: Recipe) -> None:

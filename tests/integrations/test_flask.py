@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from digestif.testing.servers import becomes_true
-from tests.integrations.recipes import Recipe
+from tests.integrations.recipes import STRICT, Recipe
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def shop(tmp_path: Path) -> Recipe:
 
 
 def test_the_tests_of_the_page_pass(shop: Recipe) -> None:
-    assert "3 passed" in shop.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py")
+    assert "3 passed" in shop.run("-m", "pytest", *STRICT, "test_shop.py")
 
 
 def test_what_a_view_adds_is_delivered_by_a_worker_beside_the_server(shop: Recipe) -> None:
