@@ -38,12 +38,14 @@ class DigestEmailBackend(BaseEmailBackend):  # type: ignore[misc]  # Django has 
 
     def send_messages(self, email_messages: Sequence[Any]) -> int:
         """Return how many mails were gathered or sent."""
-        wanted = [message for message in email_messages if message.recipients()]
-        gathered = [message for message in wanted if can_gather(message)]
-        accepted = [self._gather(message) for message in gathered]
-        refused = [message for message, was in zip(gathered, accepted, strict=True) if was is False]
-        at_once = [message for message in wanted if message not in gathered or message in refused]
-        return accepted.count(True) + (self._send(at_once) if at_once else 0)
+        gathered, at_once = 0, []
+        for message in email_messages:
+            accepted = can_gather(message) and self._gather(message)
+            if accepted:
+                gathered += 1
+            elif accepted is False and message.recipients():
+                at_once.append(message)
+        return gathered + (self._send(at_once) if at_once else 0)
 
     def _gather(self, message: Any) -> bool | None:
         """True: accepted. False: no record can hold it. None: the store failed, silently."""
@@ -77,7 +79,7 @@ def can_gather(message: Any) -> bool:
     special = (message.attachments, message.cc, message.bcc, message.reply_to, message.extra_headers, message.encoding)
     if any(special) or message.content_subtype != "plain" or alternatives not in ([], ["text/html"]):
         return False
-    if not all("@" in parseaddr(to)[1] for to in message.to):
+    if not message.to or not all("@" in parseaddr(to)[1] for to in message.to):
         return False
     can_wait = read_options().can_wait
     return can_wait is None or bool(can_wait(message))
