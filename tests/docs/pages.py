@@ -6,6 +6,8 @@ A `python` block is run, one statement after the other, in the namespace of its 
 - a comment `# → …` says what the statement on its line gives or prints;
 - `<!-- no-run -->` on the line above: it is only shown;
 - `<!-- pytest -->` on the line above: it is a file of tests, run by pytest; options may follow the word.
+- `<!-- file NAME -->` on the line above: it is a file of a program, or the end of one that exists. A test in
+  tests/integrations writes all files of the page and runs the program.
 
 Where a page says `localhost:6379`, a server of the test's own is meant.
 """
@@ -30,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 ADDRESS = "localhost:6379"  # as the pages have it
+FILE = "file "
 
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- (?P<mark>[^\n]*?) -->\n\Z")
@@ -80,6 +83,16 @@ def _output_below(page: str, fence: re.Match[str], after: re.Match[str] | None) 
     if after is None or after["language"] != "text" or page[fence.end() : after.start()].strip():
         return None
     return after["text"]
+
+
+def write_files(page: str, folder: Path) -> None:
+    """Write the files of a program that a page shows. What has the name of a file that exists is added to it."""
+    for block in blocks(page):
+        if block.mark.startswith(FILE):
+            path = folder / block.mark.removeprefix(FILE)
+            path.parent.mkdir(exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(block.text)
 
 
 def without_blocks(page: str) -> str:
@@ -141,7 +154,11 @@ def closed_in_the_end(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]
 
 def _examples(page: str, start_server: StartServer) -> list[Block]:
     """What is to be run, with the address of a server if one is needed."""
-    examples = [block for block in blocks(page) if block.language == "python" and block.mark != "no-run"]
+    examples = [
+        block
+        for block in blocks(page)
+        if block.language == "python" and block.mark != "no-run" and not block.mark.startswith(FILE)
+    ]
     if not any(ADDRESS in block.text for block in examples):
         return examples
     address = start_server()

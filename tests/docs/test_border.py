@@ -8,12 +8,13 @@ import pytest
 
 import digestif
 import digestif.channels
+import digestif.integrations.django
 import digestif.stores
 import digestif.testing
 from tests.docs.pages import DOCS, PAGES, blocks, code_names
 
 PACKAGES = [digestif, digestif.channels, digestif.stores, digestif.testing]
-INTEGRATIONS = {"digestif.integrations.celery", "digestif.integrations.prometheus"}
+INTEGRATIONS = {"digestif.integrations.celery", "digestif.integrations.django", "digestif.integrations.prometheus"}
 EXPLAINED_IN = {
     "digestif": "reference/api.md",
     "digestif.channels": "reference/channels.md",
@@ -50,6 +51,12 @@ def test_every_public_name_is_explained(package: types.ModuleType) -> None:
     explained = code_names((DOCS / EXPLAINED_IN[package.__name__]).read_text("utf-8"))
 
     assert [name for name in package.__all__ if name not in explained] == []
+
+
+def test_every_public_name_of_the_django_app_is_explained() -> None:
+    explained = code_names((DOCS / "how-to" / "django.md").read_text("utf-8"))
+
+    assert [name for name in digestif.integrations.django.__all__ if name not in explained] == []
 
 
 @each_package

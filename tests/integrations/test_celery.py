@@ -392,9 +392,9 @@ def test_wrong_options_are_refused(office: Office, options: dict[str, Any], mess
         install(office.app, Digests("memory://"), **options)
 
 
-@pytest.mark.parametrize("module", ["celery", "prometheus"])
+@pytest.mark.parametrize("module", ["celery", "django", "prometheus"])
 def test_a_missing_extra_is_named(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = {"celery": "celery", "prometheus": "prometheus_client"}[module]
+    library = {"prometheus": "prometheus_client"}.get(module, module)
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"digestif.integrations.{module}", raising=False)
 

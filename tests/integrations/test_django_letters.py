@@ -1,0 +1,98 @@
+"""What a digest of mails or errors looks like, and what an error of a mail server means. No settings are needed."""
+
+import smtplib
+from typing import Any
+
+import pytest
+
+from digestif import DeliveryFailed, Digest, Record, Unavailable
+from digestif.integrations.django.letters import BODIES, REPORTS, Letter, letter_of_errors, letter_of_mails
+from digestif.integrations.django.mail import failures_judged
+
+
+def digest(*mails: tuple[str, str], dropped: int = 0, html: str = "") -> Digest:
+    """Of mails in the order of time."""
+    records = [
+        Record(str(place), {"subject": subject, "body": body, "html": html}, place)
+        for place, (subject, body) in enumerate(mails)
+    ]
+    return Digest("t", "id", 1, 1, dropped, tuple(reversed(records)))
+
+
+def test_a_mail_alone_is_as_it_was_written() -> None:
+    alone = digest(("Hello", "there"), html="<b>there</b>")
+
+    assert letter_of_mails(alone) == letter_of_errors(alone) == Letter("Hello", "there", "<b>there</b>")
+
+
+def test_mails_stand_below_each_other_the_oldest_first() -> None:
+    letter = letter_of_mails(digest(("Build 7", "failed\n"), ("Build 8", "failed, too")))
+
+    assert letter == Letter(
+        "2 messages: Build 7, Build 8", "Build 7\n-------\nfailed\n\nBuild 8\n-------\nfailed, too\n"
+    )
+
+
+def test_the_same_mail_several_times_is_shown_once() -> None:
+    letter = letter_of_mails(digest(*[("Build", "failed")] * 48))
+
+    assert letter == Letter("48 × Build", "Build (48 times)\n----------------\nfailed\n")
+
+
+def test_mails_of_one_subject_keep_their_bodies() -> None:
+    letter = letter_of_mails(digest(("Comment", "one"), ("Comment", "two")))
+
+    assert (letter.subject, letter.text.count("Comment")) == ("2 × Comment", 2)
+    assert letter.text.index("one") < letter.text.index("two")
+
+
+def test_errors_are_counted_the_most_frequent_first_with_the_newest_report_of_each() -> None:
+    letter = letter_of_errors(digest(("rare", "1"), ("often", "old"), ("often", "new")))
+
+    assert letter.subject == "3 errors: rare, often"
+    assert letter.text == "     2 × often\n     1 × rare\n\noften\n-----\nnew\n\nrare\n----\n1\n"
+
+
+@pytest.mark.parametrize("compose", [letter_of_mails, letter_of_errors])
+def test_what_capacity_dropped_is_counted(compose: Any) -> None:
+    letter = compose(digest(("Build", "failed"), dropped=500))
+
+    assert letter.subject == "501 × Build"
+    assert "500 older ones are counted, but no longer kept." in letter.text
+
+
+def test_a_letter_has_bounds() -> None:
+    """Every subject is named, but not every body shown."""
+    many = digest(*[(f"subject-{number:04}", f"body-{number:04}") for number in range(1000)])
+
+    for letter, shown in ((letter_of_mails(many), BODIES), (letter_of_errors(many), REPORTS)):
+        assert letter.text.count("body-") == shown
+        assert len({line for line in letter.text.split() if line.startswith("subject-")}) == 1000
+        assert len(letter.subject) <= 200
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retry"),
+    [
+        (smtplib.SMTPRecipientsRefused({"a@b": (550, b"no such user")}), DeliveryFailed, False),
+        (smtplib.SMTPRecipientsRefused({"a@b": (451, b"later")}), DeliveryFailed, True),
+        (smtplib.SMTPDataError(554, b"spam"), DeliveryFailed, False),
+        (smtplib.SMTPDataError(452, b"full"), DeliveryFailed, True),
+        (smtplib.SMTPServerDisconnected("gone"), Unavailable, True),
+        (smtplib.SMTPAuthenticationError(535, b"wrong password"), Unavailable, True),
+        (ConnectionRefusedError("nobody listens"), Unavailable, True),
+    ],
+)
+def test_an_error_of_the_mail_server_says_whether_others_would_get_through(
+    error: Exception, kind: type[DeliveryFailed], retry: bool
+) -> None:
+    with pytest.raises(DeliveryFailed) as raised, failures_judged():
+        raise error
+
+    assert type(raised.value) is kind
+    assert raised.value.retry is retry
+
+
+def test_other_errors_are_left_to_the_policy() -> None:
+    with pytest.raises(smtplib.SMTPNotSupportedError), failures_judged():
+        raise smtplib.SMTPNotSupportedError("no SMTPUTF8")
