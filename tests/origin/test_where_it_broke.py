@@ -37,7 +37,7 @@ class TestSizes(OnEveryStore):
         given = scheduled(digests, T + 60)
 
         assert sorted(given) == sorted(timelines)
-        assert watched.largest["schedule"] == 1_000
+        assert 0 < watched.largest["schedule"] <= 1_000  # a store may give smaller pages
 
     def test_more_than_eight_thousand_records_may_be_in_one_digest(
         self, digests_with: DigestsWith, watched: Partitioned
