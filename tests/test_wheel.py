@@ -156,6 +156,7 @@ def test_the_page_about_celery_works_with_what_it_says_to_install(
     for extra in extras:
         environment.link(required(installed, extra=extra))
     program = "".join(block.text for block in blocks(page) if block.language == "python")
+    program = f"import sys; sys.stderr = sys.stdout\n{program}"  # where a dispatch that fails is logged
 
     said = environment.run("-c", program.replace(ADDRESS, empty_server().url.removeprefix("redis://")))
 
