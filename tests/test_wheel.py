@@ -13,6 +13,9 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
+from tests.docs.pages import ADDRESS, blocks
+from tests.servers import empty_server
+
 ROOT = Path(__file__).parents[1]
 SUITE = """
 import pytest
@@ -63,7 +66,8 @@ def closure(requirements: Iterable[Requirement]) -> Iterator[Distribution]:
         if requirement.name not in known:
             known.add(requirement.name)
             package = distribution(requirement.name)
-            wanted += required(package, extra="")
+            for extra in ("", *requirement.extras):
+                wanted += required(package, extra=extra)
             yield package
 
 
@@ -113,6 +117,50 @@ def test_the_memory_store_passes_the_conformance_suite(environment: Environment,
     passed = re.search(r"(\d+) passed", said)
     assert passed is not None, said
     assert int(passed[1]) > 500  # AsyncDigests is left to the conformance tests, to save time
+
+
+# What each extra is for. Importing it must need nothing beyond the extra.
+USES = {
+    "apprise": "digestif.channels.apprise_channel",
+    "celery": "digestif.integrations.celery",
+    "mail": "digestif.channels.smtp, css_inline",
+    "postgres": "digestif.stores.postgres.store, digestif.testing.postgres",
+    "prometheus": "digestif.integrations.prometheus",
+    "redis": "digestif.stores.redis.store, digestif.testing.servers, digestif.transfer.origin",
+    "testing": "digestif.testing.conformance, digestif.testing.stateful, digestif.testing.plugin",
+    "webhooks": "digestif.channels.webhook, digestif.channels.slack",
+    "zstd": "digestif.stores.codec; digestif.stores.codec.Sealer('zstd')",
+}
+
+
+def test_every_extra_is_tried(installed: Distribution) -> None:
+    extras = set(installed.metadata.get_all("Provides-Extra") or [])
+
+    assert extras - {"dev"} == USES.keys()
+
+
+@pytest.mark.parametrize("extra", USES)
+def test_an_extra_installs_all_that_its_modules_import(
+    environment: Environment, installed: Distribution, extra: str
+) -> None:
+    environment.link(required(installed, extra=extra))
+
+    environment.run("-W", "ignore", "-c", f"import {USES[extra]}")
+
+
+def test_the_page_about_celery_works_with_what_it_says_to_install(
+    environment: Environment, installed: Distribution
+) -> None:
+    page = (ROOT / "docs/how-to/celery.md").read_text("utf-8")
+    extras = re.findall(r"pip install 'digestif\[([\w,]+)\]'", page)[0].split(",")
+    for extra in extras:
+        environment.link(required(installed, extra=extra))
+    program = "".join(block.text for block in blocks(page) if block.language == "python")
+    program = f"import sys; sys.stderr = sys.stdout\n{program}"  # where a dispatch that fails is logged
+
+    said = environment.run("-c", program.replace(ADDRESS, empty_server().url.removeprefix("redis://")))
+
+    assert said == "mail:ada ['Build 8 failed', 'Build 7 failed']\n"
 
 
 def test_the_wheel_names_its_programs(environment: Environment, installed: Distribution) -> None:

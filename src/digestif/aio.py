@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
@@ -17,7 +17,7 @@ from digestif.core.records import Digest, ScheduleEntry, check_timeline
 from digestif.core.terms import Terms
 from digestif.core.times import Millis
 from digestif.core.verdicts import DELIVERED, give_back
-from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays
+from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays, pages_of
 from digestif.errors import DigestifError, InvalidState, StoreUnavailable
 from digestif.intake.policies import PolicyOf
 from digestif.stores.base import PAGE_RECORDS, Arrival, Store
@@ -169,9 +169,29 @@ class AsyncDigests:
             terms = partial(_same, found)
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if connection is not None:
-            await self._in_thread(partial(self.store.add_inside, connection, [arrival]))
+            await self.store.add_inside_async(connection, [arrival], in_thread=self._in_thread)
             return False
         return await self._gate.add(arrival, intake.millis(now))
+
+    @_like(Digests.add_many)
+    async def add_many(
+        self,
+        records: Iterable[tuple[str, Any]],
+        *,
+        within: float | None = None,
+        connection: Any = None,
+        now: float | None = None,
+        **delays: float | None,
+    ) -> list[bool]:
+        """Accept many records, as `Digests.add_many` does."""
+        if connection is None:
+            return await self._in_thread(partial(self._digests.add_many, records, within=within, now=now, **delays))
+        intake = self._digests._intake
+        terms = intake.terms(now=now, **delays)
+        arrivals = await self._in_thread(partial(intake.arrivals, records, within=within, terms=terms, now=now))
+        for page in pages_of(arrivals):
+            await self.store.add_inside_async(connection, page, in_thread=self._in_thread)
+        return [False] * len(arrivals)
 
     @_like(Digests.notify)
     async def notify(
@@ -299,7 +319,6 @@ class AsyncDigests:
     attempts = _unchanged(Digests.attempts)
     forget_policies = _unchanged(Digests.forget_policies)
 
-    add_many = _awaitable(Digests.add_many)
     retract = _awaitable(Digests.retract)
     maintenance = _awaitable(Digests.maintenance)
     delete = _awaitable(Digests.delete)

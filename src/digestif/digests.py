@@ -183,13 +183,13 @@ class Digests(Queries, Preferences):
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
         arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
         if connection is not None:
-            for start in range(0, len(arrivals), PAGE_RECORDS):
-                self.store.add_inside(connection, arrivals[start : start + PAGE_RECORDS])
+            for page in pages_of(arrivals):
+                self.store.add_inside(connection, page)
             return [False] * len(arrivals)
         at = self._intake.millis(now)
         answers: list[bool] = []
-        for start in range(0, len(arrivals), PAGE_RECORDS):
-            answers += self._accept(arrivals[start : start + PAGE_RECORDS], now=at)
+        for page in pages_of(arrivals):
+            answers += self._accept(page, now=at)
         return answers
 
     def _accept(self, arrivals: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
@@ -429,6 +429,9 @@ class Digests(Queries, Preferences):
         of the engine's. `channel` names what the function delivers by, or gives the name from a timeline: digests of
         one channel wait together while it raises Unavailable.
         """
+        if callable(pattern):  # @digests.handler, without the parentheses
+            name = getattr(pattern, "__name__", "send")
+            raise ConfigError(f'handler: say which timelines {name} delivers: @digests.handler("mail:*")')
         check_policy(policy)
 
         def register(call: HandlerFunction) -> HandlerFunction:
@@ -459,6 +462,12 @@ class Digests(Queries, Preferences):
     async def serve(self, **options: Any) -> None:
         """Run a worker on the running event loop until cancelled; the options are those of `Worker`."""
         await Worker(self, **options).serve()
+
+
+def pages_of(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
+    """The records of many, in pages for one store call each."""
+    for start in range(0, len(arrivals), PAGE_RECORDS):
+        yield arrivals[start : start + PAGE_RECORDS]
 
 
 def check_notify_delays(minimum_delay: float | None, dispatch: object) -> None:

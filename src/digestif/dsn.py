@@ -12,7 +12,7 @@ An option's kind is a function from text to value. Its ValueError says what is w
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +30,7 @@ D = TypeVar("D")
 Table = TypeVar("Table", bound="DataclassInstance")
 
 _SOUNDS_SECRET = re.compile("auth|cred|dsn|key|pass|pwd|secret|signature|token|url", re.IGNORECASE)
+_SCHEME = re.compile("[a-z][a-z0-9+.-]*(?=:(?!//))", re.IGNORECASE)  # without :// behind it
 _CHANNEL_OPTION = re.compile("[a-z_]{1,20}")
 
 
@@ -198,6 +199,15 @@ def existing_file(text: str) -> str:
 # Openers
 
 
+def refuse_few_slashes(text: str, *, what: str, built_in: Collection[str], meant: Mapping[str, str]) -> None:
+    """ConfigError for a scheme that is not followed by two slashes, as in smtp:/host. It shows the scheme alone."""
+    found = _SCHEME.match(text)
+    scheme = "" if found is None else found[0].lower()
+    scheme = meant.get(scheme, scheme)
+    if scheme in built_in:
+        raise ConfigError(f"{what}: :// follows the scheme of a DSN; did you mean {scheme}://…?")
+
+
 def load_opener(
     scheme: str,
     *,
@@ -205,9 +215,12 @@ def load_opener(
     built_in: Mapping[str, str],
     extras: Mapping[str, str],
     group: str,
-    hint: Callable[[str, list[str]], str] = did_you_mean,
+    meant: Mapping[str, str],
 ) -> Any:
-    """The function that opens a scheme: a built-in one, or an entry point's. ConfigError says what is missing."""
+    """The function that opens a scheme: a built-in one, or an entry point's. ConfigError says what is missing.
+
+    `meant` maps a scheme that does not exist to the one that people mean by it.
+    """
     if scheme in built_in:
         try:
             return load_attribute(built_in[scheme])
@@ -219,7 +232,8 @@ def load_opener(
 
     others = {point.name: point for point in entry_points(group=group)}
     if scheme not in others:
-        raise ConfigError(f"{what}: nothing here opens {scheme}://{hint(scheme, [*built_in, *others])}")
+        hint = f"; did you mean {meant[scheme]}?" if scheme in meant else did_you_mean(scheme, [*built_in, *others])
+        raise ConfigError(f"{what}: nothing here opens {scheme}://{hint}")
     try:
         return others[scheme].load()
     except ImportError as error:

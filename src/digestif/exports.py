@@ -1,6 +1,7 @@
-"""Public names that a package imports on first use: `import digestif` and `digestif --help` stay quick."""
+"""Imports that wait: public names on first use, so that `import digestif` stays quick, and what extras install."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 
 
@@ -24,8 +25,22 @@ def lazy(
             extra = extras.get(missing.name or "")
             if extra is None:
                 raise
-            message = f"{package}.{name} needs {missing.name}: pip install 'digestif[{extra}]'"
-            raise ModuleNotFoundError(message, name=missing.name) from missing
+            raise _told(f"{package}.{name}", missing, extra) from missing
         return home if home.__name__.endswith(f".{name}") else getattr(home, name)
 
     return __getattr__, lambda: sorted(home_of)
+
+
+@contextmanager
+def needs(extra: str, *, module: str) -> Iterator[None]:
+    """Around the imports of a module that needs an extra: the error for a missing one says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] == "digestif":
+            raise
+        raise _told(module, missing, extra) from missing
+
+
+def _told(what: str, missing: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(f"{what} needs {missing.name}: pip install 'digestif[{extra}]'", name=missing.name)

@@ -50,6 +50,30 @@ def test_without_markdown_the_text_goes_and_without_text_the_subject(receiver: R
     assert receiver.requests[0].json["message"].startswith("Build 7 failed")
 
 
+BOTH = a_message(markdown="**Build 7** failed", text="Build 7 failed")
+
+
+@pytest.mark.parametrize(
+    ("url", "field", "body"),
+    [
+        ("gotify://127.0.0.1:{port}/token0123456789", "message", "Build 7 failed"),  # shows text alone
+        ("json://127.0.0.1:{port}", "message", "**Build 7** failed"),  # shows both
+        ("json://127.0.0.1:{port}?format=text", "message", "Build 7 failed"),
+        ("mmost://127.0.0.1:{port}/token0123456789", "text", "Build 7 failed"),
+    ],
+)
+def test_markdown_goes_only_where_it_is_shown(receiver: Receiver, url: str, field: str, body: str) -> None:
+    deliver(AppriseChannel(url.format(port=receiver.port)), BOTH)
+
+    assert receiver.requests[0].json[field].removeprefix(f"{BOTH.subject}\r\n").strip() == body
+
+
+def test_markdown_without_a_text_goes_to_every_service(receiver: Receiver) -> None:
+    deliver(AppriseChannel(f"json://127.0.0.1:{receiver.port}"), a_message(markdown="**Build 7** failed", text=""))
+
+    assert receiver.requests[0].json["message"] == "**Build 7** failed"
+
+
 def test_a_huge_message_is_cut(receiver: Receiver) -> None:
     deliver(AppriseChannel(f"json://127.0.0.1:{receiver.port}"), huge(a_message(subject="s" * 9999)))
 

@@ -225,6 +225,12 @@ def test_a_dsn_shows_its_host_only() -> None:
     ("text", "problem"),
     [
         ("slack://", "url: not an address"),
+        (
+            "slack://hooks.slack.com",
+            "needs the whole address of an incoming webhook: slack://hooks.slack.com/services/",
+        ),
+        ("slack://hooks.slack.com/", "needs the whole address of an incoming webhook"),
+        ("slack://hooks.slack.com?timeout=5", "needs the whole address of an incoming webhook"),
         (f"slack://hooks.slack.com{PATH}?channel=x", "channel: no such option"),
         (f"slack://10.0.0.1{PATH}", "not a public address"),
         (f"slack://ada:pw@hooks.slack.com{PATH}", "no user, no password"),

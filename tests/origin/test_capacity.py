@@ -5,10 +5,10 @@ import pytest
 from digestif import ConfigError, Policy, Record
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, keys, numbered, scheduled
 from digestif.testing.conformance.base import DigestsWith
-from tests.origin.stores import InMemory
+from tests.origin.stores import OnEveryStore
 
 
-class TestCapacity(InMemory):
+class TestCapacity(OnEveryStore):
     def test_a_full_timeline_is_trimmed_at_each_record(self, digests_with: DigestsWith) -> None:
         """Fact 8. Capacity 2: of four records there are never more than two, the newest, and `dropped` is 2."""
         digests = digests_with(capacity=2)

@@ -9,12 +9,12 @@ from digestif import Digests, InvalidState, Record, StaleLease, Store
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, let_wait, numbered, scheduled
 from digestif.testing.conformance.base import DigestsWith
 from digestif.testing.footprint import assert_nothing_left
-from tests.origin.stores import InMemory
+from tests.origin.stores import OnEveryStore
 
 STATES = {"both": "ready", "both waiting": "waiting", "failed": "ready", "pending": "ready", "waiting": "waiting"}
 
 
-class TestDeletion(InMemory):
+class TestDeletion(OnEveryStore):
     @pytest.fixture
     def digests(self, digests_with: DigestsWith) -> Digests:
         """A timeline for each place where its records can be, two of them waiting, three ready."""
@@ -68,7 +68,7 @@ class TestDeletion(InMemory):
         assert (digests.ledger().deleted, digests.ledger().delivered) == (10, 2)
 
 
-class TestLeaks(InMemory):
+class TestLeaks(OnEveryStore):
     @pytest.mark.parametrize(("timelines", "records"), [(1, 100), (20, 300), (100, 100)])
     def test_random_records_in_rounds_leave_an_empty_store(
         self, digests: Digests, store: Store, timelines: int, records: int

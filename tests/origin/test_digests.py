@@ -22,12 +22,12 @@ from digestif.testing.conformance.digest import spoil
 from digestif.testing.modes import Mode, digests_in
 from digestif.testing.partitioned import Partitioned
 from tests.origin.steps import due
-from tests.origin.stores import InMemory
+from tests.origin.stores import OnEveryStore
 
 EVENT = {"event_id": "433be20b", "title": "Ünïcode ✉", "count": 3, "rate": 0.1, "rules": [1, None, True], "tags": {}}
 
 
-class TestRecords(InMemory):
+class TestRecords(OnEveryStore):
     def test_events_come_out_as_they_went_in(self, digests: Digests) -> None:
         """Fact 5. Key, value and timestamp read back equal, the timestamp to the last bit."""
         times = [math.nextafter(T, 0), 1444847625.123456, 1444847625.0, 0.1 + 0.2]
@@ -60,7 +60,7 @@ class TestRecords(InMemory):
         assert (digests.ledger().accepted, digests.ledger().superseded) == (4, 2)
 
 
-class TestDigests(InMemory):
+class TestDigests(OnEveryStore):
     def test_a_digest_is_all_of_its_timeline_and_nothing_else(self, digests: Digests) -> None:
         """Fact 16. Two records here, ten there: each digest has its own, newest first."""
         add_all(digests, "two", numbered(range(2)))
@@ -158,7 +158,7 @@ class TestDigests(InMemory):
         assert (digests.ledger().delivered, digests.ledger().dead) == (2, 1)
 
 
-class TestTwoWorkers(InMemory):
+class TestTwoWorkers(OnEveryStore):
     """The origin took a lock for 30 seconds and never looked at it again."""
 
     def test_for_thirty_seconds_a_second_worker_is_refused(self, digests_with: DigestsWith) -> None:

@@ -10,7 +10,7 @@ from digestif.events import Events
 from digestif.testing.conformance.actions import T, deliver, let_wait, scheduled
 from digestif.testing.conformance.base import DigestsWith
 from digestif.testing.partitioned import Partitioned
-from tests.origin.stores import InMemory
+from tests.origin.stores import OnEveryStore
 from tests.stores.claims import claim
 
 WAITING = [f"waiting {n}" for n in range(10)]
@@ -18,7 +18,7 @@ READY = [f"ready {n}" for n in range(10)]
 ENTRIES = [ScheduleEntry(key, float(n)) for n, key in enumerate(WAITING)]
 
 
-class TestTheTwoSets(InMemory):
+class TestTheTwoSets(OnEveryStore):
     @pytest.fixture
     def digests(self, digests_with: DigestsWith) -> Digests:
         """Ten timelines wait and are due at 0…9, ten others are ready."""
@@ -65,7 +65,7 @@ class TestTheTwoSets(InMemory):
         assert sorted(key for key, _ in given if key in READY) == READY
 
 
-class TestSeveralHosts(InMemory):
+class TestSeveralHosts(OnEveryStore):
     """The origin spread its timelines over Redis hosts; here they are partitions."""
 
     @pytest.fixture

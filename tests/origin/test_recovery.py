@@ -17,10 +17,10 @@ from digestif.testing.conformance.actions import (
 )
 from digestif.testing.footprint import assert_nothing_left
 from tests.origin.steps import due
-from tests.origin.stores import InMemory
+from tests.origin.stores import OnEveryStore
 
 
-class TestAFailedDelivery(InMemory):
+class TestAFailedDelivery(OnEveryStore):
     def test_what_the_mail_server_said_reaches_the_caller_and_nothing_is_removed(self, digests: Digests) -> None:
         """Facts 25, 26. The block raises: its own exception, ready and free, and a second try has the same ten."""
         add_all(digests, "t", numbered(range(10)))
@@ -68,8 +68,24 @@ class TestAFailedDelivery(InMemory):
         assert [letter.attempts for letter in digests.dead_letters("t")] == [8]
         assert (digests.ledger().dead, digests.ledger().delivered) == (1, 1)
 
+    def test_an_event_does_not_put_off_the_retry_of_a_failed_digest(self, digests: Digests) -> None:
+        """Facts 3, 27. Delivered at T, failed at T+300, waiting again: the origin moved it by 30 for each event."""
+        let_wait(digests, "t", due=T + 300, last=T)
+        digests.add("t", Record("old", 1, T), increment_delay=0, now=T)
+        assert scheduled(digests, T + 300) == ["t"]
+        fail(digests, "t", now=T + 300)
+        digests.maintenance(T + 300, now=T + 600)
+        waiting = due(digests)
 
-class TestMaintenance(InMemory):
+        for n in range(3):
+            digests.add("t", Record(f"new {n}", 1, T + 600 + n), now=T + 600)
+
+        assert due(digests) == waiting == T + 300
+        assert scheduled(digests, T + 600) == ["t"]
+        assert len(deliver(digests, "t", now=T + 600)) == 4
+
+
+class TestMaintenance(OnEveryStore):
     def test_a_failed_digest_takes_its_turn_again(self, digests: Digests) -> None:
         """Fact 27. Failed at T; maintenance(T−1) leaves it, maintenance(T) lets it wait at T; schedule(T+1) has it."""
         digests.add("t", Record("old", 1, T), now=T)

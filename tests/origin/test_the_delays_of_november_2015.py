@@ -5,7 +5,7 @@ from typing import Any
 from digestif import Digests, Policy
 from digestif.testing.conformance.actions import T, deliver, keys, let_wait, numbered, scheduled
 from tests.origin.steps import deliver_when_due, due, walk
-from tests.origin.stores import InMemory
+from tests.origin.stores import OnEveryStore
 
 # Seconds after the last delivery: when it was due, what the add says, when it is due then.
 PUSHED: dict[str, tuple[float, dict[str, Any], float]] = {
@@ -21,7 +21,7 @@ PUSHED: dict[str, tuple[float, dict[str, Any], float]] = {
 }
 
 
-class TestTheDelaysOfNovember2015(InMemory):
+class TestTheDelaysOfNovember2015(OnEveryStore):
     def test_they_are_what_a_policy_begins_with(self) -> None:
         """Facts 3, 7, 17. Minimum 300, increment 30, maximum 1800, and the first at once."""
         policy = Policy()

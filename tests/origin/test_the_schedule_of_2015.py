@@ -8,7 +8,7 @@ from digestif import Digests, Exponential, Intervals, Policy
 from digestif.testing.conformance.actions import T, deliver, fail, scheduled
 from digestif.testing.conformance.base import DigestsWith
 from tests.origin.steps import deliver_when_due, due
-from tests.origin.stores import InMemory
+from tests.origin.stores import OnEveryStore
 
 LADDER = Exponential(300, limit=2)
 WAITS = {
@@ -18,7 +18,7 @@ WAITS = {
 }
 
 
-class TestTheScheduleOf2015(InMemory):
+class TestTheScheduleOf2015(OnEveryStore):
     @pytest.fixture
     def digests(self, digests_with: DigestsWith) -> Digests:
         return stepped(digests_with, LADDER)

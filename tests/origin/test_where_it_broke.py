@@ -8,7 +8,7 @@ from digestif.testing.conformance.actions import DAY, T, add_all, deliver, fail,
 from digestif.testing.conformance.base import DigestsWith
 from digestif.testing.partitioned import Partitioned
 from tests.origin.steps import deliver_when_due, due
-from tests.origin.stores import InMemory
+from tests.origin.stores import OnEveryStore
 
 DATES = {
     "yesterday": T - DAY,
@@ -20,7 +20,7 @@ DATES = {
 }
 
 
-class TestSizes(InMemory):
+class TestSizes(OnEveryStore):
     @pytest.fixture
     def watched(self, store: Store) -> Partitioned:
         """The store, with a note of the largest page of each verb."""
@@ -37,7 +37,7 @@ class TestSizes(InMemory):
         given = scheduled(digests, T + 60)
 
         assert sorted(given) == sorted(timelines)
-        assert watched.largest["schedule"] == 1_000
+        assert 0 < watched.largest["schedule"] <= 1_000  # a store may give smaller pages
 
     def test_more_than_eight_thousand_records_may_be_in_one_digest(
         self, digests_with: DigestsWith, watched: Partitioned
@@ -57,7 +57,7 @@ class TestSizes(InMemory):
         assert 0 < watched.largest["add"] <= PAGE_RECORDS
 
 
-class TestTimesOfEvents(InMemory):
+class TestTimesOfEvents(OnEveryStore):
     def test_the_date_of_an_event_does_not_decide_when_it_is_delivered(self, digests: Digests) -> None:
         """Facts 1, 2, 3, 17. Ready at once, 300 s of cool-down, 30 s of increment, as for an event of now."""
         for date, timestamp in DATES.items():
@@ -91,7 +91,7 @@ class TestTimesOfEvents(InMemory):
         assert keys(deliver(digests, "t")) == ["5", "4", "3", "m", "a", "z", "0", "1", "2"]
 
 
-class TestLoss(InMemory):
+class TestLoss(OnEveryStore):
     def test_an_event_that_is_reported_again_during_its_delivery_comes_in_the_next_digest(
         self, digests: Digests
     ) -> None:

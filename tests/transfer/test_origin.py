@@ -105,6 +105,32 @@ def test_values_are_read_by_the_decoder_that_is_named(client: Any, target: Any) 
     assert Digests(target).peek("t") == [("a", {"rule": 7}, T)]
 
 
+def test_what_is_told_of_a_moved_timeline_is_true(client: Any, target: Any) -> None:
+    """The origin keeps neither arrivals nor reasons: timestamps stand for the first, and the rule says `moved`."""
+    ahead = T + 1e9
+    put(client, "waits", {"new": (T + 9, b"1"), "old": (T + 1, b"1")})
+    put(client, "failed", {"old": (T + 2, b"1")}, part=":d")
+    put(client, "dated ahead", {"a": (ahead, b"1")})
+    client.zadd("d:s:w", {"waits": T + 300})
+    client.zadd("d:s:r", {"failed": T + 2, "dated ahead": ahead})
+    client.set("d:t:waits:l", T)
+
+    seconds, _ = client.time()
+    moved(target)
+
+    digests = Digests(target)
+    waits, failed, early = (digests.explain(name, now=T + 100) for name in ("waits", "failed", "dated ahead"))
+    assert (waits.rule, waits.facts["due"], waits.facts["last"]) == ("moved", T + 300, T)
+    assert waits.facts["first_pending"] == T + 1
+    assert "due 2017-07-14T02:45:00.000Z, as it was where the timeline was moved from" in waits.arithmetic
+    assert "first record of an idle timeline" not in str(waits)
+    assert (failed.facts["first_pending"], failed.facts["pending"], failed.facts["due"]) == (T + 2, 1, T + 2)
+    assert seconds <= early.facts["first_pending"] < ahead
+    assert seconds <= early.facts["due"] < ahead
+    assert digests.backlog(now=T + 100).oldest is None  # none of them expires
+    assert digests.backlog().next_due == T + 2
+
+
 def test_a_value_that_had_expired_becomes_a_dead_letter(client: Any, target: Any) -> None:
     put(client, "t", {"gone": (T, None), "there": (T + 1, b"1")})
     client.zadd("d:s:r", {"t": T})

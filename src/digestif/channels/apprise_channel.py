@@ -12,9 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
-from typing import ClassVar
-
-import apprise
+from typing import Any, ClassVar
 
 from digestif.channels.addresses import public_only
 from digestif.channels.base import Channel, Format, Message, Receipt
@@ -24,7 +22,11 @@ from digestif.core.times import is_duration
 from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.dsn import Dsn, option, yes_or_no
 from digestif.errors import ConfigError
+from digestif.exports import needs
 from digestif.threads import DaemonThreads
+
+with needs("apprise", module=__name__):
+    import apprise
 
 TITLE_CHARACTERS = 250
 BODY_CHARACTERS = 100_000  # services cut to their own limits, but some process the whole text first
@@ -92,12 +94,12 @@ class AppriseChannel(Channel):
 
     def _notify(self, message: Message) -> bool:
         notifier = self._notifier()
-        body = message.markdown or message.text or message.subject
+        body, body_format = _body(message, shows_markdown=_shows_markdown(notifier[0]))
         with _silence(logging.DEBUG):
             succeeded = notifier.notify(
                 title=" ".join(message.subject.split())[:TITLE_CHARACTERS],
                 body=body[:BODY_CHARACTERS],
-                body_format=apprise.NotifyFormat.MARKDOWN if message.markdown else apprise.NotifyFormat.TEXT,
+                body_format=body_format,
             )
         return bool(succeeded)
 
@@ -132,6 +134,22 @@ def from_dsn(dsn: Dsn) -> AppriseChannel:
     dsn.refuse_location()
     options = dsn.read(AppriseOptions)
     return AppriseChannel(options.url, allow_private=options.allow_private)
+
+
+def _shows_markdown(service: Any) -> bool:
+    """Whether a service shows Markdown, or the HTML that Apprise makes of it. To others it would go as it is written.
+
+    `?format=…` in the URL decides it for services that can show several.
+    """
+    markdown = apprise.NotifyFormat.MARKDOWN
+    resolve = getattr(service, "resolve_format", None)  # since Apprise 2
+    return (resolve(markdown) if resolve else service.notify_format) in (markdown, apprise.NotifyFormat.HTML)
+
+
+def _body(message: Message, *, shows_markdown: bool) -> tuple[str, apprise.NotifyFormat]:
+    if message.markdown and (shows_markdown or not message.text):
+        return message.markdown, apprise.NotifyFormat.MARKDOWN
+    return message.text or message.subject, apprise.NotifyFormat.TEXT
 
 
 @contextmanager

@@ -13,11 +13,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import aiohttp
 import msgspec
-from aiohttp.abc import ResolveResult
-from aiohttp.resolver import ThreadedResolver
-from yarl import URL
 
 from digestif.channels.addresses import AddressRefused, is_address, is_public, public_socket, refuse_unless_public
 from digestif.channels.names import fingerprint
@@ -27,6 +23,13 @@ from digestif.core.times import is_duration
 from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.dsn import Dsn, existing_file, number, option, yes_or_no
 from digestif.errors import ConfigError
+from digestif.exports import needs
+
+with needs("webhooks", module=__name__):
+    import aiohttp
+    from aiohttp.abc import ResolveResult
+    from aiohttp.resolver import ThreadedResolver
+    from yarl import URL
 
 ANSWER_BYTES = 64 * 1024  # that are read…
 ANSWER_CHARACTERS = 200  # …and shown
@@ -123,6 +126,7 @@ class Poster:
         self.scheme = self._url.scheme
         self.host = self._url.host or ""
         self.origin = str(self._url.origin())
+        self.has_path = self._url.path.strip("/") != ""
         self._timeout = _checked_timeout(timeout)
         self._allow_private = allow_private
         self._hidden = _hidden(self._url, secrets)

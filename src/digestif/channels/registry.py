@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from digestif.channels.base import Channel
-from digestif.core.texts import did_you_mean
-from digestif.dsn import Dsn, load_opener
+from digestif.dsn import Dsn, load_opener, refuse_few_slashes
 
 Opener = Callable[[Dsn], Channel]
 
@@ -21,18 +20,30 @@ BUILT_IN = {
 # Modules that a built-in channel needs, and the extra that installs them.
 EXTRAS = {"aiohttp": "webhooks", "aiosmtplib": "mail", "apprise": "apprise"}
 ENTRY_POINTS = "digestif.channels"
+# Schemes that do not exist, and what people mean by them.
+MEANT = {
+    "console": "terminal",
+    "email": "smtp",
+    "http": "webhook+http",
+    "https": "webhook+https",
+    "mail": "smtp",
+    "mailto": "smtp",
+    "smtp+ssl": "smtps",
+    "smtp+tls": "smtps",
+    "stdout": "terminal",
+    "webhook": "webhook+https",
+    "webhooks": "webhook+https",
+}
+SLACK_HOSTS = ("hooks.slack.com/", "hooks.slack-gov.com/")
 
 
 def open_channel(text: str) -> Channel:
     """Open the channel that a DSN names."""
+    refuse_few_slashes(text, what="channel", built_in=BUILT_IN, meant=MEANT)
     dsn = Dsn.parse_channel(text)
     scheme = "apprise" if dsn.scheme.startswith("apprise+") else dsn.scheme  # Apprise reads what follows the +
+    meant = {**MEANT, "https": "slack"} if dsn.rest.startswith(SLACK_HOSTS) else MEANT
     opener: Opener = load_opener(
-        scheme, what="channel", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS, hint=_hint
+        scheme, what="channel", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS, meant=meant
     )
     return opener(dsn)
-
-
-def _hint(scheme: str, known: list[str]) -> str:
-    hook = f"webhook+{scheme}"  # for https://…
-    return f"; did you mean {hook}?" if hook in known else did_you_mean(scheme, known)

@@ -16,6 +16,7 @@ from digestif.clock import wall_clock
 from digestif.core.secret import Secret
 from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.dsn import Dsn
+from digestif.errors import ConfigError
 
 # https://docs.slack.dev/reference/block-kit/blocks
 BLOCKS = 50
@@ -43,6 +44,7 @@ FINAL_WORDS = frozenset(
     }
 )
 NOT_FOUND = 404
+WHOLE_ADDRESS = "slack:// needs the whole address of an incoming webhook: slack://hooks.slack.com/services/T…/B…/…"
 
 
 class SlackChannel(Channel):
@@ -61,6 +63,8 @@ class SlackChannel(Channel):
         clock: Callable[[], float] = wall_clock,
     ) -> None:
         self._poster = Poster(Secret(url).reveal(), timeout=timeout, allow_private=allow_private, ca=ca)
+        if not self._poster.has_path:
+            raise ConfigError(f"url: {WHOLE_ADDRESS}")
         self._clock = clock
 
     @cached_property

@@ -9,16 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import ClassVar
 
-from aiosmtplib import (
-    SMTP,
-    SMTPDataError,
-    SMTPException,
-    SMTPResponse,
-    SMTPResponseException,
-    SMTPServerDisconnected,
-    SMTPTimeoutError,
-)
-
 from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt, Unavailable
 from digestif.channels.mail import BadAddress, Letterhead, Mailbox, build_mail
 from digestif.channels.smtp_failures import Disconnected, MailRefused, Unanswered, failure_of, reply_line
@@ -26,6 +16,18 @@ from digestif.channels.smtp_options import Server, Tls, server_of
 from digestif.channels.tls import tls_context
 from digestif.core.texts import shortened
 from digestif.dsn import Dsn
+from digestif.exports import needs
+
+with needs("mail", module=__name__):
+    from aiosmtplib import (
+        SMTP,
+        SMTPDataError,
+        SMTPException,
+        SMTPResponse,
+        SMTPResponseException,
+        SMTPServerDisconnected,
+        SMTPTimeoutError,
+    )
 
 LARGEST = 10_000_000  # characters of text and HTML
 QUIT_SECONDS = 2.0  # for the answer to QUIT

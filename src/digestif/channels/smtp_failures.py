@@ -8,19 +8,21 @@ import base64
 import os
 import ssl
 
-from aiosmtplib import (
-    SMTPAuthenticationError,
-    SMTPDataError,
-    SMTPException,
-    SMTPRecipientRefused,
-    SMTPResponseException,
-    SMTPSenderRefused,
-    SMTPServerDisconnected,
-)
-
 from digestif.channels.base import DeliveryFailed, Unavailable
 from digestif.channels.mail import one_line
 from digestif.channels.smtp_options import Server
+from digestif.exports import needs
+
+with needs("mail", module=__name__):
+    from aiosmtplib import (
+        SMTPAuthenticationError,
+        SMTPDataError,
+        SMTPException,
+        SMTPRecipientRefused,
+        SMTPResponseException,
+        SMTPSenderRefused,
+        SMTPServerDisconnected,
+    )
 
 REPLY_LENGTH = 300
 TOO_LARGE = 552

@@ -109,7 +109,10 @@ def _open(stack: ExitStack, source: str, target: str, options: dict[str, Any]) -
         raise click.UsageError("--prefix and --decoder are for --origin")
     source_store: Any
     if options["origin"]:
-        from digestif.transfer.origin import Origin, load_decoder
+        try:
+            from digestif.transfer.origin import Origin, load_decoder
+        except ModuleNotFoundError as error:
+            raise ConfigError(str(error)) from error
 
         source_store = Origin(source, decoder=load_decoder(options["decoder"]), prefix=options["prefix"])
     else:

@@ -30,7 +30,7 @@ class Backlog:
     due: int  # may be delivered now
     next_due: float | None  # when the first of them is or was due
     late: float  # how long the most overdue one has been due
-    oldest: float | None  # age of the oldest undelivered record; None if there is none, or it never expires
+    oldest: float | None  # age of the oldest undelivered record that expires; None if there is none
 
 
 def add_up(standings: Iterable[Standing]) -> Standing:

@@ -237,6 +237,8 @@ class _View:
                 return f"a dead letter was replayed at {self._clock(at)}: {due}"
             case Rule.REQUEUED:
                 return f"dead letters were requeued at {moved} of cool-down = {due}"
+            case Rule.MOVED:
+                return f"{due}, as it was where the timeline was moved from"
         return due
 
     def _wait_for_window(self) -> str:

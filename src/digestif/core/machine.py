@@ -36,6 +36,7 @@ class Rule(StrEnum):
     FLUSHED = "flushed"
     REPLAYED = "replayed"
     REQUEUED = "requeued"  # records of dead letters came back to an idle timeline, which gathers them
+    MOVED = "moved"  # the time that it had where it was moved from, where rules were not kept
 
 
 class Unfinished(Struct, frozen=True, omit_defaults=True):

@@ -18,13 +18,10 @@ from digestif.core.times import is_duration, to_millis, to_seconds
 from digestif.digests import Digests
 from digestif.errors import ConfigError, InvalidState, StaleLease
 from digestif.events.engine import Dispatched, DispatchFailed, Skipped
+from digestif.exports import needs
 
-try:
+with needs("celery", module=__name__):
     from celery import Celery
-except ImportError as missing:
-    raise ImportError(
-        f"digestif.integrations.celery needs {missing.name}: pip install 'digestif[celery]'", name=missing.name
-    ) from missing
 
 Task = Any  # Celery has no types
 

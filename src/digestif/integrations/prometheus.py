@@ -44,14 +44,11 @@ from digestif.events import (
     Unhandled,
     Unsettled,
 )
+from digestif.exports import needs
 
-try:
+with needs("prometheus", module=__name__):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-except ImportError as missing:
-    raise ImportError(
-        f"digestif.integrations.prometheus needs {missing.name}: pip install 'digestif[prometheus]'", name=missing.name
-    ) from missing
 
 TIMEOUT = 5.0  # seconds for a store to answer: half of what Prometheus waits for a scrape
 LATENESS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)

@@ -9,8 +9,9 @@ called with leases answers for each of them: False (or None) means that the toke
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from digestif.core.times import Millis
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events
 from digestif.stores.reader import StoreReader
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 PAGE_TIMELINES = 200
 PAGE_RECORDS = 1000
@@ -307,6 +310,13 @@ class Store(StoreReader, Notes):
         Locks nothing that others need. ConfigError if the store can't do it, or the connection is of another kind.
         """
         raise ConfigError("connection: only a PostgreSQL store can add inside a transaction of the caller's own")
+
+    async def add_inside_async(self, connection: Any, batch: Sequence[Arrival], *, in_thread: InThread) -> None:
+        """The same for a caller with an event loop, whose connection may be one that has to be awaited.
+
+        What blocks is called by `in_thread`.
+        """
+        await in_thread(partial(self.add_inside, connection, batch))
 
     @abstractmethod
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:

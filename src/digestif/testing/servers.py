@@ -25,11 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from redis import Redis, RedisError
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
-from digestif.stores.redis.client.factory import introduction
+from digestif.exports import needs
 from digestif.testing.outlook import SLOTS, Outlook, trouble_at
 from digestif.testing.processes import HOST as HOST
 from digestif.testing.processes import PATIENCE, Folder, ServerProcess, in_wheel, said_by
@@ -37,6 +33,13 @@ from digestif.testing.processes import ServerFailed as ServerFailed
 from digestif.testing.processes import ServerMissing as ServerMissing
 from digestif.testing.processes import becomes_true as becomes_true
 from digestif.testing.processes import free_port as free_port
+
+with needs("redis", module=__name__):
+    from redis import Redis, RedisError
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    from digestif.stores.redis.client.factory import introduction
 
 Option = str | int | bool
 

@@ -3,6 +3,7 @@
 Two sorted sets hold the schedule, `d:s:w` (waiting) and `d:s:r` (ready), by time. A timeline has `d:t:NAME` (records by
 timestamp), `d:t:NAME:d` (those of a digest that did not end), `d:t:NAME:l` (when it was delivered last) and a value for
 each record, `d:t:NAME:r:KEY`. Records of a digest that did not end become pending: they may have gone out or not.
+When a record arrived is not kept there: its timestamp stands for that, and it never expires.
 
 Stop the application that writes them before a move. A timeline is deleted once the target has it; one that can't be
 read is skipped and stays. Notes about the move are in `d:digestif` until it is finished.
@@ -15,18 +16,20 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
-import redis
-
 from digestif.core.capacity import Cursor, Stored
-from digestif.core.machine import Slot, Unfinished
+from digestif.core.machine import Rule, Slot, Unfinished
 from digestif.core.records import DeadLetter, State, check_record_key, check_timeline, check_timestamp
 from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.transfer import FOREVER, OUTGOING
 from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError, StoreUnavailable
+from digestif.exports import needs
 from digestif.stores.codec import Sealer, mark_timestamp
 from digestif.stores.transfer import ExportedRecord, ExportSource, Parcel
+
+with needs("redis", module="move --origin"):
+    import redis
 
 Decoder = Callable[[bytes], Any]
 _SWAP = """
@@ -119,18 +122,19 @@ class Origin(ExportSource):
 
     # Exports
 
-    def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:  # noqa: ARG002
+    def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         """Make parcels without locking the source.
 
         A parcel's id is a hash of its contents, so a repeated export gives the same id.
         """
         move = token.rpartition("-")[0]
         with _translated():
-            return [self._unless_unreadable(timeline, move) for timeline in timelines]
+            at = self.time(0) if now is None else now
+            return [self._unless_unreadable(timeline, move, now=at) for timeline in timelines]
 
-    def _unless_unreadable(self, timeline: str, move: str) -> Parcel | None:
+    def _unless_unreadable(self, timeline: str, move: str, *, now: Millis) -> Parcel | None:
         try:
-            return self._parcel(timeline, move)
+            return self._parcel(timeline, move, now=now)
         except InvalidRecord as error:
             self.skipped[timeline] = str(error)
         except redis.ResponseError as error:
@@ -139,7 +143,7 @@ class Origin(ExportSource):
             self.skipped[timeline] = str(error)
         return None
 
-    def _parcel(self, timeline: str, move: str) -> Parcel | None:
+    def _parcel(self, timeline: str, move: str, *, now: Millis) -> Parcel | None:
         check_timeline(timeline)
         waiting = self._client.zscore(self._waiting, timeline)
         ready = self._client.zscore(self._ready, timeline)
@@ -152,15 +156,18 @@ class Origin(ExportSource):
         content = sha256(repr(places).encode()).hexdigest()[:20]
         parcel_id = f"{OUTGOING}{move}-{sha256(timeline.encode()).hexdigest()[:20]}-{content}"
         due = to_millis(_due(waiting if waiting is not None else ready))
+        if ready is not None:
+            due = min(due, now)  # there, the date of an event: it may lie ahead
         slot = Slot(
             state=State.OPEN,
             parked=State.WAITING if ready is None else State.READY,
             at=due,
             since=due,
             last=self._last(timeline),
+            rule=Rule.MOVED,
             token=parcel_id,
             until=FOREVER,
-            digest=Unfinished(id=parcel_id, batch=0, records=len(places), opened=due),
+            digest=Unfinished(id=parcel_id, batch=0, records=len(places), opened=_first_arrival(places, now=now)),
         )
         self._places[parcel_id] = places
         return Parcel.of(timeline, slot)
@@ -285,6 +292,12 @@ def _due(at: float) -> float:
     if not abs(at) <= to_seconds(FOREVER):
         raise InvalidRecord(f"the time when it is due, {at}, is not one")
     return at
+
+
+def _first_arrival(places: Sequence[tuple[float, bytes]], *, now: Millis) -> Millis:
+    """The timestamp of the oldest record. What lies ahead, or is no date, counts as just arrived."""
+    dates = [timestamp for timestamp, _ in places if abs(timestamp) <= to_seconds(FOREVER)]
+    return min([now, *map(to_millis, dates[:1])])
 
 
 @contextmanager

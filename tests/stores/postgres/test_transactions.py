@@ -223,11 +223,6 @@ def test_a_worker_finds_what_nobody_was_told_of(url: str) -> None:
             assert delivered.wait(5)
 
 
-def test_another_kind_of_connection_is_refused(digests: Digests) -> None:
-    with pytest.raises(ConfigError, match="is no psycopg 3 connection"):
-        digests.add("t", 1, connection=object())
-
-
 def test_another_store_refuses() -> None:
     with pytest.raises(ConfigError, match="only a PostgreSQL store"):
         Digests("memory://").add("t", 1, connection=object())

@@ -1,8 +1,8 @@
 """The inbox: records added inside the caller's own transaction, without locks that other transactions wait for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
 import msgspec
 import psycopg
@@ -15,11 +15,12 @@ from digestif.core.records import check_record_key, check_timeline, check_timest
 from digestif.core.terms import Terms
 from digestif.core.texts import LONGEST_TEXT, shortened
 from digestif.core.times import LONGEST, Millis, to_millis, to_seconds
-from digestif.errors import ConfigError, InvalidRecord
+from digestif.errors import InvalidRecord
 from digestif.ids import fresh_id
 from digestif.stores.base import Arrival
 from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, in_columns, register_columns
+from digestif.stores.postgres.callers import async_driver_connection, driver_connection
 from digestif.stores.postgres.rows import PostgresRows
 from digestif.stores.postgres.transaction import SQL
 from digestif.stores.rows import NEVER
@@ -35,17 +36,34 @@ UNREADABLE = (InvalidRecord, msgspec.MsgspecError, UnicodeError, RecursionError)
 LONGEST_WAIT = to_millis(LONGEST)
 
 
+Statement = tuple[LiteralString, Sequence[Any]]
+
+
 def put(connection: Any, schema: str, namespace: int, channel: str | None, batch: Sequence[Arrival]) -> None:
     """Append records on the caller's connection. When the caller commits, they exist and the channel is notified."""
-    rows = [(a.timeline.encode(), a.key.encode(), a.timestamp, a.payload, a.within, _encode(a.terms)) for a in batch]
-    statement = SQL.put_into_inbox.replace("INTO inbox", f'INTO "{schema}".inbox')
-    with psycopg.Cursor(
-        driver_connection(connection)
-    ) as cursor:  # the connection's own cursors may use other placeholders
+    # The connection's own cursors may use other placeholders.
+    with psycopg.Cursor(driver_connection(connection)) as cursor:
         register_columns(cursor.adapters)  # as text, the server would read values by the settings of the connection
-        cursor.execute(statement, (namespace, *in_columns(rows, COLUMNS)))
-        if channel is not None:
-            cursor.execute(SQL.wake, (channel,))
+        for statement, values in _statements(schema, namespace, channel, batch):
+            cursor.execute(statement, values)
+
+
+async def put_async(
+    connection: Any, schema: str, namespace: int, channel: str | None, batch: Sequence[Arrival]
+) -> None:
+    """The same on a connection that awaits."""
+    async with psycopg.AsyncCursor(await async_driver_connection(connection)) as cursor:
+        register_columns(cursor.adapters)
+        for statement, values in _statements(schema, namespace, channel, batch):
+            await cursor.execute(statement, values)
+
+
+def _statements(schema: str, namespace: int, channel: str | None, batch: Sequence[Arrival]) -> Iterator[Statement]:
+    rows = [(a.timeline.encode(), a.key.encode(), a.timestamp, a.payload, a.within, _encode(a.terms)) for a in batch]
+    into_inbox = SQL.put_into_inbox.replace("INTO inbox", f'INTO "{schema}".inbox')
+    yield into_inbox, (namespace, *in_columns(rows, COLUMNS))
+    if channel is not None:
+        yield SQL.wake, (channel,)
 
 
 def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool = False) -> bool:
@@ -118,22 +136,3 @@ def _checked(check: Callable[[object], str], name: bytes) -> str | None:
         return check(bytes(name).decode())
     except UNREADABLE:
         return None
-
-
-def driver_connection(connection: Any) -> "psycopg.Connection[Any]":
-    """Return the psycopg connection behind one of psycopg, Django or SQLAlchemy (a Connection or a Session)."""
-    if isinstance(connection, psycopg.Connection):
-        return connection
-    if hasattr(connection, "ensure_connection"):  # Django
-        connection.ensure_connection()
-        found = connection.connection
-    else:
-        inner = connection.connection() if callable(getattr(connection, "connection", None)) else connection
-        if hasattr(inner, "in_transaction") and not inner.in_transaction():
-            inner.begin()  # as SQLAlchemy's own statements do; otherwise its commit would do nothing
-        found = getattr(getattr(inner, "connection", None), "driver_connection", None)  # SQLAlchemy
-    if isinstance(found, psycopg.Connection):
-        return found
-    raise ConfigError(
-        f"connection: {type(connection).__name__} is no psycopg 3 connection, nor one of Django or SQLAlchemy over it"
-    )

@@ -14,6 +14,7 @@ from digestif.stores.base import (
     Arrival,
     ClaimPage,
     Durability,
+    InThread,
     Lease,
     Maintained,
     Requeue,
@@ -24,9 +25,10 @@ from digestif.stores.base import (
     Wakeups,
 )
 from digestif.stores.fork import watch
+from digestif.stores.postgres.callers import is_async
 from digestif.stores.postgres.connections import MAY_ONLY_READ, ServerAddress, translated
 from digestif.stores.postgres.database import PostgresDatabase
-from digestif.stores.postgres.inbox import fold, put
+from digestif.stores.postgres.inbox import fold, put, put_async
 from digestif.stores.postgres.migrations import Upgrade
 from digestif.stores.postgres.rows import PostgresRows
 from digestif.stores.postgres.search import SearchFloors
@@ -227,6 +229,15 @@ class PostgresStore(RowStore):
         with translated(database.name):
             namespace = database.known_namespace()
             put(connection, database.schema, namespace.number, database.notify_channel(namespace), batch)
+
+    async def add_inside_async(self, connection: Any, batch: Sequence[Arrival], *, in_thread: InThread) -> None:
+        if not is_async(connection):
+            await super().add_inside_async(connection, batch, in_thread=in_thread)
+            return
+        database = self._database
+        with translated(database.name):
+            namespace = await in_thread(database.known_namespace)
+            await put_async(connection, database.schema, namespace.number, database.notify_channel(namespace), batch)
 
     def _after_inbox(self, unit: Callable[[PostgresRows], T], *, writes: bool) -> T:
         """Run a unit after records that callers have committed before; do not wait for those committed meanwhile."""
