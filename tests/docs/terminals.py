@@ -16,7 +16,8 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from digestif.clock import monotonic
@@ -27,12 +28,13 @@ READER = "reader"
 _DONE = "<<done"
 _MASKS = [
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(,\d+)?|\b\d\d:\d\d:\d\d\b", "<time>"),
-    (r"\b[0-9a-f]{20}(-\d+)?\b", "<id>"),
+    (r"[A-Z][a-z]{2} \d+ [A-Z][a-z]{2} \d{4}, \d\d:\d\d|(?<=    )\d\d:\d\d$", "<time>"),  # in mails
+    (r"\b[0-9a-f]{20,24}(-\d+)?\b", "<id>"),
     (r"\b(\d+ (ms|s|min|h|d))( \d+ (s|min|h))?\b", "<span>"),
     (r"/\S*/\.local/share", "<home>/.local/share"),
-    (r"\bworker=\S+", "worker=<name>"),
-    (r"(=|in )\d+(\.\d+)?(e-\d+)?s?\b", r"\1<number>"),
-    (r"(Python|SQLite) [\d.]+", r"\1 <version>"),
+    (r"next try in <span>|a try is due", "<next try>"),
+    (r"\bworker=\w+", "worker=<name>"),
+    (r"\b(retry_in=|passed in )[\d.]+", r"\1<number>"),
     (r" {2,}", "  "),
     (r"[ \t]+$", ""),
 ]
@@ -86,7 +88,7 @@ class Terminal:
     def show(self, lines: list[str]) -> None:
         """Wait until these lines are there, in this order; fails if one does not come."""
         for line in lines:
-            self._wait(lambda line=line: self._find(line))  # type: ignore[misc]
+            self._wait(partial(self._find, line))
 
     def close(self) -> None:
         os.killpg(self._shell.pid, signal.SIGKILL)
@@ -108,8 +110,7 @@ class Terminal:
                 self._shown += piece.decode("utf-8", "replace")
                 self._news.notify_all()
 
-    def _wait(self, is_there: "object") -> None:
-        assert callable(is_there)
+    def _wait(self, is_there: Callable[[], bool]) -> None:
         deadline = monotonic() + PATIENCE
         with self._news:
             while not is_there():

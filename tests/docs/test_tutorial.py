@@ -1,5 +1,6 @@
 """The tutorial, followed block by block by a reader with an empty home and three terminals."""
 
+import re
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -28,12 +29,16 @@ def environment(home: Path) -> dict[str, str]:
     return {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": str(home)}
 
 
+def with_a_port_of_its_own(page: str) -> str:
+    port = str(free_port())
+    started = re.compile(r"^digestif mailbox(?=$| --refuse)", re.MULTILINE)
+    return started.sub(f"digestif mailbox --port {port}", page).replace(PORT, port)
+
+
 @pytest.mark.timeout(240)
 def test_every_block_can_be_pasted_and_shows_what_the_page_says(home: Path) -> None:
-    page = TUTORIAL.replace(PORT, str(free_port()))
-
     with closing(Walk(environment(home), start=home)) as walk:
-        walk.follow(page, installs=False)
+        walk.follow(with_a_port_of_its_own(TUTORIAL), installs=False)
 
 
 def test_no_block_is_left_out() -> None:

@@ -24,12 +24,17 @@ class Running:
         self.port = 0
         self.got: list[Delivery] = []
         self.refused: list[str] = []
+        self.server: MailServer
         self.is_full = False
+        self.stops_meanwhile = False
         self.held: list[socket.socket] = []  # until the server has ended
 
     def accept(self, delivery: Delivery) -> None:
         if self.is_full:
             raise OSError("no space left on device")
+        if self.stops_meanwhile:
+            self.server.stop()
+            threading.Event().wait(0.2)  # the server could end now
         self.got.append(delivery)
 
     @contextmanager
@@ -44,7 +49,7 @@ class Running:
 @pytest.fixture
 def running() -> Iterator[Running]:
     found, ports = Running(), SimpleQueue[int]()
-    server = MailServer(
+    found.server = server = MailServer(
         0, accept=found.accept, started=ports.put, refused=found.refused.append, refuse=["Bob@example.org"]
     )
     thread = threading.Thread(target=asyncio.run, args=(server.serve(),))
@@ -95,7 +100,7 @@ def test_addresses_may_be_in_any_script(running: Running) -> None:
 def test_any_user_and_password_will_do(running: Running, method: str, at_once: bool) -> None:
     with running.client() as client:
         client.ehlo()
-        client.user, client.password = "ada", "secret"  # type: ignore[attr-defined]  # as login() does
+        client.user, client.password = "ada", "secret"  # as login() does
         name = method.removeprefix("auth_").upper()
         code, _ = client.auth(name, getattr(client, method), initial_response_ok=at_once)
         client.sendmail("", ADA, MAIL)
@@ -229,6 +234,16 @@ def test_more_connections_than_allowed_are_sent_away(running: Running, monkeypat
 
     with running.client(), running.socket() as second:
         assert second.makefile().readline().startswith("421 ")
+
+
+def test_a_mail_that_is_being_kept_when_the_server_stops_is_answered(running: Running) -> None:
+    """Otherwise its sender would have to send it again."""
+    running.stops_meanwhile = True
+
+    with running.client() as client:
+        client.sendmail("", ADA, MAIL)
+
+    assert len(running.got) == 1
 
 
 def test_it_ends_while_clients_are_connected(running: Running) -> None:

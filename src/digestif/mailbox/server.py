@@ -53,7 +53,7 @@ class MailServer:
         self._refused = refused
         self._refuse = {address.lower() for address in refuse}
         self._conversations: set[asyncio.Task[None]] = set()
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()  # held while a mail is kept and answered
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -66,6 +66,8 @@ class MailServer:
             await self._stopped.wait()
         finally:
             server.close()
+            async with self.turn:  # a mail that was kept is answered: otherwise it would come again
+                pass
             for conversation in self._conversations:
                 conversation.cancel()
             await asyncio.gather(*self._conversations, return_exceptions=True)
@@ -99,13 +101,12 @@ class MailServer:
         return True
 
     async def accept(self, delivery: Delivery) -> bool:
-        """Hand a mail over, one after the other; False if it could not be kept."""
-        async with self._turn:
-            try:
-                await asyncio.to_thread(self._accept, delivery)
-            except OSError:
-                return False
-            return True
+        """Hand a mail over; False if it could not be kept."""
+        try:
+            await asyncio.to_thread(self._accept, delivery)
+        except OSError:
+            return False
+        return True
 
 
 @dataclass(slots=True)
@@ -144,8 +145,9 @@ class Conversation:
                 return
             command = self.COMMANDS.get(verb.upper())
             reply = await getattr(self, command)(rest.strip()) if command else "500 5.5.1 unknown command"
-            await self._say(reply)
-            self.mistakes += reply.startswith("50")
+            if reply is not None:
+                await self._say(reply)
+                self.mistakes += reply.startswith("50")
             if self.mistakes > MISTAKES:
                 await self._say("421 4.7.0 too many mistakes")
                 return
@@ -159,7 +161,7 @@ class Conversation:
         self.writer.write(f"{reply}\r\n".encode())
         await self.writer.drain()
 
-    # Commands: each takes what follows its verb, and returns the reply
+    # Commands: each takes what follows its verb, and returns the reply, or None if that was said
 
     async def _helo(self, _: str) -> str:
         self._forget()
@@ -207,7 +209,7 @@ class Conversation:
         self.recipients.append(path["address"])
         return "250 2.1.5 fine"
 
-    async def _data(self, _: str) -> str:
+    async def _data(self, _: str) -> str | None:
         if self.sender is None or not self.recipients:
             return "503 5.5.1 MAIL and RCPT first"
         await self._say("354 end with a dot on a line of its own")
@@ -216,7 +218,10 @@ class Conversation:
         self._forget()
         if content is None:
             return _TOO_LARGE
-        return "250 2.0.0 kept" if await self.server.accept(delivery) else "452 4.3.1 the mail could not be written"
+        async with self.server.turn:
+            is_kept = await self.server.accept(delivery)
+            await self._say("250 2.0.0 kept" if is_kept else "452 4.3.1 the mail could not be written")
+        return None
 
     async def _rset(self, _: str) -> str:
         self._forget()
