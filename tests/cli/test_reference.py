@@ -69,7 +69,7 @@ def calls() -> list[str]:
     """Every call of the command line that the pages show."""
     shown = [line for page in (REFERENCE, OPERATING) for block in blocks(page) for line in block.text.splitlines()]
     shown += re.findall(r"`(digestif [^`]+)`", OPERATING)
-    return [match[0] for line in shown if (match := re.search(r"(?:(?<=^)|(?<=\| ))digestif [^|<]*", line))]
+    return [match[0] for line in shown if (match := re.search(r"(?:(?<=^)|(?<=\| ))digestif [^|<>]*", line))]
 
 
 @pytest.mark.parametrize("call", sorted(set(calls())))

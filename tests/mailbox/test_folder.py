@@ -53,6 +53,18 @@ def test_two_mailboxes_share_a_folder(folder: MailFolder) -> None:
     assert sorted(kept) == folder.numbers() == list(range(1, 41))
 
 
+def test_a_number_that_another_mailbox_has_just_taken_is_left_to_it(
+    folder: MailFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.keep(delivery(b"theirs"), now=0)
+    with monkeypatch.context() as stale:
+        stale.setattr(MailFolder, "_sizes", lambda _: [])
+        kept = folder.keep(delivery(b"ours"), now=0)
+
+    assert kept.number == 2
+    assert [mail.raw for mail in folder.mails()] == [b"theirs", b"ours"]
+
+
 def test_only_the_newest_are_kept(folder: MailFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT", 3)
 

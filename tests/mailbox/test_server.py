@@ -119,10 +119,10 @@ def test_a_log_in_that_is_given_up_or_unknown_is_answered(running: Running) -> N
 
 def test_a_refused_recipient_gets_550_and_the_others_their_mail(running: Running) -> None:
     with running.client() as client:
-        refused = client.sendmail("", [ADA, "bob@example.org"], MAIL)
+        refused = client.sendmail("", [ADA, "bob@Example.org"], MAIL)
 
-    assert refused == {"bob@example.org": (550, b"5.1.1 <bob@example.org> is refused, as --refuse says")}
-    assert running.refused == ["bob@example.org"]
+    assert refused == {"bob@Example.org": (550, b"5.1.1 <bob@Example.org> is refused, as --refuse says")}
+    assert running.refused == ["bob@Example.org"]
     assert running.got[0].recipients == (ADA,)
 
 
