@@ -7,7 +7,21 @@ from typing import Any, NoReturn
 import click
 
 from digestif import __version__
-from digestif.cli import add, control, dead, demo, ledger, migrate, move, preferences, queries, render, top, worker
+from digestif.cli import (
+    add,
+    control,
+    dead,
+    demo,
+    ledger,
+    mailbox,
+    migrate,
+    move,
+    preferences,
+    queries,
+    render,
+    top,
+    worker,
+)
 from digestif.cli.output import printable
 from digestif.cli.session import help_if_alone, shared_options
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError
@@ -130,6 +144,7 @@ for _module in (
     preferences,
     dead,
     render,
+    mailbox,
     ledger,
     migrate,
     move,
