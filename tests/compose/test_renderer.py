@@ -12,7 +12,7 @@ from digestif import Digest, Record
 from digestif.compose.grouping import summarize
 from digestif.compose.renderer import Rendered, Renderer
 from digestif.compose.summary import Summary
-from digestif.compose.wording import header_line, safe_link, text_of, title_of
+from digestif.compose.texts import header_line, safe_link, text_of, title_of
 from digestif.errors import ConfigError
 from tests.compose.samples import LINKS, MONDAY, group, hostile, many, overflow, single, subject, summary
 
