@@ -92,7 +92,7 @@ def context(
         "dropped": summary.dropped,
         "next": upcoming,
         "next_delivery": next_delivery,
-        "wording": words.for_templates(),
+        "wording": words.for_templates,
     }
 
 
@@ -148,7 +148,8 @@ class _Page:
         self.more = summary.more + len(rest)
         self.more_records = summary.more_records + different_records(rest)
         for subject, line in self._lines:
-            self._list_items(subject, line)
+            if self._left > limit.item:
+                self._list_items(subject, line)
         self.single = self._single(summary) if summary.single else None
 
     def _fitting(self, groups: tuple[Group, ...]) -> list[dict[str, Any]]:

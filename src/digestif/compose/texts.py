@@ -106,9 +106,10 @@ def author_of(value: Any) -> str:
     """The name of the person that a value comes from, or nothing."""
     if not isinstance(value, dict):
         return ""
-    people = (value.get(name) for name in AUTHOR_FIELDS)
-    names = (text_of(person, ("name",)) for person in people)
-    return next((line for name in names if (line := one_line(name, AUTHOR_LENGTH))), "")
+    for name in AUTHOR_FIELDS:
+        if name in value and (line := one_line(text_of(value[name], ("name",)), AUTHOR_LENGTH)):
+            return line
+    return ""
 
 
 def link_of(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from string import Formatter
 from typing import Any
 
@@ -81,6 +82,7 @@ class Wording:
     def records(self, count: int) -> str:
         return self.count(count, self.record)
 
+    @cached_property
     def for_templates(self) -> dict[str, Any]:
         """The words as plain data. Functions are left out: templates may be rendered in another process."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOUNS}
