@@ -181,6 +181,17 @@ def test_items_never_make_a_mail_too_long_nor_push_out_a_subject(letter: str, gr
     assert subjects == 200 or with_items.html.count("&ensp;") > without.html.count("&ensp;") + 4 * groups - 1
 
 
+def test_a_thousand_items_never_make_a_mail_too_long() -> None:
+    values = [{"about": n % 2, "text": f"{n}{'x' * 900}"} for n in range(2_000)]
+
+    rendered = render(summarize(digest_of(*values), group_by=["about"], items=1_000))
+
+    assert_bounded(rendered)
+    listed = rendered.text.count("    - ")
+    assert listed > 50
+    assert f"and {1_000 - listed:,} more" in rendered.text
+
+
 def test_programs_get_the_keys_of_what_is_listed() -> None:
     values = [{"about": "tea", "text": f"comment {number}"} for number in range(4)]
 

@@ -69,6 +69,17 @@ def test_html_may_be_written_from_right_to_left() -> None:
     assert "text-align:right" not in left
 
 
+def test_what_has_no_text_is_named_in_the_same_language() -> None:
+    digest = digest_of({"a": None, "title": "x"}, {"a": "", "title": "y"}, {"a": "other", "title": "z"}, "", "(empty)")
+
+    for text in everywhere(render(summarize(digest, group_by=["a", "title"]), GERMAN)):
+        assert "ohne" in text
+        assert "(leer)" in text.replace("\\", "")
+        assert "other" in text
+        assert "(kein Text)" in text
+        assert "(empty)" in text
+
+
 def test_a_renderer_may_be_given_words_for_one_reader() -> None:
     renderer = Renderer(wording=GERMAN)
 
