@@ -236,7 +236,7 @@ class _Sheet:
 
     def _level(self, read: Reader) -> "_Level":
         values = read(self.records)
-        if not any(isinstance(value, list | tuple) for value in values):
+        if not any(issubclass(kind, list | tuple) for kind in set(map(type, values))):
             return self._column(values)
         places = [(row, each) for row, value in enumerate(values) for each in _listed(value)]
         rows = [row for row, _ in places]
