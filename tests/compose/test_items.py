@@ -192,6 +192,18 @@ def test_a_thousand_items_never_make_a_mail_too_long() -> None:
     assert f"and {1_000 - listed:,} more" in rendered.text
 
 
+@pytest.mark.parametrize("letter", ["x", "&", "é"])
+def test_a_thousand_items_of_one_subject_never_make_a_notification_too_long(letter: str) -> None:
+    values = [{"about": "t", "title": f"{n}", "message": letter * 9_000, "by": letter * 99} for n in range(1_000)]
+
+    rendered = render(summarize(digest_of(*values), group_by=["about"], items=1_000))
+
+    assert_bounded(rendered)
+    listed = rendered.text.count("\n- ")
+    assert listed > 20
+    assert f"and {999 - listed:,} more" in rendered.text
+
+
 def test_programs_get_the_keys_of_what_is_listed() -> None:
     values = [{"about": "tea", "text": f"comment {number}"} for number in range(4)]
 

@@ -147,10 +147,10 @@ class _Page:
         rest = summary.groups[len(self.groups) :]
         self.more = summary.more + len(rest)
         self.more_records = summary.more_records + different_records(rest)
+        self.single = self._single(summary) if summary.single else None
         for subject, line in self._lines:
             if self._left > limit.item:
                 self._list_items(subject, line)
-        self.single = self._single(summary) if summary.single else None
 
     def _fitting(self, groups: tuple[Group, ...]) -> list[dict[str, Any]]:
         shown = []
@@ -274,13 +274,15 @@ class _Page:
     def _single(self, summary: Summary) -> dict[str, Any]:
         """The newest record as a notification of its own, and the other items of its subject."""
         record = summary.newest
+        body = body_of(record.value)
+        self._left -= _weight(body)
         items, more, note = self._fitting_items(self._items(summary.items), summary.count)
         title = title_of(record.value, self._words.no_text)
         label = self._lines[0][1]["label"] if self._lines else title
         single = {
             "title": title,
             "label": "" if label == title else label,
-            "body": body_of(record.value),
+            "body": body,
             "url": link_of(record.value),
             "author": author_of(record.value),
             "at": record.timestamp,
