@@ -194,7 +194,8 @@ def test_a_thousand_items_never_make_a_mail_too_long() -> None:
 
 @pytest.mark.parametrize("letter", ["x", "&", "é"])
 def test_a_thousand_items_of_one_subject_never_make_a_notification_too_long(letter: str) -> None:
-    values = [{"about": "t", "title": f"{n}", "message": letter * 9_000, "by": letter * 99} for n in range(1_000)]
+    links = [f"https://x.example/{n}" for n in range(1_000)]
+    values = [{"about": "t", "title": link[18:], "message": letter * 9_000, "url": link} for link in links]
 
     rendered = render(summarize(digest_of(*values), group_by=["about"], items=1_000))
 

@@ -42,7 +42,7 @@ class SizeLimit:
 
 
 # Gmail hides HTML after 102 KB. The others are what the built-in template writes around their texts.
-MAIL = SizeLimit(bytes=76_000, subject=780, group=450, item=330)
+MAIL = SizeLimit(bytes=76_000, subject=780, group=450, item=240)
 
 
 def context(
