@@ -8,6 +8,7 @@ if _TYPE_CHECKING:
     from digestif.compose.grouping import Grouping, summarize
     from digestif.compose.renderer import Renderer, TemplateFailed
     from digestif.compose.summary import Summary
+    from digestif.compose.wording import Wording
     from digestif.core.backlog import Backlog
     from digestif.core.backoff import Exponential, Intervals, Retry
     from digestif.core.cadences import Cadences, PolicyInForce, Preference
@@ -168,6 +169,7 @@ __all__ = [
     "Unsettled",
     "Verification",
     "Window",
+    "Wording",
     "Worker",
     "WorkerStarted",
     "WorkerStopped",
@@ -182,6 +184,7 @@ _HOMES = {  # where each name is defined
     "digestif.compose.grouping": "Grouping summarize",
     "digestif.compose.renderer": "Renderer TemplateFailed",
     "digestif.compose.summary": "Summary",
+    "digestif.compose.wording": "Wording",
     "digestif.core.backlog": "Backlog",
     "digestif.core.backoff": "Exponential Intervals Retry",
     "digestif.core.cadences": "Cadences PolicyInForce Preference",

@@ -13,6 +13,7 @@ digests = Digests("sqlite:///digestif.db")
 digests.route(
     "mail:*", channel="terminal://", group_by=["project"], zone="Asia/Tokyo", hours=12,
     links={"open": "https://shop.example/{recipient}"}, title="Shop news",
+    items=2, wording=lambda recipient: {"record": (f"{recipient}’s order", f"{recipient}’s orders")},
 )
 """
 
@@ -42,11 +43,15 @@ def test_pending_records_are_shown_as_the_route_of_the_application_says(
     with Digests("sqlite:///digestif.db") as digests:
         for number in range(3):
             digests.add("mail:ada", {"project": f"p{number % 2}"}, timestamp=1_700_000_000.0)
+        for text in ("one", "two", "three"):
+            digests.add("mail:ada", {"project": "news", "text": text}, timestamp=1_700_000_000.0)
 
     out = run("render", "--app", "rendered_shop", "--timeline", "mail:ada").out
 
     assert "Shop news" in out
     assert "2 × p0" in out
+    assert "6 ada’s orders" in out
+    assert "- three · 7:13 am\n    - two · 7:13 am\n    … and 1 more\n" in out
     assert "7:13 am" in out
     assert "https://shop.example/ada" in out
 

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from playwright.sync_api import Browser, sync_playwright
 
 from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Summary
+from tests.compose.comments import COMMENTS, GERMAN, HEBREW, comments, hebrew, one_post
 from tests.compose.samples import LINKS, MONDAY, many, overflow, single
 
 Colours = Literal["light", "dark"]
@@ -37,18 +38,26 @@ def take_those_of_the_docs() -> None:
 
 def take_all(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    mails: dict[str, Summary] = {"one": single(), "many": many(), "overflow": overflow()}
+    mails = {
+        "one": html_of(single()),
+        "many": html_of(many()),
+        "overflow": html_of(overflow()),
+        "comments": html_of(comments(), title="Ada’s notebook", wording=COMMENTS),
+        "post": html_of(one_post(), title="Ada’s notebook", wording=COMMENTS),
+        "german": html_of(comments(), title="Adas Notizbuch", wording=GERMAN),
+        "hebrew": html_of(hebrew(), title="המחברת של עדה", wording=HEBREW),
+    }
     with browser() as chromium:
-        for name, summary in mails.items():
+        for name, html in mails.items():
             for size, width in WIDTHS.items():
                 for colours in COLOURS:
-                    take(chromium, html_of(summary), folder / f"mail-{name}-{size}-{colours}.png", width, colours)
+                    take(chromium, html, folder / f"mail-{name}-{size}-{colours}.png", width, colours)
 
 
-def html_of(summary: Summary) -> str:
+def html_of(summary: Summary, *, title: str = "Acme alerts", wording: Any = None) -> str:
     """The built-in mail with all optional parts."""
-    renderer = Renderer(zone="Europe/Berlin")
-    rendered = renderer.render(summary, formats=["html"], title="Acme alerts", links=LINKS, next_delivery=MONDAY + 9000)
+    renderer = Renderer(zone="Europe/Berlin", wording=wording)
+    rendered = renderer.render(summary, formats=["html"], title=title, links=LINKS, next_delivery=MONDAY + 9000)
     return rendered.html
 
 

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Summary
+from tests.compose.comments import COMMENTS, HEBREW, comments, hebrew, one_post
 from tests.compose.samples import LINKS, MONDAY, hostile, many, overflow, single
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -16,7 +18,11 @@ MAILS: dict[str, Summary] = {
     "many": many(),
     "overflow": overflow(),
     "hostile": hostile(),
+    "comments": comments(),
+    "post": one_post(),
+    "hebrew": hebrew(),
 }
+WORDS: dict[str, Any] = {"comments": COMMENTS, "post": COMMENTS, "hebrew": HEBREW}
 
 
 @pytest.mark.parametrize("name", MAILS)
@@ -31,6 +37,7 @@ def files_of(name: str) -> dict[str, str]:
         formats=["text", "html", "markdown", "slack"],
         next_delivery=MONDAY + 9000,
         links=LINKS,
+        wording=WORDS.get(name),
     )
     return {
         f"{name}.subject.txt": rendered.subject,

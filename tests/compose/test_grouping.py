@@ -66,6 +66,86 @@ def test_one_subject_in_each_of_two_groups_is_no_single_notification() -> None:
     assert summarize(digest_of(issue("a", "x"), issue("b", "x")), group_by=["rule", "issue"]).single is None
 
 
+# Records in several groups
+
+
+def test_a_record_stands_in_each_group_of_its_list_and_counts_once_in_the_total() -> None:
+    """Fact 71: a record in two groups stands in both, is counted once in the total."""
+    both, other = issue(["errors", "payments"], "crash", 1), issue("errors", "slow", 2)
+
+    summary = summarize(digest_of(both, other), group_by=["rule", "issue"], distinct={"users": "user.id"})
+
+    assert [(group.label, group.count, labels(group.subjects)) for group in summary.groups] == [
+        ("errors", 2, ["crash", "slow"]),
+        ("payments", 1, ["crash"]),
+    ]
+    assert (summary.count, summary.subjects, summary.distinct) == (2, 2, {"users": 2})
+
+
+def test_one_subject_in_two_groups_still_reads_as_a_single_notification() -> None:
+    """Fact 71: the digest still reads as single if there is one subject."""
+    digest = digest_of(issue(["a", "b"], "x"), issue(["b", "c"], "x"), issue("c", "x"))
+
+    assert summarize(digest, group_by=["rule", "issue"]).single == digest[0]
+
+
+def test_subjects_of_one_name_that_share_no_record_are_two() -> None:
+    digest = digest_of(issue(["a", "b"], "x"), issue("c", "x"), issue("c", "x"))
+
+    summary = summarize(digest, group_by=["rule", "issue"])
+
+    assert (summary.subjects, summary.single) == (2, None)
+
+
+def test_a_record_stands_under_each_subject_of_its_list() -> None:
+    digest = digest_of({"tags": ["tea", "pots"]}, {"tags": ["tea"]}, {"tags": "tea"}, {"tags": []})
+
+    (group,) = summarize(digest, group_by=["tags"]).groups
+
+    assert [(subject.label, subject.count) for subject in group.subjects] == [("tea", 3), ("pots", 1), ("other", 1)]
+    assert group.count == 4
+
+
+def test_both_levels_may_be_lists() -> None:
+    summary = summarize(digest_of(issue(["a", "b"], ["x", "y"])), group_by=["rule", "issue"])
+
+    assert {group.label: sorted(labels(group.subjects)) for group in summary.groups} == {
+        "a": ["x", "y"],
+        "b": ["x", "y"],
+    }
+    assert (summary.count, summary.subjects) == (1, 2)
+
+
+def test_a_value_that_is_in_a_list_twice_counts_once() -> None:
+    (group,) = summarize(digest_of(issue(["a", "a"], "x")), group_by=["rule", "issue"]).groups
+
+    assert (group.label, group.count) == ("a", 1)
+
+
+def test_what_is_not_shown_counts_a_record_once_too() -> None:
+    digest = digest_of(issue(["a", "b", "c"], "x"), issue(["b", "c"], "y"), issue("a", ["z", "z2"]))
+
+    few = summarize(digest, group_by=["rule", "issue"], top=1, top_groups=1)
+
+    assert (few.more, few.more_records) == (2, 2)
+    assert (few.groups[0].label, few.groups[0].more, few.groups[0].more_records) == ("a", 2, 1)
+
+
+def test_a_bad_value_in_a_list_is_a_fault_of_its_record_alone() -> None:
+    summary = summarize(digest_of(issue([object(), "a"], "x"), issue("a", "y")), group_by=["rule", "issue"])
+
+    assert summary.faults == 1
+    assert {group.label: group.count for group in summary.groups} == {"a": 2, "other": 1}
+
+
+def test_of_a_long_list_the_first_twenty_count() -> None:
+    digest = digest_of(*[issue(list(range(100_000)), list(range(100_000)))] * 20)
+
+    summary = summarize(digest, group_by=["rule", "issue"], top_groups=99)
+
+    assert (len(summary.groups), summary.groups[0].size, summary.count) == (20, 20, 20)
+
+
 @pytest.mark.parametrize(("subjects", "shown", "more"), [(9, 9, 0), (10, 10, 0), (11, 10, 1), (2_000, 10, 1_990)])
 def test_ten_subjects_are_shown_and_the_others_counted(subjects: int, shown: int, more: int) -> None:
     """Fact 37: at most 10 subjects per group are shown, and how many more there are is said."""
@@ -206,6 +286,40 @@ def test_groups_of_as_many_subjects_go_by_count_then_to_the_later_one_then_by_la
     assert labels(summary.groups) == ["twice", "late", "a", "b"]
 
 
+# Weights
+
+
+def test_subjects_come_in_the_order_of_numbers_from_outside_before_they_are_cut() -> None:
+    stars = {"a": 3, "b": 9.5, "c": 9.5, "d": -1}
+    digest = digest_of(*[issue("r", name) for name in "aaabccd"])
+
+    (group,) = summarize(
+        digest, group_by=["issue"], top=3, weight=lambda subjects: [stars[subject.key] for subject in subjects]
+    ).groups
+
+    assert [(subject.label, subject.weight) for subject in group.subjects] == [("c", 9.5), ("b", 9.5), ("a", 3)]
+    assert (group.more, group.more_records) == (1, 1)
+
+
+def test_a_weight_is_asked_once_for_the_subjects_of_all_groups() -> None:
+    asked: list[list[str]] = []
+
+    def weigh(subjects: list[Subject]) -> list[int]:
+        asked.append(labels(subjects))
+        return [0] * len(subjects)
+
+    weighed = summarize(digest_of(issue("a", "x"), issue("b", "y")), group_by=["rule", "issue"], weight=weigh)
+
+    assert asked == [["x", "y"]]
+    assert weighed == summarize(digest_of(issue("a", "x"), issue("b", "y")), group_by=["rule", "issue"])
+
+
+@pytest.mark.parametrize("answer", [None, 7, [], [1, 2], {"x": 1}, ["1"], [float("nan")], [None]])
+def test_weights_that_are_no_number_for_each_subject_are_refused(answer: Any) -> None:
+    with pytest.raises(ConfigError, match=r"weight: gave .*, not a list with a number for each of 1 subjects"):
+        summarize(digest_of("alone"), weight=lambda _: answer)
+
+
 # Equal values
 
 
@@ -216,10 +330,10 @@ def test_values_that_json_tells_apart_are_apart() -> None:
         True,
         "1",
         "true",
-        [1],
-        [1.0],
-        [True],
-        ["1"],
+        [[1]],
+        [[1.0]],
+        [[True]],
+        [["1"]],
         {"a": 1},
         {"a": True},
         "",
@@ -302,6 +416,7 @@ def test_an_exit_is_not_taken_for_a_fault() -> None:
         ({"distinct": {1: "user"}}, "distinct: {1: 'user'} has no names"),
         ({"top": 0}, "top: 0 is not a whole number from 1"),
         ({"top": True}, "top: True is not a whole number from 1"),
+        ({"weight": 7}, "weight: 7 is not a function"),
         ({"top_groups": 2.5}, "top_groups: 2.5 is not a whole number from 1"),
     ],
 )
@@ -318,6 +433,7 @@ def test_a_summary_for_programs_says_the_same() -> None:
     newest = {"key": "k0", "value": issue("errors", "crash", 1), "timestamp": 3.0}
     all_three = {"count": 3, "first": 1.0, "last": 3.0, "newest": newest, "distinct": {"users": 2}}
     crash = {"key": "crash", "label": "crash", "count": 2, "first": 2.0, "last": 3.0, "newest": newest}
+    crash |= {"items": ["k0", "k1"], "weight": 0}
     errors = {"key": "errors", "label": "errors", "subjects": [{**crash, "distinct": {"users": 2}}], **all_three}
     groups = {"groups": [{**errors, "more": 1, "more_records": 1}], "more": 0, "more_records": 0}
 
@@ -347,11 +463,15 @@ SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(allow_nan=F
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner)
 )
-RECORDS = st.lists(
-    st.tuples(st.sampled_from("xyz") | VALUES, st.integers(0, 4) | VALUES, VALUES, st.integers(0, 3)),
-    min_size=1,
-    max_size=30,
-)
+PLAIN = SCALARS | st.dictionaries(st.sampled_from("ab"), VALUES)
+
+
+def records_of(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[Any, Any, Any, int]]]:
+    row = st.tuples(st.sampled_from("xyz") | values, st.integers(0, 4) | values, VALUES, st.integers(0, 3))
+    return st.lists(row, min_size=1, max_size=30)
+
+
+RECORDS = records_of(VALUES)
 OPTIONS = st.fixed_dictionaries(
     {
         "group_by": st.sampled_from([[], ["subject"], ["group", "subject"]]),
@@ -367,7 +487,7 @@ def digest_of_rows(rows: list[tuple[Any, Any, Any, int]]) -> Digest:
     return digest_of(*values, times=[at for *_, at in rows])
 
 
-@given(RECORDS, OPTIONS)
+@given(records_of(PLAIN), OPTIONS)
 def test_counts_add_up_exactly(rows: list[tuple[Any, Any, Any, int]], options: dict[str, Any]) -> None:
     summary = summarize(digest_of_rows(rows), **options)
 
@@ -385,16 +505,35 @@ def test_what_is_counted_is_what_a_plain_count_finds(rows: list[Any], options: d
     everything = {"top": 99, "top_groups": 99}
     by = options["group_by"]
     digest = digest_of_rows(rows)
-    expected = Counter(
-        tuple(json.dumps(record.value[name], sort_keys=True) for name in by) or record.key for record in digest
-    )
+    places = {record.key: places_of(record, by) for record in digest}
+    expected = Counter(place for several in places.values() for place in several)
 
     summary = summarize(digest, **{**options, **everything})
 
     assert sorted(expected.values()) == sorted(s.count for group in summary.groups for s in group.subjects)
-    assert summary.subjects == len(expected)
+    assert summary.subjects == number_of_subjects(places)
+    assert summary.count == len(rows)
     users = {json.dumps(record.value["user"], sort_keys=True) for record in digest} - {"null"}
     assert summary.distinct.get("users", len(users)) == len(users)
+
+
+def places_of(record: Record, by: list[str]) -> set[tuple[str, ...]]:
+    """The groups and subjects under which a record stands."""
+    values = [record.value[name] for name in by]
+    lists = [(value or [None]) if isinstance(value, list) else [value] for value in values]
+    found = {tuple(json.dumps(value, sort_keys=True) for value in place) for place in itertools.product(*lists)}
+    return found if by else {(record.key,)}
+
+
+def number_of_subjects(places: dict[str, set[tuple[str, ...]]]) -> int:
+    """Places whose last values agree are one subject if they share a record, directly or by way of others."""
+    subjects = {place: {place} for several in places.values() for place in several}
+    for several in places.values():
+        for one, other in itertools.product(several, several):
+            if one[-1] == other[-1]:
+                joined = subjects[one] | subjects[other]
+                subjects.update(dict.fromkeys(joined, joined))
+    return len({frozenset(joined) for joined in subjects.values()})
 
 
 @given(RECORDS, OPTIONS, st.randoms())
@@ -438,3 +577,8 @@ def test_fewer_are_shown_from_the_same_order(rows: list[Any], options: dict[str,
 
     shown = all_of_them.groups[: options["top_groups"]]
     assert [group.subjects for group in few.groups] == [group.subjects[: options["top"]] for group in shown]
+    rest = all_of_them.groups[options["top_groups"] :]
+    assert few.more_records == len({row for group in rest for row in group.rows})
+    assert [group.more_records for group in few.groups] == [
+        len({row for subject in group.subjects[options["top"] :] for row in subject.rows}) for group in shown
+    ]

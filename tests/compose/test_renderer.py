@@ -12,7 +12,7 @@ from digestif import Digest, Record
 from digestif.compose.grouping import summarize
 from digestif.compose.renderer import Rendered, Renderer
 from digestif.compose.summary import Summary
-from digestif.compose.wording import header_line, safe_link, text_of, title_of
+from digestif.compose.texts import header_line, safe_link, text_of, title_of
 from digestif.errors import ConfigError
 from tests.compose.samples import LINKS, MONDAY, group, hostile, many, overflow, single, subject, summary
 
@@ -75,6 +75,27 @@ def test_what_is_not_shown_is_said_exactly() -> None:
         assert "and 3 more with 4 events" in text
         assert "and 17 more groups with 203 events" in text
         assert "and 120 older ones that did not fit" in text
+
+
+def test_a_record_in_several_groups_that_are_not_shown_is_counted_once() -> None:
+    """Fact 71: a record in two groups is counted once in the total."""
+    values = [{"rule": list(range(20)), "is": "new"}, {"rule": list(range(10, 30)), "is": "old"}]
+    records = tuple(Record(str(n), value, MONDAY - n) for n, value in enumerate(values))
+    both = summarize(Digest("mail:ada", "7", 1, 1, 0, records), group_by=["rule", "is"], top_groups=99)
+
+    for text in everywhere(render(both)):
+        assert "2 events" in text
+        assert "and 10 more groups with 1 event" in text
+        assert "1 events" not in text
+
+
+def test_counts_are_shown_if_a_record_stands_under_several_subjects() -> None:
+    records = tuple(Record(str(n), {"tags": tags, "title": tags}, MONDAY) for n, tags in enumerate(["ab", "a"]))
+    tagged = summarize(Digest("mail:ada", "7", 1, 1, 0, records), group_by=[lambda record: list(record.value["tags"])])
+
+    for text in everywhere(render(tagged)):
+        assert "2 events" in text
+        assert "2 ×" in text or 'class="chip"' in text
 
 
 def test_a_single_notification_tells_what_did_not_fit_too() -> None:

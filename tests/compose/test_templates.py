@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ import pytest
 from digestif.compose.processes import MOST_CHILDREN
 from digestif.compose.renderer import Renderer, TemplateFailed
 from digestif.compose.summary import Summary
-from digestif.compose.wording import trimmed
+from digestif.compose.texts import trimmed
 from digestif.errors import ConfigError
+from tests.compose.comments import GERMAN, comments
 from tests.compose.samples import LINKS, MONDAY, group, hostile, many, overflow, single, subject, summary
 
 
@@ -169,6 +171,19 @@ def test_a_template_is_given_the_summary_the_window_the_next_delivery_and_the_li
     )
 
 
+def test_a_template_is_given_the_items_of_subjects_and_the_words(own: OwnTemplate) -> None:
+    template = (
+        "{% for item in groups[0].subjects[0].items %}{{ item.author }}/{{ item.text }}/{{ item.at | clock }}/"
+        "{{ item.value.post }} {% endfor %}{{ groups[0].subjects[0].more_items }} {{ wording.open }} "
+        "{{ 12345 | number }} {{ 12345 | plural('Tee') }} {{ last | moment }}"
+    )
+
+    text = own.text(template, comments(), wording=GERMAN)
+
+    assert text.startswith("Grace/Seventy degrees, never more. It took me years to learn that./08:12/How to brew")
+    assert text.endswith("1 Öffnen 12.345 12.345 Tees Mo, 16. Nov. 2026, 08:12 Uhr")
+
+
 def test_a_template_sees_values_and_has_filters_for_times_numbers_and_text(own: OwnTemplate) -> None:
     value = {"title": "T", "user": {"name": "A*da", "tags": ["x", "y"]}, "url": "javascript:1"}
     template = (
@@ -296,6 +311,51 @@ def test_names_that_are_misspelt_are_empty_in_mails_and_visible_in_previews(tmp_
 def test_a_template_that_is_wrong_fails_with_its_place_and_reason(own: OwnTemplate, template: str, reason: str) -> None:
     with pytest.raises(TemplateFailed, match=reason):
         own.text(template)
+
+
+@pytest.mark.parametrize(
+    ("files", "fault"),
+    [
+        ({"own.txt": "one\n{% for %}"}, "own.txt, line 2: Expected an expression"),
+        ({"own.html": "{% if count %}"}, "own.html, line 1: Unexpected end of template"),
+        ({"own.txt": "x", "own.slack.json": "[\n{{ count"}, "own.slack.json, line 2: unexpected end of template"),
+        ({"own.txt": "\n\n{{ count | plurla }}"}, "own.txt, line 3: No filter named 'plurla'; did you mean plural?"),
+        ({"own.txt": "{% if count is odder %}{% endif %}"}, "own.txt, line 1: No test named 'odder'"),
+        ({"own.txt": "{% include 'part.txt' %}", "part.txt": "\n{% endfor %}"}, "part.txt, line 2: "),
+        ({"own.html": "{% extends 'base.html' %}", "base.html": "{{"}, "base.html, line 1: "),
+        ({"own.txt": "{{ " + "(" * 100_000}, "own.txt is nested too deeply"),
+    ],
+)
+def test_a_template_that_does_not_parse_is_refused_before_there_is_a_digest(
+    tmp_path: Path, files: dict[str, str], fault: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    with pytest.raises(ConfigError, match=f"template: {re.escape(fault)}"):
+        Renderer("own", folder=tmp_path)
+
+
+def test_a_template_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_bytes(b"caf\xe9")
+
+    with pytest.raises(ConfigError, match=r"template: own.txt is not UTF-8"):
+        Renderer("own", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% include 'absent.txt' ignore missing %}",
+        "{% include title ~ '.txt' ignore missing %}",
+        "{% include 'own.txt' %}",
+        "{% extends 'builtin/default.txt' %}",
+        "{{ 'a' | center(10**9) }}",
+    ],
+)
+def test_what_only_a_digest_can_show_is_left_to_the_first_one(tmp_path: Path, template: str) -> None:
+    """Templates are read and not run: no include that may be missing is searched, nothing large is computed."""
+    renderer_of(tmp_path, txt=template).close()
 
 
 def test_a_template_finds_no_passwords_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,22 @@
-"""The tables of options in the reference: every option of a DSN is there, with its real default."""
+"""Options in the reference: every option of a DSN, a route or a renderer is there, in tables with its real default."""
 
+import re
 from dataclasses import MISSING, Field, fields
+from inspect import signature
 from typing import Any
 
 import pytest
 
+from digestif import Renderer, Wording, summarize
 from digestif.channels.apprise_channel import AppriseOptions
 from digestif.channels.files import FileOptions
 from digestif.channels.http import HttpOptions
 from digestif.channels.smtp_options import SmtpOptions
 from digestif.channels.webhook import WebhookOptions
+from digestif.routes.route import Route
 from digestif.stores.postgres import PostgresOptions
 from digestif.stores.sqlite import SQLiteOptions
-from tests.docs.pages import DOCS
+from tests.docs.pages import DOCS, code_names
 
 
 @pytest.mark.parametrize(
@@ -55,3 +59,33 @@ def shown(field: "Field[Any]") -> str | None:
             return None
         case _:
             return str(field.default)
+
+
+def test_every_word_of_the_templates_is_explained_with_its_default() -> None:
+    page = (DOCS / "how-to" / "templates.md").read_text("utf-8")
+    explained = code_names(page.partition("\n## Other words, other languages\n")[2].partition("\n## ")[0])
+
+    for field in fields(Wording):
+        assert field.name in explained, field.name
+        if isinstance(field.default, str):
+            assert field.default in explained, field.name
+
+
+def test_every_option_of_a_route_is_explained() -> None:
+    page = (DOCS / "reference" / "routes.md").read_text("utf-8")
+    call = page.partition("```text\n")[2].partition("```")[0]
+    explained = code_names(page.partition("| option ")[2].partition("\n\n")[0])
+
+    names = [field.name for field in fields(Route)]
+    assert [name for name in names if name not in explained] == []
+    assert [name for name in names if name not in re.findall(r"(\w+)[,=)]", call)] == []
+
+
+@pytest.mark.parametrize("public", [summarize, Renderer])
+def test_every_option_of_a_call_is_explained(public: Any) -> None:
+    page = (DOCS / "reference" / "api.md").read_text("utf-8")
+    explained = code_names(page.partition(f"\n### {public.__name__}\n")[2].partition("\n### ")[0])
+
+    options = [name for name, option in signature(public).parameters.items() if option.kind is option.KEYWORD_ONLY]
+    assert options
+    assert [name for name in options if name not in explained] == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from digestif import Digests, Policy, Record
+from digestif import ConfigError, Digests, Policy, Record
 from digestif.routes.route import Route
 from tests.routes.recorder import Recording
 from tests.worker.workers import once
@@ -55,3 +55,10 @@ def test_what_is_secret_in_a_route_is_not_shown() -> None:
     route = Route(pattern="t", channel="smtp://user:hunter2@mail.example.org?from=a@example.org")
 
     assert "hunter2" not in f"{route!r} {route} {route.open_channel()!r}"
+
+
+def test_a_template_that_does_not_parse_is_refused_when_the_route_is_made(digests: Digests, tmp_path: Path) -> None:
+    (tmp_path / "weekly.html").write_text("<p>\n{% for group in groups %}\n{{ group.label }\n{% endfor %}", "utf-8")
+
+    with pytest.raises(ConfigError, match=r"template: weekly.html, line 3: unexpected '}'"):
+        digests.route("t", channel="terminal://", template="weekly", templates=tmp_path)

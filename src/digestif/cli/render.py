@@ -38,7 +38,7 @@ def render(session: Session, template: str | None, *, wanted: str | None, output
     """Show what a reader would get.
 
     By the built-in template, or one of yours. With sample records, or with what is pending in a timeline. With --app
-    the route of the timeline says how; its hooks keep and split are not called.
+    the route of the timeline says how; its hooks keep, prepare, split and weight are not called.
     """
     kind = wanted or SUFFIXES.get(output.suffix.lower() if output else "", "text")
     digest, route = _digest(session, options["timeline"])
@@ -76,10 +76,11 @@ def _rendered(digest: "Digest", route: "Route | None", template: str | None, kin
     hours: Any = int(options["hours"]) if options["hours"] else route.hours if route else 24
     zone = options["zone"] or (route.zone_of(recipient) if route else "UTC")
     links = route.links_for(digest.timeline, recipient) if route else SAMPLE_LINKS
-    renderer = Renderer(name, folder=folder, zone=zone, hours=hours, preview=True)
+    wording = route.wording_for(recipient) if route else None
+    renderer = Renderer(name, folder=folder, zone=zone, hours=hours, wording=wording, preview=True)
     try:
         rendered = renderer.render(
-            summarize(digest, group_by=group_by, distinct=distinct, top=route.top if route else 10),
+            summarize(digest, group_by=group_by, distinct=distinct, **_shown_of(route)),
             formats={kind},
             links=links,
             title=route.title if route else None,
@@ -91,6 +92,10 @@ def _rendered(digest: "Digest", route: "Route | None", template: str | None, kin
     if kind == "slack":
         return as_json({"blocks": list(rendered.blocks)})
     return {"subject": rendered.subject, "html": rendered.html, "markdown": rendered.markdown}.get(kind, rendered.text)
+
+
+def _shown_of(route: "Route | None") -> dict[str, Any]:
+    return {"top": route.top, "items": route.items} if route else {}
 
 
 def _pairs(texts: tuple[str, ...]) -> dict[str, str]:

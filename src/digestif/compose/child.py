@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from digestif.compose.frames import receive, send
 from digestif.compose.sandbox import environment
-from digestif.compose.wording import encodable
+from digestif.compose.texts import encodable
 
 LONGEST_OUTPUT = 2 * 1024 * 1024  # characters, of one template
 

@@ -1,17 +1,31 @@
 """The context of templates: a summary as plain data, with texts and times for the reader, small enough for a mail."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from digestif.compose.fields import label_of
-from digestif.compose.summary import Group, Subject, Summary
+from digestif.compose.fields import EMPTY, OTHER, label_of
+from digestif.compose.summary import Group, Subject, Summary, different_records
+from digestif.compose.texts import (
+    VALUE_SIZE,
+    author_of,
+    body_of,
+    cut,
+    differing_texts,
+    link_of,
+    one_line,
+    safe_link,
+    text_of,
+    title_of,
+    trimmed,
+)
 from digestif.compose.times import Times
-from digestif.compose.wording import body_of, link_of, one_line, plural, safe_link, text_of, title_of, trimmed
+from digestif.compose.wording import Wording
 from digestif.core.records import Record
 
-LINKS = {"open": "Open", "settings": "Settings", "unsubscribe": "Unsubscribe"}  # in this order, others after them
+LINKS = ("open", "settings", "unsubscribe")  # in this order, others after them
+LEAD_LENGTH = 80
 MOST_LINKS = 8
 MOST_GROUPS = 20
 MOST_DISTINCT = 4
@@ -19,15 +33,16 @@ MOST_DISTINCT = 4
 
 @dataclass(frozen=True, slots=True)
 class SizeLimit:
-    """The most bytes of escaped text. Each subject and each group costs a fixed number besides its own text."""
+    """The most bytes of escaped text. Each group, subject and item costs a fixed number besides its own text."""
 
     bytes: int
     subject: int
     group: int
+    item: int
 
 
-# Gmail hides HTML after 102 KB. `subject` and `group` are what the built-in template writes around their texts.
-MAIL = SizeLimit(bytes=76_000, subject=780, group=450)
+# Gmail hides HTML after 102 KB. The others are what the built-in template writes around their texts.
+MAIL = SizeLimit(bytes=76_000, subject=780, group=450, item=240)
 
 
 def context(
@@ -42,24 +57,29 @@ def context(
 ) -> dict[str, Any]:
     """The variables of a template. Groups and subjects beyond the limit are counted in `more` and `more_records`.
 
-    With `values` each subject also has the value of its newest record.
+    The words are those of `times`. With `values` each subject also has the value of its newest record.
     """
-    groups, hidden, hidden_records = _fitting(summary, times, limit, values)
-    more, more_records = summary.more + hidden, summary.more_records + hidden_records
+    words = times.wording
+    page = _Page(summary, times, limit, values)
+    groups, more, more_records = page.groups, page.more, page.more_records
+    lead = groups[0]["subjects"][0]["label"] if groups else ""
     upcoming = "" if next_delivery is None else times.moment(next_delivery)
     return {
         "title": one_line(title or ""),
-        "headline": _headline(summary),
-        "facts": _facts(summary, times),
+        "headline": _headline(summary, words),
+        "mail_subject": words.mail_subject.format(
+            lead=cut(lead, LEAD_LENGTH), more=words.number(summary.subjects - 1), records=words.records(summary.count)
+        ),
+        "facts": _facts(summary, times, page.single),
         "groups": groups,
-        "omissions": _omissions(more, more_records, summary.dropped),
-        "outlook": f"Next one: usually not before {upcoming}." if upcoming else "",
-        "links": _links(links or {}),
-        "single": _single(summary.newest, times, values) if summary.single else None,
-        "lead": groups[0]["subjects"][0]["label"] if groups else "",
+        "omissions": _omissions(more, more_records, summary.dropped, words),
+        "outlook": words.outlook.format(time=upcoming) if upcoming else "",
+        "links": _links(links or {}, words),
+        "single": page.single,
+        "lead": lead,
         "timeline": one_line(summary.timeline),
         "count": summary.count,
-        "counted": summary.subjects != summary.count,  # if each subject is one record, counts say nothing
+        "counted": _is_counted(summary),
         "subjects": summary.subjects,
         "distinct": dict(summary.distinct),
         "first": summary.first,
@@ -72,131 +92,247 @@ def context(
         "dropped": summary.dropped,
         "next": upcoming,
         "next_delivery": next_delivery,
+        "wording": words.for_templates,
     }
 
 
-def _headline(summary: Summary) -> str:
+def _headline(summary: Summary, words: Wording) -> str:
     if summary.single:
-        return title_of(summary.newest.value)
+        return title_of(summary.newest.value, words.no_text)
     if summary.subjects == summary.count:
-        return plural(summary.count, "event")
-    return f"{plural(summary.count, 'event')} about {plural(summary.subjects, 'subject')}"
-
-
-def _facts(summary: Summary, times: Times) -> str:
-    """The line below the headline."""
-    counted = [plural(summary.count, "event")] if summary.single and summary.count > 1 else []
-    return _enumerated(
-        *counted, *_distinct(summary.distinct), f"{times.window(summary.first, summary.last)} ({times.zone})"
+        return words.records(summary.count)
+    return words.headline.format(
+        records=words.records(summary.count), subjects=words.count(summary.subjects, words.subject)
     )
 
 
-def _omissions(more: int, more_records: int, dropped: int) -> list[str]:
+def _facts(summary: Summary, times: Times, single: dict[str, Any] | None) -> str:
+    """The line below the headline."""
+    words = times.wording
+    about = [single["label"], single["author"]] if single and single["items"] else []
+    counted = [words.records(summary.count)] if single and summary.count > 1 else []
+    window = f"{times.window(summary.first, summary.last)} ({times.zone})"
+    return _enumerated(*filter(None, about), *counted, *_distinct(summary.distinct, words), window)
+
+
+def _is_counted(summary: Summary) -> bool:
+    """False if each subject is one record: then counts say nothing."""
+    subjects = (subject for group in summary.groups for subject in group.subjects)
+    return summary.subjects != summary.count or any(subject.count > 1 for subject in subjects)
+
+
+def _omissions(more: int, more_records: int, dropped: int, words: Wording) -> list[str]:
     """Lines about groups and records that are missing; each group has its own note."""
     omissions = []
     if more:
-        omissions.append(f"and {plural(more, 'more group')} with {plural(more_records, 'event')}")
+        groups = words.count(more, words.more_group)
+        omissions.append(words.more_groups.format(groups=groups, records=words.records(more_records)))
     if dropped:
-        omissions.append(f"and {plural(dropped, 'older one')} that did not fit")
+        omissions.append(words.dropped.format(records=words.count(dropped, words.older_record)))
     return omissions
 
 
-def _fitting(summary: Summary, times: Times, limit: SizeLimit, values: bool) -> tuple[list[dict[str, Any]], int, int]:
-    """The groups within the limit, the number of the others, and the number of their records."""
-    dated = not times.same_day(summary.first, summary.last)
-    left = limit.bytes
-    shown: list[dict[str, Any]] = []
-    for group in summary.groups[:MOST_GROUPS]:
-        label = one_line(group.label)
-        left -= limit.group + _weight(label)
-        lines: list[dict[str, Any]] = []
-        for subject, line in _lines(group, times, dated):
-            left -= limit.subject + _weight(line["label"], line["title"], line["url"], line["facts"])
-            if left < 0:
+class _Page:
+    """What is shown within a limit: first groups with their subjects, then items as long as there is room."""
+
+    def __init__(self, summary: Summary, times: Times, limit: SizeLimit, values: bool) -> None:
+        self._times = times
+        self._words = times.wording
+        self._limit = limit
+        self._values = values
+        self._dated = not times.same_day(summary.first, summary.last)
+        self._left = limit.bytes
+        self._lines: list[tuple[Subject, dict[str, Any]]] = []
+        self.groups = self._fitting(summary.groups[:MOST_GROUPS])
+        rest = summary.groups[len(self.groups) :]
+        self.more = summary.more + len(rest)
+        self.more_records = summary.more_records + different_records(rest)
+        self.single = self._single(summary) if summary.single else None
+        for subject, line in self._lines:
+            if self._left > limit.item:
+                self._list_items(subject, line)
+
+    def _fitting(self, groups: tuple[Group, ...]) -> list[dict[str, Any]]:
+        shown = []
+        for group in groups:
+            label = one_line(_named(group, self._words))
+            self._left -= self._limit.group + _weight(label)
+            lines = self._subjects(group)
+            if lines:
+                shown.append(self._group(group, label, lines))
+            if self._left < 0:
                 break
-            lines.append(line | {"value": trimmed(subject.newest.value)} if values else line)
-        if lines:
-            shown.append(_group(group, label, lines))
-        if left < 0:
-            break
-    rest = summary.groups[len(shown) :]
-    return shown, len(rest), sum(group.count for group in rest)
+        return shown
+
+    def _subjects(self, group: Group) -> list[dict[str, Any]]:
+        lines = []
+        for subject in group.subjects:
+            line = self._line(subject)
+            self._left -= self._limit.subject + _weight(line["label"], line["title"], line["url"], line["facts"])
+            if self._left < 0:
+                break
+            lines.append(line)
+            self._lines.append((subject, line))
+        return lines
+
+    def _group(self, group: Group, label: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
+        rest = group.subjects[len(lines) :]
+        more, more_records = group.more + len(rest), group.more_records + different_records(rest)
+        words = self._words
+        note = words.more_subjects.format(more=words.number(more), records=words.records(more_records))
+        return {
+            "label": label,
+            "count": group.count,
+            "size": group.size,
+            "first": group.first,
+            "last": group.last,
+            "distinct": dict(group.distinct),
+            "facts": _enumerated(words.records(group.count), *_distinct(group.distinct, words)),
+            "subjects": lines,
+            "more": more,
+            "more_records": more_records,
+            "note": note if more else "",
+        }
+
+    def _line(self, subject: Subject) -> dict[str, Any]:
+        value = subject.newest.value
+        title = title_of(value, self._words.no_text)
+        label = title if subject.label == title else _label(subject, self._words) or title
+        when = self._times.span(subject.first, subject.last, dated=self._dated)
+        line = {
+            "label": label,
+            "title": "" if title == label else self._signed(author_of(value), title),
+            "url": link_of(value),
+            "count": subject.count,
+            "distinct": dict(subject.distinct),
+            "facts": _enumerated(*_distinct(subject.distinct, self._words), when),
+            "first": subject.first,
+            "last": subject.last,
+            "when": when,
+            "weight": subject.weight,
+            "items": [],
+            "more_items": 0,
+            "items_note": "",
+        }
+        return line | {"value": trimmed(value)} if self._values else line
+
+    def _list_items(self, subject: Subject, line: dict[str, Any]) -> None:
+        """List what differs between the newest records of a subject, and say how many more it has."""
+        listed = self._items(subject.items)
+        if not listed:
+            return
+        line["items"], line["more_items"], line["items_note"] = self._fitting_items(listed, subject.count)
+        if line["items"] and title_of(subject.newest.value) == one_line(listed[0]["text"]):
+            line["title"] = ""  # it is the first item
+        if any(item["url"] for item in line["items"]):
+            line["url"] = ""  # it would be that of the first item
+
+    def _fitting_items(self, items: list[dict[str, Any]], count: int) -> tuple[list[dict[str, Any]], int, str]:
+        shown = []
+        for item in items:
+            cost = self._limit.item + _weight(item["line"], item["url"], item["when"])
+            if cost > self._left:
+                break
+            self._left -= cost
+            shown.append(item)
+        more = count - len(shown)
+        if not shown or not more:
+            return shown, 0, ""
+        note = self._words.more_items.format(more=self._words.number(more))
+        self._left -= self._limit.item + _weight(note)
+        return shown, more, note
+
+    def _items(self, records: Sequence[Record]) -> list[dict[str, Any]]:
+        """What differs between records; nothing if they all look the same."""
+        values = [record.value for record in records]
+        if len(values) < 2:  # one can't differ
+            return []
+        texts = differing_texts(values, self._words.no_text)
+        links = list(map(link_of, values))
+        has_links = len(set(links)) > 1
+        items = [
+            self._item(record, text, link if has_links else "")
+            for record, text, link in zip(records, texts, links, strict=True)
+        ]
+        return items if len({item["line"] for item in items}) > 1 else []
+
+    def _item(self, record: Record, text: str, url: str) -> dict[str, Any]:
+        author = author_of(record.value)
+        item = {
+            "line": self._signed(author, text) or title_of(record.value, self._words.no_text),
+            "author": author,
+            "text": text,
+            "url": url,
+            "at": record.timestamp,
+            "when": self._times.span(record.timestamp, record.timestamp, dated=self._dated),
+        }
+        return item | {"value": trimmed(record.value, size=VALUE_SIZE // 5)} if self._values else item
+
+    def _signed(self, author: str, text: str) -> str:
+        return self._words.item.format(author=author, text=text) if author and text else author or text
+
+    def _single(self, summary: Summary) -> dict[str, Any]:
+        """The newest record as a notification of its own, and the other items of its subject."""
+        record = summary.newest
+        body = body_of(record.value)
+        self._left -= _weight(body)
+        items, more, note = self._fitting_items(self._items(summary.items), summary.count)
+        title = title_of(record.value, self._words.no_text)
+        label = self._lines[0][1]["label"] if self._lines else title
+        single = {
+            "title": title,
+            "label": "" if label == title else label,
+            "body": body,
+            "url": link_of(record.value),
+            "author": author_of(record.value),
+            "at": record.timestamp,
+            "when": self._times.moment(record.timestamp),
+            "items": items[1:],
+            "more_items": more,
+            "items_note": note,
+        }
+        return single | {"value": trimmed(record.value)} if self._values else single
 
 
-def _group(group: Group, label: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
-    rest = group.subjects[len(lines) :]
-    more, more_records = group.more + len(rest), group.more_records + sum(subject.count for subject in rest)
-    return {
-        "label": label,
-        "count": group.count,
-        "size": group.size,
-        "first": group.first,
-        "last": group.last,
-        "distinct": dict(group.distinct),
-        "facts": _enumerated(plural(group.count, "event"), *_distinct(group.distinct)),
-        "subjects": lines,
-        "more": more,
-        "more_records": more_records,
-        "note": f"and {more:,} more with {plural(more_records, 'event')}" if more else "",
-    }
+def _named(part: Group | Subject, words: Wording) -> str:
+    """The label of a group or subject, in the reader's words if it has no text of its own."""
+    if part.label == OTHER and part.key is None:
+        return words.other
+    return words.empty if part.label == EMPTY and part.key != EMPTY else part.label
 
 
-def _lines(group: Group, times: Times, dated: bool) -> Iterator[tuple[Subject, dict[str, Any]]]:
-    for subject in group.subjects:
-        title = title_of(subject.newest.value)
-        label = title if subject.label == title else _label(subject) or title
-        when = times.span(subject.first, subject.last, dated=dated)
-        yield (
-            subject,
-            {
-                "label": label,
-                "title": "" if title == label else title,
-                "url": link_of(subject.newest.value),
-                "count": subject.count,
-                "distinct": dict(subject.distinct),
-                "facts": _enumerated(*_distinct(subject.distinct), when),
-                "first": subject.first,
-                "last": subject.last,
-                "when": when,
-            },
-        )
-
-
-def _label(subject: Subject) -> str:
+def _label(subject: Subject, words: Wording) -> str:
     """The label of a subject; empty if it only repeats the title."""
     text = text_of(subject.newest.value)
     # Without grouping, the label is the key of the only record, which means nothing to people.
     is_title = subject.label == subject.newest.key or (text and subject.label == label_of(text))
-    return "" if is_title else one_line(subject.label)
+    return "" if is_title else one_line(_named(subject, words))
 
 
-def _single(record: Record, times: Times, values: bool) -> dict[str, Any]:
-    single = {
-        "title": title_of(record.value),
-        "body": body_of(record.value),
-        "url": link_of(record.value),
-        "at": record.timestamp,
-        "when": times.moment(record.timestamp),
-    }
-    return single | {"value": trimmed(record.value)} if values else single
+def _distinct(counts: Mapping[str, int], words: Wording) -> list[str]:
+    """Distinct counts as words; a count of 1 is written so that a name without forms needs no singular."""
+    return [_distinct_one(name, count, words) for name, count in islice(counts.items(), MOST_DISTINCT)]
 
 
-def _distinct(counts: Mapping[str, int]) -> list[str]:
-    """Distinct counts as words; a count of 1 is written so that the name needs no singular."""
-    return [
-        f"{one_line(name, 40)}: 1" if count == 1 else f"{count:,} {one_line(name, 40)}"
-        for name, count in islice(counts.items(), MOST_DISTINCT)
-    ]
+def _distinct_one(name: str, count: int, words: Wording) -> str:
+    noun = words.distinct.get(name)
+    if noun is not None:
+        return words.count(count, noun)
+    name = one_line(name, 40)
+    if count == 1:
+        return words.counted_one.format(name=name, count=words.number(count))
+    return words.count(count, (name, name))
 
 
-def _links(links: Mapping[str, str]) -> list[dict[str, str]]:
+def _links(links: Mapping[str, str], words: Wording) -> list[dict[str, str]]:
     order = [name for name in LINKS if name in links] + [name for name in links if name not in LINKS]
     named = ((name, safe_link(links[name])) for name in order[:MOST_LINKS])
-    return [
-        {"name": name, "label": LINKS.get(name) or one_line(name, 40).capitalize(), "url": url}
-        for name, url in named
-        if url
-    ]
+    return [{"name": name, "label": _link_label(name, words), "url": url} for name, url in named if url]
+
+
+def _link_label(name: str, words: Wording) -> str:
+    label: str = getattr(words, name) if name in LINKS else one_line(name, 40).capitalize()
+    return label
 
 
 def _enumerated(*facts: str) -> str:

@@ -1,17 +1,23 @@
 """Grouping: from the records of a digest to a summary of groups and subjects."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, neg
-from typing import Any
+from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from digestif.compose.fields import Field, Identity, Reader, identity, label_of, reader
-from digestif.compose.summary import Group, Subject, Summary
+from digestif.compose.summary import Group, Subject, Summary, different_records
 from digestif.core.records import Digest
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 
 LEVELS = 2
+MOST_PLACES = 20  # of one record at one level; further values of its list are ignored
+
+Weight = Callable[[list[Subject]], Sequence[float]]  # a number for each
 
 
 def summarize(
@@ -21,20 +27,26 @@ def summarize(
     distinct: Mapping[str, Field] = {},
     top: int = 10,
     top_groups: int = 20,
+    items: int = 5,
+    weight: Weight | None = None,
 ) -> Summary:
     """Summarize a digest as `Grouping` describes. Raises ValueError if it is empty."""
-    return Grouping(group_by=group_by, distinct=distinct, top=top, top_groups=top_groups).summarize(digest)
+    return Grouping(
+        group_by=group_by, distinct=distinct, top=top, top_groups=top_groups, items=items, weight=weight
+    ).summarize(digest)
 
 
 class Grouping:
     """How records are grouped: checked once, used for many digests.
 
     Two fields in `group_by` give groups of subjects, one gives subjects in one group without a label, and none makes
-    each record a subject. `distinct` counts different values except None. A path that leads nowhere, a callable that
-    raises and a value that JSON can't express read as None, so that one bad record stops no digest.
+    each record a subject. A field whose value is a list puts the record under each value of the list. `distinct` counts
+    different values except None. A path that leads nowhere, a callable that raises and a value that JSON can't express
+    read as None, so that one bad record stops no digest.
 
-    Subjects are sorted by count, then by distinct counts in the order of `distinct`; groups by number of subjects, then
-    by count; largest first. Ties go to the newer one, then by label. The order of the records does not matter.
+    Subjects are sorted by `weight`, then by count, then by distinct counts in the order of `distinct`; groups by number
+    of subjects, then by count; largest first. Ties go to the newer one, then by label. The order of the records does
+    not matter. Each subject holds its newest `items` records.
     """
 
     def __init__(
@@ -44,49 +56,86 @@ class Grouping:
         distinct: Mapping[str, Field] = {},
         top: int = 10,
         top_groups: int = 20,
+        items: int = 5,
+        weight: Weight | None = None,
     ) -> None:
         self._levels = _readers(group_by)
         self._distinct = _distinct_readers(distinct)
         self._top = _check_top(top, "top")
         self._top_groups = _check_top(top_groups, "top_groups")
+        self._items = _check_top(items, "items")
+        if weight is not None and not callable(weight):
+            raise ConfigError(f"weight: {shortened(weight)} is not a function")
+        self._weight = weight
 
     def summarize(self, digest: Digest) -> Summary:
         """Raises ValueError if the digest is empty."""
+        draft = self.draft(digest)
+        return draft.summary() if self._weight is None else draft.weighed(self._weight(draft.subjects))
+
+    def draft(self, digest: Digest) -> "Draft":
+        """Count the records, and leave the order open. Raises ValueError if the digest is empty."""
         if not digest:
             raise ValueError(f"the digest {digest.id} of {shortened(digest.timeline)} is empty: nothing to summarize")
-        sheet = _Sheet(digest, self._levels, self._distinct)
-        parts = self._parts(sheet)
+        sheet = _Sheet(digest, self._levels, self._distinct, self._items)
+        groups = sheet.groups.split(sheet.rows) if sheet.groups else {None: sheet.rows}
+        parts = [
+            _Part(key, sheet.tally(rows, key, sheet.groups), self._subjects(sheet, rows))
+            for key, rows in groups.items()
+        ]
+        return Draft(digest, sheet, parts, top=self._top, top_groups=self._top_groups)
+
+    def _subjects(self, sheet: "_Sheet", rows: Sequence[int]) -> "list[_Keyed]":
+        split = sheet.subjects.split(rows)
+        return [(key, sheet.tally(some, key, sheet.subjects)) for key, some in split.items()]
+
+
+class Draft:
+    """A digest that is counted and not yet sorted: a hook may give each of its subjects a weight."""
+
+    def __init__(self, digest: Digest, sheet: "_Sheet", parts: "list[_Part]", *, top: int, top_groups: int) -> None:
+        self._digest = digest
+        self._sheet = sheet
+        self._parts = parts
+        self._top = top
+        self._top_groups = top_groups
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """All subjects. One that stands in several groups is there once for each of them."""
+        return [subject for part in self._parts for _, subject in part.subjects]
+
+    def weighed(self, weights: object) -> Summary:
+        """A summary in the order of weights, one number for each of the `subjects`. Raises ConfigError if not so."""
+        numbers = iter(_check_weights(weights, len(self.subjects)))
+        for part in self._parts:
+            part.subjects = [(key, replace(subject, weight=next(numbers))) for key, subject in part.subjects]
+        return self.summary()
+
+    def summary(self) -> Summary:
+        parts = sorted(self._parts, key=_group_rank)
         shown, rest = parts[: self._top_groups], parts[self._top_groups :]
-        whole = sheet.tally(sheet.rows)
+        whole = self._sheet.tally(self._sheet.rows)
         return Summary(
-            timeline=digest.timeline,
+            timeline=self._digest.timeline,
             count=whole.count,
-            subjects=sum(len(part.subjects) for part in parts),
+            subjects=_count_subjects(parts) if self._sheet.overlaps else sum(len(part.subjects) for part in parts),
             first=whole.first,
             last=whole.last,
             newest=whole.newest,
             groups=tuple(self._group(part) for part in shown),
             more=len(rest),
-            more_records=sum(part.tally.count for part in rest),
-            dropped=digest.dropped,
+            more_records=different_records(part.tally for part in rest),
+            dropped=self._digest.dropped,
             distinct=whole.distinct,
-            faults=len(sheet.faults),
+            faults=len(self._sheet.faults),
+            items=whole.items,
         )
 
-    def _parts(self, sheet: "_Sheet") -> list["_Part"]:
-        groups = sheet.groups.split(sheet.rows) if sheet.groups else {None: sheet.rows}
-        parts = [
-            _Part(key, sheet.tally(rows, sheet.groups), self._subjects(sheet, rows)) for key, rows in groups.items()
-        ]
-        return sorted(parts, key=_group_rank)
-
-    def _subjects(self, sheet: "_Sheet", rows: Sequence[int]) -> list[Subject]:
-        split = sheet.subjects.split(rows)
-        tallies = {key: sheet.tally(some, sheet.subjects) for key, some in split.items()}
-        return [subject for _, subject in sorted(tallies.items(), key=_subject_rank)]
-
     def _group(self, part: "_Part") -> Group:
-        tally, rest = part.tally, part.subjects[self._top :]
+        tally = part.tally
+        subjects = [subject for _, subject in sorted(part.subjects, key=_subject_rank)]
+        rest = subjects[self._top :]
         return Group(
             key=tally.key,
             label=tally.label,
@@ -94,10 +143,11 @@ class Grouping:
             first=tally.first,
             last=tally.last,
             newest=tally.newest,
-            subjects=tuple(part.subjects[: self._top]),
+            subjects=tuple(subjects[: self._top]),
             more=len(rest),
-            more_records=sum(subject.count for subject in rest),
+            more_records=different_records(rest),
             distinct=tally.distinct,
+            rows=tally.rows,
         )
 
 
@@ -128,28 +178,46 @@ def _check_top(number: object, option: str) -> int:
     return number
 
 
+def _check_weights(weights: object, subjects: int) -> list[float]:
+    if not isinstance(weights, Sequence) or len(weights) != subjects or not all(map(_is_number, weights)):
+        raise ConfigError(
+            f"weight: gave {shortened(weights)}, not a list with a number for each of {subjects} subjects"
+        )
+    return list(weights)
+
+
+def _is_number(weight: object) -> bool:
+    return isinstance(weight, int | float) and math.isfinite(weight)
+
+
 # Counting. A sheet numbers the records, newest first, so that each field is read once per record.
 
 
 class _Sheet:
     """The records of a digest as rows, and the fields in use as columns."""
 
-    def __init__(self, digest: Digest, levels: Sequence[Reader], distinct: Mapping[str, Reader]) -> None:
+    def __init__(self, digest: Digest, levels: Sequence[Reader], distinct: Mapping[str, Reader], items: int) -> None:
         # Usually they are in this order already. Of the same timestamp, the first stays first: it arrived last.
         self.records = sorted(digest.records, key=attrgetter("timestamp"), reverse=True)
+        self.items = items
         self.faults: set[int] = set()
-        self.groups = self._column(levels[0]) if len(levels) == LEVELS else None
-        self.subjects = self._column(levels[-1]) if levels else self._keys()
-        self.distinct = {name: self._column(read).identities for name, read in distinct.items()}
+        self.groups = self._level(levels[0]) if len(levels) == LEVELS else None
+        self.subjects = self._level(levels[-1]) if levels else self._keys()
+        self.distinct = {name: self._column(read(self.records)).identities for name, read in distinct.items()}
 
     @property
     def rows(self) -> range:
         return range(len(self.records))
 
-    def tally(self, rows: Sequence[int], column: "_Column | None" = None) -> Subject:
+    @property
+    def overlaps(self) -> bool:
+        """True if a record may stand in several groups."""
+        return isinstance(self.groups, _ListColumn)
+
+    def tally(self, rows: Sequence[int], key: Identity = None, column: "_Level | None" = None) -> Subject:
         """Count rows that share a value in a column."""
         newest = self.records[rows[0]]
-        value = column.values[rows[0]] if column else None
+        value = column.value(key, rows[0]) if column else None
         return Subject(
             key=value,
             label=label_of(value) if column else "",
@@ -158,29 +226,53 @@ class _Sheet:
             last=newest.timestamp,
             newest=newest,
             distinct={name: _different(identities, rows) for name, identities in self.distinct.items()},
+            items=tuple([self.records[row] for row in rows[: self.items]]),
+            rows=rows,
         )
 
     def _keys(self) -> "_Column":
         keys = [record.key for record in self.records]
         return _Column(keys, keys)
 
-    def _column(self, read: Reader) -> "_Column":
+    def _level(self, read: Reader) -> "_Level":
         values = read(self.records)
+        if not any(issubclass(kind, list | tuple) for kind in set(map(type, values))):
+            return self._column(values)
+        places = [(row, each) for row, value in enumerate(values) for each in _listed(value)]
+        rows = [row for row, _ in places]
+        return _ListColumn(rows, self._column([each for _, each in places], rows))
+
+    def _column(self, values: list[Any], rows: Sequence[int] | None = None) -> "_Column":
         try:
             return _Column(values, list(map(identity, values)))
         except Exception:  # noqa: BLE001  # an encoder may fail in many ways
-            return self._column_with_faults(values)
+            return self._column_with_faults(values, self.rows if rows is None else rows)
 
-    def _column_with_faults(self, values: list[Any]) -> "_Column":
+    def _column_with_faults(self, values: list[Any], rows: Sequence[int]) -> "_Column":
         identities: list[Identity] = []
-        for row, value in enumerate(values):
+        for place, value in enumerate(values):
             try:
                 identities.append(identity(value))
             except Exception:  # noqa: BLE001  # one bad record stops no digest
-                self.faults.add(row)
+                self.faults.add(rows[place])
                 identities.append(None)
-                values[row] = None
+                values[place] = None
         return _Column(values, identities)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    """The values of a list; None if it is empty. Anything else is the only value."""
+    return value[:MOST_PLACES] or [None] if isinstance(value, list | tuple) else [value]
+
+
+class _Level(Protocol):
+    """A column by which rows are split."""
+
+    def split(self, rows: Sequence[int]) -> Mapping[Identity, Sequence[int]]:
+        """The rows by their value."""
+
+    def value(self, key: Identity, row: int) -> Any:
+        """The value of a key that the row has."""
 
 
 @dataclass(slots=True)
@@ -191,11 +283,34 @@ class _Column:
     identities: Sequence[Identity]
 
     def split(self, rows: Sequence[int]) -> Mapping[Identity, Sequence[int]]:
-        """The rows by their value."""
         found: dict[Identity, list[int]] = {}
         for row in rows:
             found.setdefault(self.identities[row], []).append(row)
         return found
+
+    def value(self, key: Identity, row: int) -> Any:  # noqa: ARG002  # each row has one
+        return self.values[row]
+
+
+class _ListColumn:
+    """A field of every record that is a list in some: these rows have several values."""
+
+    def __init__(self, rows: Sequence[int], column: _Column) -> None:
+        self._keys: dict[int, dict[Identity, None]] = {}
+        self._values: dict[Identity, Any] = {}
+        for row, key, value in zip(rows, column.identities, column.values, strict=True):
+            self._keys.setdefault(row, {})[key] = None
+            self._values.setdefault(key, value)
+
+    def split(self, rows: Sequence[int]) -> Mapping[Identity, Sequence[int]]:
+        found: dict[Identity, list[int]] = {}
+        for row in rows:
+            for key in self._keys[row]:
+                found.setdefault(key, []).append(row)
+        return found
+
+    def value(self, key: Identity, row: int) -> Any:  # noqa: ARG002  # the same in each row
+        return self._values[key]
 
 
 def _different(identities: Sequence[Identity], rows: Sequence[int]) -> int:
@@ -205,21 +320,51 @@ def _different(identities: Sequence[Identity], rows: Sequence[int]) -> int:
     return len(found) - (None in found)
 
 
+def _count_subjects(parts: Sequence["_Part"]) -> int:
+    """The number of subjects in all groups. Two of one key are the same subject if they share a record.
+
+    Otherwise they are different: the same title in two projects is no single notification.
+    """
+    joined: dict[int, int] = {}  # the places of a subject, as a forest
+    first_place: dict[tuple[Identity, int], int] = {}
+    for place, (key, subject) in enumerate(_all_subjects(parts)):
+        joined[place] = place
+        for row in subject.rows:
+            other = first_place.setdefault((key, row), place)
+            joined[_root(joined, other)] = _root(joined, place)
+    return sum(place == parent for place, parent in joined.items())
+
+
+def _all_subjects(parts: Sequence["_Part"]) -> "Iterator[_Keyed]":
+    for part in parts:
+        yield from part.subjects
+
+
+def _root(joined: dict[int, int], place: int) -> int:
+    while joined[place] != place:
+        joined[place] = joined[joined[place]]  # keeps the ways short
+        place = joined[place]
+    return place
+
+
 # Order
+
+
+_Keyed = tuple[Identity, Subject]
 
 
 @dataclass(slots=True)
 class _Part:
-    """A group with all of its subjects."""
+    """A group with all of its subjects, in no order."""
 
     key: Identity
     tally: Subject
-    subjects: list[Subject]
+    subjects: list[_Keyed]
 
 
-def _subject_rank(found: tuple[Identity, Subject]) -> tuple[Any, ...]:
+def _subject_rank(found: _Keyed) -> tuple[Any, ...]:
     key, tally = found
-    return -tally.count, *map(neg, tally.distinct.values()), -tally.last, tally.label, _tie(key)
+    return -tally.weight, -tally.count, *map(neg, tally.distinct.values()), -tally.last, tally.label, _tie(key)
 
 
 def _group_rank(part: _Part) -> tuple[Any, ...]:

@@ -10,11 +10,12 @@ from jinja2 import Template
 
 from digestif.compose.context import context
 from digestif.compose.processes import Children, TemplateFailed
-from digestif.compose.sandbox import environment, leads_out
+from digestif.compose.sandbox import environment, fault_of, leads_out
 from digestif.compose.slack import SLACK, blocks, read_blocks
 from digestif.compose.summary import Summary
+from digestif.compose.texts import header_line
 from digestif.compose.times import Hours, Times
-from digestif.compose.wording import header_line
+from digestif.compose.wording import Wording, wording_of
 from digestif.core.texts import did_you_mean
 from digestif.errors import ConfigError
 
@@ -44,7 +45,8 @@ class Renderer:
     `template` names a built-in set, or files in `folder`: NAME.html, NAME.txt, NAME.md, NAME.subject.txt,
     NAME.slack.json. Built-in files replace those that are missing. Files of a folder are rendered in a child process,
     which is killed after `timeout` seconds or when it needs more than `memory` bytes. With `preview`, unknown names in
-    a template stay visible. `zone` and `hours` (12 or 24) are the defaults for readers.
+    a template stay visible. `zone`, `hours` (12 or 24) and `wording` are the defaults for readers. Raises ConfigError
+    for a file that does not parse.
     """
 
     def __init__(
@@ -54,11 +56,12 @@ class Renderer:
         folder: Path | None = None,
         zone: str = "UTC",
         hours: Hours = 24,
+        wording: Wording | Mapping[str, Any] | None = None,
         timeout: float = 1.0,
         memory: int = 100_000_000,
         preview: bool = False,
     ) -> None:
-        self._times = Times(zone, hours)
+        self._times = Times(zone, hours, wording_of(wording))
         self._own = _own_templates(template or DEFAULT, folder)
         self._built_in = _built_in(DEFAULT)
         self._children = (
@@ -75,6 +78,7 @@ class Renderer:
         zone: str | None = None,
         hours: Hours | None = None,
         title: str | None = None,
+        wording: Wording | Mapping[str, Any] | None = None,
     ) -> Rendered:
         """Render a summary in some of the formats "text", "html", "markdown" and "slack".
 
@@ -82,7 +86,7 @@ class Renderer:
         anything but the web or a mailbox are left out. Raises TemplateFailed, but not for built-in templates.
         """
         about: dict[str, Any] = {
-            "times": self._times_for(zone, hours),
+            "times": self._times_for(zone, hours, wording),
             "next_delivery": next_delivery,
             "links": links,
             "title": title,
@@ -119,10 +123,11 @@ class Renderer:
         except ValueError as error:
             raise TemplateFailed(f"{file}: {error}") from None
 
-    def _times_for(self, zone: str | None, hours: Hours | None) -> Times:
-        if zone is None and hours is None:
+    def _times_for(self, zone: str | None, hours: Hours | None, wording: Wording | Mapping[str, Any] | None) -> Times:
+        if zone is None and hours is None and wording is None:
             return self._times
-        return Times(zone or self._times.zone, hours or self._times.hours)
+        words = self._times.wording if wording is None else wording_of(wording)
+        return Times(zone or self._times.zone, hours or self._times.hours, words)
 
 
 def _own_templates(name: str, folder: Path | None) -> dict[str, str]:
@@ -140,6 +145,8 @@ def _own_templates(name: str, folder: Path | None) -> dict[str, str]:
     for file in found.values():
         if leads_out(folder / file, folder):
             raise ConfigError(f"template: {file} is a link that leads out of {folder}")
+    if fault := fault_of(list(found.values()), folder):
+        raise ConfigError(f"template: {fault}")
     return found
 
 

@@ -6,6 +6,7 @@ process, which limits time and memory.
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,23 @@ from jinja2 import (
     Environment,
     FileSystemLoader,
     PrefixLoader,
+    TemplateNotFound,
+    TemplateSyntaxError,
     Undefined,
+    nodes,
     pass_context,
 )
 from jinja2.exceptions import SecurityError
 from jinja2.loaders import split_template_path
+from jinja2.meta import find_referenced_templates
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from digestif.compose.slack import escaped
-from digestif.compose.times import Times
-from digestif.compose.wording import one_line, plural, safe_link
+from digestif.compose.texts import one_line, safe_link
+from digestif.compose.times import Hours, Times
+from digestif.compose.wording import Wording
+from digestif.core.texts import did_you_mean
 
 BUILT_IN = Path(__file__).parent / "templates"
 LONGEST = 1_000_000  # characters or items in the result of one operation
@@ -56,6 +63,41 @@ def environment(folder: Path | None = None, *, preview: bool = False) -> Immutab
 def leads_out(path: Path, folder: Path) -> bool:
     """True if a symbolic link on the path leads to a file outside of the folder."""
     return not path.resolve().is_relative_to(folder.resolve())
+
+
+def fault_of(files: list[str], folder: Path) -> str:
+    """The first mistake by which a file, or another that it names, does not parse: its place and reason, or nothing.
+
+    Nothing is compiled: Jinja2 computes constants then, and `{{ "a" | center(10**9) }}` would need the memory here.
+    """
+    env = environment(folder)
+    waiting, seen = list(files), set(files)
+    while waiting:
+        name = waiting.pop(0)
+        try:
+            tree = env.parse(env.loader.get_source(env, name)[0], name)  # type: ignore[union-attr]  # it has one
+            _check_names(tree, env, name)
+        except TemplateSyntaxError as error:
+            return f"{error.name or name}, line {error.lineno}: {error.message}"
+        except RecursionError:
+            return f"{name} is nested too deeply"
+        except UnicodeDecodeError as error:
+            return f"{name} is not UTF-8: {error}"
+        except (TemplateNotFound, SecurityError):
+            continue  # of an include, which may never be reached
+        named = {each for each in find_referenced_templates(tree) if each}
+        waiting += sorted(named - seen)
+        seen |= named
+    return ""
+
+
+def _check_names(tree: nodes.Template, env: Environment, name: str) -> None:
+    """Raise TemplateSyntaxError for a filter or a test that does not exist."""
+    for kind, known, what in (nodes.Filter, env.filters, "filter"), (nodes.Test, env.tests, "test"):
+        for node in tree.find_all(kind):
+            if node.name not in known:
+                hint = did_you_mean(node.name, sorted(known), or_all=False)
+                raise TemplateSyntaxError(f"No {what} named {node.name!r}{hint}", node.lineno, name)
 
 
 class _Folder(FileSystemLoader):
@@ -132,11 +174,34 @@ def _moment(context: Context, at: Any) -> str:
 def _timed(context: Context, at: Any, write: Callable[[Times, float], str]) -> str:
     if isinstance(at, Undefined) or not isinstance(at, int | float):
         return str(at)
-    return write(Times(context["zone"], context["hours"]), at)
+    words = context["wording"]
+    return write(_times(context["zone"], context["hours"], *(_hashable(words[name]) for name in _TIME_WORDS)), at)
 
 
-def _number(count: Any) -> str:
-    return f"{count:,}" if isinstance(count, int | float) else str(count)
+_TIME_WORDS = (
+    "days", "months", "am", "pm", "clock", "date", "full_date", "moment", "short_moment", "span", "far"
+)  # fmt: skip
+
+
+def _hashable(word: Any) -> Any:
+    return tuple(word) if isinstance(word, list) else word
+
+
+@lru_cache(maxsize=8)
+def _times(zone: str, hours: Hours, *words: Any) -> Times:
+    return Times(zone, hours, Wording(**dict(zip(_TIME_WORDS, words, strict=True))))
+
+
+@pass_context
+def _number(context: Context, count: Any) -> str:
+    if not isinstance(count, int | float):
+        return str(count)
+    return f"{count:,}".replace(",", context["wording"]["thousands"])
+
+
+@pass_context
+def _plural(context: Context, count: Any, one: str, many: str = "") -> str:
+    return f"{_number(context, count)} {one if count == 1 else many or one + 's'}"
 
 
 def _line(text: Any) -> str:
@@ -160,6 +225,6 @@ FILTERS: dict[str, Callable[..., str]] = {
     "md": markdown,
     "moment": _moment,
     "number": _number,
-    "plural": plural,
+    "plural": _plural,
     "slack": slack,
 }

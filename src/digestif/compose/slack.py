@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from digestif.compose.context import SizeLimit
-from digestif.compose.wording import cut
+from digestif.compose.texts import cut
 
 LONGEST_TEXT = 3000
 LONGEST_HEADER = 150
@@ -16,7 +16,7 @@ LONGEST_BODY = 2400
 
 # Keeps a message below Slack's 50 blocks: each of at most 20 groups begins a section, and two sections of a group are
 # together longer than 3,000 characters, so there are at most 20 + 36,000 / 1,500 sections, and four other blocks.
-SLACK = SizeLimit(bytes=36_000, subject=120, group=60)
+SLACK = SizeLimit(bytes=36_000, subject=120, group=60, item=60)
 
 Block = dict[str, Any]
 
@@ -85,7 +85,8 @@ def _notification(context: dict[str, Any]) -> Iterator[str]:
     if single["body"]:
         yield _part(single["body"], LONGEST_BODY)
     if single["url"]:
-        yield _linked(single["url"], "View")
+        yield _linked(single["url"], context["wording"]["details"])
+    yield from _items(single)
 
 
 def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
@@ -93,8 +94,9 @@ def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
         yield f"*{_part(group['label'])}* · {_part(group['facts'])}"
     for subject in group["subjects"]:
         yield _line(subject, counted)
+        yield from _items(subject)
     if group["note"]:
-        yield f"_{group['note']}_"
+        yield f"_{_part(group['note'])}_"
 
 
 def _line(subject: dict[str, Any], counted: bool) -> str:
@@ -103,10 +105,17 @@ def _line(subject: dict[str, Any], counted: bool) -> str:
     return f"•  {count}{_linked(subject['url'], subject['label'])} · {_part(subject['facts'])}{title}"
 
 
+def _items(subject: dict[str, Any]) -> Iterator[str]:
+    for item in subject["items"]:
+        yield f"      ◦  {_linked(item['url'], item['line'])} · {_part(item['when'])}"
+    if subject["items_note"]:
+        yield f"      _{_part(subject['items_note'])}_"
+
+
 def _foot(context: dict[str, Any]) -> Iterator[Block]:
     notes = [*context["omissions"], *filter(None, [context["outlook"]])]
     if notes:
-        yield _remark("\n".join(notes))
+        yield _remark("\n".join(map(_part, notes)))
     links = [_linked(link["url"], link["label"]) for link in context["links"] if len(escaped(link["url"])) < 300]
     if links:
         yield _remark(" · ".join(links))

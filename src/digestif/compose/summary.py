@@ -1,6 +1,6 @@
 """Summaries: the records of a digest as groups of subjects, counted and sorted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,9 +19,12 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     last: float
     newest: Record
     distinct: Mapping[str, int] = {}  # number of different values, by name
+    items: tuple[Record, ...] = ()  # the newest records, newest first
+    weight: float = 0  # from outside; the heaviest come first
+    rows: Sequence[int] = ()  # the numbers of its records, by which overlaps are found
 
     def to_dict(self) -> dict[str, Any]:
-        return _tallied(self)
+        return {**_tallied(self), "items": [record.key for record in self.items], "weight": self.weight}
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +40,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     more: int  # number of further subjects…
     more_records: int  # …and of their records
     distinct: Mapping[str, int] = {}
+    rows: Sequence[int] = ()
 
     @property
     def size(self) -> int:
@@ -52,8 +56,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A digest for people: its records in groups, with counts."""
 
     timeline: str
-    count: int  # records
-    subjects: int  # number of them, in all groups
+    count: int  # records; one that stands in several groups counts once
+    subjects: int  # number of them, in all groups; one that stands in several groups with the same records counts once
     first: float
     last: float
     newest: Record
@@ -63,6 +67,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int  # records that capacity dropped
     distinct: Mapping[str, int] = {}
     faults: int = 0  # records with an unreadable field, which counts as None
+    items: tuple[Record, ...] = ()  # the newest records, newest first
 
     @property
     def single(self) -> Record | None:
@@ -85,6 +90,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             "distinct": dict(self.distinct),
             "faults": self.faults,
         }
+
+
+def different_records(parts: Iterable[Subject | Group]) -> int:
+    """The number of records in some groups or subjects. One that stands in several counts once."""
+    listed = list(parts)
+    return len(set().union(*(part.rows for part in listed))) or sum(part.count for part in listed)
 
 
 def _tallied(part: Subject | Group) -> dict[str, Any]:

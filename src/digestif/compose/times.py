@@ -4,21 +4,22 @@ from datetime import datetime
 from typing import Literal
 from zoneinfo import ZoneInfo
 
+from digestif.compose.wording import ENGLISH, Wording
 from digestif.errors import ConfigError
 
 Hours = Literal[12, 24]
 
-# Not from strftime, which follows the locale of this machine.
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
 
 class Times:
-    """Formats times, given in seconds since 1970, for one reader."""
+    """Formats times, given in seconds since 1970, for one reader.
 
-    def __init__(self, zone: str, hours: Hours) -> None:
+    The words are those of a wording: strftime would follow the locale of this machine.
+    """
+
+    def __init__(self, zone: str, hours: Hours, wording: Wording = ENGLISH) -> None:
         self.zone = zone
         self.hours = hours
+        self.wording = wording
         try:
             self._zone = ZoneInfo(zone)
         except (KeyError, ValueError, OSError):
@@ -29,33 +30,33 @@ class Times:
     def clock(self, at: float) -> str:
         """The time of day."""
         local = self._local(at)
-        return self._clock(local) if local else _far(at)
+        return self._clock(local) if local else self._far(at)
 
     def moment(self, at: float) -> str:
         """The day and the time of day."""
         local = self._local(at)
-        return f"{_day(local)}, {self._clock(local)}" if local else _far(at)
+        return self._moment(local, self._clock(local)) if local else self._far(at)
 
     def window(self, first: float, last: float) -> str:
         """Two times as a span, with the day written once if it is the same."""
         start, end = self._local(first), self._local(last)
         if start is None or end is None or start.date() != end.date():
-            return _span(self.moment(first), self.moment(last))
-        return f"{_day(start)}, {_span(self._clock(start), self._clock(end))}"
+            return self._span(self.moment(first), self.moment(last))
+        return self._moment(start, self._span(self._clock(start), self._clock(end)))
 
     def span(self, first: float, last: float, *, dated: bool) -> str:
         """Two times as a short span, with dates only if `dated`."""
         start = self._local(first)
         end = start if last == first else self._local(last)
         if start is None or end is None:
-            return _span(self.moment(first), self.moment(last))
+            return self._span(self.moment(first), self.moment(last))
         begins = self._clock(start)
         ends = begins if start is end else self._clock(end)
         if not dated:
-            return _span(begins, ends)
+            return self._span(begins, ends)
         if start.date() == end.date():
-            return f"{_date(start)} {_span(begins, ends)}"
-        return f"{_date(start)} {begins} – {_date(end)} {ends}"
+            return self._short_moment(start, self._span(begins, ends))
+        return self._span(self._short_moment(start, begins), self._short_moment(end, ends))
 
     def same_day(self, first: float, last: float) -> bool:
         """Whether both times are on the same day in the reader's zone."""
@@ -71,20 +72,22 @@ class Times:
     def _clock(self, local: datetime) -> str:
         if self.hours == 24:
             return local.time().isoformat("minutes")
-        return f"{local.hour % 12 or 12}:{local.minute:02} {'am' if local.hour < 12 else 'pm'}"
+        half = self.wording.am if local.hour < 12 else self.wording.pm  # noon
+        return self.wording.clock.format(hour=local.hour % 12 or 12, minute=f"{local.minute:02}", half=half)
 
+    def _moment(self, local: datetime, time: str) -> str:
+        words = self.wording
+        weekday, month = words.days[local.weekday()], words.months[local.month - 1]
+        date = words.full_date.format(weekday=weekday, day=local.day, month=month, year=local.year)
+        return words.moment.format(date=date, time=time)
 
-def _date(local: datetime) -> str:
-    return f"{local.day} {_MONTHS[local.month - 1]}"
+    def _short_moment(self, local: datetime, time: str) -> str:
+        words = self.wording
+        date = words.date.format(day=local.day, month=words.months[local.month - 1])
+        return words.short_moment.format(date=date, time=time)
 
+    def _span(self, first: str, last: str) -> str:
+        return first if first == last else self.wording.span.format(first=first, last=last)
 
-def _day(local: datetime) -> str:
-    return f"{_DAYS[local.weekday()]} {_date(local)} {local.year}"
-
-
-def _far(at: float) -> str:
-    return f"second {at:.6g}"
-
-
-def _span(start: str, end: str) -> str:
-    return start if start == end else f"{start} – {end}"
+    def _far(self, at: float) -> str:
+        return self.wording.far.format(second=f"{at:.6g}")

@@ -1,174 +1,172 @@
-"""Texts of records' values, made safe to show: no control characters, no marks that turn text around, not too long."""
+"""The words of the built-in templates: English, or what a route says instead."""
 
-import json
-import math
-import re
-from itertools import takewhile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from string import Formatter
 from typing import Any
-from urllib.parse import quote, urlsplit
 
-from markupsafe import escape
+from digestif.core.policy import refuse_unknown
+from digestif.core.texts import did_you_mean, shortened
+from digestif.errors import ConfigError
 
-from digestif.core.texts import shortened
+Noun = tuple[str, str] | Callable[[int], str]  # for one and for more; or from a number to its noun
 
-TITLE_FIELDS = ("title", "subject", "message", "summary", "name", "text")  # the first one with text is a value's title
-BODY_FIELDS = ("message", "summary", "text", "body", "description")
-LABEL_LENGTH = 160
-BODY_LENGTH = 4000
-HEADER_LENGTH = 150
-VALUE_SIZE = 20_000  # characters; a context may hold 100 such values
-LINK_LENGTH = 2000  # once escaped for HTML
-LINK_SCHEMES = ("http", "https", "mailto")
-# Nearly all links match this and need neither checks nor quoting. An escaped character takes at most five, so a short
-# link is short enough once escaped.
-SHORT_LINK = LINK_LENGTH // 5
-_PLAIN_LINK = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?#][A-Za-z0-9!#$%&'()*+,./:;=?@\[\]_~-]*)?")
-
-# Formatting characters that reorder, hide or break text. Joiners stay: emoji and Persian are written with them.
-_HARMFUL = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
-)
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_ODD_BLANKS = re.compile("[\x0b\x0c\x1c-\x1f]")  # Python takes them for ends of lines
-_BLANK_LINES = re.compile("\n(?:[ \t]*\n)+")
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def one_line(text: str, length: int = LABEL_LENGTH) -> str:
-    """A text as one harmless line."""
-    if len(text) <= length and text.isprintable() and "  " not in text:
-        return text.strip()
-    return cut(" ".join(_harmless(text.lstrip()[: 4 * length]).split()), length)
+@refuse_unknown
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """Every word that the built-in templates write by themselves. Names in braces are filled in.
+
+    A noun is its form for one and its form for more, or a function from a number to the form.
+    """
+
+    lang: str = "en"  # of the HTML
+    dir: str = "ltr"  # or "rtl": written from right to left
+
+    record: Noun = ("event", "events")
+    subject: Noun = ("subject", "subjects")
+    more_group: Noun = ("more group", "more groups")
+    older_record: Noun = ("older one", "older ones")
+    distinct: Mapping[str, Noun] = field(default_factory=dict)  # nouns for distinct counts, by their name
+    counted: str = "{count} {noun}"
+    counted_one: str = "{name}: {count}"  # one value of a distinct count that has no noun
+    thousands: str = ","
+
+    headline: str = "{records} about {subjects}"
+    mail_subject: str = "{lead} and {more} more ({records})"
+    item: str = "{author}: {text}"
+    more_items: str = "and {more} more"
+    more_subjects: str = "and {more} more with {records}"
+    more_groups: str = "and {groups} with {records}"
+    dropped: str = "and {records} that did not fit"
+    outlook: str = "Next one: usually not before {time}."
+    newest: str = "Newest:"
+    details: str = "View details"
+
+    open: str = "Open"
+    settings: str = "Settings"
+    unsubscribe: str = "Unsubscribe"
+
+    other: str = "other"  # the label of None
+    empty: str = "(empty)"  # the label of an empty text
+    no_text: str = "(no text)"
+
+    days: tuple[str, ...] = DAYS
+    months: tuple[str, ...] = MONTHS
+    am: str = "am"
+    pm: str = "pm"
+    clock: str = "{hour}:{minute} {half}"  # of 12 hours
+    date: str = "{day} {month}"
+    full_date: str = "{weekday} {day} {month} {year}"
+    moment: str = "{date}, {time}"
+    short_moment: str = "{date} {time}"
+    span: str = "{first} – {last}"
+    far: str = "second {second}"  # a time in no year of the calendar
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            _check(each.name, getattr(self, each.name))
+
+    def number(self, count: float) -> str:
+        return f"{count:,}".replace(",", self.thousands)
+
+    def count(self, count: int, noun: Noun) -> str:
+        """A number with its noun."""
+        form = noun(count) if callable(noun) else noun[count != 1]
+        return self.counted.format(count=self.number(count), noun=form)
+
+    def records(self, count: int) -> str:
+        return self.count(count, self.record)
+
+    @cached_property
+    def for_templates(self) -> dict[str, Any]:
+        """The words as plain data. Functions are left out: templates may be rendered in another process."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOUNS}
 
 
-def paragraphs(text: str, length: int = BODY_LENGTH) -> str:
-    """A text of several harmless lines, without two empty lines in a row."""
-    blanked = _ODD_BLANKS.sub(" ", _harmless(text[: 2 * length]))
-    lines = (line.rstrip() for line in blanked.splitlines())
-    return cut(_BLANK_LINES.sub("\n\n", "\n".join(lines)).strip(), length)
+def wording_of(given: object) -> Wording:
+    """Raises ConfigError for anything but a Wording or a mapping of its fields."""
+    if given is None:
+        return ENGLISH
+    if isinstance(given, Wording):
+        return given
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise ConfigError(f'wording: {shortened(given)} is neither a Wording nor a mapping such as {{"open": "Show"}}')
+    return Wording(**given)
 
 
-def header_line(text: str) -> str:
-    """A line for a mail's header, with encoded words broken up: mail libraries would decode them."""
-    return cut(one_line(text, 2 * HEADER_LENGTH).replace("=?", "= ?"), HEADER_LENGTH)
+_NOUNS = ("record", "subject", "more_group", "older_record", "distinct")
+_LISTS = {"days": 7, "months": 12}
+_FILLED_IN: dict[str, tuple[str, ...]] = {
+    "counted": ("count", "noun"),
+    "counted_one": ("name", "count"),
+    "headline": ("records", "subjects"),
+    "mail_subject": ("lead", "more", "records"),
+    "item": ("author", "text"),
+    "more_items": ("more",),
+    "more_subjects": ("more", "records"),
+    "more_groups": ("groups", "records"),
+    "dropped": ("records",),
+    "outlook": ("time",),
+    "clock": ("hour", "minute", "half"),
+    "date": ("day", "month"),
+    "full_date": ("weekday", "day", "month", "year"),
+    "moment": ("date", "time"),
+    "short_moment": ("date", "time"),
+    "span": ("first", "last"),
+    "far": ("second",),
+}
 
 
-def cut(text: str, length: int) -> str:
-    """A text of at most `length` characters, with a … where something is missing."""
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+def _check(name: str, value: object) -> None:
+    if name == "distinct":
+        _check_nouns(value)
+    elif name in _NOUNS:
+        _check_noun(name, value)
+    elif name in _LISTS:
+        if not isinstance(value, tuple | list) or len(value) != _LISTS[name] or not _all_texts(value):
+            raise ConfigError(f"wording: {name}: {shortened(value)} is not a list of {_LISTS[name]} texts")
+    elif not isinstance(value, str):
+        raise ConfigError(f"wording: {name}: {shortened(value)} is not a text")
+    elif name == "dir" and value not in ("ltr", "rtl"):
+        raise ConfigError(f'wording: dir: {shortened(value)} is neither "ltr" nor "rtl"')
+    elif name in _FILLED_IN:
+        _check_phrase(name, value)
 
 
-def plural(count: int, one: str, many: str = "") -> str:
-    """A number with its noun."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+def _check_nouns(nouns: object) -> None:
+    if not isinstance(nouns, Mapping):
+        raise ConfigError(f"wording: distinct: {shortened(nouns)} is not a mapping from names to nouns")
+    for name, noun in nouns.items():
+        _check_noun(f"distinct[{shortened(name)}]", noun)
 
 
-def title_of(value: Any) -> str:
-    """A value's title: its first field with text, or its JSON."""
-    return one_line(text_of(value) or _short_json(value)) or "(no text)"
+def _check_noun(name: str, noun: object) -> None:
+    is_pair = isinstance(noun, tuple | list) and len(noun) == 2 and _all_texts(noun)  # one and more
+    if not is_pair and not callable(noun):
+        raise ConfigError(
+            f'wording: {name}: {shortened(noun)} is no noun; write it like ("comment", "comments"), or a function'
+        )
 
 
-def text_of(value: Any, names: tuple[str, ...] = TITLE_FIELDS) -> str:
-    """The first of these fields with text, unchanged; a value that is a text itself."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        for name in names:
-            text = value.get(name)
-            if isinstance(text, str) and text and not text[:LABEL_LENGTH].isspace():
-                return text
-    return ""
+def _all_texts(values: tuple[Any, ...] | list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
-def body_of(value: Any) -> str:
-    """The text of a value besides its title, or nothing."""
-    title = title_of(value)
-    texts = [value] if isinstance(value, str) else [text_of(value, (name,)) for name in BODY_FIELDS]
-    bodies = map(paragraphs, texts)
-    return next((body for body in bodies if body and not _repeats(body, title)), "")
-
-
-def _repeats(body: str, title: str) -> bool:
-    """True if a body of one line only repeats the title."""
-    return "\n" not in body and one_line(body, BODY_LENGTH) == title
-
-
-def link_of(value: Any) -> str:
-    """The `url` of a value if it is a safe link, else nothing."""
-    return safe_link(value.get("url")) if isinstance(value, dict) else ""
-
-
-def safe_link(link: object) -> str:
-    """The link if it leads to the web or to a mailbox, else nothing."""
-    if not isinstance(link, str):
-        return ""
-    is_plain = len(link) <= SHORT_LINK and _PLAIN_LINK.fullmatch(link)
-    return link if is_plain else _quoted_link(link)
-
-
-def _quoted_link(link: str) -> str:
-    if not 1 <= len(link) <= LINK_LENGTH or not link.isprintable() or " " in link:
-        return ""
+def _check_phrase(name: str, phrase: str) -> None:
+    known = list(_FILLED_IN[name])
     try:
-        parts = urlsplit(link)
-    except ValueError:
-        return ""
-    whole = parts.path if parts.scheme == "mailto" else parts.netloc
-    if parts.scheme not in LINK_SCHEMES or not whole:
-        return ""
-    link = quote(link, safe="!#$%&'()*+,/:;=?@[]~")
-    return link if len(escape(link)) <= LINK_LENGTH else ""
+        parts = list(Formatter().parse(phrase))
+    except ValueError as error:
+        raise ConfigError(f"wording: {name}: {shortened(phrase)}: {error}; write {{{{ for a brace") from None
+    for _, found, form, conversion in parts:
+        if found is not None and (found not in known or form or conversion):
+            hint = did_you_mean(found, known) if found not in known else "; write the name alone"
+            raise ConfigError(f"wording: {name}: {shortened(phrase)}: {{{found}}} is not filled in{hint}")
 
 
-def encodable(text: str) -> str:
-    """A text without lone surrogates, which UTF-8 can't encode."""
-    return _SURROGATE.sub("\ufffd", text)
-
-
-def trimmed(value: Any, *, size: int = VALUE_SIZE) -> Any:
-    """A value as plain data, cut to about `size` characters."""
-    return _Trimmer(size).trim(value, depth=6)
-
-
-class _Trimmer:
-    def __init__(self, size: int) -> None:
-        self._left = size
-
-    def trim(self, value: Any, *, depth: int) -> Any:
-        self._left -= 8  # each value costs something besides its text
-        if isinstance(value, dict | list | tuple):
-            return self._trim_all(value, depth) if depth and self._left > 0 else "…"
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, float):
-            return value if math.isfinite(value) else None
-        if value is None or (isinstance(value, int) and value.bit_length() <= 64):
-            return value
-        return self._text(f"a number of {value.bit_length()} bits" if isinstance(value, int) else shortened(value))
-
-    def _trim_all(self, values: Any, depth: int) -> Any:
-        if isinstance(values, dict):
-            return {
-                self._text(str(name)): self.trim(each, depth=depth - 1)
-                for name, each in takewhile(self._has_room, values.items())
-            }
-        return [self.trim(each, depth=depth - 1) for each in takewhile(self._has_room, values)]
-
-    def _text(self, text: str) -> str:
-        kept = cut(encodable(text[: BODY_LENGTH + 1]), max(min(BODY_LENGTH, self._left), 1))
-        self._left -= len(kept)
-        return kept
-
-    def _has_room(self, _: object) -> bool:
-        return self._left > 0
-
-
-def _short_json(value: Any) -> str:
-    return (
-        ""
-        if value == ""
-        else json.dumps(trimmed(value, size=4 * LABEL_LENGTH), ensure_ascii=False, separators=(",", ":"))
-    )
-
-
-def _harmless(text: str) -> str:
-    return encodable(_HARMFUL.sub("", text))
+ENGLISH = Wording()

@@ -19,7 +19,7 @@ from digestif.core.texts import reason_of
 from digestif.core.verdicts import DeliveryFailed, Discard, Unavailable, UnexpectedFailure
 from digestif.errors import StaleLease, StoreError
 from digestif.routes.budget import Account
-from digestif.routes.route import Route, check_recipients, kept_keys
+from digestif.routes.route import Route, check_recipients, kept_keys, prepared_records
 from digestif.threads import DaemonThreads
 
 
@@ -44,7 +44,7 @@ class RouteHandler:
     def __init__(self, route: Route) -> None:
         self.route = route
         self._renderer = route.renderer()
-        self._grouping = Grouping(group_by=route.group_by, distinct=route.distinct, top=route.top)
+        self._grouping = Grouping(group_by=route.group_by, distinct=route.distinct, top=route.top, items=route.items)
         self._account = None if route.budget is None else Account(route.budget, route.pattern)
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Resources] = WeakKeyDictionary()
 
@@ -52,10 +52,13 @@ class RouteHandler:
         """Deliver a digest. Raises DeliveryFailed, Discard, or what a hook raised."""
         attempt.is_routed = True
         await self._remove_unwanted(attempt)
-        if self.route.split is None:
+        prepared = await self._prepared(attempt)
+        if self.route.split is not None:
+            await self._send_shares(attempt, _prepared_shares(await self._shares(attempt), prepared))
+        elif prepared is None:
             await self._send(attempt, self.route.recipient(attempt.timeline), attempt.digest.records)
-        else:
-            await self._send_shares(attempt, await self._shares(attempt))
+        elif prepared:  # if there is nothing to show, nothing is sent
+            await self._send(attempt, self.route.recipient(attempt.timeline), prepared)
 
     async def _send_shares(self, attempt: Attempt, shares: Mapping[str, Sequence[Record]]) -> None:
         """Send to the recipients that were not served yet. The failure of one does not stop the others.
@@ -107,6 +110,13 @@ class RouteHandler:
             raise Discard("keep left no record")
         if unwanted:
             await self._resources.store.run(lambda: attempt.remove(unwanted))
+
+    async def _prepared(self, attempt: Attempt) -> list[Record] | None:
+        """The records as the `prepare` hook shows them; None without a hook."""
+        if self.route.prepare is None:
+            return None
+        records = attempt.digest.records
+        return prepared_records(records, await self._called(self.route.prepare, list(records)))
 
     async def _shares(self, attempt: Attempt) -> Mapping[str, Sequence[Record]]:
         assert self.route.split is not None
@@ -176,8 +186,8 @@ class RouteHandler:
 
     async def _message(self, attempt: Attempt, recipient: str, records: Sequence[Record], channel: Channel) -> Message:
         route, digest = self.route, attempt.digest
-        part = digest if route.split is None else replace(digest, records=tuple(records))
-        summary = self._grouping.summarize(part)
+        part = replace(digest, records=tuple(records))
+        summary = await self._summary(part)
         links = route.links_for(digest.timeline, recipient)
         rendered = await self._rendered(attempt, summary, recipient, links, channel)
         key = digest.idempotency_key
@@ -196,6 +206,12 @@ class RouteHandler:
             timestamp=attempt.time(),
         )
 
+    async def _summary(self, digest: Digest) -> Summary:
+        draft = self._grouping.draft(digest)
+        if self.route.weight is None:
+            return draft.summary()
+        return draft.weighed(await self._called(self.route.weight, draft.subjects))
+
     async def _rendered(
         self, attempt: Attempt, summary: Summary, recipient: str, links: Mapping[str, str], channel: Channel
     ) -> Rendered:
@@ -209,12 +225,26 @@ class RouteHandler:
                 links=links,
                 zone=self.route.zone_of(recipient),
                 title=self.route.title,
+                wording=self.route.wording_for(recipient),
             )
 
         try:
             return render() if self._renderer.in_process else await self._resources.templates.run(render)
         except TemplateFailed as error:
             raise DeliveryFailed(f"the template {self.route.template or 'default'!r} failed: {error}") from error
+
+
+def _prepared_shares(
+    shares: Mapping[str, Sequence[Record]], prepared: list[Record] | None
+) -> Mapping[str, Sequence[Record]]:
+    """Each recipient's records as the `prepare` hook shows them. Recipients of no record get no message."""
+    if prepared is None:
+        return shares
+    by_key = {record.key: record for record in prepared}
+    shown = {
+        name: [by_key[record.key] for record in records if record.key in by_key] for name, records in shares.items()
+    }
+    return {name: records for name, records in shown.items() if records}
 
 
 _GIVEN_UP = DeliveryFailed("could not be reached in an earlier attempt", retry=False)

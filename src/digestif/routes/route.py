@@ -10,6 +10,8 @@ from urllib.parse import quote
 from digestif.channels.base import Channel
 from digestif.channels.registry import open_channel
 from digestif.compose.renderer import Renderer
+from digestif.compose.summary import Subject
+from digestif.compose.wording import Wording, wording_of
 from digestif.core.policy import Policy, refuse_unknown
 from digestif.core.records import Digest, Record, check_timeline
 from digestif.core.texts import shortened
@@ -20,7 +22,10 @@ from digestif.routes.budget import Budget
 
 FieldOf = str | Callable[[Record], Any]
 Keep = Callable[[list[Record]], Any]  # the records that are still wanted; may be a coroutine
+Prepare = Callable[[list[Record]], Any]  # the records as this message shows them; may be a coroutine
 Split = Callable[[Digest], Any]  # from recipient to records; may be a coroutine
+Weight = Callable[[list[Subject]], Any]  # a number for each subject; may be a coroutine
+Words = Wording | Mapping[str, Any]
 Links = Mapping[str, str] | Callable[[str, str], Mapping[str, str]]
 
 
@@ -32,14 +37,18 @@ class RouteOptions(TypedDict, total=False):
     group_by: Sequence[FieldOf]
     distinct: Mapping[str, FieldOf]
     top: int
+    items: int
+    weight: Weight | None
     template: str | None
     templates: str | Path | None
     to: str | Callable[[str], str] | None
     keep: Keep | None
+    prepare: Prepare | None
     split: Split | None
     budget: Budget | None
     zone: str | Callable[[str], str]
     hours: Literal[12, 24]
+    wording: Words | Callable[[str], Words]
     links: Links
     title: str | None
     digest: bool
@@ -57,14 +66,18 @@ class Route:
     group_by: Sequence[FieldOf] = ()
     distinct: Mapping[str, FieldOf] = field(default_factory=dict)
     top: int = 10
+    items: int = 5  # records that are listed of each subject
+    weight: Weight | None = None  # subjects are sorted by it
     template: str | None = None
     templates: str | Path | None = None  # a folder of the user's own
     to: str | Callable[[str], str] | None = None  # from timeline to recipient; by default the text that `*` matches
     keep: Keep | None = None
+    prepare: Prepare | None = None
     split: Split | None = None
     budget: Budget | None = None
     zone: str | Callable[[str], str] = "UTC"  # or from recipient to zone
     hours: Literal[12, 24] = 24
+    wording: Words | Callable[[str], Words] = field(default_factory=dict)  # or from recipient to words
     links: Links = field(default_factory=dict)
     title: str | None = None
     digest: bool = True  # False: `notify` sends each record at once
@@ -87,6 +100,8 @@ class Route:
         if isinstance(self.links, Mapping):
             for name, link in self.links.items():
                 _check_link(name, link)
+        if not callable(self.wording):
+            object.__setattr__(self, "wording", wording_of(self.wording))
         if isinstance(self.to, str) and "{" in self.to.replace("{timeline}", ""):
             raise ConfigError(f"to: {shortened(self.to)} has another name in braces than {{timeline}}")
         if self.budget is not None and not self.digest:
@@ -129,6 +144,10 @@ class Route:
     def zone_of(self, recipient: str) -> str:
         return self.zone if isinstance(self.zone, str) else self.zone(recipient)
 
+    def wording_for(self, recipient: str) -> Wording:
+        """Raises ConfigError if a function gave something else."""
+        return wording_of(self.wording(recipient) if callable(self.wording) else self.wording)
+
     def links_for(self, timeline: str, recipient: str) -> Mapping[str, str]:
         """The links of a message, with timeline and recipient filled in."""
         if callable(self.links):
@@ -145,10 +164,13 @@ _KINDS: dict[str, tuple[tuple[Any, ...], str]] = {
     "template": ((str, _NONE), "the name of a template"),
     "templates": ((str, Path, _NONE), "a folder"),
     "to": ((str, _NONE, callable), "a text or a function from timeline to recipient"),
+    "weight": ((_NONE, callable), "a function"),
     "keep": ((_NONE, callable), "a function"),
+    "prepare": ((_NONE, callable), "a function"),
     "split": ((_NONE, callable), "a function"),
     "budget": ((Budget, _NONE), "a Budget"),
     "zone": ((str, callable), "a time zone or a function from recipient to zone"),
+    "wording": ((Wording, Mapping, callable), "a mapping, a Wording or a function from recipient to them"),
     "links": ((Mapping, callable), "a mapping or a function of timeline and recipient"),
     "title": ((str, _NONE), "a text"),
     "digest": ((bool,), "True or False"),
@@ -182,6 +204,18 @@ def kept_keys(records: Sequence[Record], kept: object) -> set[str]:
                 f"keep: gave {shortened(record)}, which is not in the digest; it can leave out, not change"
             )
     return keys
+
+
+def prepared_records(records: Sequence[Record], prepared: object) -> list[Record]:
+    """The records that a `prepare` hook returned. ConfigError unless each has the key of a record of the digest."""
+    known = {record.key for record in records}
+    if not isinstance(prepared, list | tuple) or not all(isinstance(record, Record) for record in prepared):
+        raise ConfigError(f"prepare: gave {shortened(prepared)}, not a list of records")
+    for record in prepared:
+        if record.key not in known:
+            raise ConfigError(f"prepare: gave {shortened(record)}, whose key is not in the digest, or there twice")
+        known.remove(record.key)
+    return list(prepared)
 
 
 def check_recipients(shares: object) -> dict[str, list[Record]]:

@@ -1,0 +1,194 @@
+"""Texts of records' values, made safe to show: no control characters, no marks that turn text around, not too long."""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from markupsafe import escape
+
+from digestif.core.texts import shortened
+
+TITLE_FIELDS = ("title", "subject", "message", "summary", "name", "text")  # the first one with text is a value's title
+BODY_FIELDS = ("message", "summary", "text", "body", "description")
+TEXT_FIELDS = tuple(dict.fromkeys(TITLE_FIELDS + BODY_FIELDS))
+AUTHOR_FIELDS = ("author", "actor", "sender", "from", "by", "user")  # a text, or an object with a `name`
+LABEL_LENGTH = 160
+ITEM_LENGTH = 240
+AUTHOR_LENGTH = 60
+BODY_LENGTH = 4000
+HEADER_LENGTH = 150
+VALUE_SIZE = 20_000  # characters; a context may hold 100 such values
+LINK_LENGTH = 2000  # once escaped for HTML
+LINK_SCHEMES = ("http", "https", "mailto")
+# Nearly all links match this and need neither checks nor quoting. An escaped character takes at most five, so a short
+# link is short enough once escaped.
+SHORT_LINK = LINK_LENGTH // 5
+_PLAIN_LINK = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?#][A-Za-z0-9!#$%&'()*+,./:;=?@\[\]_~-]*)?")
+
+# Formatting characters that reorder, hide or break text. Joiners stay: emoji and Persian are written with them.
+_HARMFUL = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ODD_BLANKS = re.compile("[\x0b\x0c\x1c-\x1f]")  # Python takes them for ends of lines
+_BLANK_LINES = re.compile("\n(?:[ \t]*\n)+")
+
+
+def one_line(text: str, length: int = LABEL_LENGTH) -> str:
+    """A text as one harmless line."""
+    if len(text) <= length and text.isprintable() and "  " not in text:
+        return text.strip()
+    return cut(" ".join(_harmless(text.lstrip()[: 4 * length]).split()), length)
+
+
+def paragraphs(text: str, length: int = BODY_LENGTH) -> str:
+    """A text of several harmless lines, without two empty lines in a row."""
+    blanked = _ODD_BLANKS.sub(" ", _harmless(text[: 2 * length]))
+    lines = (line.rstrip() for line in blanked.splitlines())
+    return cut(_BLANK_LINES.sub("\n\n", "\n".join(lines)).strip(), length)
+
+
+def header_line(text: str) -> str:
+    """A line for a mail's header, with encoded words broken up: mail libraries would decode them."""
+    return cut(one_line(text, 2 * HEADER_LENGTH).replace("=?", "= ?"), HEADER_LENGTH)
+
+
+def cut(text: str, length: int) -> str:
+    """A text of at most `length` characters, with a … where something is missing."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def title_of(value: Any, no_text: str = "(no text)") -> str:
+    """A value's title: its first field with text, or its JSON."""
+    return one_line(text_of(value) or _short_json(value)) or no_text
+
+
+def text_of(value: Any, names: tuple[str, ...] = TITLE_FIELDS) -> str:
+    """The first of these fields with text, unchanged; a value that is a text itself."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        for name in names:
+            text = value.get(name)
+            if isinstance(text, str) and text and not text[:LABEL_LENGTH].isspace():
+                return text
+    return ""
+
+
+def body_of(value: Any) -> str:
+    """The text of a value besides its title, or nothing."""
+    title = title_of(value)
+    texts = [value] if isinstance(value, str) else [text_of(value, (name,)) for name in BODY_FIELDS]
+    bodies = map(paragraphs, texts)
+    return next((body for body in bodies if body and not _repeats(body, title)), "")
+
+
+def _repeats(body: str, title: str) -> bool:
+    """True if a body of one line only repeats the title."""
+    return "\n" not in body and one_line(body, BODY_LENGTH) == title
+
+
+def differing_texts(values: Sequence[Any], no_text: str) -> list[str]:
+    """What tells values apart: the first of their text fields that differs, or their JSON; empty if none does."""
+    for name in TEXT_FIELDS:
+        texts = [one_line(text_of(value, (name,)), ITEM_LENGTH) for value in values]
+        if len(set(texts)) > 1:
+            return [text or title_of(value, no_text) for text, value in zip(texts, values, strict=True)]
+    titles = [] if any(map(text_of, values)) else [title_of(value, no_text) for value in values]
+    return titles if len(set(titles)) > 1 else [""] * len(values)
+
+
+def author_of(value: Any) -> str:
+    """The name of the person that a value comes from, or nothing."""
+    if not isinstance(value, dict):
+        return ""
+    for name in AUTHOR_FIELDS:
+        if name in value and (line := one_line(text_of(value[name], ("name",)), AUTHOR_LENGTH)):
+            return line
+    return ""
+
+
+def link_of(value: Any) -> str:
+    """The `url` of a value if it is a safe link, else nothing."""
+    return safe_link(value.get("url")) if isinstance(value, dict) else ""
+
+
+def safe_link(link: object) -> str:
+    """The link if it leads to the web or to a mailbox, else nothing."""
+    if not isinstance(link, str):
+        return ""
+    is_plain = len(link) <= SHORT_LINK and _PLAIN_LINK.fullmatch(link)
+    return link if is_plain else _quoted_link(link)
+
+
+def _quoted_link(link: str) -> str:
+    if not 1 <= len(link) <= LINK_LENGTH or not link.isprintable() or " " in link:
+        return ""
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return ""
+    whole = parts.path if parts.scheme == "mailto" else parts.netloc
+    if parts.scheme not in LINK_SCHEMES or not whole:
+        return ""
+    link = quote(link, safe="!#$%&'()*+,/:;=?@[]~")
+    return link if len(escape(link)) <= LINK_LENGTH else ""
+
+
+def encodable(text: str) -> str:
+    """A text without lone surrogates, which UTF-8 can't encode."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def trimmed(value: Any, *, size: int = VALUE_SIZE) -> Any:
+    """A value as plain data, cut to about `size` characters."""
+    return _Trimmer(size).trim(value, depth=6)
+
+
+class _Trimmer:
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def trim(self, value: Any, *, depth: int) -> Any:
+        self._left -= 8  # each value costs something besides its text
+        if isinstance(value, dict | list | tuple):
+            return self._trim_all(value, depth) if depth and self._left > 0 else "…"
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, float):
+            return value if math.isfinite(value) else None
+        if value is None or (isinstance(value, int) and value.bit_length() <= 64):
+            return value
+        return self._text(f"a number of {value.bit_length()} bits" if isinstance(value, int) else shortened(value))
+
+    def _trim_all(self, values: Any, depth: int) -> Any:
+        if isinstance(values, dict):
+            return {
+                self._text(str(name)): self.trim(each, depth=depth - 1)
+                for name, each in takewhile(self._has_room, values.items())
+            }
+        return [self.trim(each, depth=depth - 1) for each in takewhile(self._has_room, values)]
+
+    def _text(self, text: str) -> str:
+        kept = cut(encodable(text[: BODY_LENGTH + 1]), max(min(BODY_LENGTH, self._left), 1))
+        self._left -= len(kept)
+        return kept
+
+    def _has_room(self, _: object) -> bool:
+        return self._left > 0
+
+
+def _short_json(value: Any) -> str:
+    return (
+        ""
+        if value == ""
+        else json.dumps(trimmed(value, size=4 * LABEL_LENGTH), ensure_ascii=False, separators=(",", ":"))
+    )
+
+
+def _harmless(text: str) -> str:
+    return encodable(_HARMFUL.sub("", text))
