@@ -1,5 +1,6 @@
 """Records and the other values of the public interface, and the checks of what callers give."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -156,6 +157,8 @@ def check_record_key(key: object) -> str:
 
 def check_timestamp(timestamp: object) -> float:
     """The time of an event in seconds, of a number or an aware datetime; InvalidRecord if it is neither."""
+    if type(timestamp) is float and -math.inf < timestamp < MILLISECONDS_FROM:  # the usual case
+        return timestamp
     if isinstance(timestamp, datetime):
         return _seconds_of(timestamp)
     seconds = check_stored_timestamp(timestamp)

@@ -33,7 +33,7 @@ TimelineOf = Callable[[logging.LogRecord], str | None]
 OWN = "digestif"  # the root of our loggers: what they say of a delivery must not become part of one
 LONGEST_MESSAGE = 4_000  # characters
 
-GATHER = 0.02  # seconds that records wait for others to share a commit
+GATHER = 0.01  # seconds that records wait for others to share a commit
 RETRY = 1.0  # seconds between two attempts while the store fails
 PAGE = 1_000  # records of one commit
 
