@@ -441,6 +441,16 @@ def test_a_flush_waits_for_everything_that_was_logged(digests: Digests) -> None:
         assert digests.ledger().accepted == 3_000
 
 
+def test_what_is_logged_in_the_moment_of_the_end_is_committed(digests: Digests) -> None:
+    with logging_to(digests) as logger:
+        committer = handler_of(logger)._committer
+        committer._queue.append(("logs", 0.0, {"message": "last"}, None))
+        committer._is_closing = True
+        committer._run()
+
+    assert messages(digests) == ["last"]
+
+
 def test_a_thread_that_was_ended_is_started_again(digests: Digests, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     with logging_to(digests) as logger:
