@@ -514,7 +514,7 @@ def test_a_process_that_ends_commits_what_was_logged(tmp_path: Path, arguments: 
 
     done = subprocess.run([sys.executable, "-c", PROGRAM, dsn, *arguments], capture_output=True, text=True, timeout=60)
 
-    assert (done.returncode, done.stderr.replace("DigestHandler: 1 log records", "")) == (0, done.stderr and "")
+    assert (done.returncode, done.stderr) == (0, "")
     with Digests(dsn) as digests:
         assert {str(number) for number in range(2000)} <= set(messages(digests, "logs:app"))
         assert ("at the end" in messages(digests, "logs:app")) == (not arguments)
