@@ -15,7 +15,7 @@ from digestif.core.cadences import Cadences
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, ScheduleEntry, check_timeline
 from digestif.core.terms import Terms
-from digestif.core.times import Millis
+from digestif.core.times import Duration, Instant, Millis
 from digestif.core.verdicts import DELIVERED, give_back
 from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays, pages_of
 from digestif.errors import DigestifError, InvalidState, StoreUnavailable
@@ -74,7 +74,7 @@ class AsyncDigests:
         *,
         policy: Policy | PolicyOf | None = None,
         namespace: str = "d",
-        lease: float = 30,
+        lease: Duration = 30,
         codec: str | Codec = "json",
         clock: Callable[[], float] | None = None,
         cadences: Cadences | Mapping[str, Any] | None = None,
@@ -155,11 +155,11 @@ class AsyncDigests:
         value: Any,
         *,
         key: str | None = None,
-        timestamp: float | None = None,
-        within: float | None = None,
+        timestamp: Instant | None = None,
+        within: Duration | None = None,
         connection: Any = None,
         now: float | None = None,
-        **delays: float | None,
+        **delays: Duration | None,
     ) -> bool:
         """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
         intake = self._digests._intake
@@ -199,7 +199,7 @@ class AsyncDigests:
         timeline: str,
         value: Any,
         *,
-        minimum_delay: float | None = None,
+        minimum_delay: Duration | None = None,
         dispatch: Callable[[str], object] | None = None,
         now: float | None = None,
         **record: Any,
@@ -228,7 +228,7 @@ class AsyncDigests:
         return self.attempts(now).finish_unstored(attempt, error)
 
     @_like(Digests.deliver)
-    async def deliver(self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None) -> bool:
+    async def deliver(self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None) -> bool:
         """Open a ready timeline and let its handler deliver it here and now, as `Digests.deliver` does."""
         digests = self._digests
         handler = digests._handlers.required(check_timeline(timeline))
@@ -265,7 +265,7 @@ class AsyncDigests:
 
     @asynccontextmanager
     async def digest(
-        self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None
+        self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None
     ) -> AsyncIterator[Digest]:
         """Open a ready timeline and deliver its digest in the block, as `Digests.digest` does."""
         digests = self._digests

@@ -23,7 +23,7 @@ from digestif.core.records import (
     check_timeline,
 )
 from digestif.core.texts import shortened
-from digestif.core.times import Millis, is_duration, to_millis, to_seconds
+from digestif.core.times import Duration, Instant, Millis, in_seconds, is_duration, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events, Listener
@@ -80,20 +80,21 @@ class Digests(Queries, Preferences):
         *,
         policy: Policy | PolicyOf | None = None,
         namespace: str = "d",
-        lease: float = 30,
+        lease: Duration = 30,
         codec: str | Codec = "json",
         clock: Callable[[], float] | None = None,
         cadences: Cadences | Mapping[str, Any] | None = None,
     ) -> None:
         if clock is not None and not callable(clock):
             raise ConfigError(f"clock: {shortened(clock)} is not a callable that gives seconds")
-        if not is_duration(lease) or to_millis(lease) == 0:
+        seconds = in_seconds(lease)
+        if not is_duration(seconds) or to_millis(seconds) == 0:
             raise ConfigError(f"lease: {shortened(lease)} is not a number of seconds > 0")
         self.events = Events()
         self._policies = Policies(policy, events=self.events)
         self.policy = self._policies.default
         self._cadences = cadences if cadences is None or isinstance(cadences, Cadences) else Cadences(cadences)
-        self._lease = to_millis(lease)
+        self._lease = to_millis(seconds)
         self._sealer = Sealer(codec)
         self._intake = Intake(self._policies, self._sealer, clock)
         self._handlers = Handlers()
@@ -143,11 +144,11 @@ class Digests(Queries, Preferences):
         value: Any,
         *,
         key: str | None = None,
-        timestamp: float | None = None,
-        within: float | None = None,
-        first_delay: float | None = None,
-        increment_delay: float | None = None,
-        maximum_delay: float | None = None,
+        timestamp: Instant | None = None,
+        within: Duration | None = None,
+        first_delay: Duration | None = None,
+        increment_delay: Duration | None = None,
+        maximum_delay: Duration | None = None,
         connection: Any = None,
         now: float | None = None,
     ) -> bool:
@@ -168,10 +169,10 @@ class Digests(Queries, Preferences):
         self,
         records: Iterable[tuple[str, Any]],
         *,
-        within: float | None = None,
-        first_delay: float | None = None,
-        increment_delay: float | None = None,
-        maximum_delay: float | None = None,
+        within: Duration | None = None,
+        first_delay: Duration | None = None,
+        increment_delay: Duration | None = None,
+        maximum_delay: Duration | None = None,
         connection: Any = None,
         now: float | None = None,
     ) -> list[bool]:
@@ -208,12 +209,12 @@ class Digests(Queries, Preferences):
         value: Any,
         *,
         key: str | None = None,
-        timestamp: float | None = None,
-        within: float | None = None,
-        first_delay: float | None = None,
-        increment_delay: float | None = None,
-        maximum_delay: float | None = None,
-        minimum_delay: float | None = None,
+        timestamp: Instant | None = None,
+        within: Duration | None = None,
+        first_delay: Duration | None = None,
+        increment_delay: Duration | None = None,
+        maximum_delay: Duration | None = None,
+        minimum_delay: Duration | None = None,
         dispatch: Callable[[str], object] | None = None,
         now: float | None = None,
     ) -> bool:
@@ -252,10 +253,10 @@ class Digests(Queries, Preferences):
         value: Any,
         *,
         key: str | None = None,
-        timestamp: float | None = None,
-        within: float | None = None,
+        timestamp: Instant | None = None,
+        within: Duration | None = None,
         now: float | None = None,
-        **delays: float | None,
+        **delays: Duration | None,
     ) -> Attempt:
         """An attempt for one record that is not stored, but checked as if it were."""
         handler = self._handlers.required(check_timeline(timeline))
@@ -346,7 +347,7 @@ class Digests(Queries, Preferences):
 
     @contextmanager
     def digest(
-        self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None
+        self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None
     ) -> Iterator[Digest]:
         """Open a ready timeline and deliver its digest in the block; leaving the block completes it.
 
@@ -364,7 +365,7 @@ class Digests(Queries, Preferences):
             raise
         attempts.finish(attempt, DELIVERED)
 
-    def _attempts_to_open(self, minimum_delay: float | None, *, now: float | None) -> Attempts:
+    def _attempts_to_open(self, minimum_delay: Duration | None, *, now: float | None) -> Attempts:
         if minimum_delay is not None:
             check_delay("minimum_delay", minimum_delay)
         self._intake.millis(now)  # a wrong time must not open anything
@@ -387,7 +388,7 @@ class Digests(Queries, Preferences):
         """Leases are renewed in the background, but not if the time is given."""
         return now is None and self._intake.clock is None
 
-    def deliver(self, timeline: str, minimum_delay: float | None = None, *, now: float | None = None) -> bool:
+    def deliver(self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None) -> bool:
         """Open a ready timeline and call its handler here and now. True if it was delivered.
 
         If the handler raises, an event carries the error, and the digest comes again by the policy's rules. False also
@@ -470,7 +471,7 @@ def pages_of(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
         yield arrivals[start : start + PAGE_RECORDS]
 
 
-def check_notify_delays(minimum_delay: float | None, dispatch: object) -> None:
+def check_notify_delays(minimum_delay: Duration | None, dispatch: object) -> None:
     """ConfigError for a cool-down that is wrong, or that a task would have to be given."""
     if minimum_delay is None:
         return

@@ -1,9 +1,10 @@
-"""The benchmark rounds, with small numbers."""
+"""The benchmarks rounds and logging, with small numbers."""
 
 from pathlib import Path
 
 import pytest
 
+from bench.logging import run as logging_calls
 from bench.rounds import rounds
 from tests.bench.program import Program
 from tests.bench.program import program as program  # a fixture
@@ -60,3 +61,11 @@ def test_a_wrong_argument_is_answered_in_one_line(program: Program, args: tuple[
     assert complaint in refused
     assert refused.startswith("./dev bench: ")
     assert len(refused.splitlines()) == 1
+
+
+def test_logging_measures_both_handlers_in_one_run(program: Program) -> None:
+    found = program.figures(logging_calls, "--quick", "--rounds", "1")
+
+    assert set(found["microseconds"]) == {"bursts", "stream", "errors"}
+    assert all(cost > 0 for costs in found["microseconds"].values() for cost in costs.values())
+    assert found["dropped"] == 0

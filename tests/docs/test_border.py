@@ -14,7 +14,7 @@ import digestif.testing
 from tests.docs.pages import DOCS, PAGES, blocks, code_names
 
 PACKAGES = [digestif, digestif.channels, digestif.stores, digestif.testing]
-INTEGRATIONS = {"digestif.integrations.celery", "digestif.integrations.django", "digestif.integrations.prometheus"}
+INTEGRATIONS = {f"digestif.integrations.{name}" for name in ("celery", "django", "logging", "prometheus")}
 EXPLAINED_IN = {
     "digestif": "reference/api.md",
     "digestif.channels": "reference/channels.md",

@@ -40,8 +40,8 @@ class TestRecords(OnEveryStore):
         assert [event.timestamp.hex() for event in digest] == [timestamp.hex() for timestamp in times]
 
     def test_what_only_pickle_could_carry_is_refused(self, digests: Digests) -> None:
-        """Fact 5. Values are JSON: what would not read back equal is refused, and nothing is written."""
-        for value in ((1, 2), {1, 2}, b"bytes", {1: "a key that is no string"}, math.nan, object()):
+        """Fact 5. Values are JSON: what has no JSON form is refused, and nothing is written."""
+        for value in (b"bytes", {b"bytes"}, {1: "a key that is no string"}, math.nan, object()):
             with pytest.raises(InvalidRecord):
                 digests.add("t", Record("a", value, T), now=T)
 

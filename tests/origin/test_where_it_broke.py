@@ -16,7 +16,7 @@ DATES = {
     "before 1970": -1e9,
     "in a minute": T + 60,
     "next year": T + 365 * DAY,
-    "in 100,000 years": 3e12,
+    "in 2,900 years": 9.5e10,
 }
 
 

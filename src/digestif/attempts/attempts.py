@@ -21,7 +21,7 @@ from digestif.attempts.unhandled import UnhandledTimelines
 from digestif.core.machine import Plan
 from digestif.core.records import Record
 from digestif.core.texts import reason_of
-from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.core.times import Duration, Millis, in_seconds, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED, Discard, Ending, Verdict, give_back, judge, judge_block, poison, put_off
 from digestif.errors import InvalidState, StaleLease, StoreError, StoreUnavailable
 from digestif.events.attempts import Claimed, Delivered, Ended, Returned
@@ -92,7 +92,7 @@ class Attempts:
 
     # Beginning
 
-    def open(self, timeline: str, *, minimum_delay: float | None = None) -> Attempt:
+    def open(self, timeline: str, *, minimum_delay: Duration | None = None) -> Attempt:
         """Open a ready timeline. Its digest may be empty.
 
         Raises InvalidState or Busy if it can't be opened, also if its digest is buried as poison; StaleLease if the
@@ -212,7 +212,7 @@ class Attempts:
             verdict = put_off("no handler is free for it", delay=room.delay(handler.kind))
         return verdict
 
-    def _verdict_at_once(self, attempt: Attempt, minimum_delay: float | None = None) -> Verdict | None:
+    def _verdict_at_once(self, attempt: Attempt, minimum_delay: Duration | None = None) -> Verdict | None:
         """The verdict on a digest that no handler may see: it ends its workers, or people switched it off."""
         override = attempt.lease.override
         verdict = poison(attempt.lease.lapses_alone, attempt.policy)
@@ -271,7 +271,7 @@ class Attempts:
             return self._unreadable(attempt, error)
         return None if attempt.digest else DELIVERED
 
-    def _unpack(self, attempt: Attempt, minimum_delay: float | None) -> None:
+    def _unpack(self, attempt: Attempt, minimum_delay: Duration | None) -> None:
         if attempt.is_lost:
             raise attempt.stale()
         iteration = attempt.lease.iteration + 1 if attempt.stored else 0
@@ -279,11 +279,11 @@ class Attempts:
         for event in contents.unpack(attempt, self._sealer):
             self.events.emit(event)
 
-    def _set_cool_down(self, attempt: Attempt, minimum_delay: float | None, *, iteration: int) -> None:
+    def _set_cool_down(self, attempt: Attempt, minimum_delay: Duration | None, *, iteration: int) -> None:
         if minimum_delay is None:
             attempt.cool_down = attempt.policy.cool_down(iteration)
         else:
-            attempt.cool_down = to_millis(minimum_delay)
+            attempt.cool_down = to_millis(in_seconds(minimum_delay))
         attempt.plan = self._plan_by_code(attempt, iteration, given=minimum_delay is not None)
 
     def _plan_by_code(self, attempt: Attempt, iteration: int, *, given: bool) -> Plan:
@@ -348,7 +348,7 @@ class Attempts:
     def _is_closed(self, attempt: Attempt) -> bool:
         return self._outages.is_closed(attempt.timeline, now=attempt.store_time())
 
-    def open_for(self, handler: Handler, timeline: str, *, minimum_delay: float | None = None) -> Attempt | None:
+    def open_for(self, handler: Handler, timeline: str, *, minimum_delay: Duration | None = None) -> Attempt | None:
         """Open a ready timeline for its handler; None if there is nothing to deliver, and then it has ended."""
         attempt = self.open(timeline, minimum_delay=minimum_delay)
         attempt.handler = handler

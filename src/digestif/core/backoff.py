@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from digestif.core.texts import shortened
-from digestif.core.times import is_duration
+from digestif.core.times import Duration, in_seconds, is_duration
 from digestif.errors import ConfigError
 
 
@@ -15,7 +17,12 @@ class Exponential:
     base: float
     limit: int
 
+    if TYPE_CHECKING:  # a timedelta is kept as its seconds
+
+        def __init__(self, base: Duration, limit: int) -> None: ...
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "base", in_seconds(self.base))
         if not is_duration(self.base):
             raise ConfigError(f"base: {shortened(self.base)} is not a number of seconds ≥ 0")
         if type(self.limit) is not int or not 0 <= self.limit <= 64:
@@ -36,7 +43,15 @@ class Intervals:
     steps: Mapping[int, float]
     default: float
 
+    if TYPE_CHECKING:
+
+        def __init__(self, steps: Mapping[int, Duration], default: Duration) -> None: ...
+
     def __post_init__(self) -> None:
+        if any(isinstance(delay, timedelta) for delay in self.steps.values()):
+            steps = {iteration: in_seconds(delay) for iteration, delay in self.steps.items()}
+            object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "default", in_seconds(self.default))
         for iteration, delay in self.steps.items():
             if type(iteration) is not int or iteration < 0:
                 raise ConfigError(f"steps: {shortened(iteration)} is not an iteration (a whole number ≥ 0)")
@@ -65,7 +80,15 @@ class Retry:
     maximum: float = 3600
     jitter: float = 0.2  # the delay is shortened by up to this share, at random
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, initial: Duration = ..., factor: float = ..., maximum: Duration = ..., jitter: float = ...
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        for name in ("initial", "maximum"):
+            object.__setattr__(self, name, in_seconds(getattr(self, name)))
         for name in ("initial", "factor", "maximum"):
             if not is_duration(getattr(self, name)):
                 raise ConfigError(f"retry.{name}: {shortened(getattr(self, name))} is not a finite number ≥ 0")

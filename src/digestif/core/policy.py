@@ -3,19 +3,20 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from functools import wraps
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from digestif.core import policy_text
 from digestif.core.backoff import Exponential, Intervals, Retry
 from digestif.core.durations import written_duration
 from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Openings, Terms
 from digestif.core.texts import did_you_mean, reason_of, shortened
-from digestif.core.times import LONGEST, Millis, is_duration, to_millis
+from digestif.core.times import LONGEST, Duration, Millis, in_seconds, is_duration, to_millis
 from digestif.core.windows import Window, ZoneRule
 from digestif.errors import ConfigError
 
-Backoff = Callable[[int], float]
+Backoff = Callable[[int], float] | Callable[[int], timedelta]
 T = TypeVar("T")
 
 DAY = 86_400.0
@@ -45,7 +46,7 @@ def refuse_unknown(cls: type[T]) -> type[T]:
 @refuse_unknown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """When a timeline is delivered, and how much it keeps. Durations in seconds."""
+    """When a timeline is delivered, and how much it keeps. Durations in seconds; a timedelta is taken as well."""
 
     first_delay: float = 0  # wait before the first delivery of an idle timeline
     minimum_delay: float = 300  # cool-down after a delivery
@@ -66,12 +67,35 @@ class Policy:
     redelivery: Literal["merge", "same"] = "merge"  # after a failure: with newer records, or exactly as it was
     window: Window | None = None  # the times or hours at which a digest may leave
 
+    if TYPE_CHECKING:  # a timedelta is kept as its seconds
+
+        def __init__(
+            self,
+            *,
+            first_delay: Duration = ...,
+            minimum_delay: Duration = ...,
+            increment_delay: Duration = ...,
+            maximum_delay: Duration = ...,
+            quiet: Duration | None = ...,
+            backoff: Backoff | None = ...,
+            max_records: int | None = ...,
+            capacity: int | None = ...,
+            max_bytes: int | None = ...,
+            ttl: Duration | None = ...,
+            attempts: int = ...,
+            retry: Retry = ...,
+            lapses: int = ...,
+            give_up_after: Duration | None = ...,
+            redelivery: Literal["merge", "same"] = ...,
+            window: Window | None = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         for name in ("first_delay", "minimum_delay", "increment_delay", "maximum_delay"):
-            check_delay(name, getattr(self, name))
+            object.__setattr__(self, name, check_delay(name, getattr(self, name)))
         for name in ("quiet", "ttl", "give_up_after"):
             if getattr(self, name) is not None:
-                check_delay(name, getattr(self, name))
+                object.__setattr__(self, name, check_delay(name, getattr(self, name)))
         for name in ("max_records", "capacity", "max_bytes"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name))
@@ -136,19 +160,19 @@ class Policy:
     def terms(
         self,
         *,
-        first_delay: float | None = None,
-        increment_delay: float | None = None,
-        maximum_delay: float | None = None,
+        first_delay: Duration | None = None,
+        increment_delay: Duration | None = None,
+        maximum_delay: Duration | None = None,
     ) -> Terms:
         """The numbers for one add: the call's own delays come before the policy's."""
-        given = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
-        for name, delay in given.items():
-            if delay is not None:
-                check_delay(name, delay)
+        first = None if first_delay is None else check_delay("first_delay", first_delay)
+        increment = None if increment_delay is None else check_delay("increment_delay", increment_delay)
+        maximum = None if maximum_delay is None else check_delay("maximum_delay", maximum_delay)
+        given = {"first_delay": first, "increment_delay": increment, "maximum_delay": maximum}
         return Terms(
-            first_delay=to_millis(self.first_delay if first_delay is None else first_delay),
-            increment=self._increment(increment_delay, maximum_delay),
-            maximum=to_millis(self.maximum_delay if maximum_delay is None else maximum_delay),
+            first_delay=to_millis(self.first_delay if first is None else first),
+            increment=self._increment(increment, maximum),
+            maximum=to_millis(self.maximum_delay if maximum is None else maximum),
             quiet=None if self.quiet is None else to_millis(self.quiet),
             max_records=self.max_records,
             capacity=self.capacity,
@@ -225,7 +249,7 @@ class Policy:
         return cls(**{**policy_text.IMMEDIATE, **options})
 
     @classmethod
-    def debounce(cls, quiet: float, maximum: float, **options: Any) -> "Policy":
+    def debounce(cls, quiet: Duration, maximum: Duration, **options: Any) -> "Policy":
         """Deliver after `quiet` seconds of silence, at the latest `maximum` after the first record."""
         return cls(**{**policy_text.debounce(quiet, maximum), **options})
 
@@ -235,18 +259,18 @@ class Policy:
         return cls(**{**policy_text.HOURLY, **options})
 
     @classmethod
-    def daily(cls, *times: str, tz: ZoneRule, jitter: float = 0, urgent: bool = False, **options: Any) -> "Policy":
+    def daily(cls, *times: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False, **options: Any) -> "Policy":
         """One digest a day at "09:00" of the zone, or at several times; no delays."""
         return cls.immediate(**{"window": Window.daily(*times, tz=tz, jitter=jitter, urgent=urgent), **options})
 
     @classmethod
-    def weekly(cls, *times: str, tz: ZoneRule, jitter: float = 0, urgent: bool = False, **options: Any) -> "Policy":
+    def weekly(cls, *times: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False, **options: Any) -> "Policy":
         """One digest a week at "mon 08:30" of the zone, or at several times; no delays."""
         return cls.immediate(**{"window": Window.weekly(*times, tz=tz, jitter=jitter, urgent=urgent), **options})
 
     @classmethod
     def quiet_hours(
-        cls, *spans: str, tz: ZoneRule, jitter: float = 0, urgent: bool = False, **options: Any
+        cls, *spans: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False, **options: Any
     ) -> "Policy":
         """The default delays, but nothing leaves from "22:00-07:00" of the zone."""
         return cls(**{"window": Window.quiet(*spans, tz=tz, jitter=jitter, urgent=urgent), **options})
@@ -257,10 +281,12 @@ class Policy:
         return cls(**{"first_delay": _checked_backoff(strategy, 0), "backoff": strategy, **options})
 
 
-def check_delay(name: str, value: object) -> None:
-    """Raise ConfigError, with the option's name, unless the delay is a finite number of seconds ≥ 0."""
-    if not is_duration(value):
+def check_delay(name: str, value: object) -> float:
+    """A delay in seconds, of a number or a timedelta. ConfigError, with the option's name, unless from 0 to LONGEST."""
+    seconds: float = in_seconds(value)
+    if not is_duration(seconds):
         raise ConfigError(f"{name}: {shortened(value)} is not a number of seconds from 0 to {LONGEST:g}")
+    return seconds
 
 
 def _check_count(name: str, value: object) -> None:
@@ -272,14 +298,12 @@ def _check_count(name: str, value: object) -> None:
 
 def _longest(backoff: Backoff) -> float:
     """The longest delay of a strategy that declares it; the delays of others are cut in `cool_down`."""
-    longest = getattr(backoff, "longest", 0.0)
-    check_delay("backoff.longest", longest)
-    return float(longest)
+    return float(check_delay("backoff.longest", getattr(backoff, "longest", 0.0)))
 
 
 def _checked_backoff(backoff: Backoff, iteration: int) -> float:
     try:
-        delay: object = backoff(iteration)
+        delay: object = in_seconds(backoff(iteration))
     except Exception as error:
         raise ConfigError(f"backoff: fails for iteration {iteration}: {reason_of(error)}") from error
     if isinstance(delay, int | float) and LONGEST < delay < math.inf:

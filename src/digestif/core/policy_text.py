@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from digestif.core.backoff import Exponential, Intervals, Retry
 from digestif.core.durations import read_duration, written_duration
 from digestif.core.texts import did_you_mean, shortened
+from digestif.core.times import Duration
 from digestif.core.windows import KINDS, Window
 from digestif.errors import ConfigError
 
@@ -32,7 +33,7 @@ _FIELD_BEGINS = re.compile(r",(?=\s*[a-z_]+\s*=)")  # so that commas in lists of
 _FIELD = re.compile(r"\s*([a-z_]+)\s*=(.*)", re.DOTALL)
 
 
-def debounce(quiet: float, maximum: float) -> Options:
+def debounce(quiet: Duration, maximum: Duration) -> Options:
     """After so much silence, at the latest so long after the first record."""
     return {**IMMEDIATE, "first_delay": quiet, "maximum_delay": maximum, "quiet": quiet}
 

@@ -1,12 +1,14 @@
 """Records and the other values of the public interface, and the checks of what callers give."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, overload
 
 from digestif.core.texts import shortened
-from digestif.core.times import LONGEST, is_duration, is_number
+from digestif.core.times import LONGEST, MILLISECONDS_FROM, in_seconds, is_duration, is_number
 from digestif.errors import InvalidRecord
 
 KEY_BYTES = 512  # of UTF-8, for timelines and records
@@ -154,7 +156,31 @@ def check_record_key(key: object) -> str:
 
 
 def check_timestamp(timestamp: object) -> float:
-    """The time of an event as a float of the same value; InvalidRecord if there is none."""
+    """The time of an event in seconds, of a number or an aware datetime; InvalidRecord if it is neither."""
+    if type(timestamp) is float and -math.inf < timestamp < MILLISECONDS_FROM:  # the usual case
+        return timestamp
+    if isinstance(timestamp, datetime):
+        return _seconds_of(timestamp)
+    seconds = check_stored_timestamp(timestamp)
+    if seconds >= MILLISECONDS_FROM:
+        raise InvalidRecord(
+            f"timestamp: {shortened(timestamp)} is in milliseconds or finer, it seems (as seconds it is past the year "
+            "5138); give seconds: divide milliseconds by 1000"
+        )
+    return seconds
+
+
+def _seconds_of(timestamp: datetime) -> float:
+    if timestamp.utcoffset() is None:
+        raise InvalidRecord(
+            f"timestamp: {shortened(timestamp)} has no time zone, so it is no certain time; "
+            "give one: timestamp.replace(tzinfo=UTC), or timestamp.astimezone() for the zone of this machine"
+        )
+    return timestamp.timestamp()
+
+
+def check_stored_timestamp(timestamp: object) -> float:
+    """A timestamp as a float of the same value, however large; InvalidRecord if it is no finite number."""
     if not is_number(timestamp):
         raise InvalidRecord(f"timestamp: {shortened(timestamp)} is not a finite number of seconds")
     seconds = float(timestamp)  # type: ignore[arg-type]  # is_number says so
@@ -165,6 +191,7 @@ def check_timestamp(timestamp: object) -> float:
 
 def check_within(within: object) -> float:
     """A record's own deadline in seconds, if it is valid; otherwise InvalidRecord."""
+    within = in_seconds(within)
     if not is_duration(within):
         raise InvalidRecord(f"within: {shortened(within)} is not a number of seconds from 0 to {LONGEST:g}")
     return float(within)  # type: ignore[arg-type]  # is_duration says so

@@ -1,13 +1,16 @@
 """Time: integer milliseconds inside, seconds as float at the public border."""
 
 import math
-from datetime import UTC, datetime
-from typing import TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
 
 Millis: TypeAlias = int
+Duration: TypeAlias = float | timedelta  # as callers give it: seconds, or a timedelta
+Instant: TypeAlias = float | datetime  # as callers give it: seconds since the epoch, or an aware datetime
 
 LONGEST = 1e10  # seconds, about 317 years: durations
 FARTHEST = 1e12  # seconds from the epoch, either way: times
+MILLISECONDS_FROM = 1e11  # seconds, in the year 5138: a timestamp from here on was meant in milliseconds
 
 
 def to_millis(seconds: float) -> Millis:
@@ -25,6 +28,14 @@ def instant_text(seconds: float) -> str:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):  # the clock of a test may give any time
         return f"{seconds:.3f}"
+
+
+def in_seconds(duration: Any) -> Any:
+    """A timedelta as its seconds, a whole number if it is one; anything else as it is, for a check that follows."""
+    if not isinstance(duration, timedelta):
+        return duration
+    seconds = duration.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
 
 
 def is_duration(value: object) -> bool:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from digestif.core.policy import Policy
 from digestif.core.texts import reason_of, shortened
-from digestif.core.times import Millis, is_duration, to_millis, to_seconds
+from digestif.core.times import Duration, Millis, in_seconds, is_duration, to_millis, to_seconds
 from digestif.errors import ConfigError
 
 PATIENCE = 60.0  # seconds to wait for a receiver that throttles without naming a time…
@@ -19,12 +19,13 @@ class RetryLater(Exception):
     """
 
     def __init__(
-        self, reason: str = "the handler asked to be called again later", *, after: float | None = None
+        self, reason: str = "the handler asked to be called again later", *, after: Duration | None = None
     ) -> None:
-        if after is not None and not is_duration(after):
+        seconds: float | None = in_seconds(after)
+        if seconds is not None and not is_duration(seconds):
             raise ConfigError(f"after: {shortened(after)} is not a number of seconds ≥ 0")
         super().__init__(reason)
-        self.after = after
+        self.after = seconds
 
 
 class Discard(Exception):
@@ -47,15 +48,16 @@ class DeliveryFailed(Exception):
         reason: str,
         *,
         retry: bool = True,
-        after: float | None = None,
+        after: Duration | None = None,
         throttled: bool = False,
         unknown: bool = False,
     ) -> None:
-        if after is not None and not is_duration(after):
+        seconds: float | None = in_seconds(after)
+        if seconds is not None and not is_duration(seconds):
             raise ConfigError(f"after: {shortened(after)} is not a number of seconds ≥ 0")
         super().__init__(reason)
         self.retry = retry
-        self.after = after
+        self.after = seconds
         self.throttled = throttled
         self.unknown = unknown
 
@@ -73,7 +75,7 @@ class Unavailable(DeliveryFailed):
         reason: str = "the handler says that it is unavailable",
         *,
         channel: str | None = None,
-        after: float | None = None,
+        after: Duration | None = None,
         unknown: bool = False,
     ) -> None:
         if channel is not None and not is_name(channel):

@@ -9,7 +9,7 @@ from digestif.clock import wall_clock
 from digestif.core.records import Record, check_record_key, check_timeline, check_timestamp, check_within
 from digestif.core.terms import Terms
 from digestif.core.texts import shortened
-from digestif.core.times import FARTHEST, Millis, is_time, to_millis
+from digestif.core.times import FARTHEST, Duration, Instant, Millis, is_time, to_millis
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.ids import fresh_key
 from digestif.intake.policies import Policies
@@ -29,9 +29,9 @@ class Intake:
 
     def terms(
         self,
-        first_delay: float | None = None,
-        increment_delay: float | None = None,
-        maximum_delay: float | None = None,
+        first_delay: Duration | None = None,
+        increment_delay: Duration | None = None,
+        maximum_delay: Duration | None = None,
         *,
         now: float | None,
     ) -> TermsOf:
@@ -55,9 +55,9 @@ class Intake:
         timeline: str,
         value: Any,
         key: str | None = None,
-        timestamp: float | None = None,
+        timestamp: Instant | None = None,
         *,
-        within: float | None,
+        within: Duration | None,
         terms: TermsOf,
         now: float | None,
     ) -> Arrival:
@@ -66,10 +66,10 @@ class Intake:
             if key is not None or timestamp is not None:
                 raise InvalidRecord("key and timestamp: give them in the Record or as arguments, not both")
             key, value, timestamp = value
+            seconds = check_timestamp(timestamp)
         else:
             key = fresh_key() if key is None else key
-            timestamp = self.seconds(now) if timestamp is None else timestamp
-        seconds = check_timestamp(timestamp)
+            seconds = self.seconds(now) if timestamp is None else check_timestamp(timestamp)
         return Arrival(
             name := check_timeline(timeline),
             check_record_key(key),
@@ -80,7 +80,7 @@ class Intake:
         )
 
     def arrivals(
-        self, records: Iterable[object], *, within: float | None, terms: TermsOf, now: float | None
+        self, records: Iterable[object], *, within: Duration | None, terms: TermsOf, now: float | None
     ) -> list[Arrival]:
         """Pairs of timeline and record for the store. Raises InvalidRecord with the number of the wrong one."""
         arrivals: list[Arrival] = []

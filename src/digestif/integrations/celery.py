@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from digestif.core.policy import check_delay
 from digestif.core.texts import shortened
-from digestif.core.times import is_duration, to_millis, to_seconds
+from digestif.core.times import Duration, Instant, in_seconds, is_duration, to_millis, to_seconds
 from digestif.digests import Digests
 from digestif.errors import ConfigError, InvalidState, StaleLease
 from digestif.events.engine import Dispatched, DispatchFailed, Skipped
@@ -50,20 +50,19 @@ class Tasks:
         value: Any,
         *,
         key: str | None = None,
-        timestamp: float | None = None,
-        within: float | None = None,
-        first_delay: float | None = None,
-        increment_delay: float | None = None,
-        maximum_delay: float | None = None,
-        minimum_delay: float | None = None,
+        timestamp: Instant | None = None,
+        within: Duration | None = None,
+        first_delay: Duration | None = None,
+        increment_delay: Duration | None = None,
+        maximum_delay: Duration | None = None,
+        minimum_delay: Duration | None = None,
     ) -> bool:
         """Add a record. If that makes its timeline ready, let a task deliver it now, and answer True.
 
         Once the record is accepted nothing is raised: if the broker does not take the task, an event says so, and a
         tick finds the timeline. `minimum_delay` is the cool-down after that task; a tick's task has the policy's.
         """
-        if minimum_delay is not None:
-            check_delay("minimum_delay", minimum_delay)
+        cool_down = None if minimum_delay is None else check_delay("minimum_delay", minimum_delay)
         return self.digests.notify(
             timeline,
             value,
@@ -73,12 +72,12 @@ class Tasks:
             first_delay=first_delay,
             increment_delay=increment_delay,
             maximum_delay=maximum_delay,
-            dispatch=partial(self.dispatch, minimum_delay=minimum_delay),
+            dispatch=partial(self.dispatch, minimum_delay=cool_down),
         )
 
-    def dispatch(self, timeline: str, *, minimum_delay: float | None = None) -> bool:
+    def dispatch(self, timeline: str, *, minimum_delay: Duration | None = None) -> bool:
         """Let a task deliver a ready timeline. False if the broker does not take it."""
-        options = {} if minimum_delay is None else {"minimum_delay": minimum_delay}
+        options = {} if minimum_delay is None else {"minimum_delay": in_seconds(minimum_delay)}
         try:
             self.deliver_digest.delay(timeline, **options)
         except Exception as error:  # noqa: BLE001  # the record is safe, so its producer must not add it again
@@ -91,8 +90,8 @@ def install(
     app: Celery,
     digests: Digests,
     *,
-    every: float | None = 5.0,
-    lost_after: float = 300.0,
+    every: Duration | None = 5.0,
+    lost_after: Duration = 300.0,
     name_prefix: str = "digestif",
 ) -> Tasks:
     """Register the tasks `digestif.schedule_digests` and `digestif.deliver_digest`, the first with beat.
@@ -101,7 +100,9 @@ def install(
     stay ready before its task counts as lost and another one is made: longer than your queue usually is. Several
     Digests in one app need prefixes of their own.
     """
-    _check(every, lost_after, name_prefix)
+    period: float | None = in_seconds(every)
+    patience: float = in_seconds(lost_after)
+    _check(period, patience, name_prefix)
     names = _installed.setdefault(app, set())
     if name_prefix in names:
         raise ConfigError(f"name_prefix: {name_prefix!r} has been installed in this app; give another one")
@@ -117,17 +118,17 @@ def install(
         max_retries=0,
     )
     tick = app.task(
-        _schedule_digests(digests, deliver, lost_after),
+        _schedule_digests(digests, deliver, patience),
         name=f"{name_prefix}.schedule_digests",
         shared=False,
         ignore_result=True,
         max_retries=0,
-        expires=max(TICK_EXPIRES, 2 * (every or 0)),
+        expires=max(TICK_EXPIRES, 2 * (period or 0)),
     )
-    if every is not None:
+    if period is not None:
         # By name: to look at the task now would fix its options before the app has its configuration.
         name = f"{name_prefix}.schedule_digests"
-        app.add_periodic_task(every, app.signature(name), name=name)
+        app.add_periodic_task(period, app.signature(name), name=name)
     names.add(name_prefix)
     return Tasks(digests, tick, deliver)
 

@@ -17,7 +17,7 @@ from digestif.core.backlog import Backlog
 from digestif.core.ledger import Ledger
 from digestif.core.outages import ChannelOutage
 from digestif.core.texts import shortened
-from digestif.core.times import is_duration, to_seconds
+from digestif.core.times import Duration, in_seconds, is_duration, to_seconds
 from digestif.digests import Digests
 from digestif.errors import ConfigError
 from digestif.events import (
@@ -63,7 +63,7 @@ def instrument(
     *,
     registry: CollectorRegistry = REGISTRY,
     namespace: str | None = None,
-    timeout: float = TIMEOUT,
+    timeout: Duration = TIMEOUT,
     lateness: Sequence[float] = LATENESS,
     sizes: Sequence[float] = SIZES,
     durations: Sequence[float] = DURATIONS,
@@ -93,20 +93,21 @@ def watch_store(
     *,
     registry: CollectorRegistry = REGISTRY,
     namespace: str | None = None,
-    timeout: float = TIMEOUT,
+    timeout: Duration = TIMEOUT,
 ) -> Remove:
     """Read ledger and backlog at every scrape; call the returned function to stop.
 
     A store that does not answer within `timeout` seconds is shown as `digestif_up` 0. `namespace` is the label, by
     default that of the store; two stores in one registry need different ones.
     """
-    if not is_duration(timeout) or timeout == 0:
+    seconds = in_seconds(timeout)
+    if not is_duration(seconds) or seconds == 0:
         raise ConfigError(f"timeout: {shortened(timeout)} is not a number of seconds > 0")
     if registry not in _stores:
         collector = _Stores()
         registry.register(collector)
         _stores[registry] = collector
-    return _stores[registry].add(_label(digests, namespace), _Source(digests, timeout))
+    return _stores[registry].add(_label(digests, namespace), _Source(digests, seconds))
 
 
 class Reading(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from digestif.attempts import Attempt
 from digestif.core.policy import check_delay
 from digestif.core.texts import shortened
-from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.core.times import Duration, Millis, to_millis, to_seconds
 from digestif.errors import ConfigError
 
 BOOKS = 256
@@ -28,12 +29,16 @@ class Budget:
     messages: int
     per: float  # seconds
 
+    if TYPE_CHECKING:  # a timedelta is kept as its seconds
+
+        def __init__(self, messages: int, per: Duration) -> None: ...
+
     def __post_init__(self) -> None:
         if type(self.messages) is not int or self.messages < 1:
             raise ConfigError(f"budget: {shortened(self.messages)} is not a whole number of messages ≥ 1")
         if self.messages > MOST_MESSAGES:
             raise ConfigError(f"budget: {self.messages:,} messages are more than {MOST_MESSAGES:,}; shorten the time")
-        check_delay("budget", self.per)
+        object.__setattr__(self, "per", check_delay("budget", self.per))
         if self.per == 0:
             raise ConfigError("budget: 0 seconds are no time; leave the budget out for no limit")
 

@@ -13,6 +13,7 @@ from digestif.core.records import VALUE_DEPTH, VALUE_SIZE, check_value, is_deep
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, InvalidRecord
+from digestif.stores.json_form import json_form
 from digestif.threads import on_fresh_stack
 
 VALUE_BYTES = 256 * 1024  # encoded
@@ -133,7 +134,10 @@ class Sealer:
         self._known: dict[bytes, Codec] = {self._prefix[:-1]: self._codec}
 
     def seal(self, value: Any) -> bytes:
-        """Encode a value; InvalidRecord if it is too large, nested too deep, or would not read back equal."""
+        """Encode a value; InvalidRecord if it is too large, nested too deep, or would not read back equal.
+
+        A built-in codec stores the JSON form of what is not JSON itself, by the table in docs/reference/values.md.
+        """
         try:
             if not self._checks:
                 check_value(value)
@@ -144,12 +148,23 @@ class Sealer:
         except Exception as error:
             if isinstance(error, RecursionError):
                 check_value(value)  # whose error says more
-            raise InvalidRecord(f"value: can't be encoded: {reason_of(error)}") from error
+            if not self._checks:
+                raise InvalidRecord(f"value: can't be encoded: {reason_of(error)}") from error
+            same = False
         if same is not True:
-            raise InvalidRecord(f"value: {shortened(value)} would not read back equal")
+            body = self._encoded_form(value)
         if len(body) > VALUE_BYTES:
             raise InvalidRecord(f"value: {len(body)} bytes encoded, allowed are {VALUE_BYTES}")
         return self._prefix + body
+
+    def _encoded_form(self, value: Any) -> bytes:
+        """Encode the JSON form of a value that does not read back equal by itself."""
+        if self._checks:
+            form = json_form(value)
+            body = self._codec.encode(form)
+            if self._codec.decode(body) == form:
+                return body
+        raise InvalidRecord(f"value: {shortened(value)} would not read back equal")
 
     def unseal(self, payload: bytes | None) -> Any:
         """Decode a stored value; ValueError says why it can't be."""

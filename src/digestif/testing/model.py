@@ -705,7 +705,7 @@ class Model:
         policy = line.in_force(code).policy
         if line.is_off():
             return 0
-        return policy.minimum_delay if policy.backoff is None else policy.backoff(line.iteration)
+        return policy.minimum_delay if policy.backoff is None else float(policy.backoff(line.iteration))  # type: ignore[arg-type]
 
     # Another policy
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.machine import Rule, Slot, Unfinished
-from digestif.core.records import DeadLetter, State, check_record_key, check_timeline, check_timestamp
+from digestif.core.records import DeadLetter, State, check_record_key, check_stored_timestamp, check_timeline
 from digestif.core.texts import reason_of
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.transfer import FOREVER, OUTGOING
@@ -210,7 +210,7 @@ class Origin(ExportSource):
         """A record whose value is missing is moved without one; a delivery quarantines it."""
         try:
             name = check_record_key(_text(key))
-            check_timestamp(timestamp)
+            check_stored_timestamp(timestamp)
             payload = None if value is None else mark_timestamp(self._seal(self._decode(value)), timestamp)
         except DigestifError as error:
             raise InvalidRecord(f"record {key!r}: {error}") from error

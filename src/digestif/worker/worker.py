@@ -8,7 +8,7 @@ from typing import Protocol
 
 from digestif.attempts import Attempts, Heartbeat
 from digestif.core.texts import shortened
-from digestif.core.times import is_duration
+from digestif.core.times import Duration, in_seconds, is_duration
 from digestif.errors import ConfigError, StoreError, StoreUnavailable
 from digestif.events.engine import StoreFailed, WorkerStarted, WorkerStopped
 from digestif.ids import fresh_id
@@ -47,24 +47,22 @@ class Worker:
         concurrency: int = 100,
         threads: int = 16,
         memory: int = MEMORY,
-        poll: float = 1.0,
-        grace: float = 25.0,
-        start_timeout: float | None = 60.0,
+        poll: Duration = 1.0,
+        grace: Duration = 25.0,
+        start_timeout: Duration | None = 60.0,
         name: str | None = None,
     ) -> None:
         _check_count("concurrency", concurrency)
         _check_count("threads", threads)
         _check_count("memory", memory)
-        _check_seconds("poll", poll, least=0.001)
-        _check_seconds("grace", grace)
-        if start_timeout is not None:
-            _check_seconds("start_timeout", start_timeout, least=0.001)
         self.name = fresh_id()[:8] if name is None else name
         self._digests = digests
         self._limits = Limits(concurrency, threads, memory)
-        self._poll = poll
-        self._grace = grace
-        self._start_timeout = start_timeout
+        self._poll = _check_seconds("poll", poll, least=0.001)
+        self._grace = _check_seconds("grace", grace)
+        self._start_timeout = (
+            None if start_timeout is None else _check_seconds("start_timeout", start_timeout, least=0.001)
+        )
         self._suspects: Suspects | None = None  # of `run_once`: how long they have waited outlasts a call
         self._last_error: StoreError | None = None
         self._is_stopping = False
@@ -229,6 +227,8 @@ def _check_count(name: str, value: object) -> None:
         raise ConfigError(f"{name}: {shortened(value)} is not a whole number ≥ 1")
 
 
-def _check_seconds(name: str, value: object, *, least: float = 0.0) -> None:
-    if not is_duration(value) or value < least:  # type: ignore[operator]  # is_duration says it compares
+def _check_seconds(name: str, value: object, *, least: float = 0.0) -> float:
+    seconds: float = in_seconds(value)
+    if not is_duration(seconds) or seconds < least:
         raise ConfigError(f"{name}: {shortened(value)} is not a number of seconds ≥ {least:g}")
+    return seconds

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from digestif.core.durations import read_duration, written_duration
 from digestif.core.texts import did_you_mean, reason_of, shortened
-from digestif.core.times import Millis, is_duration, to_millis
+from digestif.core.times import Duration, Millis, in_seconds, is_duration, to_millis
 from digestif.core.windows import recurrence
 from digestif.core.windows.occurrences import YEAR, HoursIn, Occurrences, TimesIn
 from digestif.core.windows.recurrence import Cron, Hours, Monthly, Times
@@ -102,10 +102,10 @@ def _name_of(zones: Callable[[str], str]) -> str:
     return str(getattr(zones, "__qualname__", type(zones).__qualname__))
 
 
-def make_rule(kind: str, arguments: Sequence[object], tz: ZoneRule, jitter: float, urgent: bool) -> Rule:
+def make_rule(kind: str, arguments: Sequence[object], tz: ZoneRule, jitter: Duration, urgent: bool) -> Rule:
     """A rule from what people write, checked."""
     spec, recurs = _READERS[kind](arguments)
-    return Rule(kind, spec, recurs, tz, jitter, urgent)
+    return Rule(kind, spec, recurs, tz, in_seconds(jitter), urgent)
 
 
 def read_rule(text: str) -> Rule:

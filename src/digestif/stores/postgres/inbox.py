@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from digestif.core.capacity import Stored
 from digestif.core.damage import LOST_AND_FOUND, Damage
 from digestif.core.machine import Unfinished
-from digestif.core.records import check_record_key, check_timeline, check_timestamp, check_within
+from digestif.core.records import check_record_key, check_stored_timestamp, check_timeline, check_within
 from digestif.core.terms import Terms
 from digestif.core.texts import LONGEST_TEXT, shortened
 from digestif.core.times import LONGEST, Millis, to_millis, to_seconds
@@ -105,7 +105,7 @@ class InboxRow(NamedTuple):
         """Return the record to add. Raises one of UNREADABLE if another program wrote the row, or it is damaged."""
         timeline = check_timeline(bytes(self.timeline).decode())
         key = check_record_key(bytes(self.key).decode())
-        timestamp = check_timestamp(self.timestamp)
+        timestamp = check_stored_timestamp(self.timestamp)
         within = None if self.within is None else to_millis(check_within(to_seconds(self.within)))
         terms = _terms(bytes(self.terms))
         waited = 0 if now is None else min(max(0, now - self.added), LONGEST_WAIT)

@@ -9,7 +9,7 @@ from digestif.testing.conformance.actions import DAY, T, add_all, assert_leaves_
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import NOW, arrive, maintain
 
-dated = pytest.mark.parametrize("timestamp", [T - DAY, T + 365 * DAY, 0.0, -1e9, 1e300])
+dated = pytest.mark.parametrize("timestamp", [T - DAY, T + 365 * DAY, 0.0, -1e9, 9e10])
 
 
 class Arrivals(Suite):
