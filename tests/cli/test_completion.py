@@ -1,8 +1,11 @@
 """Completion of names that a shell would break into pieces, in a real bash."""
 
 import os
+import pty
+import select
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,16 +26,23 @@ def _stored(digests: Digests) -> None:
     digests.add_many([(name, 1) for name in ("mail:ada", "mail:ada@example.org", "mail:bob", "chat", "to all: *")])
 
 
-def in_bash(folder: Path, line: str, *, breaks: str = " \t\n\"'@><=;|&(:") -> list[str]:
-    """What bash would put in the place of the last piece of the line."""
+def with_program(folder: Path) -> dict[str, str]:
+    """An environment in which `digestif` is found."""
     program = folder / "bin" / "digestif"
     program.parent.mkdir(exist_ok=True)
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m digestif "$@"\n')
     program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    return {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "$ "}
+
+
+def in_bash(folder: Path, line: str, *, breaks: str = " \t\n\"'@><=;|&(:") -> list[str]:
+    """What bash would put in the place of the last piece of the line."""
     script = f"COMP_WORDBREAKS=$2\n{ASK}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", script, "bash", line, breaks], env=environment, capture_output=True, text=True
+        ["bash", "--norc", "-c", script, "bash", line, breaks],
+        env=with_program(folder),
+        capture_output=True,
+        text=True,
     )
     assert done.stderr == ""
     return done.stdout.splitlines()
@@ -81,3 +91,27 @@ def test_completion_does_not_wait_for_a_store_that_refuses(run: Run) -> None:
     )
 
     assert done.stdout.strip() == b""
+
+
+def test_the_tab_key_completes_a_name_with_a_colon(folder: Path) -> None:
+    """Typed at a prompt: bash itself breaks the word and puts the pieces together."""
+    typed = b'eval "$(digestif completion bash)"\ndigestif show mail:b\t--json\nexit\n'
+    there, here = pty.openpty()
+    with subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        stdin=here,
+        stdout=here,
+        stderr=here,
+        env=with_program(folder),
+        start_new_session=True,
+    ) as shell:
+        os.close(here)
+        os.write(there, typed)
+        shown = b""
+        with suppress(OSError):  # the other end is closed
+            while select.select([there], [], [], 30)[0] and (more := os.read(there, 65536)):
+                shown += more
+        shell.kill()
+    os.close(there)
+
+    assert b'{"key": "mail:bob", "state": "ready"' in shown
