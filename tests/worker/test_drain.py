@@ -152,3 +152,37 @@ def test_digests_of_a_worker_that_died_are_delivered_too() -> None:
 def test_a_wrong_option_is_refused(digests: Digests) -> None:
     with pytest.raises(ConfigError, match="drain: 1 is not True or False"):
         Worker(digests, drain=1)  # type: ignore[arg-type]
+
+
+def test_policies_that_cannot_be_planned_again_hold_up_no_drain(
+    digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> int:
+        raise StoreUnavailable("a partition is away")
+
+    monkeypatch.setattr(digests, "replan_changed", fail)
+    digests.handler("*")(lambda _: None)
+    digests.add("t", 1)
+
+    assert asyncio.run(asyncio.wait_for(Worker(digests).drain(), PATIENCE)) == 1
+
+
+def test_a_drain_that_is_cancelled_gives_back_what_is_running(digests: Digests) -> None:
+    begun = asyncio.Event()
+
+    @digests.handler("*")
+    async def hang(digest: Digest) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def cancel() -> None:
+        draining = asyncio.create_task(Worker(digests, grace=PATIENCE * 10).drain())
+        await asyncio.wait_for(begun.wait(), PATIENCE)
+        draining.cancel()
+        await asyncio.wait_for(asyncio.gather(draining, return_exceptions=True), PATIENCE)
+
+    digests.add("t", 1)
+    asyncio.run(cancel())
+
+    assert digests.ledger().open == 1
+    assert digests.timeline("t").state in ("ready", "waiting")

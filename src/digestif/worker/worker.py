@@ -115,15 +115,18 @@ class Worker:
         running, reached = asyncio.get_running_loop(), asyncio.Event()
         self._wake = lambda: _call_soon(running, loop.wake)
         async with self._running(attempts, loop, reached) as ending:
-            ending.grace = self._grace  # if the store fails, or a signal stops it
             began = await loop.in_thread(attempts.time)
             reached.set()
-            await self._replan(attempts, loop, reached)
+            await self._replan_once(attempts, loop)
             drained = Drain(loop, began=began, partitions=attempts.store.partitions, patience=self._grace)
-            while not self._is_stopping and not drained.is_over:
-                await drained.step()
-            if not self._is_stopping:
-                ending.grace = 0.0
+            try:
+                while not self._is_stopping and not drained.is_over:
+                    await drained.step()
+            except StoreError:
+                ending.grace = self._grace
+                raise
+            if self._is_stopping:
+                ending.grace = self._grace
         return drained.claimed
 
     @asynccontextmanager
@@ -229,17 +232,20 @@ class Worker:
         """Plan timelines again whose policy changed with the code. Deliveries do not wait for that."""
         await reached.wait()
         failures = 0
-        while not self._is_stopping:
-            try:
-                answer = await loop.in_thread(self._digests.replan_changed)
-                if isawaitable(answer):  # of an AsyncDigests
-                    await answer
-            except StoreError as error:
-                failures += 1
-                attempts.events.emit(StoreFailed(operation="replan", error=error))
-                await asyncio.sleep(self.tuning.pause(failures))
-            else:
-                return
+        while not self._is_stopping and not await self._replan_once(attempts, loop):
+            failures += 1
+            await asyncio.sleep(self.tuning.pause(failures))
+
+    async def _replan_once(self, attempts: Attempts, loop: Loop) -> bool:
+        """False if the store did not answer, which is reported."""
+        try:
+            answer = await loop.in_thread(self._digests.replan_changed)
+            if isawaitable(answer):  # of an AsyncDigests
+                await answer
+        except StoreError as error:
+            attempts.events.emit(StoreFailed(operation="replan", error=error))
+            return False
+        return True
 
     async def _give_up_unless(self, answered: asyncio.Event) -> None:
         """StoreUnavailable if the store has not answered in time: waiting does not correct a wrong address."""
