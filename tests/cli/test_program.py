@@ -147,6 +147,7 @@ def test_a_refused_connection_is_told_at_once(run: Run, scheme: str) -> None:
     assert (code, out) == (3, "")
     assert is_one_line(err)
     assert "refused" in err.lower()
+    assert err.endswith("check that the server is up and can be reached\n")
     assert "within 0 s" not in err
     assert monotonic() - began < 4
 
