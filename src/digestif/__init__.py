@@ -32,6 +32,7 @@ if _TYPE_CHECKING:
     from digestif.core.secret import Secret
     from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater, Unavailable
     from digestif.core.windows import Window
+    from digestif.core.workers import LiveWorker
     from digestif.digests import Digests
     from digestif.errors import (
         Busy,
@@ -78,6 +79,7 @@ if _TYPE_CHECKING:
         Unsettled,
         WorkerStarted,
         WorkerStopped,
+        WorkerStopping,
     )
     from digestif.routes.budget import Budget
     from digestif.stores.base import Durability, Store
@@ -132,6 +134,7 @@ __all__ = [
     "LeaseLost",
     "LeaseNotRenewed",
     "Ledger",
+    "LiveWorker",
     "Message",
     "Move",
     "Outcome",
@@ -173,6 +176,7 @@ __all__ = [
     "Worker",
     "WorkerStarted",
     "WorkerStopped",
+    "WorkerStopping",
     "run",
     "summarize",
 ]
@@ -197,6 +201,7 @@ _HOMES = {  # where each name is defined
     "digestif.core.secret": "Secret",
     "digestif.core.verdicts": "DeliveryFailed Discard RetryLater Unavailable",
     "digestif.core.windows": "Window",
+    "digestif.core.workers": "LiveWorker",
     "digestif.channels.base": "Channel Format Message Receipt",
     "digestif.digests": "Digests",
     "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
@@ -204,7 +209,7 @@ _HOMES = {  # where each name is defined
     "digestif.events": "Added Buried ChannelDown ChannelUp Claimed Damaged Delivered Discarded DispatchFailed "
     "DispatchLost Dispatched Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed "
     "PolicyFailed PutOff Quarantined Replanned Returned Skipped StoreChanged StoreFailed Unhandled Unsettled "
-    "WorkerStarted WorkerStopped",
+    "WorkerStarted WorkerStopped WorkerStopping",
     "digestif.routes.budget": "Budget",
     "digestif.worker.signals": "run",
     "digestif.worker.worker": "Worker",

@@ -342,6 +342,7 @@ class AsyncDigests:
     trace = _awaitable(Digests.trace)
     backlog = _awaitable(Digests.backlog)
     outages = _awaitable(Digests.outages)
+    workers = _awaitable(Digests.workers)
     ledger = _awaitable(Digests.ledger)
     verify = _awaitable(Digests.verify)
     repair = _awaitable(Digests.repair)

@@ -25,6 +25,7 @@ from digestif.core.records import (
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, Instant, Millis, in_seconds, is_duration, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED
+from digestif.dsn import redacted
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events, Listener
 from digestif.events.engine import Added, Damaged, Dropped
@@ -100,6 +101,7 @@ class Digests(Queries, Preferences):
         self._handlers = Handlers()
         self._routes: Routes | None = None  # made with the first route: templates take a while to import
         self._owns_store = isinstance(store, str)
+        self._place = redacted(store) if isinstance(store, str) else type(store).__name__
         self.store = _store(store, namespace)
         self.store.report_to(self.events)
         self._outages = Outages(self.store, handlers=self._handlers, events=self.events)
@@ -382,6 +384,7 @@ class Digests(Queries, Preferences):
             events=self.events,
             handlers=self._handlers,
             outages=self._outages,
+            place=self._place,
         )
 
     def _renews(self, now: float | None) -> bool:

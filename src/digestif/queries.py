@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from digestif.attempts.contents import decode
 from digestif.attempts.outages import Outages
+from digestif.attempts.worker_notes import is_unhandled, live_workers
 from digestif.core.backlog import Backlog, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged, within_bytes
 from digestif.core.damage import Damage
@@ -26,6 +27,7 @@ from digestif.core.records import (
 )
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
+from digestif.core.workers import LiveWorker
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events
 from digestif.events.engine import Dropped
@@ -179,7 +181,8 @@ class Queries:
         found = self._policies.in_force(key, slot.override)
         at = to_millis(self._intake.seconds(now))
         outage, moving = self._outages.shown_for(key, now=at), self.store.moving_since() is not None
-        return explain(key, slot, now=at, found=found, outage=outage, moving=moving)
+        unhandled = is_unhandled(key, self.workers(now=now))
+        return explain(key, slot, now=at, found=found, outage=outage, moving=moving, unhandled=unhandled)
 
     def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
         """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""
@@ -214,6 +217,10 @@ class Queries:
     def outages(self, *, now: float | None = None) -> list[ChannelOutage]:
         """The channels that are unavailable, or have just come back: why, since when, and when that is tried again."""
         return self._outages.shown(now=self._time(0, self._intake.millis(now)))
+
+    def workers(self, *, now: float | None = None) -> list[LiveWorker]:
+        """The workers of all processes that were seen in the last minute, by name, and which timelines they serve."""
+        return live_workers(self.store, now=self._time(0, self._intake.millis(now)))
 
     def ledger(self, *, now: float | None = None) -> Ledger:
         """How many records were accepted, and what became of them."""
@@ -286,6 +293,8 @@ def _timeline(key: str, slot: Slot) -> Timeline:
         last=None if slot.last is None else to_seconds(slot.last),
         iteration=slot.iteration,
         paused=slot.paused,
+        in_digest=0 if slot.digest is None else slot.digest.records,
+        was_due=to_seconds(slot.at) if slot.state is State.READY else None,
     )
 
 

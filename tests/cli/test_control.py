@@ -77,3 +77,62 @@ def test_a_timeline_must_be_named(run: Run, command: str) -> None:
 
     assert code == 2
     assert "Missing argument 'TIMELINE" in err
+
+
+# Patterns
+
+
+@pytest.fixture
+def _several(digests: Digests) -> None:
+    for name in ("mail:ada", "mail:bob", "chat:ada"):
+        digests.add(name, 1)
+        with digests.digest(name):
+            pass
+        digests.add(name, 2)
+
+
+@pytest.mark.usefixtures("_several")
+def test_a_pattern_stands_for_all_timelines_that_match(run: Run, digests: Digests) -> None:
+    assert run("pause", "mail:*") == (
+        0,
+        "mail:*: 2 of 2 timelines that match: each of them is paused: it gathers records\n",
+        "",
+    )
+    assert [digests.timeline(name).paused for name in ("mail:ada", "mail:bob", "chat:ada")] == [True, True, False]
+    assert run("pause", "mail:*", "--json") == (1, '{"pattern": "mail:*", "matched": 2, "done": 0}\n', "")
+    assert run("resume", "*:ada", "--json").json == {"pattern": "*:ada", "matched": 2, "done": 1}
+    assert run("flush", "*:ada", "--json").json == {"pattern": "*:ada", "matched": 2, "done": 2}
+    assert run("flush", "sms:*") == (1, "sms:*: no stored timeline matches\n", "")
+
+
+@pytest.mark.usefixtures("_several")
+def test_delete_of_a_pattern_says_how_many_and_asks(
+    run: Run, digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("delete", "mail:*").code == 2
+    monkeypatch.setattr("digestif.cli.control.is_interactive", lambda: True)
+
+    refused = run("delete", "mail:*", stdin="n\n")
+    assert (refused.code, refused.out) == (1, "nothing was deleted\n")
+    assert refused.err.startswith("Delete mail:* (2 timelines) with 2 pending records? [y/N]: ")
+    assert run("delete", "mail:*", stdin="y\n").out == "mail:*: 2 of 2 timelines that match: each of them was deleted\n"
+    assert [timeline.key for timeline in digests.timelines()] == ["chat:ada", "t"]
+
+
+def test_delete_of_a_pattern_finds_timelines_that_have_only_dead_letters(run: Run, digests: Digests) -> None:
+    digests.add("mail:ada", 1)
+    for _ in range(digests.policy.attempts):
+        with pytest.raises(KeyError), digests.digest("mail:ada"):
+            raise KeyError
+    digests.delete("t")
+    assert digests.dead_letters()
+
+    assert run("pause", "mail:*", "--json").json["matched"] <= 1
+    assert run("delete", "mail:*", "--yes", "--json").json["done"] == 1
+    assert digests.dead_letters() == []
+
+
+def test_a_pattern_matches_more_timelines_than_a_page(run: Run, digests: Digests) -> None:
+    digests.add_many([(f"many:{number:04}", 1) for number in range(1203)])
+
+    assert run("pause", "many:*", "--json").json == {"pattern": "many:*", "matched": 1203, "done": 1203}

@@ -5,6 +5,8 @@ import sqlite3
 from contextlib import closing
 
 from digestif import Digest, Digests, Unavailable
+from digestif.attempts.worker_notes import note_worker
+from digestif.core.workers import WorkerNote
 from tests.cli.runner import DEFAULT_FILE, Run
 from tests.servers import empty_server
 
@@ -181,3 +183,21 @@ def close_channel(digests: Digests) -> None:
         raise Unavailable("535 wrong password")
 
     digests.notify("mail:ada", 1)
+
+
+def test_status_and_top_name_the_live_workers(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+    assert "workers     none was seen in the last minute\n" in run("status").out
+    assert run("status", "--json").json["workers"] == []
+    now = digests.store.time(0)
+    for number in range(7):
+        note = WorkerNote(f"w{number}", "host", number, now - 90_000, now, ("mail:*", "a", "b", "c"))
+        note_worker(digests.store, f"w{number}", note, now=now)
+
+    out, known = run("status").out, run("status", "--json").json
+
+    assert re.search(r"worker      w0 on host \(process 0\) for 1 min 3\d s serves mail:\*, a, b and 1 more\n", out)
+    assert "and 2 more workers\n" in out
+    assert (known["workers"][0]["name"], known["workers"][0]["patterns"]) == ("w0", ["mail:*", "a", "b", "c"])
+    assert "workers    7 live: host:0, host:1" in run("top", "--once").out
+    assert len(run("top", "--once", "--json").json["workers"]) == 7

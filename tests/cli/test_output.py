@@ -1,8 +1,23 @@
 """Times, tables and texts."""
 
+import click
 import pytest
 
-from digestif.cli.output import as_json, cells, clock, counted, cut, padded, printable, span, table, when
+from digestif.cli.output import (
+    as_json,
+    cells,
+    clock,
+    counted,
+    cut,
+    facts,
+    fitted,
+    padded,
+    printable,
+    span,
+    table,
+    when,
+    wrapped,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +81,40 @@ def test_columns_give_way_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     _, line = table(("name", "id", "reason"), [("n" * 20, "i" * 10, "r" * 30)], give=["reason", "name"])
 
     assert line == f"  {'n' * 15}…  {'i' * 10}  {'r' * 15}…"
+
+
+REASON = "a server of the provider said that it can't take any more messages from this address today"
+
+
+def test_on_a_terminal_long_facts_go_on_between_words_below_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("digestif.cli.output.width", lambda: 60)
+
+    lines = facts([("channel", f"crm is down: {REASON}"), ("due", "now")]).splitlines()
+
+    assert lines[0].startswith("  channel  crm is down: a server")
+    assert lines[-1] == "  due      now"
+    assert all(line.startswith(" " * 11) for line in lines[1:-1])
+    assert max(map(len, lines)) <= 60
+    assert " ".join(line.strip() for line in lines[:-1]) == f"channel  crm is down: {REASON}"
+
+
+def test_colours_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("digestif.cli.output.width", lambda: 40)
+    red = click.style("down for 3 min", fg="red", bold=True)
+
+    shown = click.unstyle(facts([("channel", f"{red}, next try in 10 s")]))
+
+    assert shown == "  channel  down for 3 min, next try in\n           10 s"
+
+
+def test_words_are_never_broken() -> None:
+    """Neither at a hyphen nor because they are long."""
+    name = "mail:" + "x-" * 60
+
+    assert wrapped(f"{name} is due").split() == [name, "is", "due"]
+    assert max(map(len, wrapped(REASON).splitlines())) <= 80
+
+
+def test_in_a_file_each_fact_stays_on_its_line() -> None:
+    assert facts([("channel", REASON * 3)]).count("\n") == 0
+    assert fitted(REASON * 3) == REASON * 3

@@ -14,6 +14,8 @@ import pytest
 
 from digestif import Digests
 from digestif.cli.program import cli
+from digestif.clock import monotonic
+from digestif.testing.servers import free_port
 from tests.cli.runner import PROGRAM, Run, is_one_line, start
 from tests.servers import empty_server
 
@@ -44,7 +46,7 @@ READING = [
 ]
 MAKING = [["add", "t", "1"], ["add", "t"], ["pause", "t"], ["prefer", "t", "daily"], ["policy", "t", "hourly"]]
 WITHOUT_STORE = [
-    *(["demo"], ["worker", "app"], ["completion", "bash"], ["move", "a", "b"], ["render"]),
+    *(["demo"], ["worker", "app"], ["completion", "bash"], ["move", "a", "b"], ["render"], ["send-test", "a", "b"]),
     ["migrate"],  # files and memory are not opened
     ["replan"],  # it needs --app
     *(["mailbox", "list"], ["mailbox", "show"]),  # it has a folder of its own
@@ -135,7 +137,37 @@ def test_a_program_brings_its_store_and_policy(run: Run, folder: Path, monkeypat
     assert "shop has no 'digest'; did you mean digests?" in run("status", "--app", "shop:digest").err
 
 
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "postgresql"])
+def test_a_refused_connection_is_told_at_once(run: Run, scheme: str) -> None:
+    """It would be tried again for ten seconds."""
+    began = monotonic()
+
+    code, out, err = run("status", "--store", f"{scheme}://127.0.0.1:{free_port()}/0")
+
+    assert (code, out) == (3, "")
+    assert is_one_line(err)
+    assert "refused" in err.lower()
+    assert err.endswith("check that the server is up and can be reached\n")
+    assert "within 0 s" not in err
+    assert monotonic() - began < 4
+
+
 # Errors
+
+
+def test_on_a_terminal_a_long_error_breaks_between_words() -> None:
+    there, here = pty.openpty()
+    name = "sqlite:///" + "folder/" * 5 + "missing.db"
+
+    with start("status", "--store", name, stderr=here, env={**os.environ, "COLUMNS": "60"}) as program:
+        assert program.wait(20) == 2
+    said = os.read(there, 10_000).decode()
+    os.close(there)
+    os.close(here)
+
+    assert max(map(len, said.splitlines())) <= 60
+    assert said.splitlines()[1].startswith("  ")
+    assert "'digestif add' makes it, or name another with --store or DIGESTIF_STORE" in " ".join(said.split())
 
 
 def test_wrong_usage_is_one_line_that_says_where_to_look(run: Run) -> None:
@@ -307,8 +339,7 @@ def completions(typed: str) -> list[str]:
     environment = {
         **os.environ,
         "_DIGESTIF_COMPLETE": "bash_complete",
-        "COMP_WORDS": typed,
-        "COMP_CWORD": str(len(typed.split()) - 1),
+        "COMP_LINE": typed,
     }
     done = subprocess.run(PROGRAM, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.split()

@@ -3,6 +3,8 @@
 import pytest
 
 from digestif import Digests, Record
+from digestif.attempts.worker_notes import note_worker
+from digestif.core.workers import WorkerNote
 from tests.cli.runner import Run
 
 
@@ -24,9 +26,10 @@ def test_timelines_are_listed_by_name_with_their_due_times(run: Run) -> None:
     head, *rows = [line.split() for line in out.splitlines()]
 
     assert code == 0
-    assert head == ["timeline", "state", "pending", "due", "last", "delivery"]
+    assert head == ["timeline", "state", "pending", "in", "digest", "due", "last", "delivery"]
     assert [row[:3] for row in rows] == [["chat:#ops", "ready", "1"], ["mail:ada", "waiting", "1"]]
     assert " in 5 min" in out
+    assert rows[0][3:] in (["now"], [*rows[0][3:5], "ago"])  # a ready one shows when it was due
 
 
 def test_timelines_as_json_are_one_object_per_line(run: Run, digests: Digests) -> None:
@@ -41,7 +44,11 @@ def test_timelines_as_json_are_one_object_per_line(run: Run, digests: Digests) -
         "last": digests.timeline("mail:ada").last,
         "iteration": 1,
         "paused": False,
+        "in_digest": 0,
+        "was_due": None,
+        "unhandled": False,
     }
+    assert chat["was_due"] == pytest.approx(digests.store.time(0) / 1000, abs=60)
 
 
 @pytest.mark.parametrize(
@@ -163,3 +170,39 @@ def test_a_name_that_is_too_long_is_refused(run: Run, command: list[str]) -> Non
 
     assert (code, err) == (2, err)
     assert "513 bytes of UTF-8, allowed are 1 to 512" in err
+
+
+def test_records_of_an_unfinished_digest_are_counted(run: Run, digests: Digests) -> None:
+    with pytest.raises(KeyError), digests.digest("chat:#ops"):
+        raise KeyError
+    digests.add("chat:#ops", "Disk is fuller", key="more")
+
+    row = run("timelines", "--prefix", "chat").out.splitlines()[1].split()
+    known = run("timelines", "--prefix", "chat", "--json").json
+
+    assert row[2:4] == ["1", "1"]
+    assert (known["pending"], known["in_digest"]) == (1, 1)
+    assert "1 pending and 1 of an unfinished digest" in " ".join(run("explain", "chat:#ops").out.split())
+    assert run("top", "--once", "--json").json["timelines"][0]["in_digest"] == 1
+
+
+def test_timelines_that_no_live_worker_serves_are_named(run: Run, digests: Digests) -> None:
+    """Only if a worker is known: without one, nothing can be said."""
+    assert "no worker has a handler" not in run("timelines").out
+    serve(digests, "mail:*")
+
+    assert "  no worker has a handler for chat:#ops\n" in run("timelines").out
+    assert "  no worker has a handler for chat:#ops\n" in run("top", "--once").out
+    assert [each["unhandled"] for each in run("timelines", "--json").lines] == [True, False]
+    assert [each["unhandled"] for each in run("top", "--once", "--json").json["timelines"]] == [True, False]
+    assert "No worker that is running has a handler for it." in " ".join(run("explain", "chat:#ops").out.split())
+    assert run("explain", "chat:#ops", "--json").json["unhandled"] is True
+    assert run("explain", "mail:ada", "--json").json["unhandled"] is False
+    assert "No worker" not in run("explain", "nothing:stored").out
+
+
+def serve(digests: Digests, *patterns: str) -> None:
+    """Note a worker as if it ran."""
+    now = digests.store.time(0)
+    note = WorkerNote("w", "host", 7, now - 90_000, now, patterns)
+    note_worker(digests.store, "w", note, now=now)

@@ -84,6 +84,7 @@ def test_a_worker_logs_what_happens(run: Run) -> None:
 
     assert code == 0
     assert b"INFO    WorkerStarted: worker=" in log[0]
+    assert b"store=sqlite:///shop.db, handlers=mail:*" in log[0]
     assert b"INFO    Delivered mail:ada: records=1" in log[1]
 
 
@@ -189,3 +190,42 @@ def test_a_worker_whose_events_nobody_reads_ends(run: Run) -> None:
         run("add", "mail:ada", "1", "--store", "sqlite:///shop.db")
 
         assert worker.wait(20) in (0, 141)
+
+
+def test_a_worker_says_what_it_serves_and_shows_no_password(run: Run, folder: Path) -> None:
+    (folder / "served_app.py").write_text(
+        "from digestif import Digests\n"
+        "digests = Digests('sqlite:///shop.db')\n"
+        "digests.handler('mail:*', channel='crm')(print)\n"
+        "digests.route('chat:*', channel='slack://hooks.slack.com/services/T1/B2/secret-token')\n"
+    )
+    with start("worker", "served_app", stderr=subprocess.PIPE) as worker:
+        assert worker.stderr is not None
+        line = worker.stderr.readline().decode()
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(20) == 0
+
+    assert "store=sqlite:///shop.db, handlers=mail:* chat:*, channels=crm " in line
+    assert "secret-token" not in line
+
+
+def test_drain_delivers_what_is_due_and_ends(run: Run) -> None:
+    for name in ("mail:ada", "mail:bob"):
+        run("add", name, "1", "--store", "sqlite:///shop.db")
+
+    with start("worker", "shop_app", "--drain", stderr=subprocess.PIPE) as worker:
+        assert worker.wait(20) == 0
+    with start("worker", "shop_app", "--drain", stderr=subprocess.PIPE) as worker:  # nothing is due
+        assert worker.wait(20) == 0
+
+    assert sorted(Path("sent.txt").read_text().splitlines()) == ["mail:ada [1]", "mail:bob [1]"]
+
+
+def test_drain_of_a_store_that_does_not_answer_ends_with_a_code(run: Run, folder: Path) -> None:
+    dsn = f"redis://127.0.0.1:{free_port()}?patience=0.2"
+    (folder / "gone_app.py").write_text(
+        f"from digestif import Digests\ndigests = Digests('{dsn}')\ndigests.handler('*')(print)\n"
+    )
+
+    with start("worker", "gone_app", "--drain", stderr=subprocess.PIPE) as worker:
+        assert worker.wait(20) == 3

@@ -183,5 +183,6 @@ def test_the_document_is_json_and_has_everything(policy: Policy) -> None:
         "latest",
         "passes",
         "outage",
+        "unhandled",
         "changes",
     ]

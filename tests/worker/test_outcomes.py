@@ -415,5 +415,5 @@ def test_a_worker_tells_when_it_starts_and_what_it_did_when_it_stops(digests: Di
     with working(digests, name="ada"):
         ear.wait_for(Delivered, 5)
 
-    assert ear.events[0] == WorkerStarted(worker="ada")
+    assert ear.events[0] == WorkerStarted(worker="ada", store="memory://", handlers=("*",))
     assert ear.events[-1] == WorkerStopped(worker="ada", delivered=5, returned=0)

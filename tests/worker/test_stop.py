@@ -16,6 +16,7 @@ from digestif import (
     Worker,
     WorkerStarted,
     WorkerStopped,
+    WorkerStopping,
 )
 from digestif.attempts import Attempt, Kind, Room
 from digestif.clock import monotonic
@@ -333,3 +334,35 @@ def test_what_is_handed_out_in_the_very_moment_of_the_end_is_given_back_as_not_b
 
     assert called == []
     assert [(attempt.timeline, verdict) for attempt, verdict in judged] == [("t", give_back(begun=False))]
+
+
+def test_a_worker_that_stops_says_what_it_waits_for(digests: Digests) -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    @digests.handler("*")
+    def wait(digest: Digest) -> None:
+        begun.release()
+        go_on.wait(PATIENCE)
+
+    digests.add_many([(f"mail:{n}", n) for n in range(5)])
+    ear = Ear(digests)
+    with working(digests, name="ada", grace=20) as [worker]:
+        for _ in range(5):
+            assert begun.acquire(timeout=PATIENCE)
+        worker.stop()
+        [told] = ear.wait_for(WorkerStopping)
+        go_on.set()
+
+    assert (told.worker, told.running, told.grace) == ("ada", 5, 20)
+    assert sorted(told.timelines) == [f"mail:{n}" for n in range(5)]
+    assert "waiting up to 20 s for 5 handlers: mail:" in str(told)
+    assert " and 2 more; a second signal (Ctrl-C) ends it at once" in str(told)
+
+
+def test_a_worker_that_has_nothing_to_wait_for_does_not_say_so(digests: Digests) -> None:
+    digests.handler("*")(lambda _: None)
+    ear = Ear(digests)
+    with working(digests):
+        ear.wait_for(WorkerStarted)
+
+    assert ear.of(WorkerStopping) == []

@@ -75,8 +75,10 @@ class Attempts:
         events: Events,
         handlers: Handlers,
         outages: Outages,
+        place: str = "",
     ) -> None:
         self.store = store
+        self.place = place  # of the store, as it may be shown
         self.events = events
         self.handlers = handlers
         self.lease = lease
@@ -89,6 +91,11 @@ class Attempts:
         self.unhandled = UnhandledTimelines(events)
         self.delivered = 0
         self.returned = 0
+
+    def time(self) -> Millis:
+        """The engine's time, else that of the store."""
+        at = self._now()
+        return self.store.time(0) if at is None else at
 
     # Beginning
 

@@ -1,11 +1,18 @@
-"""Loads the `Digests` of an application, named `module:digests`; the working directory is searched first."""
+"""Loads the `Digests` of an application, named `module:digests`; the working directory is searched first.
 
+Instead of a `Digests`, a function that makes one may be named.
+"""
+
+import inspect
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from digestif.aio import AsyncDigests
 from digestif.core.texts import did_you_mean, reason_of, shortened
@@ -16,8 +23,24 @@ from digestif.errors import ConfigError
 ATTRIBUTE = "digests"  # unless another one is named
 
 
-def load(app: str) -> Digests | AsyncDigests:
-    """Import `module:attribute`. Raises ConfigError with what is missing."""
+class Loaded(NamedTuple):
+    """The engine of an application."""
+
+    digests: Digests | AsyncDigests
+    made: bool  # by a function of the application, for this command alone
+
+    @property
+    def engine(self) -> Digests:
+        return self.digests._digests if isinstance(self.digests, AsyncDigests) else self.digests
+
+    def close(self) -> None:
+        """Close what was made for this command."""
+        if self.made:
+            self.engine.close()
+
+
+def load(app: str) -> Loaded:
+    """Import `module:attribute`, and call it if it is a function. Raises ConfigError with what is missing."""
     module_name, _, attribute = app.partition(":")
     attribute = attribute or ATTRIBUTE
     found: Any = _module(module_name)
@@ -25,23 +48,58 @@ def load(app: str) -> Digests | AsyncDigests:
         if not hasattr(found, name):
             raise ConfigError(f"{app}: {module_name} has no {attribute!r}{_hint(found, name)}")
         found = getattr(found, name)
-    if not isinstance(found, Digests | AsyncDigests):
-        raise ConfigError(f"{app}: {attribute} is {shortened(found, 40)}, not a Digests; name one as module:attribute")
-    return found
+    is_factory = inspect.isroutine(found) or isinstance(found, partial)
+    made = _made(app, attribute, found) if is_factory else found
+    if not isinstance(made, Digests | AsyncDigests):
+        what = f"{attribute}() gave" if is_factory else f"{attribute} is"
+        raise ConfigError(
+            f"{app}: {what} {shortened(made, 40)}, not a Digests; name one as module:attribute, or a function "
+            "that returns one"
+        )
+    return Loaded(made, is_factory)
 
 
-def load_engine(app: str) -> Digests:
-    """The same as a `Digests`, for commands, which make one call after the other."""
-    found = load(app)
-    return found._digests if isinstance(found, AsyncDigests) else found
+def _made(app: str, attribute: str, make: Callable[..., Any]) -> Any:
+    """What a function of the application makes."""
+    if needed := _needed(make):
+        raise ConfigError(
+            f"{app}: {attribute} needs arguments ({', '.join(needed)}), and is called without; give them defaults"
+        )
+    if inspect.iscoroutinefunction(make):
+        raise ConfigError(f"{app}: {attribute} is a coroutine; name a plain function that returns a Digests")
+    try:
+        return make()
+    except (Exception, SystemExit) as error:
+        raise _broken(f"{app}: {attribute}() failed", error) from error
 
 
-def load_served(app: str) -> Digests | AsyncDigests:
+def _needed(make: Callable[..., Any]) -> list[str]:
+    """The arguments without which a function can't be called."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except ValueError:  # a function in C that does not say
+        return []
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
+
+
+@contextmanager
+def opened(app: str) -> Iterator[Digests]:
+    """The engine for a command, which makes one call after the other."""
+    loaded = load(app)
+    try:
+        yield loaded.engine
+    finally:
+        loaded.close()
+
+
+def load_served(app: str) -> Loaded:
     """The same for a worker: refused without a handler."""
-    found = load(app)
-    if not found.attempts().handlers:
+    loaded = load(app)
+    if not loaded.digests.attempts().handlers:
+        loaded.close()
         raise ConfigError(f"{app}: it has no handler; register one with @{ATTRIBUTE}.handler('mail:*')")
-    return found
+    return loaded
 
 
 def _module(name: str) -> ModuleType:
@@ -59,14 +117,14 @@ def _module(name: str) -> ModuleType:
             raise ConfigError(
                 f"{name}: there is no module {error.name!r} in {here} or among what is installed"
             ) from None
-        raise _broken(name, error) from error
+        raise _broken(f"{name}: can't be imported", error) from error
     except (Exception, SystemExit) as error:
-        raise _broken(name, error) from error
+        raise _broken(f"{name}: can't be imported", error) from error
 
 
-def _broken(name: str, error: BaseException) -> ConfigError:
-    """Why an application's module can't be imported, with its traceback as a note."""
-    refusal = ConfigError(f"{name}: can't be imported: {_place(error)}")
+def _broken(what: str, error: BaseException) -> ConfigError:
+    """Why an application can't be used, with its traceback as a note."""
+    refusal = ConfigError(f"{what}: {_place(error)}")
     refusal.add_note(_trace(error))
     return refusal
 

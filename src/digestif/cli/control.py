@@ -1,7 +1,7 @@
 """Commands that change timelines: flush, pause, resume, retract, delete."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,8 +10,9 @@ from digestif.cli.output import counted, printable
 from digestif.cli.session import Session, complete_timeline, timeline_argument, with_session
 
 if TYPE_CHECKING:
-    from digestif import Digests
+    from digestif import DeadLetter, Digests
 
+PAGE = 1000  # timelines or dead letters that are read at once
 TIMELINES = click.argument("timelines", metavar="TIMELINE…", nargs=-1, required=True, shell_complete=complete_timeline)
 
 
@@ -23,22 +24,80 @@ def _each(
     did: str,
     not_: str,
     makes: bool = False,
+    letters: bool = False,
 ) -> int:
-    """Call `act` for each timeline; the exit code is 1 if one of the calls answers False."""
+    """Call `act` for each timeline; the exit code is 1 if one of the calls answers False.
+
+    A name with a star is a pattern: it stands for all stored timelines that match. That none of these had anything to
+    do counts as one False.
+    """
     with session.digests(makes=makes) as digests:
         missed = 0
         for name in names:
-            done = act(digests, name)
-            session.answer(f"{printable(name)} {did if done else not_}", {"timeline": name, "done": done})
+            if is_pattern(name):
+                done = _each_match(session, digests, name, matching(digests, name, letters=letters), act, did=did)
+            else:
+                done = act(digests, name)
+                session.answer(f"{printable(name)} {did if done else not_}", {"timeline": name, "done": done})
             missed += not done
     return 1 if missed else 0
+
+
+def _each_match(
+    session: Session,
+    digests: "Digests",
+    pattern: str,
+    names: Iterator[str],
+    act: "Callable[[Digests, str], bool]",
+    *,
+    did: str,
+) -> bool:
+    """Call `act` for each timeline that matches, and say how many there were. True if one call did something."""
+    found = done = 0
+    for name in names:
+        found += 1
+        done += act(digests, name)
+    of = f"{done:,} of {counted(found, 'timeline that matches', 'timelines that match')}: each of them {did}"
+    text = of if done else f"nothing to do for {counted(found, 'timeline that matches', 'timelines that match')}"
+    text = text if found else "no stored timeline matches"
+    session.answer(f"{printable(pattern)}: {text}", {"pattern": pattern, "matched": found, "done": done})
+    return done > 0
+
+
+def is_pattern(name: str) -> bool:
+    return "*" in name
+
+
+def matching(digests: "Digests", pattern: str, *, letters: bool = False) -> Iterator[str]:
+    """The names of stored timelines that match a pattern; with `letters`, also of those that only have dead letters."""
+    from digestif.intake.patterns import stars
+
+    prefix, after, seen = pattern.partition("*")[0], None, set()
+    while page := digests.timelines(prefix=prefix, after=after, limit=PAGE):
+        after = page[-1].key
+        names = [timeline.key for timeline in page if stars(pattern, timeline.key) is not None]
+        seen.update(names)
+        yield from names
+    if letters:
+        others = {letter.timeline for letter in _letters(digests)} - seen
+        yield from sorted(name for name in others if stars(pattern, name) is not None)
+
+
+def _letters(digests: "Digests") -> "Iterator[DeadLetter]":
+    after = None
+    while page := digests.dead_letters(after=after, limit=PAGE):
+        yield from page
+        after = page[-1].id
 
 
 @click.command()
 @TIMELINES
 @with_session
 def flush(session: Session, timelines: Sequence[str]) -> int:
-    """Deliver waiting timelines now. Exit code 1 if one is not waiting."""
+    """Deliver waiting timelines now. Exit code 1 if one is not waiting.
+
+    TIMELINE may be a pattern such as 'mail:*'. Quote it, or your shell reads it.
+    """
     return _each(
         session,
         timelines,
@@ -52,7 +111,10 @@ def flush(session: Session, timelines: Sequence[str]) -> int:
 @TIMELINES
 @with_session
 def pause(session: Session, timelines: Sequence[str]) -> int:
-    """Hold timelines back: they only gather records. Exit code 1 if one is paused already."""
+    """Hold timelines back: they only gather records. Exit code 1 if one is paused already.
+
+    TIMELINE may be a pattern such as 'mail:*', for all that are stored now; later ones are not paused.
+    """
     return _each(
         session,
         timelines,
@@ -67,7 +129,10 @@ def pause(session: Session, timelines: Sequence[str]) -> int:
 @TIMELINES
 @with_session
 def resume(session: Session, timelines: Sequence[str]) -> int:
-    """Let paused timelines go on. Exit code 1 if one is not paused."""
+    """Let paused timelines go on. Exit code 1 if one is not paused.
+
+    TIMELINE may be a pattern such as 'mail:*'.
+    """
     return _each(session, timelines, lambda digests, name: digests.resume(name), did="goes on", not_="is not paused")
 
 
@@ -92,7 +157,7 @@ def retract(session: Session, timeline: str, key: str) -> int:
 def delete(session: Session, timelines: Sequence[str], yes: bool) -> int:
     """Delete timelines with their records, dead letters and history.
 
-    Exit code 1 if there was nothing to delete, or if you said no.
+    TIMELINE may be a pattern such as 'mail:*'. Exit code 1 if there was nothing to delete, or if you said no.
     """
     if not yes and not _agreed(session, timelines):
         click.echo("nothing was deleted", err=session.as_json)
@@ -103,6 +168,7 @@ def delete(session: Session, timelines: Sequence[str], yes: bool) -> int:
         lambda digests, name: digests.delete(name),
         did="was deleted",
         not_="had nothing to delete",
+        letters=True,
     )
 
 
@@ -114,9 +180,15 @@ def _agreed(session: Session, timelines: Sequence[str]) -> bool:
     if not is_interactive():
         raise click.UsageError("there is no terminal to ask in; say --yes to delete")
     with session.digests() as digests:
-        pending = sum(digests.timeline(name).pending for name in timelines)
+        chosen = [found for name in timelines for found in _chosen(digests, name)]
+        pending = sum(digests.timeline(name).pending for name in chosen)
     names = ", ".join(map(printable, timelines[:3])) + (" …" if len(timelines) > 3 else "")
-    return click.confirm(f"Delete {names} with {counted(pending, 'pending record')}?", err=True)
+    many = f" ({counted(len(chosen), 'timeline')})" if any(map(is_pattern, timelines)) else ""
+    return click.confirm(f"Delete {names}{many} with {counted(pending, 'pending record')}?", err=True)
+
+
+def _chosen(digests: "Digests", name: str) -> Sequence[str]:
+    return list(matching(digests, name, letters=True)) if is_pattern(name) else [name]
 
 
 COMMANDS = [flush, pause, resume, retract, delete]

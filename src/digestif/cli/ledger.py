@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from digestif.cli.output import as_json, clock, counted, facts, plain, printable, span, when
+from digestif.cli.output import as_json, clock, counted, facts, fitted, plain, printable, span, when
 from digestif.cli.queries import time_of
 from digestif.cli.session import Session, with_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from digestif import Backlog, ChannelOutage, Digests, Ledger
+    from digestif import Backlog, ChannelOutage, Digests, Ledger, LiveWorker
+
+WORKERS = 5  # that are shown one by one
 
 
 @click.command()
@@ -50,7 +52,7 @@ def verify(session: Session) -> int:
         counts = ", ".join(f"{count:,} {name}" for name, count in report.recounted.items())
         click.echo(f"recounted {counts}")
         for problem in report.problems:
-            click.echo(click.style("problem", fg="red", bold=True) + f": {problem}")
+            click.echo(fitted(click.style("problem", fg="red", bold=True) + f": {printable(problem)}"))
         if report:
             click.echo(click.style("the ledger agrees", fg="green"))
     return 0 if report else 1
@@ -72,7 +74,7 @@ def repair(session: Session, dry_run: bool) -> int:
     word = "damaged" if dry_run else "quarantined"
     for damage in damages:
         records = f" ({counted(damage.records, 'record')})" if damage.records else ""
-        click.echo(click.style(word, fg="red", bold=True) + f": {printable(str(damage))}{records}")
+        click.echo(fitted(click.style(word, fg="red", bold=True) + f": {printable(str(damage))}{records}"))
     if not damages:
         click.echo(click.style("nothing is damaged", fg="green"))
     elif dry_run:
@@ -85,11 +87,11 @@ def repair(session: Session, dry_run: bool) -> int:
 @click.command()
 @with_session
 def status(session: Session) -> None:
-    """Show store, versions, closed channels, backlog and ledger."""
+    """Show store, workers, closed channels, backlog and ledger."""
     with session.digests() as digests:
         store = digests.store
         counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
-        outages = digests.outages()
+        outages, workers = digests.outages(), digests.workers()
         known: dict[str, Any] = {
             "store": session.place,
             "namespace": store.namespace,
@@ -100,8 +102,8 @@ def status(session: Session) -> None:
             "moving_since": _moving_since(store),
         }
     if session.as_json:
-        closed = [plain(outage) for outage in outages]
-        click.echo(as_json({**known, "outages": closed, "backlog": plain(backlog), "ledger": plain(counts)}))
+        lists = {"workers": [plain(each) for each in workers], "outages": [plain(outage) for outage in outages]}
+        click.echo(as_json({**known, **lists, "backlog": plain(backlog), "ledger": plain(counts)}))
         return
     survives = "switched off: accepts nothing" if not known["enabled"] else f"records survive {known['durability']}"
     click.echo(
@@ -112,6 +114,7 @@ def status(session: Session) -> None:
                 *([("move", _move(known["moving_since"], now=now))] if known["moving_since"] is not None else []),
                 ("partitions", f"{known['partitions']}"),
                 ("versions", ", ".join(f"{name} {version}" for name, version in known["versions"].items())),
+                *workers_live(workers, now=now),
                 *channels_down(outages, now=now),
                 ("timelines", in_states(backlog)),
                 ("due", lateness(backlog, now=now)),
@@ -122,6 +125,21 @@ def status(session: Session) -> None:
             ]
         )
     )
+
+
+def workers_live(workers: "Sequence[LiveWorker]", *, now: float) -> list[tuple[str, str]]:
+    """A line for each of the first workers, and how many there are."""
+    if not workers:
+        return [("workers", "none was seen in the last minute")]
+    shown = [("worker", printable(_worker(each, now=now))) for each in workers[:WORKERS]]
+    more = len(workers) - len(shown)
+    return [*shown, *([("", f"and {counted(more, 'more worker')}")] if more else [])]
+
+
+def _worker(worker: "LiveWorker", *, now: float) -> str:
+    patterns = ", ".join(worker.patterns[:3]) + (f" and {len(worker.patterns) - 3:,} more" * (len(worker.patterns) > 3))
+    since = span(max(0.0, now - worker.since))
+    return f"{worker.name} on {worker.host} (process {worker.pid}) for {since} serves {patterns}"
 
 
 def channels_down(outages: "Sequence[ChannelOutage]", *, now: float) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ def migrate(store_: str | None, *, dry_run: bool, as_sql: bool, **options: Any) 
     text = _in_words(session, upgrade, applied=applies)
     script = upgrade.script if upgrade else ""
     document = {"store": session.place, **_facts(upgrade, applied=applies), **({"sql": script} if as_sql else {})}
-    session.answer((script or f"-- {text}") if as_sql else text, document)
+    session.answer((script or f"-- {text}") if as_sql else text, document, exact=as_sql)
     return 1 if dry_run and upgrade and upgrade.numbers else 0
 
 
@@ -40,7 +40,7 @@ def _upgrade(session: Session, *, applies: bool) -> "Upgrade | None":
     """The migrations that are missing, applied or not; None for a store without migrations."""
     if session.place.lower().startswith(SELF_MADE):
         return None
-    with session.digests() as digests:
+    with session.digests(reaches=False) as digests:
         return digests.store.migrate(dry_run=not applies) if has_migrations(digests.store) else None
 
 

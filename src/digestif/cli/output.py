@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 WIDTH = 80  # columns, if the terminal does not say
+ENDLESS = 100_000
 INDENT = "  "
 NARROWEST_COLUMN = 16
 
@@ -30,8 +31,13 @@ def is_terminal() -> bool:
 
 def width() -> int:
     """The columns of the terminal; without one, more than any line needs."""
-    if not is_terminal():
-        return 100_000
+    return width_of(sys.stdout) if is_terminal() else ENDLESS
+
+
+def width_of(stream: IO[str]) -> int:
+    """The same for another stream."""
+    if not stream.isatty():
+        return ENDLESS
     import shutil
 
     return max(40, shutil.get_terminal_size((WIDTH, 24)).columns)
@@ -89,17 +95,42 @@ def table(
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and values, one below the other."""
+    """Names and values, one below the other. On a terminal, long values go on below their beginning."""
     known = list(pairs)
     size = max(len(name) for name, _ in known)
-    return "\n".join(f"{INDENT}{name:<{size}}{INDENT}{value}" for name, value in known)
+    indent = " " * (size + 2 * len(INDENT))
+    return "\n".join(
+        broken(f"{INDENT}{name:<{size}}{INDENT}", value, columns=width(), indent=indent) for name, value in known
+    )
 
 
-def wrapped(text: str, indent: str = "") -> str:
+def wrapped(text: str) -> str:
     """A paragraph that fits in 80 columns, or in a narrower terminal."""
-    from textwrap import fill
+    return broken("", text, columns=min(WIDTH, width()), indent=INDENT)
 
-    return fill(text, min(WIDTH, width()), initial_indent=indent, subsequent_indent=indent + INDENT)
+
+def fitted(text: str) -> str:
+    """A line that breaks between words where the terminal ends; as it is where there is none."""
+    return "\n".join(broken("", line, columns=width(), indent=INDENT) for line in text.split("\n"))
+
+
+def broken(lead: str, text: str, *, columns: int, indent: str) -> str:
+    """A text after its lead, in lines that break only between words. Colours take no room."""
+    lines, used = [lead], cells(lead)
+    is_first = True
+    for word in text.split(" "):
+        size = cells(click.unstyle(word))
+        if is_first:
+            lines[-1] += word
+        elif used + 1 + size <= columns:
+            lines[-1] += f" {word}"
+            used += 1
+        else:
+            lines.append(indent + word)
+            used = len(indent)
+        used += size
+        is_first = False
+    return "\n".join(lines)
 
 
 # Time

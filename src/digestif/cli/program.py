@@ -19,10 +19,12 @@ from digestif.cli import (
     preferences,
     queries,
     render,
+    send_test,
     top,
     worker,
 )
-from digestif.cli.output import printable
+from digestif.cli.completion import script
+from digestif.cli.output import broken, printable, width_of
 from digestif.cli.session import help_if_alone, shared_options
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError
 
@@ -112,7 +114,8 @@ def _show_notes(error: Exception) -> None:
 
 
 def _refuse(message: str, status: int) -> int:
-    click.echo(f"digestif: {printable(' '.join(message.split()))}", err=True)
+    text = printable(" ".join(message.split()))
+    click.echo(broken("digestif: ", text, columns=width_of(sys.stderr), indent="  "), err=True)
     return status
 
 
@@ -145,6 +148,7 @@ for _module in (
     dead,
     render,
     mailbox,
+    send_test,
     ledger,
     migrate,
     move,
@@ -164,12 +168,7 @@ def completion(shell: str) -> None:
     eval "$(digestif completion zsh)"         in ~/.zshrc
     digestif completion fish | source         in ~/.config/fish/config.fish
     """
-    from click.shell_completion import get_completion_class
-
-    program = click.get_current_context().find_root().command
-    kind = get_completion_class(shell)
-    assert kind is not None  # click knows all three
-    click.echo(kind(program, {}, "digestif", "_DIGESTIF_COMPLETE").source())
+    click.echo(script(shell, click.get_current_context().find_root().command))
 
 
 def main() -> NoReturn:

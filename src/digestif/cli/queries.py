@@ -1,9 +1,9 @@
 """Commands that only read: timelines, show, peek, explain, history, trace."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,7 @@ from digestif.cli.output import (
     clock,
     counted,
     facts,
+    fitted,
     plain,
     printable,
     shown_value,
@@ -47,9 +48,10 @@ def timelines(session: Session, state: str | None, prefix: str, after: str | Non
     """List the timelines that are stored, by name."""
     with session.digests() as digests:
         found = digests.timelines(state, prefix, after, limit)
+        lost = unhandled(digests, found)
         if session.as_json:
             for timeline in found:
-                click.echo(as_json(plain(timeline)))
+                click.echo(as_json(timeline_document(timeline, lost)))
             return
         if not found:
             click.echo("no timelines" + (" of that kind" if state or prefix or after else "; nothing is stored"))
@@ -57,21 +59,46 @@ def timelines(session: Session, state: str | None, prefix: str, after: str | Non
         now = time_of(digests)
     for line in timeline_table(found, now=now):
         click.echo(line)
+    for line in unhandled_note(lost):
+        click.echo(line)
     if len(found) == limit:
         click.echo(f"  … there may be more: --limit, or --after '{printable(found[-1].key)}'")
 
 
+def unhandled(digests: "Digests", found: "Iterable[Timeline]") -> list[str]:
+    """Those timelines for which no live worker has a handler; none if no worker is known."""
+    from digestif.attempts.worker_notes import is_unhandled
+
+    workers = digests.workers()
+    return [timeline.key for timeline in found if is_unhandled(timeline.key, workers)]
+
+
+def unhandled_note(names: "Sequence[str]") -> Iterator[str]:
+    """A warning, if there is a reason for one."""
+    if names:
+        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+        some = ", ".join(map(printable, names[:3])) + more
+        yield fitted(click.style("  no worker has a handler", fg="yellow") + f" for {some}")
+
+
+def timeline_document(timeline: "Timeline", lost: "Sequence[str]") -> "dict[str, Any]":
+    return {**plain(timeline), "unhandled": timeline.key in lost}
+
+
 def timeline_table(found: "Iterable[Timeline]", *, now: float) -> Iterator[str]:
-    heads = ("timeline", "state", "pending", "due", "last delivery")
-    return table(heads, [_row(each, now=now) for each in found], right=["pending"], give=["timeline"])
+    heads = ("timeline", "state", "pending", "in digest", "due", "last delivery")
+    rows = [_row(each, now=now) for each in found]
+    return table(heads, rows, right=["pending", "in digest"], give=["timeline"])
 
 
 def _row(timeline: "Timeline", *, now: float) -> tuple[str, ...]:
+    due = timeline.was_due if timeline.due is None else timeline.due
     return (
         printable(timeline.key),
         f"{timeline.state}, paused" if timeline.paused else str(timeline.state),
         f"{timeline.pending:,}",
-        "" if timeline.due is None else when(timeline.due, now=now),
+        f"{timeline.in_digest:,}" if timeline.in_digest else "",
+        "" if due is None else when(due, now=now),
         "" if timeline.last is None else when(timeline.last, now=now),
     )
 
@@ -91,8 +118,9 @@ def show(session: Session, timeline: str) -> int:
         click.echo(as_json({**plain(found), "digest": digest, "policy": why.policy, "source": why.source}))
         return 0 if is_stored else 1
     lines = [("timeline", printable(timeline)), ("state", str(found.state) + (", paused" if found.paused else ""))]
-    if found.due is not None:
-        lines.append(("due", f"{when(found.due, now=now)} ({clock(found.due, now=now)})"))
+    due = found.was_due if found.due is None else found.due
+    if due is not None:
+        lines.append(("due", f"{when(due, now=now)} ({clock(due, now=now)})"))
     if has_policy:
         lines.append(("policy", printable(f"{why.policy} ({why.source})")))
     lines.append(("pending", counted(found.pending, "record")))

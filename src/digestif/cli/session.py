@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from digestif.cli.output import as_json
+from digestif.cli.output import as_json, fitted
 
 if TYPE_CHECKING:
     from digestif import Digests
@@ -41,7 +41,7 @@ def shared_options(*, envvar: bool = False) -> Callable[[Function], Function]:
                 click.option(
                     "--app",
                     metavar="APP",
-                    help="Take store, namespace, policy and codec from a program: module:digests.",
+                    help="Take store, namespace, policy and codec from a program: module:digests, or a function.",
                 ),
                 click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else."),
             ]
@@ -73,20 +73,24 @@ class Session:
         return bool(self._app)
 
     @contextmanager
-    def digests(self, *, makes: bool = False, policy: str | None = None) -> Iterator["Digests"]:
+    def digests(self, *, makes: bool = False, policy: str | None = None, reaches: bool = True) -> Iterator["Digests"]:
         """The engine. Without `makes`, a SQLite file that does not exist is an error: it is not created.
 
-        `policy` is the text of one for this call.
+        `policy` is the text of one for this call. A store that does not answer is told at once, because other calls
+        try again for seconds; without `reaches` it is not asked.
         """
         import logging
 
         logging.getLogger("digestif").addHandler(logging.NullHandler())  # errors are reported once, in the answer
         if self._app:
-            from digestif.cli.application import load_engine
+            from digestif.cli.application import opened
 
             if policy is not None:
                 raise click.UsageError("--app brings its own policies; leave out --policy")
-            yield load_engine(self._app)
+            with opened(self._app) as digests:
+                if reaches:
+                    digests.store.reach()
+                yield digests
             return
         from digestif.core.policy import Policy
 
@@ -95,6 +99,8 @@ class Session:
         from digestif.digests import Digests
 
         with Digests(self._store, policy=parsed, namespace=self._namespace) as digests:
+            if reaches:
+                digests.store.reach()
             yield digests
 
     def _check(self, *, makes: bool) -> None:
@@ -121,9 +127,9 @@ class Session:
 
         return redacted(self._store)
 
-    def answer(self, text: str, document: Any) -> None:
-        """Print the text, or with --json the document."""
-        click.echo(as_json(document) if self.as_json else text)
+    def answer(self, text: str, document: Any, *, exact: bool = False) -> None:
+        """Print the text, or with --json the document. An `exact` text is for programs: its lines are left alone."""
+        click.echo(as_json(document) if self.as_json else text if exact else fitted(text))
 
 
 def with_session(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,18 +9,18 @@ import click
 
 from digestif.cli.dead import letter_table
 from digestif.cli.ledger import balance, channels_down, fates, in_states, lateness
-from digestif.cli.output import as_json, clock, counted, cut, facts, is_terminal, plain, span, width
-from digestif.cli.queries import time_of, timeline_table
+from digestif.cli.output import as_json, clock, counted, cut, facts, is_terminal, plain, printable, span, width
+from digestif.cli.queries import time_of, timeline_document, timeline_table, unhandled, unhandled_note
 from digestif.cli.session import Session, with_session
 from digestif.errors import StoreError
 
 if TYPE_CHECKING:
-    from digestif import Backlog, ChannelOutage, DeadLetter, Digests, Ledger, Timeline
+    from digestif import Backlog, ChannelOutage, DeadLetter, Digests, Ledger, LiveWorker, Timeline
 
 LOOKED_AT = 1000  # timelines of which the most overdue are shown
 ROWS = 12  # without a terminal
 LETTERS = 3
-FIXED_ROWS = 15  # of the screen, beside timelines and letters
+FIXED_ROWS = 17  # of the screen, beside timelines and letters
 
 
 class Snapshot(NamedTuple):
@@ -33,6 +33,8 @@ class Snapshot(NamedTuple):
     timelines: "list[Timeline]"  # the most overdue first
     letters: "list[DeadLetter]"
     outages: "list[ChannelOutage]"
+    workers: "list[LiveWorker]"
+    unhandled: list[str]  # names of timelines
     accepted_rate: float | None = None  # per second, since the one before
     delivered_rate: float | None = None
 
@@ -50,14 +52,17 @@ def take(digests: "Digests", before: Snapshot | None = None) -> Snapshot:
             "accepted_rate": (counts.accepted - before.ledger.accepted) / seconds,
             "delivered_rate": (counts.delivered - before.ledger.delivered) / seconds,
         }
+    timelines = sorted(digests.timelines(limit=LOOKED_AT), key=_urgency)
     return Snapshot(
         at=at,
         taken=taken,
         ledger=counts,
         backlog=digests.backlog(),
-        timelines=sorted(digests.timelines(limit=LOOKED_AT), key=_urgency),
+        timelines=timelines,
         letters=digests.dead_letters(limit=LETTERS) if counts.dead else [],
         outages=digests.outages(),
+        workers=digests.workers(),
+        unhandled=unhandled(digests, timelines),
         **rates,
     )
 
@@ -67,10 +72,10 @@ def _urgency(timeline: "Timeline") -> tuple[bool, bool, bool, float, int, str]:
     is_now = timeline.state in ("ready", "open")
     return (
         timeline.paused,
-        not (timeline.pending or is_now),
+        not (timeline.pending or timeline.in_digest or is_now),
         not is_now,
-        timeline.due or 0.0,
-        -timeline.pending,
+        timeline.due or timeline.was_due or 0.0,
+        -timeline.pending - timeline.in_digest,
         timeline.key,
     )
 
@@ -81,7 +86,8 @@ def document(snapshot: Snapshot, rows: int) -> dict[str, Any]:
         "rates": {"accepted": snapshot.accepted_rate, "delivered": snapshot.delivered_rate},
         "backlog": plain(snapshot.backlog),
         "ledger": plain(snapshot.ledger),
-        "timelines": [plain(timeline) for timeline in snapshot.timelines[:rows]],
+        "timelines": [timeline_document(timeline, snapshot.unhandled) for timeline in snapshot.timelines[:rows]],
+        "workers": [plain(worker) for worker in snapshot.workers],
         "outages": [plain(outage) for outage in snapshot.outages],
         "dead_letters": [plain(letter) for letter in snapshot.letters],
     }
@@ -98,6 +104,7 @@ def lines(snapshot: Snapshot, place: str, rows: int) -> Iterator[str]:
         [
             ("rates", f"in {_rate(snapshot.accepted_rate)}   out {_rate(snapshot.delivered_rate)}"),
             *((name, cut(text, width() - 14)) for name, text in channels_down(snapshot.outages, now=now)),
+            ("workers", _seen(snapshot)),
             ("timelines", in_states(backlog)),
             ("due", lateness(backlog, now=now)),
             ("oldest", oldest if oldest == "none" else f"record {oldest}"),
@@ -109,6 +116,7 @@ def lines(snapshot: Snapshot, place: str, rows: int) -> Iterator[str]:
     shown = snapshot.timelines[:rows]
     if shown:
         yield from timeline_table(shown, now=now)
+    yield from unhandled_note(snapshot.unhandled)
     if backlog.timelines > len(shown):
         of = f", found among the first {LOOKED_AT:,} by name" if backlog.timelines > LOOKED_AT else ""
         yield f"  + {backlog.timelines - len(shown):,} more{of}"
@@ -116,6 +124,13 @@ def lines(snapshot: Snapshot, place: str, rows: int) -> Iterator[str]:
         yield ""
         yield click.style(f"  {counted(counts.dead, 'record')} in dead letters, the oldest:", fg="red")
         yield from letter_table(snapshot.letters, now=now)
+
+
+def _seen(snapshot: Snapshot) -> str:
+    names = [printable(f"{worker.host}:{worker.pid}") for worker in snapshot.workers]
+    return (
+        cut(f"{len(names):,} live: {', '.join(names)}", width() - 14) if names else "none was seen in the last minute"
+    )
 
 
 def _rate(rate: float | None) -> str:

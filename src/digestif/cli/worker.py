@@ -1,7 +1,8 @@
-"""`digestif worker`: runs the handlers of one or more applications until SIGTERM or SIGINT."""
+"""`digestif worker`: runs the handlers of one or more applications until SIGTERM or SIGINT, or until nothing is due."""
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,6 +46,7 @@ LEVELS = ("debug", "info", "warning", "error")
     metavar="SECONDS",
     help="For handlers to finish when the worker stops.",
 )
+@click.option("--drain", is_flag=True, help="Deliver what is due now, then end: for cron.")
 @click.option(
     "--wait", is_flag=True, help="Wait for a store that does not answer; otherwise one minute, if it never did."
 )
@@ -53,9 +55,10 @@ LEVELS = ("debug", "info", "warning", "error")
 def worker(apps: Sequence[str], wait: bool, log_level: str, as_json_: bool, **options: Any) -> None:
     """Deliver the digests of APP through its handlers.
 
-    APP is a module and a Digests in it, module:digests; the working directory is looked in too, and :digests may be
-    left out. Several APPs are served side by side. SIGTERM and Ctrl-C let running handlers finish, for the seconds of
-    --grace; a second one ends at once. A store that has not answered once in a minute ends it with code 3.
+    APP is a module and a Digests in it, module:digests, or a function that returns one; the working directory is
+    looked in too, and :digests may be left out. Several APPs are served side by side. SIGTERM and Ctrl-C let running
+    handlers finish, for the seconds of --grace; a second one ends at once. A store that has not answered once in a
+    minute ends it with code 3.
     """
     from digestif.cli.application import load_served
     from digestif.worker.signals import run
@@ -64,13 +67,18 @@ def worker(apps: Sequence[str], wait: bool, log_level: str, as_json_: bool, **op
     as_json_ = as_json_ or outer_json()
     refuse_store("it has the store of its APP")
     _log(log_level, as_json_)
-    loaded = [load_served(app) for app in dict.fromkeys(apps)]
-    start_timeout = None if wait else START_SECONDS
-    workers = [Worker(digests, start_timeout=start_timeout, **options) for digests in loaded]
-    if as_json_:
-        for digests in loaded:
-            digests.subscribe(_printer(workers))
-    run(*workers)
+    with ExitStack() as opened:
+        loaded = []
+        for app in dict.fromkeys(apps):
+            served = load_served(app)
+            opened.callback(served.close)
+            loaded.append(served.digests)
+        start_timeout = None if wait else START_SECONDS
+        workers = [Worker(digests, start_timeout=start_timeout, **options) for digests in loaded]
+        if as_json_:
+            for digests in loaded:
+                digests.subscribe(_printer(workers))
+        run(*workers)
 
 
 def _log(level: str, as_json_: bool) -> None:

@@ -40,6 +40,7 @@ class Explanation:
     latest: float | None  # due then at the latest, whatever is added; None unless it waits
     passes: str | None  # why the window does not hold it back
     outage: ChannelOutage | None  # of its channel
+    unhandled: bool  # live workers are known, and none has a handler for it
     changes: tuple[str, ...]  # what would change the due time
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,6 +60,8 @@ class Explanation:
             told.append(f"{_capital(self.arithmetic)}.")
         if self.outage is not None:
             told.append(_told_of(self.outage, _zone(self.zone)))
+        if self.unhandled and self.state is not State.IDLE:
+            told.append("No worker that is running has a handler for it.")
         if self.passes is not None:
             told.append(f"No window holds it back: {self.passes}.")
         if self.latest is not None and self.latest != self.facts["due"]:
@@ -77,10 +80,11 @@ def explain(
     found: PolicyInForce,
     outage: ChannelOutage | None = None,
     moving: bool = False,
+    unhandled: bool = False,
 ) -> Explanation:
     """The facts, the rule that set the due time, its arithmetic, and the next time something happens.
 
-    `moving` says that the store is being moved into another.
+    `moving` says that the store is being moved into another, `unhandled` that no live worker has a handler.
     """
     policy = found.policy
     zone = None if found.off else _zone_name(policy, timeline)
@@ -106,6 +110,7 @@ def explain(
         latest=_seconds(latest),
         passes=_pass(slot),
         outage=outage,
+        unhandled=unhandled,
         changes=tuple(view.changes()),
     )
 
@@ -307,6 +312,8 @@ class _View:
         if slot.state is State.IDLE:
             return "idle: nothing is stored" + ("" if self._is_off else ", the next record starts a new round")
         records = f"{slot.pending} pending"
+        if slot.digest is not None and slot.digest.records:
+            records += f" and {slot.digest.records} of an unfinished digest"
         if slot.state is State.WAITING:
             when = f"due in {_span(slot.at - self._now)}" if slot.at > self._now else f"due{self._held()}"
             return f"waiting with {records}, {when}"

@@ -51,6 +51,8 @@ class Timeline:
     last: float | None  # when the last delivery ended
     iteration: int  # digests in a row without an empty one
     paused: bool
+    in_digest: int = 0  # records of its unfinished digest
+    was_due: float | None = None  # of a ready one
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from digestif.events.engine import (
     StoreFailed,
     WorkerStarted,
     WorkerStopped,
+    WorkerStopping,
 )
 
 __all__ = [
@@ -74,4 +75,5 @@ __all__ = [
     "Unsettled",
     "WorkerStarted",
     "WorkerStopped",
+    "WorkerStopping",
 ]

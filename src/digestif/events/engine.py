@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from typing import ClassVar
 
+from digestif.core.texts import in_one_line
 from digestif.events.base import Event
 
 
@@ -137,6 +138,28 @@ class WorkerStarted(Event):
     """A worker claims digests from now on."""
 
     worker: str
+    store: str = ""  # without its password
+    handlers: tuple[str, ...] = ()  # their patterns, and those of routes
+    channels: tuple[str, ...] = ()  # by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStopping(Event):
+    """A worker was stopped: it claims nothing more, and waits for handlers that are running."""
+
+    worker: str
+    running: int  # digests whose handlers are
+    timelines: tuple[str, ...]  # of these
+    grace: float  # for which it waits at most
+
+    def __str__(self) -> str:
+        some = ", ".join(map(in_one_line, self.timelines[:3]))
+        more = f" and {self.running - 3:,} more" if self.running > 3 else ""
+        handlers = "1 handler" if self.running == 1 else f"{self.running:,} handlers"
+        return (
+            f"WorkerStopping: waiting up to {self.grace:g} s for {handlers}: {some}{more}; "
+            "a second signal (Ctrl-C) ends it at once, and their digests come again"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,11 @@ class Execution:
         """The number of attempts whose handlers are running."""
         return sum(self._counts.values())
 
+    @property
+    def timelines(self) -> list[str]:
+        """Those whose handlers are running."""
+        return [attempt.timeline for group in self._running.values() for attempt in group]
+
     def count(self, kind: Kind) -> int:
         """How many attempts handlers of this kind are called with."""
         return self._counts[kind]

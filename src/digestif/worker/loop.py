@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from digestif.attempts import Attempt, Attempts, Kind, Page, Room
 from digestif.clock import monotonic
+from digestif.core.times import Millis
 from digestif.core.verdicts import Verdict, give_back
 from digestif.errors import StoreError
 from digestif.events.engine import StoreFailed
@@ -30,6 +31,7 @@ class Round(NamedTuple):
 
     claimed: int  # timelines
     more: bool  # timelines may be due that it left
+    first: Millis | None = None  # when the first of them was due
 
 
 class Loop:
@@ -43,7 +45,7 @@ class Loop:
         self._tuning = tuning
         self._execution = Execution(attempts, limits, judged=self._on_judged, cancel_seconds=tuning.cancel)
         self._suspects = suspects or Suspects(lease_seconds=attempts.lease / 1000, patience_seconds=tuning.suspects)
-        self._threads = DaemonThreads(7, "digestif-store")  # two claims, ending, waiting, planning, and what hangs
+        self._threads = DaemonThreads(8, "digestif-store")  # two claims, ending, waiting, planning, presence, hanging
         self._claims: dict[asyncio.Future[Page], Places] = {}  # under way, and the places that they may fill
         self._judged: dict[bool, deque[tuple[Attempt, Verdict]]] = {False: deque(), True: deque()}
         self._ending: dict[bool, asyncio.Task[None]] = {}  # by whether it is tried again
@@ -87,7 +89,7 @@ class Loop:
             await self._hold_back_until(self._is_alone)  # by chance a busy worker hardly ever is
             if self._is_alone():
                 return await self._try_suspects(alone=True)
-        return Round(page.claimed, more=page.claimed >= wanted or page.kept > 0)
+        return Round(page.claimed, more=page.claimed >= wanted or page.kept > 0, first=_first_due(page))
 
     async def _try_suspects_next(self) -> Round:
         """Try them once the attempts under way have ended, or once they have waited long enough for that."""
@@ -104,7 +106,7 @@ class Loop:
             tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
         finally:
             self._suspects.end_claim(tried)
-        return Round(page.claimed, more=page.claimed > 0)
+        return Round(page.claimed, more=page.claimed > 0, first=_first_due(page))
 
     def _is_alone(self) -> bool:
         """True if nothing runs here, nor in another worker of this process."""
@@ -166,6 +168,20 @@ class Loop:
     async def _look_again(self, seconds: float) -> Round:
         await self._wait_for_change(seconds)
         return Round(0, more=True)
+
+    @property
+    def timelines(self) -> list[str]:
+        """Those whose handlers are running."""
+        return self._execution.timelines
+
+    @property
+    def is_busy(self) -> bool:
+        """True while handlers run, or the store does not know yet how some ended."""
+        return bool(self._execution.attempts or self._claims or self._ending or self._unended)
+
+    async def change(self, seconds: float) -> None:
+        """Wait until an attempt has ended, or so many seconds."""
+        await self._wait_for_change(seconds)
 
     async def _wait_for_change(self, seconds: float) -> None:
         self._changed.clear()
@@ -285,3 +301,8 @@ class Loop:
         for waiting in self._judged.values():
             while waiting:
                 self._attempts.abandon(*waiting.popleft(), error)
+
+
+def _first_due(page: Page) -> Millis | None:
+    attempts = [*page.attempts, *(attempt for attempt, _ in page.judged)]
+    return min((attempt.lease.at for attempt in attempts), default=None)

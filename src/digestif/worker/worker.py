@@ -1,8 +1,8 @@
 """The worker: claims what is due, runs handlers side by side, and ends attempts in batches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from inspect import isawaitable
 from typing import Protocol
 
@@ -10,11 +10,13 @@ from digestif.attempts import Attempts, Heartbeat
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, in_seconds, is_duration
 from digestif.errors import ConfigError, StoreError, StoreUnavailable
-from digestif.events.engine import StoreFailed, WorkerStarted, WorkerStopped
-from digestif.ids import fresh_id
+from digestif.events.engine import StoreFailed, WorkerStarted, WorkerStopped, WorkerStopping
+from digestif.ids import chance, fresh_id
 from digestif.stores.base import Wakeups
+from digestif.worker.drain import Drain
 from digestif.worker.limits import DEFAULT, Limits
 from digestif.worker.loop import Loop
+from digestif.worker.presence import Presence
 from digestif.worker.signals import run
 from digestif.worker.suspects import Suspects
 
@@ -35,7 +37,8 @@ class Worker:
     once, `threads` how many functions; `memory` how many bytes of records, as they are stored, it holds at once; `poll`
     the seconds between two looks at a store that gives no hints; `grace` the seconds that handlers get to finish when
     the worker stops; `start_timeout` the seconds in which the store must have answered once, else StoreUnavailable ends
-    the worker (None: it waits for ever). Later outages are waited out.
+    the worker (None: it waits for ever). Later outages are waited out. With `drain`, `run` and `serve` end once all
+    that was due at the start is delivered, as `drain()` does.
     """
 
     tuning = DEFAULT
@@ -51,10 +54,13 @@ class Worker:
         grace: Duration = 25.0,
         start_timeout: Duration | None = 60.0,
         name: str | None = None,
+        drain: bool = False,
     ) -> None:
         _check_count("concurrency", concurrency)
         _check_count("threads", threads)
         _check_count("memory", memory)
+        if type(drain) is not bool:
+            raise ConfigError(f"drain: {shortened(drain)} is not True or False")
         self.name = fresh_id()[:8] if name is None else name
         self._digests = digests
         self._limits = Limits(concurrency, threads, memory)
@@ -63,6 +69,7 @@ class Worker:
         self._start_timeout = (
             None if start_timeout is None else _check_seconds("start_timeout", start_timeout, least=0.001)
         )
+        self._drains = drain
         self._suspects: Suspects | None = None  # of `run_once`: how long they have waited outlasts a call
         self._last_error: StoreError | None = None
         self._is_stopping = False
@@ -76,28 +83,79 @@ class Worker:
 
     async def serve(self) -> None:
         """Work until `stop`. If this is cancelled, what is running is cancelled and given back at once."""
+        if self._drains:
+            await self.drain()
+            return
         attempts = self._attempts(None)
         loop = Loop(attempts, self._limits, tuning=self.tuning)
         reached = asyncio.Event()
         reaching = asyncio.create_task(_check_reach(attempts, loop, reached, seconds=self.tuning.reach))
         replanning = asyncio.create_task(self._replan(attempts, loop, reached))
         wakeups = await loop.in_thread(attempts.store.listen)
-        grace = 0.0
-        with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
-            attempts.events.emit(WorkerStarted(worker=self.name))
+        async with self._running(attempts, loop, reached) as ending:
             try:
                 await self._work(attempts, loop, wakeups, reached)
-                grace = self._grace
+                ending.grace = self._grace
             finally:
-                self._wake = None
                 reaching.cancel()
                 replanning.cancel()
                 wakeups.close()
-                await loop.wind_down(grace)
+
+    async def drain(self) -> int:
+        """Deliver what is due now and return when it has ended: how many timelines it claimed.
+
+        It waits for nothing that is due later, retries of failed attempts included, and for handlers as long as one of
+        them ends every `grace` seconds: then what they have not finished is given back. Raises StoreError if the store
+        does not answer.
+        """
+        attempts = self._attempts(None)
+        loop = Loop(attempts, self._limits, tuning=self.tuning)
+        running, reached = asyncio.get_running_loop(), asyncio.Event()
+        self._wake = lambda: _call_soon(running, loop.wake)
+        async with self._running(attempts, loop, reached) as ending:
+            began = await loop.in_thread(attempts.time)
+            reached.set()
+            await self._replan_once(attempts, loop)
+            drained = Drain(loop, began=began, partitions=attempts.store.partitions, patience=self._grace)
+            try:
+                while not self._is_stopping and not drained.is_over:
+                    await drained.step()
+            except StoreError:
+                ending.grace = self._grace
+                raise
+            if self._is_stopping:
+                ending.grace = self._grace
+        return drained.claimed
+
+    @asynccontextmanager
+    async def _running(self, attempts: Attempts, loop: Loop, reached: asyncio.Event) -> "AsyncIterator[Ending]":
+        """Leases are renewed and the worker is noted in the store, until it has ended what it began."""
+        ending, presence = Ending(), Presence(attempts, self.name)
+        noting = asyncio.create_task(self._note(presence, loop, reached))
+        with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
+            attempts.events.emit(_started(self.name, attempts))
+            try:
+                yield ending
+            finally:
+                self._wake = None
+                noting.cancel()
+                if loop.timelines and ending.grace:
+                    attempts.events.emit(_stopping(self.name, loop, ending.grace))
+                with suppress(StoreError, TimeoutError):
+                    await asyncio.wait_for(loop.in_thread(presence.leave), self.tuning.cancel)
+                await loop.wind_down(ending.grace)
                 await attempts.handlers.close()
                 attempts.events.emit(
                     WorkerStopped(worker=self.name, delivered=attempts.delivered, returned=attempts.returned)
                 )
+
+    async def _note(self, presence: Presence, loop: Loop, reached: asyncio.Event) -> None:
+        """Note that the worker is alive. Nothing depends on it: a store that does not answer is asked again later."""
+        await reached.wait()
+        while True:
+            with suppress(StoreError):
+                await loop.in_thread(presence.renew)
+            await asyncio.sleep(self.tuning.presence * (0.8 + 0.4 * chance()))
 
     async def run_once(self, now: float | None = None) -> int:
         """Deliver some of what is due and return when it has ended: how many timelines it claimed, 0 if none is due."""
@@ -107,7 +165,7 @@ class Worker:
         loop = Loop(attempts, self._limits, self._suspects, tuning=self.tuning)
         with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
             try:
-                claimed, _ = await loop.run_once()
+                claimed = (await loop.run_once()).claimed
                 await loop.idle()
             finally:
                 await loop.wind_down(0)
@@ -115,7 +173,7 @@ class Worker:
         return claimed
 
     def run(self) -> None:
-        """Work until SIGTERM or SIGINT."""
+        """Work until SIGTERM or SIGINT; with `drain`, until what is due is delivered."""
         run(self)
 
     def _attempts(self, now: float | None) -> Attempts:
@@ -143,7 +201,7 @@ class Worker:
             failures = 0
             while not self._is_stopping:
                 try:
-                    _, more = await loop.run_once()
+                    more = (await loop.run_once()).more
                     failures = 0
                     answered.set()
                     reached.set()
@@ -172,17 +230,20 @@ class Worker:
         """Plan timelines again whose policy changed with the code. Deliveries do not wait for that."""
         await reached.wait()
         failures = 0
-        while not self._is_stopping:
-            try:
-                answer = await loop.in_thread(self._digests.replan_changed)
-                if isawaitable(answer):  # of an AsyncDigests
-                    await answer
-            except StoreError as error:
-                failures += 1
-                attempts.events.emit(StoreFailed(operation="replan", error=error))
-                await asyncio.sleep(self.tuning.pause(failures))
-            else:
-                return
+        while not self._is_stopping and not await self._replan_once(attempts, loop):
+            failures += 1
+            await asyncio.sleep(self.tuning.pause(failures))
+
+    async def _replan_once(self, attempts: Attempts, loop: Loop) -> bool:
+        """False if the store did not answer, which is reported."""
+        try:
+            answer = await loop.in_thread(self._digests.replan_changed)
+            if isawaitable(answer):  # of an AsyncDigests
+                await answer
+        except StoreError as error:
+            attempts.events.emit(StoreFailed(operation="replan", error=error))
+            return False
+        return True
 
     async def _give_up_unless(self, answered: asyncio.Event) -> None:
         """StoreUnavailable if the store has not answered in time: waiting does not correct a wrong address."""
@@ -194,6 +255,24 @@ class Worker:
                 f"the store has not answered once in {self._start_timeout:g} s{reason}; check its address and "
                 "password, or let the worker wait for it (--wait, start_timeout=None)"
             ) from self._last_error
+
+
+class Ending:
+    """How a worker ends."""
+
+    grace = 0.0  # seconds for handlers that are running
+
+
+def _started(name: str, attempts: Attempts) -> WorkerStarted:
+    handlers = list(attempts.handlers)
+    channels = {handler.channel for handler in handlers if isinstance(handler.channel, str)}
+    patterns = tuple(handler.pattern for handler in handlers)
+    return WorkerStarted(worker=name, store=attempts.place, handlers=patterns, channels=tuple(sorted(channels)))
+
+
+def _stopping(name: str, loop: Loop, grace: float) -> WorkerStopping:
+    timelines = loop.timelines
+    return WorkerStopping(worker=name, running=len(timelines), timelines=tuple(timelines[:100]), grace=grace)
 
 
 async def _check_reach(attempts: Attempts, loop: Loop, reached: asyncio.Event, *, seconds: float) -> None:

@@ -17,7 +17,7 @@ from digestif.dsn import Dsn, load_opener, option_names
 from digestif.integrations.django import admins, mail
 from digestif.integrations.django.options import HOOKS, NamedFunction, Options, located, read_options
 from digestif.stores.base import Store
-from digestif.stores.registry import BUILT_IN, ENTRY_POINTS, EXTRAS
+from digestif.stores.registry import BUILT_IN, ENTRY_POINTS, EXTRAS, MEANT
 
 HandlerFunction = TypeVar("HandlerFunction", bound=Callable[..., Any])
 Registration = Callable[[Digests], object]
@@ -84,7 +84,7 @@ def rehearse() -> None:
     if isinstance(options.store, str):
         with located('DIGESTIF["STORE"]'):
             scheme = Dsn.parse(options.store).scheme
-            load_opener(scheme, what="store", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS)
+            load_opener(scheme, what="store", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS, meant=MEANT)
     for named in (options.can_wait, *(route.get(hook) for route in options.routes.values() for hook in HOOKS)):
         if isinstance(named, NamedFunction):
             named.load()

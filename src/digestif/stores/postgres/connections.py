@@ -153,6 +153,10 @@ def translation(error: Exception, name: str) -> DigestifError:
         return StoreUnavailable(f"{name}: it is a replica or read-only; connect to the primary")
     if isinstance(error, FORBIDDEN):
         return StoreUnavailable(f"{name}: {said}; check the user, the password and the rights on the schema")
+    if isinstance(error, AccessRefused):
+        return StoreUnavailable(f"{name}: {said}; check the database, the user and the password")
+    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # there was no answer of a server
+        return StoreUnavailable(f"{name}: {said}; check that the server is up and can be reached")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | PoolTimeout):
         return StoreUnavailable(f"{name}: {said}")
     return StoreError(f"{name}: {said}")

@@ -89,7 +89,8 @@ def final(error: Exception, name: str) -> Exception:
 
 def unavailable(error: Exception, name: str, *, patience: float) -> Exception:
     """The answer to a command for which no remedy helped in time."""
-    return _translated(error, f"{name}: no answer within {patience:g} s: {_text(error)}")
+    waited = f"no answer within {patience:g} s: " if patience > 0 else ""  # it was tried once
+    return _translated(error, f"{name}: {waited}{_text(error)}")
 
 
 def redirection(error: Exception) -> tuple[str, int]:

@@ -1,0 +1,43 @@
+"""A worker's entry in the note about live workers."""
+
+import os
+import socket
+import threading
+
+from digestif.attempts import Attempts
+from digestif.attempts.worker_notes import note_worker
+from digestif.core.texts import shortened_text
+from digestif.core.times import Millis
+from digestif.core.workers import LONGEST_NAME, WorkerNote, noted_patterns
+from digestif.ids import fresh_id
+
+
+class Presence:
+    """Notes that a worker is alive, until it leaves. Safe to use from several threads."""
+
+    def __init__(self, attempts: Attempts, name: str) -> None:
+        self._attempts = attempts
+        self._id = fresh_id()[:12]
+        self._name = shortened_text(name, LONGEST_NAME)
+        self._host = shortened_text(socket.gethostname(), LONGEST_NAME)
+        self._since: Millis | None = None
+        self._lock = threading.Lock()
+        self._has_left = False
+
+    def renew(self) -> None:
+        """Raises StoreError if the store does not answer."""
+        with self._lock:
+            if self._has_left:
+                return
+            now = self._attempts.time()
+            self._since = now if self._since is None else self._since
+            patterns = noted_patterns([handler.pattern for handler in self._attempts.handlers])
+            note = WorkerNote(self._name, self._host, os.getpid(), self._since, now, patterns)
+            note_worker(self._attempts.store, self._id, note, now=now)
+
+    def leave(self) -> None:
+        """Raises StoreError if the store does not answer: then the entry is gone after a minute."""
+        self._has_left = True
+        with self._lock:
+            if self._since is not None:
+                note_worker(self._attempts.store, self._id, None, now=self._attempts.time())
