@@ -24,21 +24,34 @@ CHROMIUM = shutil.which("chromium")
 WIDTHS = {"wide": 800, "narrow": 360}
 COLOURS: tuple[Colours, ...] = ("light", "dark")
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-IN_DOCS: dict[str, tuple[str, Colours]] = {
-    "mail-wide-light.png": ("wide", "light"),
-    "mail-narrow-dark.png": ("narrow", "dark"),
+IN_DOCS: dict[str, tuple[str, str, Colours]] = {
+    "mail-wide-light.png": ("many", "wide", "light"),
+    "mail-narrow-dark.png": ("many", "narrow", "dark"),
+    "comments-wide-light.png": ("comments", "wide", "light"),
+    "comments-narrow-dark.png": ("comments", "narrow", "dark"),
+    "comments-right-to-left.png": ("hebrew", "wide", "light"),
 }
 
 
 def take_those_of_the_docs() -> None:
+    found = mails()
     with browser() as chromium:
-        for name, (size, colours) in IN_DOCS.items():
-            take(chromium, html_of(many()), IMAGES / name, WIDTHS[size], colours)
+        for name, (mail, size, colours) in IN_DOCS.items():
+            take(chromium, found[mail], IMAGES / name, WIDTHS[size], colours)
 
 
 def take_all(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    mails = {
+    with browser() as chromium:
+        for name, html in mails().items():
+            for size, width in WIDTHS.items():
+                for colours in COLOURS:
+                    take(chromium, html, folder / f"mail-{name}-{size}-{colours}.png", width, colours)
+
+
+def mails() -> dict[str, str]:
+    """The HTML of all mails, by name."""
+    return {
         "one": html_of(single()),
         "many": html_of(many()),
         "overflow": html_of(overflow()),
@@ -47,11 +60,6 @@ def take_all(folder: Path) -> None:
         "german": html_of(comments(), title="Adas Notizbuch", wording=GERMAN),
         "hebrew": html_of(hebrew(), title="המחברת של עדה", wording=HEBREW),
     }
-    with browser() as chromium:
-        for name, html in mails.items():
-            for size, width in WIDTHS.items():
-                for colours in COLOURS:
-                    take(chromium, html, folder / f"mail-{name}-{size}-{colours}.png", width, colours)
 
 
 def html_of(summary: Summary, *, title: str = "Acme alerts", wording: Any = None) -> str:

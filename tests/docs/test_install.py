@@ -61,7 +61,12 @@ def provided(page: str) -> set[str]:
     for extra in ("", *extras(page)):
         wanted += required(DIGESTIF, extra=extra)
     files = chain.from_iterable(package.files or [] for package in closure(wanted))
-    return {file.parts[0].removesuffix(".py") for file in files} | {"digestif"}
+    return {file.parts[0].removesuffix(".py") for file in files} | {"digestif"} | own(page)
+
+
+def own(page: str) -> set[str]:
+    """The packages that the page itself writes, in blocks that are whole files."""
+    return {name.partition("/")[0].removesuffix(".py") for name in re.findall(r"<!-- file (\S+) -->", page)}
 
 
 @pytest.mark.parametrize("page", HOW_TOS, ids=lambda page: page.stem)

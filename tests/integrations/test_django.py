@@ -205,7 +205,7 @@ except ZeroDivisionError:
     pass
 try:
     with transaction.atomic():
-        add("t", {1, 2})
+        add("t", b"bytes")
 except InvalidRecord:
     print("refused where it is called")
 add("t", "at once")
