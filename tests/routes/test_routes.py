@@ -19,6 +19,7 @@ from digestif import (
     Receipt,
     Record,
 )
+from digestif.attempts import Room
 from digestif.core.ledger import Ledger
 from tests.routes.recorder import POLICY, Recording, T, add, by_reader
 from tests.worker.workers import Ear, becomes, once, working
@@ -425,3 +426,27 @@ def test_links_and_times_are_the_readers_own(digests: Digests, channel: Recordin
     message = channel.messages[0]
     assert message.links == {"unsubscribe": "https://example.org/off?who=ada&from=mail%3Aada"}
     assert "07:13" in message.text  # 22:13 UTC
+
+
+@pytest.mark.parametrize(
+    ("policy", "hours"),
+    [
+        (Policy.daily("09:00", tz="UTC"), 24),
+        (Policy.weekly("mon 09:00", tz="UTC"), 7 * 24),
+        (Policy.quiet_hours("09:01-17:00", tz="UTC"), 8),
+        (Policy(minimum_delay=3600, maximum_delay=3600), 1),
+        (Policy(max_records=5), None),
+    ],
+    ids=str,
+)
+def test_a_message_knows_when_the_next_one_comes_at_the_earliest(
+    digests: Digests, channel: Recording, policy: Policy, hours: float | None
+) -> None:
+    """By the cool-down and by the calendar: at nine on a Monday the next daily digest is tomorrow's."""
+    nine = 1_699_866_000.0  # Monday, 13 November 2023
+    digests.route("t", channel=channel, policy=policy)
+    digests.add("t", "x", now=nine - 60)
+
+    [attempt] = digests.attempts(nine).claim(1, room=Room()).attempts
+
+    assert attempt.next_delivery() == (None if hours is None else nine + hours * 3600)

@@ -10,7 +10,7 @@ from digestif.core.machine import Plan, lost, who_got, who_never_can
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.core.times import Millis, to_millis, to_seconds
-from digestif.errors import StaleLease
+from digestif.errors import ConfigError, StaleLease
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_RECORDS, Lease, Store
 from digestif.stores.off import OffStore
@@ -135,7 +135,13 @@ class Attempt:
         """When the timeline is delivered next at the earliest, if that is known; in seconds."""
         if self.is_completed or self.policy.max_records is not None:  # enough records may make it due before
             return None
-        return self.time() + to_seconds(self.cool_down)
+        now = to_millis(self.time())
+        due, window = now + self.cool_down, self.policy.window
+        try:
+            opening = due if window is None else window.first(self.timeline, due, now)
+        except ConfigError:  # a user's function for the time zone fails
+            opening = None
+        return None if opening is None else to_seconds(opening)
 
     # What a route does on the way. Each of these raises StaleLease if the lease is lost.
 

@@ -1,5 +1,7 @@
 """A clock for tests, which moves only on request."""
 
+from digestif.core.times import Duration, in_seconds
+
 
 class FakeClock:
     """Seconds that pass only on request. Give it to `Digests(…, clock=…)`."""
@@ -13,9 +15,9 @@ class FakeClock:
     def __repr__(self) -> str:
         return f"FakeClock({self._now!r})"
 
-    def advance(self, seconds: float) -> float:
-        """Let time pass; gives the new time."""
-        return self.set(self._now + seconds)
+    def advance(self, seconds: Duration) -> float:
+        """Let time pass, by seconds or a timedelta; gives the new time."""
+        return self.set(self._now + float(in_seconds(seconds)))
 
     def set(self, seconds: float) -> float:
         """Set the time, earlier or later; gives it back."""
