@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import shlex
 import subprocess
 import sys
 from contextlib import suppress
@@ -30,7 +31,7 @@ def with_program(folder: Path) -> dict[str, str]:
     """An environment in which `digestif` is found."""
     program = folder / "bin" / "digestif"
     program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m digestif "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m digestif "$@"\n')
     program.chmod(0o755)
     return {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "$ "}
 

@@ -77,7 +77,8 @@ class MailServer:
         if self._loop is None:
             self._stopped.set()
         else:
-            self._loop.call_soon_threadsafe(self._stopped.set)
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._stopped.set)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._talk(reader, writer))
