@@ -69,6 +69,14 @@ def test_bash_completes_names_with_colons(folder: Path, line: str, pieces: list[
     assert in_bash(folder, line) == pieces
 
 
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_names_that_would_run_something_are_not_offered(folder: Path, digests: Digests, quote: str) -> None:
+    """Others choose the names of timelines: between quotes a shell would take some of them for more than a name."""
+    digests.add_many([(f"evil:{name}", 1) for name in ("$(id)", "`id`", "';id;'", '";id;"', "new\nline", "fine")])
+
+    assert in_bash(folder, f"digestif explain {quote}evil:") == ["evil:fine"]
+
+
 def test_a_bash_that_does_not_break_at_colons_gets_whole_names(folder: Path) -> None:
     assert in_bash(folder, "digestif explain mail:b", breaks=" \t\n") == ["mail:bob"]
 

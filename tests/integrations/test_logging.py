@@ -222,6 +222,8 @@ def test_an_asynchronous_engine_serves_too() -> None:
         ({"timeline": 7}, "timeline: 7"),
         ({"queue_size": 0}, "queue_size: 0"),
         ({"timeout": -1}, "timeout: -1"),
+        ({"commit_at": "EROR"}, "commit_at: 'EROR' is no level"),
+        ({"commit_at": 1.5}, "commit_at: 1.5"),
         ({"fields": "request"}, "fields: 'request' is no list"),
         ({"digests": "memory://", "polcy": "hourly"}, "polcy"),
         ({"policy": "hourly"}, "policy: only with a DSN"),

@@ -148,9 +148,11 @@ def _place(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
+    reason = reason_of(error)
+    reason = redacted(reason) if "://" in reason else reason
     if trace is None or isinstance(error, SyntaxError):
-        return reason_of(error)
-    return f"{reason_of(error)} ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"
+        return reason
+    return f"{reason} ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"
 
 
 def _hint(owner: object, name: str) -> str:

@@ -1,6 +1,5 @@
 """Grouping: from the records of a digest to a summary of groups and subjects."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, neg
@@ -14,6 +13,7 @@ from digestif.core.records import Digest
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 
+HEAVIEST = 1e300  # weight of a subject: any number that can be compared
 LEVELS = 2
 MOST_PLACES = 20  # of one record at one level; further values of its list are ignored
 
@@ -187,7 +187,7 @@ def _check_weights(weights: object, subjects: int) -> list[float]:
 
 
 def _is_number(weight: object) -> bool:
-    return isinstance(weight, int | float) and math.isfinite(weight)
+    return isinstance(weight, int | float) and -HEAVIEST <= weight <= HEAVIEST
 
 
 # Counting. A sheet numbers the records, newest first, so that each field is read once per record.

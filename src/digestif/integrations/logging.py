@@ -57,7 +57,7 @@ class DigestHandler(logging.Handler):
         timeline: str | TimelineOf = "logs",
         level: int | str = logging.NOTSET,
         *,
-        commit_at: int | None = logging.ERROR,
+        commit_at: int | str | None = logging.ERROR,
         queue_size: int = 10_000,
         timeout: Duration = 5.0,
         fields: Sequence[str] = (),
@@ -71,7 +71,7 @@ class DigestHandler(logging.Handler):
         seconds = check_delay("timeout", timeout)
         super().__init__(level)
         self._timeline = timeline
-        self._commit_at = float("inf") if commit_at is None else commit_at
+        self._commit_at = float("inf") if commit_at is None else _level(commit_at)
         self._fields = tuple(fields)
         self._timeout = seconds
         self._owned = _opened(digests, options)
@@ -411,3 +411,11 @@ def _begin_again() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_again)
+
+
+def _level(level: int | str) -> int:
+    """The number of a level, by its name as in `level`, or as it is."""
+    found = logging.getLevelNamesMapping().get(level) if isinstance(level, str) else level
+    if type(found) is not int:
+        raise ConfigError(f"commit_at: {shortened(level)} is no level of logging, such as ERROR")
+    return found

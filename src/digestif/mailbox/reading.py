@@ -32,7 +32,7 @@ def read(raw: bytes) -> Reading:
             text=_part(message, "text/plain"),
             html=_part(message, "text/html"),
         )
-    except RecursionError:  # parts in parts in parts
+    except Exception:  # noqa: BLE001  # the parser raises various errors at hostile headers, and at parts in parts
         return Reading(text=raw.decode("utf-8", "replace"))
 
 

@@ -48,9 +48,8 @@ def project() -> Project:
     global _current
     if _current is not None:
         return _current
+    autodiscover_modules(MODULE)  # without the lock: another thread may be importing one of them, and registers with it
     with _lock:
-        if _current is None:
-            autodiscover_modules(MODULE)
         if _current is None:  # one of those modules may have asked for it
             options = read_options()
             _current = Project(options, _made(options))

@@ -6,7 +6,7 @@ A mail that leaves alone leaves as it was written. Several become one mail in pl
 import smtplib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from email.utils import parseaddr
+from email.utils import getaddresses, parseaddr
 from typing import Any
 
 from django.conf import settings
@@ -16,7 +16,7 @@ from django.core.mail.backends.base import BaseEmailBackend
 from digestif.core.records import Digest
 from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.digests import Digests
-from digestif.errors import DigestifError, InvalidRecord
+from digestif.errors import InvalidRecord, StoreError
 from digestif.integrations.django.letters import letter_of_mails
 from digestif.integrations.django.options import BACKEND, Options, read_options
 
@@ -40,28 +40,27 @@ class DigestEmailBackend(BaseEmailBackend):  # type: ignore[misc]  # Django has 
         """Return how many mails were gathered or sent."""
         gathered, at_once = 0, []
         for message in email_messages:
-            accepted = can_gather(message) and self._gather(message)
-            if accepted:
+            if can_gather(message) and self._gather(message):
                 gathered += 1
-            elif accepted is False and message.recipients():
+            elif message.recipients():
                 at_once.append(message)
         return gathered + (self._send(at_once) if at_once else 0)
 
-    def _gather(self, message: Any) -> bool | None:
-        """True: accepted. False: no record can hold it. None: the store failed, silently."""
+    def _gather(self, message: Any) -> bool:
+        """False if it has to be sent at once: no record can hold it, or the store does not answer.
+
+        Raises what Django raises for headers that it would refuse.
+        """
         from digestif.integrations.django.engine import digests  # which imports this module
 
+        message.message()
         value = _value_of(message)
         try:
             if not digests().enabled:
                 return False
             digests().add_many([(PREFIX + parseaddr(to)[1], {**value, "to": to}) for to in message.to])
-        except InvalidRecord:
+        except (InvalidRecord, StoreError):
             return False
-        except DigestifError:
-            if not self.fail_silently:
-                raise
-            return None
         return True
 
     def _send(self, messages: list[Any]) -> int:
@@ -79,10 +78,14 @@ def can_gather(message: Any) -> bool:
     special = (message.attachments, message.cc, message.bcc, message.reply_to, message.extra_headers, message.encoding)
     if any(special) or message.content_subtype != "plain" or alternatives not in ([], ["text/html"]):
         return False
-    if not message.to or not all("@" in parseaddr(to)[1] for to in message.to):
+    if not message.to or not all(_is_one_address(to) for to in message.to):
         return False
     can_wait = read_options().can_wait
     return can_wait is None or bool(can_wait(message))
+
+
+def _is_one_address(to: str) -> bool:
+    return len(getaddresses([to])) == 1 and "@" in parseaddr(to)[1]
 
 
 def _value_of(message: Any) -> dict[str, str]:
