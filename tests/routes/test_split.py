@@ -171,7 +171,7 @@ def test_a_digest_without_recipients_is_not_sent(digests: Digests, channel: Reco
 
 
 def test_a_channel_that_is_unavailable_stops_the_round(digests: Digests, channel: Recording) -> None:
-    """Nobody after the first one would be reached either; those before have their part and get it once."""
+    """Later recipients would fail in the same way. Earlier ones have their part, and get it once."""
     digests.route("room:*", channel=channel, split=by_reader)
     channel.failures["bob"] = [Unavailable("refused")]
     channel.failures["eve"] = [AssertionError("asked although the channel is down")]

@@ -43,7 +43,7 @@ class Message(NamedTuple):
 
 
 class Receiver:
-    """A handler that delivers, or fails as it is told. It counts its calls."""
+    """A handler that delivers until `fail` gives it an error to raise. It notes its calls and messages."""
 
     def __init__(self) -> None:
         self.now = T
