@@ -22,6 +22,11 @@ def fresh_key() -> str:
     return f"{int(wall_clock() * 1000):012x}{secrets.token_hex(6)}"
 
 
+def fresh_secret() -> str:
+    """A secret that can't be guessed: 256 random bits, in letters, digits, - and _."""
+    return secrets.token_urlsafe(32)
+
+
 def shuffled(count: int) -> list[int]:
     """The numbers from 0 to count - 1 in random order."""
     return random.sample(range(count), count)

@@ -1,0 +1,53 @@
+"""Tokens and what their holders may do. The service knows hashes only."""
+
+import hashlib
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from digestif.ids import fresh_secret
+from digestif.service.settings import Scope, Token
+
+MARK = "dgf_"  # begins each token, so that scanners for leaked secrets can find it
+
+
+class Principal(Struct, frozen=True, kw_only=True):
+    """The holder of a token, or the one user of a service without tokens."""
+
+    name: str
+    scopes: frozenset[Scope]
+    prefix: str = ""
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+    def reaches(self, timeline: str) -> bool:
+        return timeline.startswith(self.prefix)
+
+
+LOCAL = Principal(name="local", scopes=frozenset(Scope))  # who reaches a service on loopback that has no tokens
+
+
+class Tokens:
+    """The tokens of a service."""
+
+    def __init__(self, tokens: Iterable[Token]) -> None:
+        self._by_hash = {
+            token.hash: Principal(name=token.name, scopes=token.scopes, prefix=token.prefix) for token in tokens
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._by_hash)
+
+    def find(self, text: str) -> Principal | None:
+        """The holder of a token. Looking a hash up tells an attacker nothing about other hashes."""
+        return self._by_hash.get(hash_of(text))
+
+
+def fresh_token() -> str:
+    return MARK + fresh_secret()
+
+
+def hash_of(token: str) -> str:
+    """The hash of a token, as settings have it. Tokens are random, so a fast hash is safe."""
+    return "sha256:" + hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

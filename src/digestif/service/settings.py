@@ -1,0 +1,64 @@
+"""The settings of a service, as values: what `digestif.toml` says after it was read and checked."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from digestif.core.secret import Secret
+
+LISTEN = "127.0.0.1:8321"
+
+
+class Scope(StrEnum):
+    """What a token may do. `admin` may do everything that the others may."""
+
+    INGEST = "ingest"  # add records
+    READ = "read"  # look
+    ADMIN = "admin"  # change
+
+
+class Token(Struct, frozen=True, kw_only=True):
+    """A token that the service knows by its hash."""
+
+    name: str
+    hash: str  # sha256:…
+    scopes: frozenset[Scope]
+    prefix: str = ""  # only timelines whose names begin so
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What one caller may ask for."""
+
+    body: int = 8 << 20  # bytes of a request, unpacked
+    items: int = 1_000  # records in a request
+    depth: int = 64  # of nested values
+    rate: float = 0  # requests a second and token; 0: no limit
+    timelines: int = 0  # stored; records for new ones are refused beyond it; 0: no limit
+    streams: int = 100  # connections to the stream of events
+
+
+class RouteSettings(Struct, frozen=True, kw_only=True):
+    """A route: the options are those of `Digests.route`, with texts resolved."""
+
+    pattern: str
+    channel: Secret  # a DSN
+    options: Mapping[str, Any]
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Everything that a service needs to know."""
+
+    store: Secret  # a DSN
+    namespace: str = "d"
+    policy: str | None = None  # in the text form, as all policies here
+    cadences: Mapping[str, str] = {}
+    routes: tuple[RouteSettings, ...] = ()
+    tokens: tuple[Token, ...] = ()
+    listen: str = LISTEN
+    public: str | None = None  # the address under which people reach the service
+    hosts: tuple[str, ...] = ()  # further names that it answers to
+    limits: Limits = Limits()
+    keep_messages: bool = False
+    source: str | None = None  # the file that this was read from
