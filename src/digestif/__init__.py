@@ -32,6 +32,7 @@ if _TYPE_CHECKING:
         Timeline,
         TimelinesPage,
     )
+    from digestif.core.samples import Sample
     from digestif.core.secret import Secret
     from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater, Unavailable
     from digestif.core.windows import Window
@@ -158,6 +159,7 @@ __all__ = [
     "Retry",
     "RetryLater",
     "Returned",
+    "Sample",
     "ScheduleEntry",
     "Secret",
     "Sighting",
@@ -205,6 +207,7 @@ _HOMES = {  # where each name is defined
     "digestif.core.policy": "Policy",
     "digestif.core.records": "Acceptance Addition DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry "
     "Sighting State Timeline TimelinesPage",
+    "digestif.core.samples": "Sample",
     "digestif.core.secret": "Secret",
     "digestif.core.verdicts": "DeliveryFailed Discard RetryLater Unavailable",
     "digestif.core.windows": "Window",

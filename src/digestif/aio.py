@@ -370,6 +370,7 @@ class AsyncDigests:
     backlog = _awaitable(Digests.backlog)
     outages = _awaitable(Digests.outages)
     workers = _awaitable(Digests.workers)
+    samples = _awaitable(Digests.samples)
     ledger = _awaitable(Digests.ledger)
     verify = _awaitable(Digests.verify)
     repair = _awaitable(Digests.repair)
