@@ -85,6 +85,7 @@ if _TYPE_CHECKING:
         WorkerStopped,
         WorkerStopping,
     )
+    from digestif.routes.archive import KeptMessage
     from digestif.routes.budget import Budget
     from digestif.stores.base import Durability, Store
     from digestif.transfer import Move
@@ -136,6 +137,7 @@ __all__ = [
     "Intervals",
     "InvalidRecord",
     "InvalidState",
+    "KeptMessage",
     "Lapsed",
     "LeaseLost",
     "LeaseNotRenewed",
@@ -220,6 +222,7 @@ _HOMES = {  # where each name is defined
     "DispatchLost Dispatched Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed "
     "PolicyFailed PutOff Quarantined Replanned Returned Skipped StoreChanged StoreFailed Unhandled Unsettled "
     "WorkerStarted WorkerStopped WorkerStopping",
+    "digestif.routes.archive": "KeptMessage",
     "digestif.routes.budget": "Budget",
     "digestif.worker.signals": "run",
     "digestif.worker.worker": "Worker",
