@@ -1,6 +1,7 @@
 """Pages for people read a bounded part of a store, however many timelines and dead letters it holds: counted."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -93,7 +94,7 @@ class TestRedis:
     def test_no_page_reads_more_keys_than_it_may(self, url: str) -> None:
         """Values in the replies are counted: a name comes with its time, a timeline with the number of its records."""
         with Digests(url, policy=POLICY) as digests:
-            counts = {name: _values(digests.store, lambda page=page: page(digests)) for name, page in PAGES.items()}
+            counts = {name: _values(digests.store, partial(page, digests)) for name, page in PAGES.items()}
 
         assert {name: values for name, values in counts.items() if values > 2 * MOST} == {}
 
