@@ -20,6 +20,7 @@ from digestif.cli import (
     queries,
     render,
     send_test,
+    serve,
     top,
     worker,
 )
@@ -140,6 +141,7 @@ def cli(**_: Any) -> int:
 
 for _module in (
     demo,
+    serve,
     worker,
     add,
     queries,

@@ -66,7 +66,7 @@ def worker(apps: Sequence[str], wait: bool, log_level: str, as_json_: bool, **op
 
     as_json_ = as_json_ or outer_json()
     refuse_store("it has the store of its APP")
-    _log(log_level, as_json_)
+    log_to_stderr(log_level, as_json_)
     with ExitStack() as opened:
         loaded = []
         for app in dict.fromkeys(apps):
@@ -81,7 +81,7 @@ def worker(apps: Sequence[str], wait: bool, log_level: str, as_json_: bool, **op
         run(*workers)
 
 
-def _log(level: str, as_json_: bool) -> None:
+def log_to_stderr(level: str, as_json_: bool) -> None:
     """Log to standard error, unless the application has configured logging."""
     import logging
 

@@ -1,0 +1,298 @@
+"""A service as a process: HTTP and a worker on one event loop, until a signal ends them or lets them read the file."""
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from msgspec.structs import replace
+
+from digestif.dsn import redacted
+from digestif.errors import ConfigError
+from digestif.service.addresses import Address, parse
+from digestif.service.app import application
+from digestif.service.delivery import Delivery, Reload
+from digestif.service.engine import open_engine
+from digestif.service.service import Service
+from digestif.service.settings import Settings
+from digestif.stores.registry import open_store
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from digestif.aio import AsyncDigests
+
+logger = logging.getLogger("digestif.service")
+
+BACKLOG = 2048  # connections that wait to be accepted
+REQUESTS_END = 5.0  # seconds after which a reload no longer waits for requests that began before it
+STREAM = "/v1/events"  # its requests last, and always use the engine of the moment
+
+
+class Runtime:
+    """Runs a service. `read` reads the settings again on SIGHUP; `ready` is called with the address once it listens."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        works: bool = True,
+        read: Callable[[], Settings] | None = None,
+        ready: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        check_open(settings)
+        self._settings = settings
+        self._works = works
+        self._read = read
+        self._ready = ready
+        self._failure: BaseException | None = None
+        self._stop: Callable[[], object] | None = None
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Accept nothing more, finish requests and deliveries, then end. May be called in a signal handler."""
+        self._is_stopping = True
+        if self._stop is not None:
+            self._stop()
+
+    async def serve(self) -> None:
+        """Serve until `stop`. Raises what ended the worker, if that is why it ends."""
+        listener = bind(parse(self._settings.listen))
+        try:
+            host, port = parse(self._settings.listen).host, listener.getsockname()[1]
+            self._settings = replace(self._settings, listen=str(Address(host, port)))
+            store = await asyncio.to_thread(
+                open_store, self._settings.store.reveal(), namespace=self._settings.namespace
+            )
+            try:
+                await self._serve(listener, open_engine(self._settings, store))
+            finally:
+                await asyncio.to_thread(store.close)
+        finally:
+            listener.close()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _serve(self, listener: socket.socket, digests: "AsyncDigests") -> None:
+        service = Service(self._settings, digests)
+        requests = Requests(application(service))
+        server = Server(server_options(requests, self._settings))
+        delivery = Delivery(works=self._works, on_failure=self._fail)
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            server.should_exit = True
+            service.stopping.set()
+            delivery.stop()
+
+        self._stop = lambda: loop.call_soon_threadsafe(stop)
+        if self._is_stopping:
+            stop()
+        log_missing(self._settings, works=self._works)
+        delivery.begin(self._settings, digests)
+        reloading = asyncio.create_task(self._reload(service, requests, delivery))
+        telling = asyncio.create_task(self._tell(server))
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            self._stop = None
+            stop()
+            for task in (telling, reloading):
+                task.cancel()
+            await asyncio.wait([telling, reloading])
+            await delivery.ended()
+            await service.digests.close()
+
+    async def _tell(self, server: "Server") -> None:
+        await server.listening.wait()
+        self._ready(address_of(self._settings))
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.stop()
+
+    # Reloading
+
+    async def _reload(self, service: Service, requests: "Requests", delivery: Delivery) -> None:
+        if self._read is None:
+            return
+        reload = Reload(self._read, self._refusal)
+        closing: set[asyncio.Task[None]] = set()
+        with _on_hangup(reload.ask):
+            while True:
+                settings = await reload.next()
+                if closed := await self._replace(settings, service, requests, delivery):
+                    closing.add(closed)
+                    closed.add_done_callback(closing.discard)
+
+    async def _replace(
+        self, settings: Settings, service: Service, requests: "Requests", delivery: Delivery
+    ) -> "asyncio.Task[None] | None":
+        """Answer and deliver by other settings. The engine before is closed when all that uses it has ended."""
+        settings = replace(settings, listen=self._settings.listen)
+        before, working, under_way = service.digests, delivery.current, requests.current
+        try:
+            digests = open_engine(settings, before.store)
+        except ConfigError as error:
+            logger.error("not reloaded: %s; the settings before stay in force", error)  # noqa: TRY400  # it is the user's
+            return None
+        service.replace(settings, digests)
+        requests.begin()
+        with suppress(TimeoutError):  # so that what they add is planned by the policies of now, too
+            await asyncio.wait_for(under_way.ended(), REQUESTS_END)
+        delivery.begin(settings, digests)
+        self._settings = settings
+        logger.info("reloaded %s: routes=%d, tokens=%d", settings.source, len(settings.routes), len(settings.tokens))
+        log_missing(settings, works=self._works)
+
+        async def close() -> None:
+            await under_way.ended()
+            await delivery.ended(working)
+            await before.close()
+
+        return asyncio.create_task(close())
+
+    def _refusal(self, settings: Settings) -> str | None:
+        """Why settings can't replace those in force, or None. What needs a restart is logged."""
+        now = self._settings
+        try:
+            check_open(replace(settings, listen=now.listen))
+        except ConfigError as error:
+            return str(error)
+        if (settings.store, settings.namespace) != (now.store, now.namespace):
+            return "store and namespace can't change while the service runs: restart it"
+        asked = parse(settings.listen)
+        if asked.port and str(asked) != now.listen:
+            return "listen can't change while the service runs: restart it"
+        return None
+
+
+class Requests:
+    """Counts the requests under way, by the engine that they began with."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+        self.current = Count()
+
+    def begin(self) -> None:
+        """Count those that come from now on on their own."""
+        self.current = Count()
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope.get("path") == STREAM:
+            await self._app(scope, receive, send)
+            return
+        with self.current:
+            await self._app(scope, receive, send)
+
+
+class Count:
+    """How many requests are under way."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __enter__(self) -> None:
+        self._number += 1
+        self._none.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._number -= 1
+        if not self._number:
+            self._none.set()
+
+    async def ended(self) -> None:
+        await self._none.wait()
+
+
+class Server(uvicorn.Server):
+    """A server that leaves signals to the process, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+def server_options(app: "ASGIApp", settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        access_log=False,
+        backlog=BACKLOG,
+        date_header=False,
+        interface="asgi3",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(settings.worker.grace)),
+        ws="none",
+    )
+
+
+def check_open(settings: Settings) -> None:
+    """ConfigError if people on other computers could use the service without a token."""
+    if not settings.tokens and not parse(settings.listen).is_loopback:
+        raise ConfigError(
+            f"listen: {settings.listen} can be reached from other computers, and there are no tokens; make one with "
+            "'digestif token NAME --scope admin' and put what it prints into the file, or listen on 127.0.0.1"
+        )
+
+
+def bind(address: Address) -> socket.socket:
+    """Listen. ConfigError if the address is taken or is not one of this computer."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"listen: {address} is in use by another program; choose another port with --listen, or end that one"
+            ) from None
+        raise ConfigError(f"listen: can't listen on {address}: {error.strerror or error}") from None
+
+
+def address_of(settings: Settings) -> str:
+    """The link to the dashboard."""
+    return settings.public or f"http://{settings.listen}/"
+
+
+def log_missing(settings: Settings, *, works: bool) -> None:
+    """Say what the service lacks to deliver anything."""
+    store = redacted(settings.store.reveal())
+    logger.info("store=%s, routes=%s", store, " ".join(route.pattern for route in settings.routes) or "none")
+    if works and not settings.routes:
+        logger.warning(
+            "there are no routes: records gather and nothing is delivered; digestif init writes digestif.toml "
+            "with a route to begin with"
+        )
+
+
+@contextmanager
+def _on_hangup(call: Callable[[], Any]) -> Iterator[None]:
+    """Call it on each SIGHUP, if there are signals: not in other threads than the main one."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGHUP, call)
+    except (RuntimeError, ValueError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
