@@ -1,6 +1,8 @@
 """`Service`: what requests need, the engine and the settings of the moment."""
 
 from digestif.aio import AsyncDigests
+from digestif.service.security.hosts import Hosts
+from digestif.service.security.rates import Rates
 from digestif.service.security.tokens import Tokens
 from digestif.service.settings import Settings
 
@@ -16,3 +18,5 @@ class Service:
         self.settings = settings
         self.digests = digests
         self.tokens = Tokens(settings.tokens)
+        self.hosts = Hosts(settings)
+        self.rates = Rates(settings.limits.rate)
