@@ -12,7 +12,8 @@ import pytest
 
 from digestif import Digests
 from digestif.service.api import events
-from digestif.service.api.events import QUEUE, Client as Listener
+from digestif.service.api.events import QUEUE
+from digestif.service.api.events import Client as Listener
 from digestif.service.settings import Limits
 from tests.service.harness import Client, serving, settings_with
 
@@ -140,11 +141,10 @@ def test_a_client_that_does_not_keep_up_is_dropped() -> None:
 
 
 def test_only_so_many_clients_may_listen() -> None:
-    with serving(settings=settings_with(limits=Limits(streams=1))) as (client, _):
-        with listening(client) as response:
-            until(response, "channels")
+    with serving(settings=settings_with(limits=Limits(streams=1))) as (client, _), listening(client) as response:
+        until(response, "channels")
 
-            assert client.get("/v1/events").status == 429
+        assert client.get("/v1/events").status == 429
 
 
 def test_streams_end_when_the_service_stops(path: str) -> None:
