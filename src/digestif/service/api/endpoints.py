@@ -165,6 +165,14 @@ STORE = (
     _get("/v1/channels", store.list_channels, "List channels that are down", store.ChannelsAnswer, whole=True),
     _get("/v1/workers", store.list_workers, "List live workers", store.WorkersAnswer, whole=True),
     _get(
+        "/v1/samples",
+        store.list_samples,
+        "List what was counted every ten seconds in the last 24 hours",
+        store.SamplesAnswer,
+        query=store.SamplesQuery,
+        whole=True,
+    ),
+    _get(
         "/v1/audit",
         store.list_audit,
         "List the changes that people made",
