@@ -78,15 +78,17 @@ def policy(session: Session, timeline: str, text: Sequence[str], clear: bool) ->
     if clear and text:
         raise click.UsageError("--clear removes a policy; leave out POLICY")
     with session.digests(makes=bool(text)) as digests:
-        if clear and not session.has_app and _due(digests, timeline):
-            raise click.UsageError("records wait: --clear needs --app, to plan them by the policies of your program")
+        if clear and not session.knows_policies and _due(digests, timeline):
+            raise click.UsageError("records wait: --clear needs --app or --config, to plan them by your policies")
         if text:
             digests.set_policy(timeline, " ".join(text))
         done = digests.clear_policy(timeline) if clear else True
         found = digests.policy_of(timeline)
         written = "off" if found.off else _text(found.policy)
         nothing = "" if done else "nothing was stored for it; "
-        origin = found.source + ("" if session.has_app or found.source != "engine" else ": the default, without --app")
+        origin = found.source + (
+            "" if session.knows_policies or found.source != "engine" else ": the default, without --app"
+        )
         session.answer(
             f"{printable(timeline)}: {nothing}{written} ({printable(origin)}){_due(digests, timeline)}",
             {"timeline": timeline, "policy": written, "source": found.source, "off": found.off, "done": done},
@@ -100,14 +102,14 @@ def policy(session: Session, timeline: str, text: Sequence[str], clear: bool) ->
 def replan(session: Session, pattern: str) -> None:
     """Plan waiting timelines again, by the policies of your program.
 
-    Those that match PATTERN; by default all. --app names the program.
+    Those that match PATTERN; by default all. --app names the program, --config the file of settings.
 
     \b
     digestif replan --app shop:digests
     digestif replan 'mail:*' --app shop:digests
     """
-    if not session.has_app:
-        raise click.UsageError("replan needs --app: the policies are in your program")
+    if not session.knows_policies:
+        raise click.UsageError("replan needs --app or --config: the policies are in your program or file of settings")
     with session.digests() as digests:
         moved = digests.replan(pattern)
     session.answer(

@@ -20,6 +20,8 @@ from digestif.cli import (
     queries,
     render,
     send_test,
+    serve,
+    settings,
     top,
     worker,
 )
@@ -140,6 +142,8 @@ def cli(**_: Any) -> int:
 
 for _module in (
     demo,
+    serve,
+    settings,
     worker,
     add,
     queries,

@@ -179,8 +179,8 @@ def explain(session: Session, timeline: str) -> None:
         ("zone", explanation.zone),
     ]
     told = " ".join(_local(sentence, now=now, zone=explanation.zone) for sentence in explanation.sentences())
-    if explanation.source == "engine" and not session.has_app:
-        told += " Without --app, the policies of your program are not known here."
+    if explanation.source == "engine" and not session.knows_policies:
+        told += " Without --app or --config, your policies are not known here."
     click.echo(wrapped(printable(told)))
     shown = [(name.replace("_", " "), _fact(name, value, now=now, zone=explanation.zone)) for name, value in known]
     next_ = "never by itself" if explanation.next is None else when(explanation.next, now=now)

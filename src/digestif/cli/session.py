@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from digestif.cli.configuration import FILE, VARIABLE, config_file, settings_reader
 from digestif.cli.output import as_json, fitted
 
 if TYPE_CHECKING:
     from digestif import Digests
+    from digestif.service.settings import Settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_STORE = "sqlite:///digestif.db"
-SHARED = ("store", "namespace", "app", "as_json")
+SHARED = ("store", "namespace", "app", "config", "as_json")
 
 
 def shared_options(*, envvar: bool = False) -> Callable[[Function], Function]:
@@ -43,6 +45,12 @@ def shared_options(*, envvar: bool = False) -> Callable[[Function], Function]:
                     metavar="APP",
                     help="Take store, namespace, policy and codec from a program: module:digests, or a function.",
                 ),
+                click.option(
+                    "--config",
+                    metavar="FILE",
+                    envvar=VARIABLE if envvar else None,
+                    help=f"Take them, and routes, from a file. Default: {VARIABLE}, else ./{FILE} if it is there.",
+                ),
                 click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else."),
             ]
         ):
@@ -60,17 +68,25 @@ class Session:
         given = {name: options.get(name) or outer.get(name) for name in SHARED}
         self.as_json = bool(given["as_json"])
         self._app: str | None = given["app"]
+        typed = [name for name in SHARED if options.get(name) or _typed_before(context, name)]
+        if self._app and {"store", "namespace"} & {*typed}:
+            raise click.UsageError("--app brings its own store and namespace; leave out --store and --namespace")
+        if self._app and "config" in typed:
+            raise click.UsageError("--app brings its own settings; leave out --config")
+        file = None if self._app else config_file(given["config"])
+        if file is not None and not given["config"] and "store" in typed:
+            file = None  # the file in this folder is about another store
+        self.read = settings_reader(file, store=given["store"], namespace=given["namespace"])
+        self._settings: Settings | None = None if file is None else self.read()
         self._store: str = given["store"] or DEFAULT_STORE
         self._namespace: str = given["namespace"] or "d"
-        if self._app and (
-            options.get("store") or options.get("namespace") or _typed_before(context, "store", "namespace")
-        ):
-            raise click.UsageError("--app brings its own store and namespace; leave out --store and --namespace")
+        if self._settings is not None:
+            self._store, self._namespace = self._settings.store.reveal(), self._settings.namespace
 
     @property
-    def has_app(self) -> bool:
-        """True if the policies of a program are known."""
-        return bool(self._app)
+    def knows_policies(self) -> bool:
+        """True if the policies of a program or of a file of settings are known."""
+        return bool(self._app) or self._settings is not None
 
     @contextmanager
     def digests(self, *, makes: bool = False, policy: str | None = None, reaches: bool = True) -> Iterator["Digests"]:
@@ -92,16 +108,25 @@ class Session:
                     digests.store.reach()
                 yield digests
             return
+        with self._opened(makes=makes, policy=policy) as digests:
+            if reaches:
+                digests.store.reach()
+            yield digests
+
+    def _opened(self, *, makes: bool, policy: str | None) -> "Digests":
         from digestif.core.policy import Policy
 
         parsed = None if policy is None else Policy.parse(policy)
         self._check(makes=makes)
+        if self._settings is not None:
+            from digestif.service.engine import open_digests
+
+            if policy is not None:
+                raise click.UsageError(f"{self._settings.source} brings its own policies; leave out --policy")
+            return open_digests(self._settings)
         from digestif.digests import Digests
 
-        with Digests(self._store, policy=parsed, namespace=self._namespace) as digests:
-            if reaches:
-                digests.store.reach()
-            yield digests
+        return Digests(self._store, policy=parsed, namespace=self._namespace)
 
     def _check(self, *, makes: bool) -> None:
         from digestif.dsn import Dsn
@@ -181,6 +206,13 @@ def refuse_store(reason: str) -> None:
     context = click.get_current_context()
     if typed := _typed_before(context, "store", "namespace", "app"):
         raise click.UsageError(f"{context.info_name} takes no --{typed[0]}: {reason}")
+
+
+def refuse_app(reason: str) -> None:
+    """Refuse an --app that was typed before a command that has no use for it."""
+    context = click.get_current_context()
+    if _typed_before(context, "app"):
+        raise click.UsageError(f"{context.info_name} takes no --app: {reason}")
 
 
 def _typed_before(context: click.Context, *names: str) -> list[str]:

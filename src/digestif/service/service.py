@@ -1,9 +1,11 @@
 """`Service`: what requests need, the engine and the settings of the moment."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from digestif.aio import AsyncDigests
+from digestif.events.base import Listener
 from digestif.service.security.hosts import Hosts
 from digestif.service.security.rates import Rates
 from digestif.service.security.tokens import Tokens
@@ -17,6 +19,8 @@ class Service:
 
     def __init__(self, settings: Settings, digests: AsyncDigests) -> None:
         self._parts: dict[object, Any] = {}
+        self._listeners: list[Listener] = []
+        self.stopping = asyncio.Event()  # set when the service ends: what lasts, such as a stream, ends too
         self.replace(settings, digests)
 
     def replace(self, settings: Settings, digests: AsyncDigests) -> None:
@@ -26,6 +30,13 @@ class Service:
         self.tokens = Tokens(settings.tokens)
         self.hosts = Hosts(settings)
         self.rates = Rates(settings.limits.rate)
+        for listener in self._listeners:
+            digests.subscribe(listener)
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call the listener with the events of this engine and of those that replace it."""
+        self._listeners.append(listener)
+        self.digests.subscribe(listener)
 
     def part(self, kind: "Callable[[Service], T]") -> T:
         """The one object of a class that belongs to this service, made at first use."""

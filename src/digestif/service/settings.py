@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from digestif.core.secret import Secret
 
@@ -39,6 +40,20 @@ class Limits(Struct, frozen=True, kw_only=True):
     streams: int = 100  # connections to the stream of events
 
 
+class WorkerSettings(Struct, frozen=True, kw_only=True):
+    """The worker of a service: options of `Worker`."""
+
+    concurrency: int = 100  # coroutines at once
+    threads: int = 16  # functions at once
+    memory: int = 256  # MiB of records that it holds at once, as they are stored
+    poll: float = 1.0  # seconds between two looks at a store that gives no hints
+    grace: float = 25.0  # seconds for deliveries and requests to finish when the service stops
+
+    def options(self) -> dict[str, Any]:
+        """As `Worker` takes them."""
+        return {**asdict(self), "memory": self.memory << 20}
+
+
 class RouteSettings(Struct, frozen=True, kw_only=True):
     """A route: the options are those of `Digests.route`, with texts resolved."""
 
@@ -52,13 +67,17 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     store: Secret  # a DSN
     namespace: str = "d"
+    codec: str = "json"
+    lease: float = 30.0  # seconds
     policy: str | None = None  # in the text form, as all policies here
     cadences: Mapping[str, str] = {}
+    channels: Mapping[str, Secret] = {}  # DSNs by name
     routes: tuple[RouteSettings, ...] = ()
     tokens: tuple[Token, ...] = ()
     listen: str = LISTEN
     public: str | None = None  # the address under which people reach the service
     hosts: tuple[str, ...] = ()  # further names that it answers to
     limits: Limits = Limits()
+    worker: WorkerSettings = WorkerSettings()
     keep_messages: bool = False
     source: str | None = None  # the file that this was read from

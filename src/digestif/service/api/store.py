@@ -11,7 +11,9 @@ from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
 from digestif.core.workers import LiveWorker
+from digestif.routes.archive import KeptMessage
 from digestif.service.api.fields import Key, Limit, Time, given
+from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import LedgerAnswer, ledger_answer
 from digestif.service.security.audit import AuditEntry, audit_entries
@@ -40,6 +42,15 @@ async def list_digests(request: Request) -> DigestsAnswer:
     is_filtered = bool(principal.prefix) and timeline is None
     found = await request.service.digests.history(timeline, HISTORY_LIMIT if is_filtered else query.limit)
     return DigestsAnswer([entry for entry in found if principal.reaches(entry.timeline)][: query.limit])
+
+
+async def show_message(request: Request) -> KeptMessage:
+    """A message that was sent, if messages are kept."""
+    found = await request.service.digests.message(request.keys[0])
+    if found is None:
+        raise Problem(404, "no message of this digest was kept")
+    request.refuse_outside(found.timeline)
+    return found
 
 
 async def show_ledger(request: Request) -> Struct:

@@ -6,7 +6,7 @@ from digestif.dsn import Dsn, choice, number, option
 from digestif.errors import ConfigError
 from digestif.stores.sqlite.store import SQLiteStore
 
-__all__ = ["SQLiteOptions", "SQLiteStore", "from_dsn"]
+__all__ = ["SQLiteOptions", "SQLiteStore", "from_dsn", "path_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +20,11 @@ class SQLiteOptions:
 
 def from_dsn(dsn: Dsn, *, namespace: str) -> SQLiteStore:
     """`sqlite:///relative`, `sqlite:////absolute`, `sqlite://`."""
-    return SQLiteStore(_path(dsn.location), namespace=namespace, **asdict(dsn.read(SQLiteOptions)))
+    return SQLiteStore(path_of(dsn.location), namespace=namespace, **asdict(dsn.read(SQLiteOptions)))
 
 
-def _path(location: str) -> str | None:
+def path_of(location: str) -> str | None:
+    """The file that a DSN names; None for memory."""
     if not location:
         return None
     if not location.startswith("/"):

@@ -1,0 +1,76 @@
+"""Addresses in settings: where the service listens, where people reach it, and files that DSNs name."""
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from digestif.core.texts import shortened
+from digestif.dsn import Dsn
+from digestif.errors import ConfigError
+from digestif.stores.registry import open_store
+from digestif.stores.sqlite import SQLiteOptions, path_of
+
+
+class Address(NamedTuple):
+    """Where a service listens."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this computer reaches it."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse(text: str) -> Address:
+    """An address such as 127.0.0.1:8321, localhost:8321 or [::1]:8321."""
+    host, colon, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_bracketed else host
+    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) < 1 << 16
+    if not colon or not host or not is_port or (":" in host and not is_bracketed) or "/" in host:
+        raise ConfigError(f"listen: {shortened(text)} is not HOST:PORT, such as 127.0.0.1:8321 or [::1]:8321")
+    return Address(host, int(port))
+
+
+def check_public(public: object) -> None:
+    """The address under which people reach the service has a scheme and a host, and nothing after them."""
+    if public is None:
+        return
+    parts = urlsplit(public) if isinstance(public, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise ConfigError("public: is not an address such as https://digests.example.org")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ConfigError("public: a path can't be part of it; give the service a host name of its own")
+
+
+def check_store(text: str) -> None:
+    """ConfigError if the DSN is wrong. A SQLite file is not made; the others connect with the first call."""
+    dsn = Dsn.parse(text)
+    if dsn.scheme != "sqlite":
+        open_store(text).close()
+        return
+    path = path_of(dsn.location)
+    dsn.read(SQLiteOptions)
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        raise ConfigError(f"store: there is no folder {str(Path(path).parent)!r} for the file")
+
+
+def relative_to(folder: Path, dsn: str) -> str:
+    """A DSN whose file is found from any working directory: a relative path begins in `folder`."""
+    scheme, mark, rest = dsn.partition("://")
+    location, question, options = rest.partition("?")
+    is_file = location.startswith("/") and location not in ("/", "/:memory:")
+    if scheme == "sqlite" and mark and is_file:
+        return f"sqlite:///{folder / location[1:]}{question}{options}"
+    if scheme == "file" and mark and location.startswith(("./", "../")):
+        return f"file://{folder / location}{question}{options}"
+    return dsn

@@ -1,0 +1,266 @@
+"""A service as a process: HTTP and a worker on one event loop, until a signal ends them or lets them read the file."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from msgspec.structs import replace
+
+from digestif.dsn import redacted
+from digestif.errors import ConfigError
+from digestif.service.addresses import Address, parse
+from digestif.service.app import application
+from digestif.service.delivery import Delivery
+from digestif.service.engine import open_engine
+from digestif.service.reload import Reload, refuse_other_store
+from digestif.service.server import uvicorn_config
+from digestif.service.service import Service
+from digestif.service.settings import Settings
+from digestif.stores.registry import open_store
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from digestif.aio import AsyncDigests
+
+logger = logging.getLogger("digestif.service")
+
+BACKLOG = 2048  # connections that wait to be accepted
+REQUESTS_END = 5.0  # seconds after which a reload no longer waits for requests that began before it
+STREAM = "/v1/events"  # its requests last, and always use the engine of the moment
+
+
+class Runtime:
+    """Runs a service. `read` reads the settings again on SIGHUP; `ready` is called with the address once it listens."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        works: bool = True,
+        read: Callable[[], Settings],
+        ready: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        check_open(settings)
+        self._settings = settings
+        self._works = works
+        self._read = read
+        self._ready = ready
+        self._failure: BaseException | None = None
+        self._closing: set[asyncio.Task[None]] = set()  # engines of settings before
+        self._stop: Callable[[], object] | None = None
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Accept nothing more, finish requests and deliveries, then end. May be called in a signal handler."""
+        self._is_stopping = True
+        if self._stop is not None:
+            self._stop()
+
+    async def serve(self) -> None:
+        """Serve until `stop`. Raises what ended the worker, if that is why it ends."""
+        listener = bind(parse(self._settings.listen))
+        try:
+            host, port = parse(self._settings.listen).host, listener.getsockname()[1]
+            self._settings = replace(self._settings, listen=str(Address(host, port)))
+            store = await asyncio.to_thread(
+                open_store, self._settings.store.reveal(), namespace=self._settings.namespace
+            )
+            try:
+                await self._serve(listener, open_engine(self._settings, store))
+            finally:
+                await asyncio.to_thread(store.close)
+        finally:
+            listener.close()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _serve(self, listener: socket.socket, digests: "AsyncDigests") -> None:
+        service = Service(self._settings, digests)
+        requests = Requests(application(service))
+        grace = max(1, round(self._settings.worker.grace))
+        server = Server(uvicorn_config(requests, backlog=BACKLOG, log_level="warning", timeout_graceful_shutdown=grace))
+        delivery = Delivery(works=self._works, on_failure=self._fail)
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            if not service.stopping.is_set():
+                logger.info("stopping: requests and deliveries have %d s to finish", grace)
+            server.should_exit = True
+            service.stopping.set()
+            delivery.stop()
+
+        self._stop = lambda: loop.call_soon_threadsafe(stop)
+        if self._is_stopping:
+            stop()
+        delivery.begin(self._settings, digests)
+        tasks = [asyncio.create_task(each) for each in (self._reload(service, requests, delivery), self._tell(server))]
+        for task in tasks:
+            task.add_done_callback(self._ended)
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            self._stop = None
+            stop()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await delivery.ended()
+            if self._closing:
+                await asyncio.wait(set(self._closing))
+            await service.digests.close()
+
+    async def _tell(self, server: "Server") -> None:
+        await server.listening.wait()
+        self._ready(address_of(self._settings))
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.stop()
+
+    # Reloading
+
+    async def _reload(self, service: Service, requests: "Requests", delivery: Delivery) -> None:
+        reload = Reload(self._read, self._check)
+        with reload.on_hangup():
+            log_missing(self._settings, works=self._works)
+            while True:
+                settings = await reload.next()
+                closing = asyncio.create_task(await self._replace(settings, service, requests, delivery))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+
+    async def _replace(
+        self, settings: Settings, service: Service, requests: "Requests", delivery: Delivery
+    ) -> Coroutine[Any, Any, None]:
+        """Answer and deliver by other settings. The answer closes the engine before, when nothing uses it any more."""
+        settings = replace(settings, listen=self._settings.listen)
+        before, working, under_way = service.digests, delivery.current, requests.current
+        digests = open_engine(settings, before.store)
+        service.replace(settings, digests)
+        requests.begin()
+        with suppress(TimeoutError):  # so that what they add is planned by the policies of now, too
+            await asyncio.wait_for(under_way.ended(), REQUESTS_END)
+        delivery.begin(settings, digests)
+        self._settings = settings
+        logger.info("reloaded %s: routes=%d, tokens=%d", settings.source, len(settings.routes), len(settings.tokens))
+        log_missing(settings, works=self._works)
+
+        async def close() -> None:
+            await under_way.ended()
+            await delivery.ended(working)
+            await before.close()
+
+        return close()
+
+    def _check(self, settings: Settings) -> None:
+        """ConfigError if settings can't replace those in force."""
+        now = self._settings
+        check_open(replace(settings, listen=now.listen))
+        refuse_other_store(settings, now)
+        asked = parse(settings.listen)
+        if asked.port and str(asked) != now.listen:
+            raise ConfigError("listen can't change while the service runs: restart it")
+
+
+class Requests:
+    """Counts the requests under way, by the engine that they began with."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+        self.current = Count()
+
+    def begin(self) -> None:
+        """Count those that come from now on on their own."""
+        self.current = Count()
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope.get("path") == STREAM:
+            await self._app(scope, receive, send)
+            return
+        with self.current:
+            await self._app(scope, receive, send)
+
+
+class Count:
+    """How many requests are under way."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __enter__(self) -> None:
+        self._number += 1
+        self._none.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._number -= 1
+        if not self._number:
+            self._none.set()
+
+    async def ended(self) -> None:
+        await self._none.wait()
+
+
+class Server(uvicorn.Server):
+    """A server that leaves signals to the process, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+def check_open(settings: Settings) -> None:
+    """ConfigError if people on other computers could use the service without a token."""
+    if not settings.tokens and not parse(settings.listen).is_loopback:
+        raise ConfigError(
+            f"listen: {settings.listen} can be reached from other computers, and there are no tokens; make one with "
+            "'digestif token NAME --scope admin' and put what it prints into the file, or listen on 127.0.0.1"
+        )
+
+
+def bind(address: Address) -> socket.socket:
+    """Listen. ConfigError if the address is taken or is not one of this computer."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"listen: {address} is in use by another program; choose another port with --listen, or end that one"
+            ) from None
+        raise ConfigError(f"listen: can't listen on {address}: {error.strerror or error}") from None
+
+
+def address_of(settings: Settings) -> str:
+    """The link to the dashboard."""
+    return settings.public or f"http://{settings.listen}/"
+
+
+def log_missing(settings: Settings, *, works: bool) -> None:
+    """Say what the service lacks to deliver anything."""
+    store = redacted(settings.store.reveal())
+    logger.info("store=%s, routes=%s", store, " ".join(route.pattern for route in settings.routes) or "none")
+    if works and not settings.routes:
+        logger.warning(
+            "there are no routes: records gather and nothing is delivered; digestif init writes digestif.toml "
+            "with a route to begin with"
+        )
