@@ -2,52 +2,54 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from digestif.core.records import Acceptance, Addition
+from digestif.core.records import VALUE_DEPTH, Acceptance, Addition, is_deep
 from digestif.errors import InvalidRecord
 from digestif.service.api.bodies import decoded, decoded_lines
+from digestif.service.api.fields import Key, Timestamp, Within
 from digestif.service.api.idempotency import once
 from digestif.service.api.problems import Problem, ProblemDocument, problem_of
 from digestif.service.api.requests import JSON, NDJSON, Answer, Request, answer, require_type
-from digestif.service.api.room import refuse_new_timelines
-
-Seconds = Annotated[float, Meta(description="seconds since the epoch")]
+from digestif.service.api.room import Room
 
 
 class NewRecord(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A record to add to the timeline in the path."""
 
     value: Any
-    key: str | None = None  # unique within the timeline; a pending record of the same key is replaced
-    timestamp: Seconds | None = None  # of the event
-    within: float | None = None  # seconds, within which it is to be delivered
+    key: Key | None = None  # unique within the timeline; a pending record of the same key is replaced
+    timestamp: Timestamp | None = None  # of the event
+    within: Within | None = None
 
 
 class RecordOf(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A record to add, and its timeline."""
 
-    timeline: str
+    timeline: Key
     value: Any
-    key: str | None = None
-    timestamp: Seconds | None = None
-    within: float | None = None
+    key: Key | None = None
+    timestamp: Timestamp | None = None
+    within: Within | None = None
 
 
-class Refusal(Struct, frozen=True):
-    """The answer to a record that was refused."""
+class Result(Struct, frozen=True):
+    """The answer to one of many records: as for a single one, or why it was refused."""
 
-    problem: ProblemDocument
+    key: str | UnsetType = UNSET
+    ready: bool | UnsetType = UNSET
+    due: float | UnsetType | None = UNSET
+    problem: ProblemDocument | UnsetType = UNSET
 
 
 class Results(Struct, frozen=True):
     """The answers to many records, in their order."""
 
     accepted: int
-    results: Sequence[Acceptance | Refusal]
+    results: Sequence[Result]
 
 
 _one = msgspec.json.Decoder(NewRecord)
@@ -59,7 +61,7 @@ async def add_one(request: Request) -> Answer:
     """Accept a record. The answer comes when the store has it."""
     require_type(request.headers, JSON)
     body = await request.body()
-    given = request.header(b"idempotency-key")
+    given = request.headers.get(b"idempotency-key")
     if given is None:
         return await _add_one(request, body, None)
     return await once(request, given, body, _add_one)
@@ -68,7 +70,9 @@ async def add_one(request: Request) -> Answer:
 async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
     record = decoded(body, _one)
     [timeline] = request.keys
-    await refuse_new_timelines(request.service, [timeline])
+    refuse_deep(request, [record.value])
+    if request.service.settings.limits.timelines:
+        await request.service.part(Room).refuse_new([timeline])
     accepted = await request.service.digests.accept(
         timeline,
         record.value,
@@ -77,6 +81,13 @@ async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
         within=record.within,
     )
     return answer(202, accepted)
+
+
+def refuse_deep(request: Request, values: Sequence[Any]) -> None:
+    """422 for values that are nested deeper than the service allows; the engine's own limit holds anyway."""
+    depth = request.service.settings.limits.depth
+    if depth < VALUE_DEPTH and any(is_deep(value, depth) for value in values):
+        raise Problem(422, f"value: nested deeper than {depth} levels")
 
 
 def key_of(seed: str, index: int) -> str:
@@ -88,7 +99,7 @@ async def add_many(request: Request) -> Answer:
     """Accept many records, and say of each what became of it."""
     require_type(request.headers, JSON, NDJSON)
     body = await request.body()
-    given = request.header(b"idempotency-key")
+    given = request.headers.get(b"idempotency-key")
     if given is None:
         return await _add_many(request, body, None)
     return await once(request, given, body, _add_many)
@@ -102,7 +113,9 @@ async def _add_many(request: Request, body: bytes, seed: str | None) -> Answer:
         raise Problem(413, f"{len(records)} records, allowed are {most} in a request")
     for timeline in {record.timeline for record in records}:
         request.refuse_outside(timeline)
-    await refuse_new_timelines(request.service, {record.timeline for record in records})
+    if request.service.settings.limits.timelines:
+        await request.service.part(Room).refuse_new({record.timeline for record in records})
+    refuse_deep(request, [record.value for record in records])
     additions = [_addition(record, seed, index) for index, record in enumerate(records)]
     return _results(await request.service.digests.accept_valid(additions))
 
@@ -112,8 +125,14 @@ def _addition(record: RecordOf, seed: str | None, index: int) -> Addition:
     return Addition(record.timeline, record.value, key, record.timestamp, record.within)
 
 
+def _result(found: Acceptance | InvalidRecord) -> Result:
+    if isinstance(found, Acceptance):
+        return Result(found.key, found.ready, found.due)
+    return Result(problem=problem_of(found).document())
+
+
 def _results(found: Sequence[Acceptance | InvalidRecord]) -> Answer:
-    results = [each if isinstance(each, Acceptance) else Refusal(problem_of(each).document()) for each in found]
+    results = [_result(each) for each in found]
     accepted = sum(isinstance(each, Acceptance) for each in found)
     status = 202 if accepted == len(found) else 207 if accepted else 422
     return answer(status, Results(accepted, results))
