@@ -18,6 +18,8 @@ if _TYPE_CHECKING:
     from digestif.core.outages import ChannelOutage
     from digestif.core.policy import Policy
     from digestif.core.records import (
+        Acceptance,
+        Addition,
         DeadLetter,
         Digest,
         Fate,
@@ -88,7 +90,9 @@ if _TYPE_CHECKING:
     from digestif.worker.worker import Worker
 
 __all__ = [
+    "Acceptance",
     "Added",
+    "Addition",
     "AsyncDigests",
     "Backlog",
     "Budget",
@@ -197,7 +201,8 @@ _HOMES = {  # where each name is defined
     "digestif.core.ledger": "Ledger Verification",
     "digestif.core.outages": "ChannelOutage",
     "digestif.core.policy": "Policy",
-    "digestif.core.records": "DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry Sighting State Timeline",
+    "digestif.core.records": "Acceptance Addition DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry "
+    "Sighting State Timeline",
     "digestif.core.secret": "Secret",
     "digestif.core.verdicts": "DeliveryFailed Discard RetryLater Unavailable",
     "digestif.core.windows": "Window",

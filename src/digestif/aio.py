@@ -10,17 +10,19 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+from digestif.additions import acceptance, pages_of
 from digestif.attempts import Attempt, Attempts
 from digestif.core.cadences import Cadences
 from digestif.core.policy import Policy
-from digestif.core.records import Digest, ScheduleEntry, check_timeline
+from digestif.core.records import Acceptance, Digest, ScheduleEntry, check_timeline
 from digestif.core.terms import Terms
 from digestif.core.times import Duration, Instant, Millis
 from digestif.core.verdicts import DELIVERED, give_back
-from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays, pages_of
+from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays
 from digestif.errors import DigestifError, InvalidState, StoreUnavailable
+from digestif.intake.arrivals import TermsOf
 from digestif.intake.policies import PolicyOf
-from digestif.stores.base import PAGE_RECORDS, Arrival, Store
+from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival, Store
 from digestif.stores.codec import Codec
 
 P = ParamSpec("P")
@@ -163,15 +165,37 @@ class AsyncDigests:
     ) -> bool:
         """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
         intake = self._digests._intake
-        terms = intake.terms(now=now, **delays)
-        if not self._digests._policies.is_known(check_timeline(timeline)):
-            found = await self._in_thread(partial(terms, timeline))  # a function of the user's may take its time
-            terms = partial(_same, found)
+        terms = await self._terms(timeline, now=now, **delays)
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if connection is not None:
             await self.store.add_inside_async(connection, [arrival], in_thread=self._in_thread)
             return False
-        return await self._gate.add(arrival, intake.millis(now))
+        return (await self._gate.add(arrival, intake.millis(now))).ready
+
+    @_like(Digests.accept)
+    async def accept(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: Instant | None = None,
+        within: Duration | None = None,
+        now: float | None = None,
+        **delays: Duration | None,
+    ) -> Acceptance:
+        """Accept a record, as `Digests.accept` does. If cancelled, the record may or may not have been accepted."""
+        intake = self._digests._intake
+        terms = await self._terms(timeline, now=now, **delays)
+        arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
+        return acceptance(arrival, await self._gate.add(arrival, intake.millis(now)))
+
+    async def _terms(self, timeline: str, *, now: float | None, **delays: Duration | None) -> TermsOf:
+        """The terms of one add. A function of the user's that gives the policy may take its time: it has a thread."""
+        terms = self._digests._intake.terms(now=now, **delays)
+        if self._digests._policies.is_known(check_timeline(timeline)):
+            return terms
+        return partial(_same, await self._in_thread(partial(terms, timeline)))
 
     @_like(Digests.add_many)
     async def add_many(
@@ -319,6 +343,8 @@ class AsyncDigests:
     attempts = _unchanged(Digests.attempts)
     forget_policies = _unchanged(Digests.forget_policies)
 
+    accept_many = _awaitable(Digests.accept_many)
+    accept_valid = _awaitable(Digests.accept_valid)
     retract = _awaitable(Digests.retract)
     maintenance = _awaitable(Digests.maintenance)
     delete = _awaitable(Digests.delete)
@@ -368,11 +394,11 @@ class _AddGate:
 
     def __init__(self, owner: AsyncDigests) -> None:
         self._owner = owner
-        self._waiting: list[tuple[Arrival, Millis | None, asyncio.Future[bool]]] = []
+        self._waiting: list[tuple[Arrival, Millis | None, asyncio.Future[Accepted]]] = []
         self._flushing: asyncio.Task[None] | None = None
 
-    async def add(self, arrival: Arrival, now: Millis | None) -> bool:
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    async def add(self, arrival: Arrival, now: Millis | None) -> Accepted:
+        answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting.append((arrival, now, answer))
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._flush())
@@ -390,7 +416,7 @@ class _AddGate:
         while self._flushing is not None:
             await asyncio.wait([self._flushing])
 
-    def _next_page(self) -> list[tuple[Arrival, Millis | None, asyncio.Future[bool]]]:
+    def _next_page(self) -> list[tuple[Arrival, Millis | None, asyncio.Future[Accepted]]]:
         """The adds of one store call: those with the same time."""
         now = self._waiting[0][1]
         size = next((i for i, item in enumerate(self._waiting) if item[1] != now), len(self._waiting))
@@ -398,21 +424,22 @@ class _AddGate:
         del self._waiting[: len(page)]
         return page
 
-    async def _call(self, page: list[tuple[Arrival, Millis | None, asyncio.Future[bool]]]) -> None:
+    async def _call(self, page: list[tuple[Arrival, Millis | None, asyncio.Future[Accepted]]]) -> None:
         arrivals = [arrival for arrival, _, _ in page]
-        results: Sequence[bool | None]
+        results: Sequence[Accepted | None]
         failure: Exception | None
         try:
             results = await self._owner._in_thread(partial(self._owner._digests._accept, arrivals, now=page[0][1]))
         except Exception as error:  # noqa: BLE001  # raised in each caller whose record may not have been accepted
-            results = getattr(error, "answers", None) or [None] * len(page)
+            known = getattr(error, "answers", None) or [None] * len(page)
+            results = [None if ready is None else Accepted(ready=ready) for ready in known]
             failure = error
         else:
             failure = None
         for (_, _, answer), result in zip(page, results, strict=True):
             if answer.done():
                 continue
-            if result is None and failure is not None:
+            if result is not None:
+                answer.set_result(result)
+            elif failure is not None:
                 answer.set_exception(failure)
-            else:
-                answer.set_result(result is True)

@@ -1,13 +1,13 @@
 """`Digests`, the public face: checks arguments, calls the store page by page, and returns plain values."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from inspect import Signature, signature
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
+from digestif.additions import Additions
 from digestif.attempts import Attempt, Attempts, Handlers
 from digestif.attempts.admission import Admissions
 from digestif.attempts.outages import Outages
@@ -28,12 +28,12 @@ from digestif.core.verdicts import DELIVERED
 from digestif.dsn import redacted
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events, Listener
-from digestif.events.engine import Added, Damaged, Dropped
+from digestif.events.engine import Damaged
 from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies, PolicyOf, check_policy
 from digestif.preferences import Preferences
 from digestif.queries import Queries
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Admission, Arrival, Due, Maintained, Store
+from digestif.stores.base import PAGE_TIMELINES, Admission, Due, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.partitions import visit
 from digestif.stores.registry import check_namespace, open_store
@@ -67,7 +67,7 @@ def _with_options_of(
     return decorate
 
 
-class Digests(Queries, Preferences):
+class Digests(Additions, Queries, Preferences):
     """Gathers records in timelines and returns them as digests.
 
     `store` is a DSN or a `Store`; `close` also closes a store that was made from a DSN. `clock` is a callable that
@@ -139,71 +139,6 @@ class Digests(Queries, Preferences):
         self.close()
 
     # Producing
-
-    def add(
-        self,
-        timeline: str,
-        value: Any,
-        *,
-        key: str | None = None,
-        timestamp: Instant | None = None,
-        within: Duration | None = None,
-        first_delay: Duration | None = None,
-        increment_delay: Duration | None = None,
-        maximum_delay: Duration | None = None,
-        connection: Any = None,
-        now: float | None = None,
-    ) -> bool:
-        """Accept a record: a value, or a `Record` with its own key and timestamp.
-
-        True if the timeline became ready: it should be delivered now. A pending record of the same key is replaced.
-        With a PostgreSQL store, `connection` may be one of your own: the record is accepted when you commit, and a
-        worker is woken then; the answer is False.
-        """
-        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
-        arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
-        if connection is not None:
-            self.store.add_inside(connection, [arrival])
-            return False
-        return self._accept([arrival], now=self._intake.millis(now))[0]
-
-    def add_many(
-        self,
-        records: Iterable[tuple[str, Any]],
-        *,
-        within: Duration | None = None,
-        first_delay: Duration | None = None,
-        increment_delay: Duration | None = None,
-        maximum_delay: Duration | None = None,
-        connection: Any = None,
-        now: float | None = None,
-    ) -> list[bool]:
-        """Accept many records, `(timeline, record)` each; all are checked before any is written.
-
-        One store call per page of 1,000: if one fails, the pages before it have been accepted. With a `connection` of
-        your own, as in `add`, your commit accepts all of them or none.
-        """
-        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
-        arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
-        if connection is not None:
-            for page in pages_of(arrivals):
-                self.store.add_inside(connection, page)
-            return [False] * len(arrivals)
-        at = self._intake.millis(now)
-        answers: list[bool] = []
-        for page in pages_of(arrivals):
-            answers += self._accept(page, now=at)
-        return answers
-
-    def _accept(self, arrivals: Sequence[Arrival], *, now: Millis | None) -> list[bool]:
-        answers = self.store.add(arrivals, now=now)
-        if self.events.wanted(Added):
-            ready = tuple(arrival.timeline for arrival, answer in zip(arrivals, answers, strict=True) if answer.ready)
-            self.events.emit(Added(records=len(arrivals), ready=ready))
-        if self.events.wanted(Dropped):
-            for timeline, records in _drops(arrivals, answers).items():
-                self.events.emit(Dropped(timeline=timeline, records=records))
-        return [answer.ready for answer in answers]
 
     def notify(
         self,
@@ -468,12 +403,6 @@ class Digests(Queries, Preferences):
         await Worker(self, **options).serve()
 
 
-def pages_of(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
-    """The records of many, in pages for one store call each."""
-    for start in range(0, len(arrivals), PAGE_RECORDS):
-        yield arrivals[start : start + PAGE_RECORDS]
-
-
 def check_notify_delays(minimum_delay: Duration | None, dispatch: object) -> None:
     """ConfigError for a cool-down that is wrong, or that a task would have to be given."""
     if minimum_delay is None:
@@ -485,15 +414,6 @@ def check_notify_delays(minimum_delay: Duration | None, dispatch: object) -> Non
 
 def _due_first(due: Due) -> Millis:
     return due.at
-
-
-def _drops(arrivals: Sequence[Arrival], answers: Sequence[Accepted]) -> Counter[str]:
-    """How many records were dropped, by timeline."""
-    drops: Counter[str] = Counter()
-    for arrival, answer in zip(arrivals, answers, strict=True):
-        if answer.dropped:
-            drops[arrival.timeline] += answer.dropped
-    return drops
 
 
 def _store(store: str | Store, namespace: str) -> Store:

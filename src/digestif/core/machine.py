@@ -286,6 +286,12 @@ def last_opening(openings: Openings, *, now: Millis, before: Millis) -> Millis |
     return found[-1] if found else None
 
 
+def next_delivery(slot: Slot) -> Millis | None:
+    """When a timeline is delivered next. None if that is not known: it is open, paused or has nothing to deliver."""
+    is_due = slot.state in (State.WAITING, State.READY) and not slot.paused
+    return slot.at if is_due else None
+
+
 # Scheduling and maintenance
 
 

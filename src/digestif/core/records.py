@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, overload
 
 from digestif.core.texts import shortened
-from digestif.core.times import LONGEST, MILLISECONDS_FROM, in_seconds, is_duration, is_number
+from digestif.core.times import LONGEST, MILLISECONDS_FROM, Duration, Instant, in_seconds, is_duration, is_number
 from digestif.errors import InvalidRecord
 
 KEY_BYTES = 512  # of UTF-8, for timelines and records
@@ -89,6 +89,25 @@ class Outcome(StrEnum):
     DEAD = "dead"
     DISCARDED = "discarded"
     EXPIRED = "expired"
+
+
+class Addition(NamedTuple):
+    """A record to be accepted with others, with what `add` takes."""
+
+    timeline: str
+    value: Any
+    key: str | None = None
+    timestamp: Instant | None = None
+    within: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """The answer to a record that was accepted: what became of its timeline. Times in seconds."""
+
+    key: str  # of the record, also if it was chosen for it
+    ready: bool  # the record made its timeline ready: it should be delivered now
+    due: float | None  # when the timeline is delivered next; None while it is open, paused or switched off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
 """From the arguments of a call to what a store takes: checked times, delays and encoded records."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from digestif.clock import wall_clock
-from digestif.core.records import Record, check_record_key, check_timeline, check_timestamp, check_within
+from digestif.core.records import Addition, Record, check_record_key, check_timeline, check_timestamp, check_within
 from digestif.core.terms import Terms
 from digestif.core.texts import shortened
 from digestif.core.times import FARTHEST, Duration, Instant, Millis, is_time, to_millis
@@ -60,8 +60,9 @@ class Intake:
         within: Duration | None,
         terms: TermsOf,
         now: float | None,
+        asks: bool = False,
     ) -> Arrival:
-        """A record for the store. Raises InvalidRecord with what is wrong."""
+        """A record for the store, which `asks` when its timeline is due. Raises InvalidRecord with what is wrong."""
         if isinstance(value, Record):
             if key is not None or timestamp is not None:
                 raise InvalidRecord("key and timestamp: give them in the Record or as arguments, not both")
@@ -77,20 +78,43 @@ class Intake:
             seconds,
             None if within is None else to_millis(check_within(within)),
             terms(name),
+            asks,
         )
 
     def arrivals(
-        self, records: Iterable[object], *, within: Duration | None, terms: TermsOf, now: float | None
+        self,
+        records: Iterable[object],
+        *,
+        within: Duration | None,
+        terms: TermsOf,
+        now: float | None,
+        asks: bool = False,
     ) -> list[Arrival]:
         """Pairs of timeline and record for the store. Raises InvalidRecord with the number of the wrong one."""
         arrivals: list[Arrival] = []
         for place, item in enumerate(records):
-            timeline, value = _pair(item, place)
             try:
-                arrivals.append(self.arrival(timeline, value, within=within, terms=terms, now=now))
+                timeline, value, key, timestamp, own = _parts(item)
+                given = within if own is None else own
+                arrivals.append(
+                    self.arrival(timeline, value, key, timestamp, within=given, terms=terms, now=now, asks=asks)
+                )
             except InvalidRecord as error:
                 raise InvalidRecord(f"record {place}: {error}") from error
         return arrivals
+
+    def checked(
+        self, records: Iterable[object], *, terms: TermsOf, now: float | None
+    ) -> Iterator[Arrival | InvalidRecord]:
+        """Records for the store, and in the place of each wrong one what is wrong with it."""
+        for item in records:
+            try:
+                [arrival] = self.arrivals([item], within=None, terms=terms, now=now, asks=True)
+            except InvalidRecord as error:
+                cause = error.__cause__
+                yield cause if isinstance(cause, InvalidRecord) else error
+            else:
+                yield arrival
 
     def millis(self, now: float | None) -> Millis | None:
         """The caller's time, else the engine's clock, else None: then the store's clock counts."""
@@ -129,7 +153,10 @@ def check_text(name: str, value: object) -> str:
     raise ConfigError(f"{name}: {shortened(value)} is not a string of valid characters")
 
 
-def _pair(item: object, place: int) -> tuple[Any, Any]:
+def _parts(item: object) -> tuple[Any, Any, Any, Any, Any]:
+    """What an `Addition` says; a pair is its timeline and its value."""
     if isinstance(item, tuple | list) and len(item) == 2:
-        return item[0], item[1]
-    raise InvalidRecord(f"record {place}: {shortened(item)} is not a pair of timeline and record")
+        return item[0], item[1], None, None, None
+    if isinstance(item, Addition):
+        return item
+    raise InvalidRecord(f"{shortened(item)} is not a pair of timeline and record")

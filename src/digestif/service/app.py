@@ -1,15 +1,51 @@
 """The ASGI application: the API under /v1, the dashboard, and what guards both."""
 
 from starlette.applications import Starlette
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from digestif.service.api import endpoints
+from digestif.service.api.api import Api
+from digestif.service.api.problems import Problem
+from digestif.service.api.requests import answer_of, respond
 from digestif.service.dashboard import pages
+from digestif.service.security.hosts import header_of
 from digestif.service.service import Service
+
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 def application(service: Service) -> ASGIApp:
     """The application of a service."""
-    app = Starlette(routes=[*endpoints.routes(service), *pages.routes(service)])
-    app.state.service = service
-    return app
+    dashboard = Starlette(routes=pages.routes(service))
+    dashboard.state.service = service
+    return Application(service, dashboard)
+
+
+class Application:
+    """Refuses what comes under a foreign name or from a page of another site; gives the rest to API or dashboard."""
+
+    def __init__(self, service: Service, dashboard: ASGIApp) -> None:
+        self._service = service
+        self._api = Api(service)
+        self._dashboard = dashboard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._dashboard(scope, receive, send)
+        elif problem := self._refused(scope):
+            await respond(send, answer_of(problem, ""))
+        elif self._api.serves(scope["raw_path"]):
+            await self._api(scope, receive, send)
+        else:
+            await self._dashboard(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> Problem | None:
+        hosts = self._service.hosts
+        host = header_of(scope["headers"], b"host")
+        if host is None or not hosts.are_ours(host):
+            return Problem(421, "this service does not answer to that host name; `hosts` in its settings adds names")
+        if scope["method"] in SAFE:
+            return None
+        origin = header_of(scope["headers"], b"origin")
+        if origin is not None and hosts.is_foreign(origin, host):
+            return Problem(403, "a page of another site may not change anything here")
+        return None

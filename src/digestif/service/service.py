@@ -4,6 +4,8 @@ import asyncio
 
 from digestif.aio import AsyncDigests
 from digestif.events.base import Listener
+from digestif.service.security.hosts import Hosts
+from digestif.service.security.rates import Rates
 from digestif.service.security.tokens import Tokens
 from digestif.service.settings import Settings
 
@@ -21,6 +23,8 @@ class Service:
         self.settings = settings
         self.digests = digests
         self.tokens = Tokens(settings.tokens)
+        self.hosts = Hosts(settings)
+        self.rates = Rates(settings.limits.rate)
         for listener in self._listeners:
             digests.subscribe(listener)
 

@@ -51,6 +51,7 @@ class Arrival(NamedTuple):
     timestamp: float
     within: Millis | None
     terms: Terms
+    asks_due: bool = False  # the answer has to say when the timeline is due
 
 
 class Accepted(NamedTuple):
@@ -58,6 +59,7 @@ class Accepted(NamedTuple):
 
     ready: bool = False  # the record made its timeline ready
     dropped: int = 0  # pending records that capacity pushed out, maybe the added one itself
+    due: Millis | None = None  # when the timeline is delivered next, by `machine.next_delivery`, if the arrival asks
 
 
 class Due(NamedTuple):

@@ -323,6 +323,7 @@ COMPARISONS: dict[str, Comparison] = {
         facts(slot=slots(), push=pushes),
         lambda rule, v: rule(v["slot"], v["push"]),
     ),
+    "next_delivery": Comparison("return next_delivery(slot)", facts(slot=slots()), of_slot),
     "after_schedule": Comparison(
         "after_schedule(slot, v.now) return slot", facts(slot=slots(State.WAITING), now=times), of_slot
     ),

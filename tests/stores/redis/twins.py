@@ -30,6 +30,7 @@ T = TypeVar("T")
 MACHINE: dict[str, Callable[..., Any]] = {
     "after_add": machine.after_add,
     "after_push": machine.after_push,
+    "next_delivery": machine.next_delivery,
     "after_schedule": machine.after_schedule,
     "after_maintenance": machine.after_maintenance,
     "after_lapse": machine.after_lapse,

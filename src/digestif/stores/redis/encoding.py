@@ -33,6 +33,7 @@ _WHEREABOUTS = Packing(">HHd").pack
 _TERMS = Packing(">9d")
 _OPENINGS = Packing(">BH").pack
 _DROPS = Packing(">HH")
+_DUE = Packing(">d")  # NaN: not known
 _YES = ord("1")
 _READY, _QUIET = Accepted(ready=True), Accepted()
 _UNSET = math.nan
@@ -159,10 +160,17 @@ def flags(reply: bytes) -> list[bool]:
     return [flag == _YES for flag in reply]
 
 
-def accepted(reply: bytes, many: int) -> list[Accepted]:
-    """The reply of `add`: a flag for each record, then the positions of those that dropped others, and how many."""
+def accepted(reply: bytes, many: int, *, with_due: bool) -> list[Accepted]:
+    """The reply of `add`: a flag for each record, due times if asked for, then which records dropped how many."""
     answers = [_READY if flag == _YES else _QUIET for flag in reply[:many]]
-    for position, dropped in _DROPS.iter_unpack(reply[many:]):
+    behind = many
+    if with_due:
+        behind += many * _DUE.size
+        times = [at for (at,) in _DUE.iter_unpack(reply[many:behind])]
+        answers = [
+            answer if at != at else answer._replace(due=int(at)) for answer, at in zip(answers, times, strict=True)
+        ]
+    for position, dropped in _DROPS.iter_unpack(reply[behind:]):
         answers[position] = answers[position]._replace(dropped=dropped)
     return answers
 

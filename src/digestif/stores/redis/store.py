@@ -136,7 +136,7 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
             reply = self._scripts.write_one("add", call_alone(self._scripts.keys, batch[0]), now=now)
             if reply[0] == DAMAGED_FLAG:
                 raise damage_of(self._scripts, batch[0].timeline)
-            return encoding.accepted(reply, 1)
+            return encoding.accepted(reply, 1, with_due=batch[0].asks_due)
         answers: list[Accepted | None] = [None] * len(batch)
         for shares in rounds_of(self._scripts.keys, batch):
             replies = self._scripts.write("add", [share.call() for share in shares], now=now)
@@ -145,7 +145,8 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
                 if isinstance(reply, Exception):
                     continue
                 flags = reply[: len(share.positions)]
-                for position, accepted in zip(share.positions, encoding.accepted(reply, len(flags)), strict=True):
+                found = encoding.accepted(reply, len(flags), with_due=share.asks_due)
+                for position, accepted in zip(share.positions, found, strict=True):
                     answers[position] = accepted
                 if DAMAGED_FLAG in flags:
                     damaged += [at for at, flag in zip(share.positions, flags, strict=True) if flag == DAMAGED_FLAG]

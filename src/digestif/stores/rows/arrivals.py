@@ -52,7 +52,8 @@ def add(rows: Rows, arrival: Arrival, *, now: Millis) -> Accepted:
         kept, now=now, terms=arrival.terms, pending=pending, deadline=deadline, moving=rows.is_moving()
     )
     put(rows, arrival.timeline, before, after)
-    return Accepted(after.state is State.READY and before.state is State.IDLE, dropped)
+    due = machine.next_delivery(after) if arrival.asks_due else None
+    return Accepted(after.state is State.READY and before.state is State.IDLE, dropped, due)
 
 
 def retract(rows: Rows, timeline: str, key: str) -> bool:

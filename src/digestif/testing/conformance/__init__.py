@@ -1,5 +1,6 @@
 """The conformance suite: what every store must show, in sentences, through the engine and at the level of the port."""
 
+from digestif.testing.conformance.acceptances import Acceptances
 from digestif.testing.conformance.accounts import Accounts, DeadLetters
 from digestif.testing.conformance.add import Arrivals
 from digestif.testing.conformance.admissions import AskedStores
@@ -40,6 +41,7 @@ from digestif.testing.conformance.windows import Windows
 
 
 class StoreConformance(
+    Acceptances,
     Accounts,
     Arrivals,
     AskedStores,

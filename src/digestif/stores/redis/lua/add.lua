@@ -4,10 +4,11 @@
 -- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, which delays
 --        the call gave itself, where its openings begin, capacity, ttl; then openings: flags (1 hours, 2 urgent), how
 --        many, times
---        5 packed for each record: which timeline and which policy, from 1, and `within`
+--        5 packed for each record: which timeline and which policy, from 1, and `within`; one byte more asks for due times
 --        6… per record: key; timestamp and payload
 -- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'; '!' per one that was not
---        accepted, because its timeline is damaged; then, packed, which records (from 0) made how many be dropped
+--        accepted, because its timeline is damaged; then, packed, if asked for, when the timeline of each record is due
+--        after it (NaN: not known); then which records (from 0) made how many be dropped
 -- Unguarded  it looks for an earlier answer itself, and defines the functions for that only if it needs them
 -- include: partition.lua
 
@@ -122,10 +123,16 @@ local function the_long_way()
       slot.deadline = earliest_deadline(timeline.batch)
     end
     after_add(slot, now, terms, timeline.pending, moving)
-    return was_idle and slot.state == 'ready', dropped
+    return was_idle and slot.state == 'ready', dropped, next_delivery(slot)
   end
 
-  return { add = add, save = save_timeline, answered = answered, answer = answer, count = count }
+  -- When a timeline is due that a record joined the short way.
+  local function due_of(stored)
+    local is_read, slot = pcall(read_slot, stored)
+    return is_read and slot and next_delivery(slot) or nil
+  end
+
+  return { add = add, due_of = due_of, save = save_timeline, answered = answered, answer = answer, count = count }
 end
 
 local fully
@@ -144,6 +151,7 @@ local drops = {} -- of records that made others be dropped: their numbers, and h
 local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
 local known, capacity, expires, expiry -- of the record before; the expiry is packed
 local many = (#arguments - 6) / 2
+local dues = #arguments[5] > many * 12 and {} or nil -- packed, by record
 for number = 1, many do
   local timeline, policy, within = read('>HHd', arguments[5], number * 12 - 11)
   local key, rest = arguments[4 + number * 2], arguments[5 + number * 2]
@@ -181,15 +189,22 @@ for number = 1, many do
         arrival = arrival + 1
         local fresh = call('HSET', hash, key, write('>I5', arrival) .. expiry .. rest)
         pending, superseded = pending + fresh, superseded + 1 - fresh
+        if dues then
+          fully = fully or the_long_way()
+          dues[number] = write('>d', fully.due_of(slot) or 0 / 0)
+        end
       end
     end
   end
 
   if not joins then
     fully = fully or the_long_way()
-    local is_ready, dropped = fully.add(place, policy, key, rest, within == within and within or nil)
+    local is_ready, dropped, due = fully.add(place, policy, key, rest, within == within and within or nil)
     if is_ready ~= false then
       flags[number] = is_ready and '1' or '!'
+    end
+    if dues then
+      dues[number] = write('>d', due or 0 / 0)
     end
     if dropped and dropped > 0 then
       drops[#drops + 1] = write('>HH', number - 1, dropped)
@@ -204,7 +219,7 @@ if next(flags) then
   end
   reply = table.concat(flags)
 end
-reply = reply .. table.concat(drops)
+reply = reply .. (dues and table.concat(dues) or '') .. table.concat(drops)
 if not fully and superseded == 0 then
   local noting = struct.pack('>dd', ARGV[1], clock) .. reply
   call('HSET', LEDGER, CALL, noting, 'accepted', arrival, 'pending', pending)

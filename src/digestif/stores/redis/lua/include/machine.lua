@@ -178,6 +178,12 @@ local function after_add(slot, now, terms, pending, moving)
   end
 end
 
+-- When a timeline is delivered next; nil if that is not known.
+local function next_delivery(slot)
+  local is_due = (slot.state == 'waiting' or slot.state == 'ready') and not slot.paused
+  return is_due and slot.at or nil
+end
+
 -- Scheduling and maintenance
 
 -- Keep the digest of an attempt that did not succeed, unless it is empty. Freeze one that some recipients already have:

@@ -1,0 +1,150 @@
+"""`Additions`: the part of `Digests` that accepts records."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from digestif.core.records import Acceptance, Addition
+from digestif.core.times import Duration, Instant, Millis, to_seconds
+from digestif.errors import InvalidRecord
+from digestif.events.base import Events
+from digestif.events.engine import Added, Dropped
+from digestif.intake.arrivals import Intake
+from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival, Store
+
+
+class Additions:
+    """What producers ask of a store."""
+
+    store: Store
+    events: Events
+    _intake: Intake
+
+    def add(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: Instant | None = None,
+        within: Duration | None = None,
+        first_delay: Duration | None = None,
+        increment_delay: Duration | None = None,
+        maximum_delay: Duration | None = None,
+        connection: Any = None,
+        now: float | None = None,
+    ) -> bool:
+        """Accept a record: a value, or a `Record` with its own key and timestamp.
+
+        True if the timeline became ready: it should be delivered now. A pending record of the same key is replaced.
+        With a PostgreSQL store, `connection` may be one of your own: the record is accepted when you commit, and a
+        worker is woken then; the answer is False.
+        """
+        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
+        arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        if connection is not None:
+            self.store.add_inside(connection, [arrival])
+            return False
+        return self._accept([arrival], now=self._intake.millis(now))[0].ready
+
+    def add_many(
+        self,
+        records: Iterable[tuple[str, Any]],
+        *,
+        within: Duration | None = None,
+        first_delay: Duration | None = None,
+        increment_delay: Duration | None = None,
+        maximum_delay: Duration | None = None,
+        connection: Any = None,
+        now: float | None = None,
+    ) -> list[bool]:
+        """Accept many records, `(timeline, record)` each; all are checked before any is written.
+
+        One store call per page of 1,000: if one fails, the pages before it have been accepted. With a `connection` of
+        your own, as in `add`, your commit accepts all of them or none.
+        """
+        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
+        arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
+        if connection is not None:
+            for page in pages_of(arrivals):
+                self.store.add_inside(connection, page)
+            return [False] * len(arrivals)
+        at = self._intake.millis(now)
+        answers: list[bool] = []
+        for page in pages_of(arrivals):
+            answers += [answer.ready for answer in self._accept(page, now=at)]
+        return answers
+
+    def accept(
+        self,
+        timeline: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        timestamp: Instant | None = None,
+        within: Duration | None = None,
+        first_delay: Duration | None = None,
+        increment_delay: Duration | None = None,
+        maximum_delay: Duration | None = None,
+        now: float | None = None,
+    ) -> Acceptance:
+        """Accept a record as `add` does, and say under which key, and when its timeline is delivered next."""
+        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
+        arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
+        return acceptance(arrival, self._accept([arrival], now=self._intake.millis(now))[0])
+
+    def accept_many(
+        self,
+        records: Iterable[tuple[str, Any] | Addition],
+        *,
+        within: Duration | None = None,
+        now: float | None = None,
+    ) -> list[Acceptance]:
+        """Accept many records as `add_many` does, with the answers of `accept`.
+
+        A record is `(timeline, record)`, or an `Addition` with what `add` takes.
+        """
+        terms = self._intake.terms(now=now)
+        return self._accept_pages(self._intake.arrivals(records, within=within, terms=terms, now=now, asks=True), now)
+
+    def accept_valid(
+        self, records: Iterable[tuple[str, Any] | Addition], *, now: float | None = None
+    ) -> list[Acceptance | InvalidRecord]:
+        """Accept those of many records that are valid; in the place of each other one is what is wrong with it."""
+        checked = list(self._intake.checked(records, terms=self._intake.terms(now=now), now=now))
+        found = iter(self._accept_pages([each for each in checked if isinstance(each, Arrival)], now))
+        return [next(found) if isinstance(each, Arrival) else each for each in checked]
+
+    def _accept_pages(self, arrivals: Sequence[Arrival], now: float | None) -> list[Acceptance]:
+        at = self._intake.millis(now)
+        answers = [answer for page in pages_of(arrivals) for answer in self._accept(page, now=at)]
+        return [acceptance(*pair) for pair in zip(arrivals, answers, strict=True)]
+
+    def _accept(self, arrivals: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
+        answers = self.store.add(arrivals, now=now)
+        if self.events.wanted(Added):
+            ready = tuple(arrival.timeline for arrival, answer in zip(arrivals, answers, strict=True) if answer.ready)
+            self.events.emit(Added(records=len(arrivals), ready=ready))
+        if self.events.wanted(Dropped):
+            for timeline, records in _drops(arrivals, answers).items():
+                self.events.emit(Dropped(timeline=timeline, records=records))
+        return answers
+
+
+def acceptance(arrival: Arrival, answer: Accepted) -> Acceptance:
+    return Acceptance(arrival.key, answer.ready, None if answer.due is None else to_seconds(answer.due))
+
+
+def pages_of(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
+    """The records of many, in pages for one store call each."""
+    for start in range(0, len(arrivals), PAGE_RECORDS):
+        yield arrivals[start : start + PAGE_RECORDS]
+
+
+def _drops(arrivals: Sequence[Arrival], answers: Sequence[Accepted]) -> Counter[str]:
+    """How many records were dropped, by timeline."""
+    drops: Counter[str] = Counter()
+    for arrival, answer in zip(arrivals, answers, strict=True):
+        if answer.dropped:
+            drops[arrival.timeline] += answer.dropped
+    return drops

@@ -1,0 +1,119 @@
+"""Endpoints that add records: one, or many with an answer for each."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from digestif.core.records import Acceptance, Addition
+from digestif.errors import InvalidRecord
+from digestif.service.api.bodies import decoded, decoded_lines
+from digestif.service.api.idempotency import once
+from digestif.service.api.problems import Problem, ProblemDocument, problem_of
+from digestif.service.api.requests import JSON, NDJSON, Answer, Request, answer, require_type
+from digestif.service.api.room import refuse_new_timelines
+
+Seconds = Annotated[float, Meta(description="seconds since the epoch")]
+
+
+class NewRecord(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A record to add to the timeline in the path."""
+
+    value: Any
+    key: str | None = None  # unique within the timeline; a pending record of the same key is replaced
+    timestamp: Seconds | None = None  # of the event
+    within: float | None = None  # seconds, within which it is to be delivered
+
+
+class RecordOf(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A record to add, and its timeline."""
+
+    timeline: str
+    value: Any
+    key: str | None = None
+    timestamp: Seconds | None = None
+    within: float | None = None
+
+
+class Refusal(Struct, frozen=True):
+    """The answer to a record that was refused."""
+
+    problem: ProblemDocument
+
+
+class Results(Struct, frozen=True):
+    """The answers to many records, in their order."""
+
+    accepted: int
+    results: Sequence[Acceptance | Refusal]
+
+
+_one = msgspec.json.Decoder(NewRecord)
+_many = msgspec.json.Decoder(list[RecordOf])
+_line = msgspec.json.Decoder(RecordOf)
+
+
+async def add_one(request: Request) -> Answer:
+    """Accept a record. The answer comes when the store has it."""
+    require_type(request.headers, JSON)
+    body = await request.body()
+    given = request.header(b"idempotency-key")
+    if given is None:
+        return await _add_one(request, body, None)
+    return await once(request, given, body, _add_one)
+
+
+async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
+    record = decoded(body, _one)
+    [timeline] = request.keys
+    await refuse_new_timelines(request.service, [timeline])
+    accepted = await request.service.digests.accept(
+        timeline,
+        record.value,
+        key=record.key if seed is None or record.key is not None else key_of(seed, 0),
+        timestamp=record.timestamp,
+        within=record.within,
+    )
+    return answer(202, accepted)
+
+
+def key_of(seed: str, index: int) -> str:
+    """The key of a record without one in a request that may be repeated: the same each time."""
+    return sha256(f"{seed}\0{index}".encode()).hexdigest()[:32]
+
+
+async def add_many(request: Request) -> Answer:
+    """Accept many records, and say of each what became of it."""
+    require_type(request.headers, JSON, NDJSON)
+    body = await request.body()
+    given = request.header(b"idempotency-key")
+    if given is None:
+        return await _add_many(request, body, None)
+    return await once(request, given, body, _add_many)
+
+
+async def _add_many(request: Request, body: bytes, seed: str | None) -> Answer:
+    is_lines = require_type(request.headers, JSON, NDJSON) == NDJSON
+    records = decoded_lines(body, _line) if is_lines else decoded(body, _many)
+    most = request.service.settings.limits.items
+    if len(records) > most:
+        raise Problem(413, f"{len(records)} records, allowed are {most} in a request")
+    for timeline in {record.timeline for record in records}:
+        request.refuse_outside(timeline)
+    await refuse_new_timelines(request.service, {record.timeline for record in records})
+    additions = [_addition(record, seed, index) for index, record in enumerate(records)]
+    return _results(await request.service.digests.accept_valid(additions))
+
+
+def _addition(record: RecordOf, seed: str | None, index: int) -> Addition:
+    key = key_of(seed, index) if seed is not None and record.key is None else record.key
+    return Addition(record.timeline, record.value, key, record.timestamp, record.within)
+
+
+def _results(found: Sequence[Acceptance | InvalidRecord]) -> Answer:
+    results = [each if isinstance(each, Acceptance) else Refusal(problem_of(each).document()) for each in found]
+    accepted = sum(isinstance(each, Acceptance) for each in found)
+    status = 202 if accepted == len(found) else 207 if accepted else 422
+    return answer(status, Results(accepted, results))

@@ -1,0 +1,129 @@
+"""A request as endpoints see it, and the answers that they give."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+from starlette.types import Receive, Scope, Send
+
+from digestif.service.api.bodies import decoded, read_body, wrong_shape
+from digestif.service.api.problems import CONTENT_TYPE, Fault, Problem
+from digestif.service.security.tokens import Principal
+from digestif.service.service import Service
+
+T = TypeVar("T")
+MOST_PARAMETERS = 20
+JSON = b"application/json"
+NDJSON = b"application/x-ndjson"
+STREAMING = "digestif.streaming"  # in the state of a request whose answer ends only with its connection
+
+encode = msgspec.json.Encoder().encode
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Request:
+    """What an endpoint is asked, by whom. `keys` are the variable segments of the path."""
+
+    __slots__ = ("headers", "keys", "principal", "receive", "scope", "service")
+
+    def __init__(
+        self, service: Service, scope: Scope, receive: Receive, principal: Principal, keys: Sequence[str]
+    ) -> None:
+        self.service = service
+        self.scope = scope
+        self.receive = receive
+        self.principal = principal
+        self.keys = keys
+        self.headers: Headers = scope["headers"]
+
+    def header(self, name: bytes) -> bytes | None:
+        return header(self.headers, name)
+
+    async def body(self) -> bytes:
+        limits = self.service.settings.limits
+        return await read_body(self.headers, self.receive, most=limits.body, seconds=limits.body_seconds)
+
+    async def json(self, decoder: "msgspec.json.Decoder[T]") -> T:
+        """The body as a value of the decoder's type."""
+        require_type(self.headers, JSON)
+        return decoded(await self.body(), decoder)
+
+    def query(self, kind: type[T]) -> T:
+        """The parameters behind the question mark, as a struct."""
+        return msgspec.convert({}, kind) if not self.scope["query_string"] else parsed_query(self.scope, kind)
+
+    def refuse_outside(self, timeline: str) -> None:
+        """403 for a timeline that the token does not reach."""
+        if not self.principal.reaches(timeline):
+            raise Problem(403, f"this token reaches only timelines that begin with {self.principal.prefix!r}")
+
+
+def header(headers: Headers, wanted: bytes) -> bytes | None:
+    for name, value in headers:
+        if name == wanted:
+            return value
+    return None
+
+
+def require_type(headers: Headers, *accepted: bytes) -> bytes:
+    """The type of the body, if it is one of those; otherwise 415."""
+    kind, _, parameters = (header(headers, b"content-type") or b"").partition(b";")
+    charset = parameters.strip().lower().removeprefix(b"charset=").strip(b'"')
+    found = kind.strip().lower()
+    if found not in accepted or charset not in (b"", b"utf-8", b"utf8"):
+        wanted = " or ".join(each.decode() for each in accepted)
+        raise Problem(415, f"content-type: send {wanted}, in UTF-8", headers={"accept": wanted.replace(" or ", ", ")})
+    return found
+
+
+def parsed_query(scope: Scope, kind: type[T]) -> T:
+    try:
+        text = scope["query_string"].decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_PARAMETERS)
+    except ValueError:
+        raise Problem(400, f"the query is not UTF-8, or has more than {MOST_PARAMETERS} parameters") from None
+    names = [name for name, _ in pairs]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise Problem(422, "a parameter was given twice", errors=[Fault(name, "given twice") for name in sorted(twice)])
+    try:
+        return msgspec.convert(dict(pairs), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise wrong_shape(error, "a parameter is wrong") from None
+
+
+class Answer(Struct, frozen=True):
+    """An answer that says more than a value: another status, other headers, bytes that are no JSON."""
+
+    status: int
+    body: bytes
+    content_type: bytes = JSON
+    headers: Headers = ()
+
+
+class Stream(Struct, frozen=True):
+    """An answer that goes on until the client leaves or the service stops."""
+
+    parts: AsyncIterator[bytes]
+    content_type: bytes
+
+
+def answer(status: int, value: Any, headers: Headers = ()) -> Answer:
+    return Answer(status, encode(value), JSON, headers)
+
+
+def answer_of(problem: Problem, instance: str) -> Answer:
+    headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
+    return Answer(problem.status, encode(problem.document(instance)), CONTENT_TYPE, headers)
+
+
+COMMON: Headers = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+START, BODY = "http.response.start", "http.response.body"
+
+
+async def respond(send: Send, given: Answer) -> None:
+    length = b"%d" % len(given.body)
+    headers = [(b"content-type", given.content_type), (b"content-length", length), *COMMON, *given.headers]
+    await send({"type": START, "status": given.status, "headers": headers})
+    await send({"type": BODY, "body": given.body})

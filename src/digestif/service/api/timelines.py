@@ -1,0 +1,115 @@
+"""Endpoints about timelines: list, show, peek, explain, trace, and what operators do with them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from digestif.attempts.worker_notes import is_unhandled
+from digestif.core.explain import Explanation
+from digestif.core.records import State
+from digestif.service.api.problems import Problem
+from digestif.service.api.requests import Request
+from digestif.service.api.shapes import (
+    RecordAnswer,
+    SightingAnswer,
+    TimelineAnswer,
+    record_answer,
+    sighting_answer,
+    timeline_answer,
+)
+
+Limit = Annotated[int, Meta(ge=1, le=500)]
+
+
+class TimelinesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which timelines."""
+
+    state: State | None = None
+    prefix: str = ""
+    after: str | None = None  # from the page before
+    limit: Limit = 100
+
+
+class TimelinesAnswer(Struct, frozen=True):
+    """A page of timelines. It may be short, or empty, although there are more: `after` is null at the end only."""
+
+    timelines: Sequence[TimelineAnswer]  # type: ignore[valid-type]  # made from the engine's own
+    after: str | None
+
+
+class PeekQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many records."""
+
+    limit: Limit = 100
+
+
+class RecordsAnswer(Struct, frozen=True):
+    """The records that the next digest would carry, newest first."""
+
+    records: Sequence[RecordAnswer]
+    total: int
+
+
+class TraceAnswer(Struct, frozen=True):
+    """What is known of a record, its latest version first."""
+
+    sightings: Sequence[SightingAnswer]
+
+
+class Changed(Struct, frozen=True):
+    """Whether anything was changed."""
+
+    changed: bool
+
+
+async def list_timelines(request: Request) -> TimelinesAnswer:
+    """List the timelines that are stored."""
+    query, digests = request.query(TimelinesQuery), request.service.digests
+    prefix = reached_prefix(request, query.prefix)
+    page = await digests.timelines_page(state=query.state, prefix=prefix, after=query.after, limit=query.limit)
+    workers = await digests.workers()
+    found = [timeline_answer(each, unhandled=is_unhandled(each.key, workers)) for each in page.timelines]
+    return TimelinesAnswer(found, page.after)
+
+
+def reached_prefix(request: Request, wanted: str) -> str:
+    """The prefix of a search, narrowed to what the token reaches."""
+    own = request.principal.prefix
+    if own.startswith(wanted):
+        return own
+    request.refuse_outside(wanted)
+    return wanted
+
+
+async def show(request: Request) -> Any:
+    """Show what is known about a timeline; an unknown one is idle."""
+    digests, [timeline] = request.service.digests, request.keys
+    found, workers = await digests.timeline(timeline), await digests.workers()
+    return timeline_answer(found, unhandled=is_unhandled(timeline, workers))
+
+
+async def peek(request: Request) -> RecordsAnswer:
+    """Show the records that the next digest would carry."""
+    query = request.query(PeekQuery)
+    records = await request.service.digests.peek(request.keys[0])
+    return RecordsAnswer([record_answer(record) for record in records[: query.limit]], len(records))
+
+
+async def explain(request: Request) -> Explanation:
+    """Explain why a timeline is due when it is."""
+    return await request.service.digests.explain(request.keys[0])
+
+
+async def trace(request: Request) -> TraceAnswer:
+    """Find out what became of a record, as far as history reaches."""
+    timeline, record = request.keys
+    sightings = await request.service.digests.trace(timeline, record)
+    return TraceAnswer([sighting_answer(sighting) for sighting in sightings])
+
+
+def unless_found(found: Any, what: str) -> Any:
+    """The value itself; 404 if there is none."""
+    if found is None or found is False:
+        raise Problem(404, f"there is no such {what}")
+    return found

@@ -1,0 +1,114 @@
+"""The HTTP server: uvicorn's settings, and limits that it does not have by itself."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from starlette.types import ASGIApp
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from digestif.service.api.problems import CONTENT_TYPE, Problem
+from digestif.service.api.requests import STREAMING
+
+HEAD_BYTES = 32 << 10  # of a request line and its headers
+HEAD_SECONDS = 10.0  # for them to arrive
+KEEP_ALIVE = 75  # seconds; proxies often keep connections for 60
+CONNECTIONS = 2_000
+GRACE = 10  # seconds for requests that are under way when the service stops
+
+
+def uvicorn_config(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, **more: Any) -> Config:
+    """How uvicorn is to run the application."""
+    options: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "http": Protocol,
+        "ws": "none",
+        "lifespan": "off",
+        "access_log": False,
+        "log_config": None,
+        "server_header": False,
+        "proxy_headers": False,
+        "limit_concurrency": CONNECTIONS,
+        "timeout_keep_alive": KEEP_ALIVE,
+        "timeout_graceful_shutdown": GRACE,
+        **more,
+    }
+    return Config(app, **options)
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits for the head of a request, in bytes and in time."""
+
+    head_seconds = HEAD_SECONDS
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._is_large = False
+        self._begin_head()
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._is_large = len(data) > HEAD_BYTES
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._head_size += len(data)
+            if self._head_size > HEAD_BYTES:
+                self._refuse_large_head()
+            elif self._head_timer is None:
+                self._wait_for_head()
+
+    def on_message_begin(self) -> None:
+        if not self._in_head:
+            self._begin_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._end_head()
+        if self._is_large and len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
+            self._refuse_large_head()
+        else:
+            super().on_headers_complete()
+
+    def _begin_head(self) -> None:
+        self._in_head, self._head_size = True, 0
+        self._head_timer: asyncio.TimerHandle | None = None  # set if a head does not come at once
+
+    def _wait_for_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_seconds, self._refuse_slow_head)
+
+    def _end_head(self) -> None:
+        self._in_head = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _refuse_large_head(self) -> None:
+        self._refuse(Problem(431, f"the head of the request is longer than {HEAD_BYTES} bytes"))
+
+    def _refuse_slow_head(self) -> None:
+        self._refuse(Problem(408, f"the head of the request did not arrive within {self.head_seconds:g} seconds"))
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(Problem(400, msg))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer with a problem and close: what follows can't be told from the next request."""
+        if self.transport.is_closing():
+            return
+        body = msgspec.json.encode(problem.document())
+        head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (CONTENT_TYPE, len(body))
+        self.transport.write(STATUS_LINE[problem.status] + head + body)
+        self.transport.close()
+
+    def shutdown(self) -> None:
+        """End streams as well, which would never end by themselves."""
+        super().shutdown()
+        is_idle = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # before the first
+        if not is_idle and self.scope["state"].get(STREAMING):
+            self.transport.close()

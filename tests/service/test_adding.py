@@ -1,0 +1,92 @@
+"""Adding records over HTTP."""
+
+import json
+
+import pytest
+
+from digestif.service.settings import Limits
+from tests.service.harness import Client, segment, serving, settings_with
+
+
+def test_an_added_record_is_in_the_store_when_the_answer_comes(client: Client) -> None:
+    reply = client.add("mail:ada", {"title": "Build 7 failed"}, key="build-7")
+
+    assert (reply.status, reply.json()["key"], reply.json()["ready"]) == (202, "build-7", True)
+    assert isinstance(reply.json()["due"], float)
+    [record] = client.get("/v1/timelines/mail:ada/records").json()["records"]
+    assert (record["key"], record["value"]) == ("build-7", {"title": "Build 7 failed"})
+
+
+def test_a_record_keeps_its_timestamp_and_gets_a_key_if_it_has_none(client: Client) -> None:
+    key = client.add("t", 1, timestamp=5.25).json()["key"]
+
+    [record] = client.get("/v1/timelines/t/records").json()["records"]
+    assert (record["key"], record["timestamp"]) == (key, 5.25)
+
+
+MANY = [{"timeline": "a", "value": 1, "key": "one"}, {"timeline": "b", "value": 2, "within": 5}]
+
+
+def test_many_records_are_added_as_an_array(client: Client) -> None:
+    reply = client.post("/v1/records", MANY)
+
+    assert (reply.status, reply.json()["accepted"]) == (202, 2)
+    assert [result["ready"] for result in reply.json()["results"]] == [True, True]
+    assert reply.json()["results"][0]["key"] == "one"
+
+
+def test_many_records_are_added_as_lines(client: Client) -> None:
+    body = "\n".join(json.dumps(item) for item in MANY).encode() + b"\n"
+
+    reply = client.post("/v1/records", body, headers={"Content-Type": "application/x-ndjson"})
+
+    assert (reply.status, reply.json()["accepted"]) == (202, 2)
+
+
+def test_of_many_records_the_valid_ones_are_accepted_and_the_others_have_a_problem(client: Client) -> None:
+    reply = client.post("/v1/records", [*MANY, {"timeline": "", "value": 3}])
+
+    assert (reply.status, reply.json()["accepted"]) == (207, 2)
+    problem = reply.json()["results"][2]["problem"]
+    assert (problem["status"], "timeline key" in problem["detail"]) == (422, True)
+
+
+def test_if_none_of_many_is_valid_the_answer_is_422_and_still_says_why_for_each(client: Client) -> None:
+    reply = client.post("/v1/records", [{"timeline": "", "value": 3}])
+
+    assert (reply.status, reply.json()["accepted"], len(reply.json()["results"])) == (422, 0, 1)
+
+
+def test_more_records_than_allowed_are_refused_before_any_is_accepted() -> None:
+    with serving(settings=settings_with(limits=Limits(items=1))) as (client, _):
+        reply = client.post("/v1/records", MANY)
+
+        assert reply.status == 413
+        assert client.get("/v1/timelines").json()["timelines"] == []
+
+
+HOSTILE = ["a/b", "..", ".", "%2F", "a?b", "a#b", "🚂", "\0", "k" * 512, " two  spaces ", "a\nb", "records", "é" * 256]
+
+
+@pytest.mark.parametrize("key", HOSTILE)
+def test_hostile_keys_of_timelines_and_records_go_through_unchanged(client: Client, key: str) -> None:
+    assert client.add(key, 1, key=key).status == 202
+
+    assert client.get(f"/v1/timelines/{segment(key)}").json()["key"] == key
+    [record] = client.get(f"/v1/timelines/{segment(key)}/records").json()["records"]
+    assert record["key"] == key
+    [sighting] = client.get(f"/v1/timelines/{segment(key)}/trace/{segment(key)}").json()["sightings"]
+    assert sighting["fate"] == "pending"
+    assert client.get(f"/v1/timelines/{segment(key)}/explain").json()["timeline"] == key
+
+
+@pytest.mark.parametrize("key", ["", "k" * 513])
+def test_a_key_that_no_timeline_can_have_is_refused(client: Client, key: str) -> None:
+    assert client.add(key, 1).status == 422
+
+
+def test_the_number_of_timelines_can_be_limited() -> None:
+    with serving(settings=settings_with(limits=Limits(timelines=2))) as (client, _):
+        statuses = [client.add(timeline, 1).status for timeline in ("a", "b", "c", "a")]
+
+    assert statuses == [202, 202, 507, 202]
