@@ -21,6 +21,7 @@ from digestif.cli import (
     render,
     send_test,
     serve,
+    settings,
     top,
     worker,
 )
@@ -142,6 +143,7 @@ def cli(**_: Any) -> int:
 for _module in (
     demo,
     serve,
+    settings,
     worker,
     add,
     queries,

@@ -180,7 +180,7 @@ def explain(session: Session, timeline: str) -> None:
     ]
     told = " ".join(_local(sentence, now=now, zone=explanation.zone) for sentence in explanation.sentences())
     if explanation.source == "engine" and not session.knows_policies:
-        told += " Without --app, the policies of your program are not known here."
+        told += " Without --app or --config, your policies are not known here."
     click.echo(wrapped(printable(told)))
     shown = [(name.replace("_", " "), _fact(name, value, now=now, zone=explanation.zone)) for name, value in known]
     next_ = "never by itself" if explanation.next is None else when(explanation.next, now=now)

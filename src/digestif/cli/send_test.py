@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from digestif.cli.configuration import config_file, outer, settings_reader
 from digestif.cli.output import as_json, fitted, printable
 from digestif.cli.session import outer_json, refuse_store
 
@@ -30,23 +31,25 @@ class Failure(NamedTuple):
 @click.option(
     "--timeout", type=click.FloatRange(1), default=60.0, show_default=True, metavar="SECONDS", help="To wait."
 )
+@click.option("--config", metavar="FILE", help="A file of settings with named channels.")
 @click.option("--json", "as_json_", is_flag=True, help="Print JSON and nothing else.")
-def send_test(channel: str, recipient: str, timeout: float, as_json_: bool) -> int:
+def send_test(channel: str, recipient: str, timeout: float, config: str | None, as_json_: bool) -> int:
     """Send a small message to RECIPIENT through CHANNEL.
 
-    CHANNEL is a DSN. It says what happened: the receipt, or the reason and what to do. Exit code 1 if the message was
+    CHANNEL is a DSN, or the name of one in the file of settings. It says what happened: the receipt, or the reason and what to do. Exit code 1 if the message was
     refused or may not have arrived, 3 if the channel can't be used.
 
     \b
     digestif send-test smtp://user:password@mail.example ada@example.org
     digestif send-test file:///tmp/outbox ada
+    digestif send-test mail ada@example.org --config digestif.toml
     """
     from digestif.channels.registry import open_channel
     from digestif.core.verdicts import DeliveryFailed
 
     as_json_ = as_json_ or outer_json()
     refuse_store("it needs none")
-    opened = open_channel(channel)
+    opened = open_channel(_dsn(channel, config))
     place = opened.name or opened.scheme  # a DSN may hold a secret in its path
     known: dict[str, Any] = {"channel": place, "recipient": recipient}
     try:
@@ -61,6 +64,21 @@ def send_test(channel: str, recipient: str, timeout: float, as_json_: bool) -> i
     document = {"sent": True, "receipt": None if receipt is None else {"id": receipt.id, "detail": receipt.detail}}
     _tell(f"sent to {printable(recipient)} through {printable(place)}{answer}", {**known, **document}, as_json_)
     return 0
+
+
+def _dsn(channel: str, config: str | None) -> str:
+    """The DSN of a channel, which may be named in a file of settings."""
+    file = None if "://" in channel else config_file(config or outer("config"))
+    if file is None:
+        return channel
+    from digestif.core.texts import did_you_mean
+    from digestif.errors import ConfigError
+
+    channels = settings_reader(file)().channels
+    if channel not in channels:
+        hint = did_you_mean(channel, list(channels)) if channels else "; it names none"
+        raise ConfigError(f"{file} has no channel of this name{hint}")
+    return channels[channel].reveal()
 
 
 def _tell(text: str, document: dict[str, Any], as_json_: bool) -> None:

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from digestif.core.texts import message_of
-from digestif.errors import DigestifError, StoreError
+from digestif.errors import StoreError
 from digestif.service.settings import Settings
 from digestif.worker.worker import Worker
 
@@ -22,9 +22,16 @@ REPLAN_AGAIN = 5.0  # seconds, if the store did not answer
 class Delivery:
     """Delivers with one engine after the other. Without routes, or if it does not work, it only plans again."""
 
-    def __init__(self, *, works: bool, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        *,
+        works: bool,
+        on_failure: Callable[[BaseException], None],
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._works = works
         self._on_failure = on_failure
+        self._options = {"start_timeout": None, **options}  # of `Worker`, before those of the settings
         self._worker: Worker | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._current: asyncio.Task[None] | None = None
@@ -33,9 +40,9 @@ class Delivery:
         """Deliver with this engine from now on. The worker before ends in order: what it began, it finishes."""
         before, self._worker = self._worker, None
         if self._works and settings.routes:
-            self._worker = Worker(digests, start_timeout=None, **settings.worker.options())
+            self._worker = Worker(digests, **{**settings.worker.options(), **self._options})
         coroutine = _replanned(digests) if self._worker is None else self._worker.serve()
-        if self._worker is None and self._current is not None and before is None:
+        if before is None and self._current is not None:
             self._current.cancel()  # it plans by policies that are out of date
         self._current = asyncio.create_task(coroutine)
         self._serving.add(self._current)
@@ -52,8 +59,7 @@ class Delivery:
 
     async def ended(self, task: "asyncio.Task[None] | None" = None) -> None:
         """Wait until all workers, or the given one, have ended."""
-        waiting = self._serving if task is None else {task} & self._serving
-        if waiting:
+        while waiting := self._serving if task is None else {task} & self._serving:
             await asyncio.wait(set(waiting))
 
     @property
@@ -73,37 +79,3 @@ async def _replanned(digests: "AsyncDigests") -> None:
             await digests.replan_changed()
             return
         await asyncio.sleep(REPLAN_AGAIN)
-
-
-class Reload:
-    """Reads settings again, one time after the other, however many signals ask for it."""
-
-    def __init__(self, read: Callable[[], Settings], refusal: Callable[[Settings], str | None]) -> None:
-        self._read = read
-        self._refusal = refusal
-        self._asked = asyncio.Event()
-
-    def ask(self) -> None:
-        self._asked.set()
-
-    async def next(self) -> Settings:
-        """The next settings that can be used. What is wrong is logged, and changes nothing."""
-        while True:
-            await self._asked.wait()
-            self._asked.clear()
-            try:
-                settings = await asyncio.to_thread(self._read)
-            except DigestifError as error:
-                report(error)
-                continue
-            refusal = self._refusal(settings)
-            if refusal is None:
-                return settings
-            logger.error("not reloaded: %s; the settings before stay in force", refusal)
-
-
-def report(error: DigestifError) -> None:
-    """Log each problem of settings that could not be read again."""
-    for problem in getattr(error, "problems", None) or [message_of(error)]:
-        logger.error("not reloaded: %s", problem)
-    logger.error("the settings before stay in force")

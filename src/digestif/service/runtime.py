@@ -3,9 +3,8 @@
 import asyncio
 import errno
 import logging
-import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,9 @@ from digestif.dsn import redacted
 from digestif.errors import ConfigError
 from digestif.service.addresses import Address, parse
 from digestif.service.app import application
-from digestif.service.delivery import Delivery, Reload
+from digestif.service.delivery import Delivery
 from digestif.service.engine import open_engine
+from digestif.service.reload import Reload, refuse_other_store
 from digestif.service.service import Service
 from digestif.service.settings import Settings
 from digestif.stores.registry import open_store
@@ -51,6 +51,7 @@ class Runtime:
         self._read = read
         self._ready = ready
         self._failure: BaseException | None = None
+        self._closing: set[asyncio.Task[None]] = set()  # engines of settings before
         self._stop: Callable[[], object] | None = None
         self._is_stopping = False
 
@@ -106,6 +107,8 @@ class Runtime:
                 task.cancel()
             await asyncio.wait([telling, reloading])
             await delivery.ended()
+            if self._closing:
+                await asyncio.wait(set(self._closing))
             await service.digests.close()
 
     async def _tell(self, server: "Server") -> None:
@@ -121,26 +124,21 @@ class Runtime:
     async def _reload(self, service: Service, requests: "Requests", delivery: Delivery) -> None:
         if self._read is None:
             return
-        reload = Reload(self._read, self._refusal)
-        closing: set[asyncio.Task[None]] = set()
-        with _on_hangup(reload.ask):
+        reload = Reload(self._read, self._check)
+        with reload.on_hangup():
             while True:
                 settings = await reload.next()
-                if closed := await self._replace(settings, service, requests, delivery):
-                    closing.add(closed)
-                    closed.add_done_callback(closing.discard)
+                closing = asyncio.create_task(await self._replace(settings, service, requests, delivery))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
 
     async def _replace(
         self, settings: Settings, service: Service, requests: "Requests", delivery: Delivery
-    ) -> "asyncio.Task[None] | None":
-        """Answer and deliver by other settings. The engine before is closed when all that uses it has ended."""
+    ) -> Coroutine[Any, Any, None]:
+        """Answer and deliver by other settings. The answer closes the engine before, when nothing uses it any more."""
         settings = replace(settings, listen=self._settings.listen)
         before, working, under_way = service.digests, delivery.current, requests.current
-        try:
-            digests = open_engine(settings, before.store)
-        except ConfigError as error:
-            logger.error("not reloaded: %s; the settings before stay in force", error)  # noqa: TRY400  # it is the user's
-            return None
+        digests = open_engine(settings, before.store)
         service.replace(settings, digests)
         requests.begin()
         with suppress(TimeoutError):  # so that what they add is planned by the policies of now, too
@@ -155,21 +153,16 @@ class Runtime:
             await delivery.ended(working)
             await before.close()
 
-        return asyncio.create_task(close())
+        return close()
 
-    def _refusal(self, settings: Settings) -> str | None:
-        """Why settings can't replace those in force, or None. What needs a restart is logged."""
+    def _check(self, settings: Settings) -> None:
+        """ConfigError if settings can't replace those in force."""
         now = self._settings
-        try:
-            check_open(replace(settings, listen=now.listen))
-        except ConfigError as error:
-            return str(error)
-        if (settings.store, settings.namespace) != (now.store, now.namespace):
-            return "store and namespace can't change while the service runs: restart it"
+        check_open(replace(settings, listen=now.listen))
+        refuse_other_store(settings, now)
         asked = parse(settings.listen)
         if asked.port and str(asked) != now.listen:
-            return "listen can't change while the service runs: restart it"
-        return None
+            raise ConfigError("listen can't change while the service runs: restart it")
 
 
 class Requests:
@@ -281,18 +274,3 @@ def log_missing(settings: Settings, *, works: bool) -> None:
             "there are no routes: records gather and nothing is delivered; digestif init writes digestif.toml "
             "with a route to begin with"
         )
-
-
-@contextmanager
-def _on_hangup(call: Callable[[], Any]) -> Iterator[None]:
-    """Call it on each SIGHUP, if there are signals: not in other threads than the main one."""
-    loop = asyncio.get_running_loop()
-    try:
-        loop.add_signal_handler(signal.SIGHUP, call)
-    except (RuntimeError, ValueError):
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGHUP)
