@@ -30,6 +30,7 @@ if _TYPE_CHECKING:
         Sighting,
         State,
         Timeline,
+        TimelinesPage,
     )
     from digestif.core.secret import Secret
     from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater, Unavailable
@@ -171,6 +172,7 @@ __all__ = [
     "Summary",
     "TemplateFailed",
     "Timeline",
+    "TimelinesPage",
     "Unavailable",
     "Unhandled",
     "Unsettled",
@@ -202,7 +204,7 @@ _HOMES = {  # where each name is defined
     "digestif.core.outages": "ChannelOutage",
     "digestif.core.policy": "Policy",
     "digestif.core.records": "Acceptance Addition DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry "
-    "Sighting State Timeline",
+    "Sighting State Timeline TimelinesPage",
     "digestif.core.secret": "Secret",
     "digestif.core.verdicts": "DeliveryFailed Discard RetryLater Unavailable",
     "digestif.core.windows": "Window",

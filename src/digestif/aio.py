@@ -363,6 +363,7 @@ class AsyncDigests:
     replan_changed = _awaitable(Digests.replan_changed)
     timeline = _awaitable(Digests.timeline)
     timelines = _awaitable(Digests.timelines)
+    timelines_page = _awaitable(Digests.timelines_page)
     peek = _awaitable(Digests.peek)
     explain = _awaitable(Digests.explain)
     trace = _awaitable(Digests.trace)

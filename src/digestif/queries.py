@@ -1,5 +1,7 @@
 """`Queries`: the part of `Digests` for operators, who look at timelines and dead letters and act on them."""
 
+import json
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 
 from digestif.attempts.contents import decode
@@ -22,6 +24,7 @@ from digestif.core.records import (
     Sighting,
     State,
     Timeline,
+    TimelinesPage,
     check_record_key,
     check_timeline,
 )
@@ -36,7 +39,7 @@ from digestif.intake.policies import Policies
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Requeue, Store
 from digestif.stores.codec import Sealer
 from digestif.stores.partitions import visit
-from digestif.stores.reader import Part
+from digestif.stores.reader import Part, Place
 
 SWEPT_PAGES = 1000  # per call; maintenance sweeps what is left
 
@@ -158,6 +161,34 @@ class Queries:
                 break
             after = page[-1][0]
         return found[:limit]
+
+    def timelines_page(
+        self,
+        state: State | str | None = None,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int = 100,
+        paused: bool | None = None,
+        *,
+        now: float | None = None,
+    ) -> TimelinesPage:
+        """A page of timelines for people to look at, which reads at most 500 rows or keys of the store.
+
+        Those of a state come in the order of that state's index: waiting and ready ones by their due times, open ones
+        by the end of their leases, without paused ones. Others, and all if `paused` is True, come in the order of their
+        keys. A page may be short or empty although more follow: they do unless `after` is None.
+        """
+        wanted = None if state is None else _state(state)
+        check_limit("limit", limit)
+        order = None if paused or wanted is State.IDLE else wanted
+        place = None if after is None else _place(check_text("after", after), order)
+        found = self.store.look_over(order, prefix=check_text("prefix", prefix), after=place, limit=limit)
+        shown = [
+            _timeline(key, slot)
+            for key, slot in found.timelines
+            if key.startswith(prefix) and wanted in (None, slot.state) and paused in (None, slot.paused)
+        ]
+        return TimelinesPage(shown, None if found.after is None else _cursor(found.after, order))
 
     def peek(self, key: str, *, now: float | None = None) -> list[Record]:
         """The records that the next digest would carry, newest first."""
@@ -282,6 +313,23 @@ def _state(state: State | str) -> State:
         return State(state)
     except ValueError:
         raise ConfigError(f"state: {shortened(state)} is none of {', '.join(State)}") from None
+
+
+def _cursor(place: Place, order: State | None) -> str:
+    """A place in an order of timelines as one word, for callers to give back."""
+    return urlsafe_b64encode(json.dumps([order, *place], separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def _place(cursor: str, order: State | None) -> Place:
+    """The place that a cursor names. ConfigError if it is none, or belongs to another order."""
+    try:
+        of, *place = json.loads(b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+    except (ValueError, TypeError, RecursionError):
+        of, place = "?", []
+    sound = of == order and place and all(type(part) in (int, str) for part in place)
+    if not sound or any(type(part) is int and abs(part) >= 2**62 for part in place):
+        raise ConfigError(f"after: {shortened(cursor)} is not the `after` of a page of these timelines")
+    return tuple(place)
 
 
 def _timeline(key: str, slot: Slot) -> Timeline:

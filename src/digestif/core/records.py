@@ -82,6 +82,13 @@ class Digest(Sequence[Record]):
         return len(self.records)
 
 
+class TimelinesPage(NamedTuple):
+    """Timelines, and where the next page begins; None: this was the last page."""
+
+    timelines: "list[Timeline]"
+    after: str | None
+
+
 class Outcome(StrEnum):
     """How a digest ended."""
 

@@ -1,6 +1,8 @@
 """`Service`: what requests need, the engine and the settings of the moment."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from digestif.aio import AsyncDigests
 from digestif.events.base import Listener
@@ -9,6 +11,8 @@ from digestif.service.security.rates import Rates
 from digestif.service.security.tokens import Tokens
 from digestif.service.settings import Settings
 
+T = TypeVar("T")
+
 
 class Service:
     """The engine and the settings that requests are answered with. A reload replaces them between two requests."""
@@ -16,6 +20,7 @@ class Service:
     def __init__(self, settings: Settings, digests: AsyncDigests) -> None:
         self._listeners: list[Listener] = []
         self.stopping = asyncio.Event()  # set when the service ends: what lasts, such as a stream, ends too
+        self._parts: dict[object, Any] = {}
         self.replace(settings, digests)
 
     def replace(self, settings: Settings, digests: AsyncDigests) -> None:
@@ -32,3 +37,14 @@ class Service:
         """Call the listener with the events of this engine and of those that replace it."""
         self._listeners.append(listener)
         self.digests.subscribe(listener)
+
+    def part(self, kind: "Callable[[Service], T]") -> T:
+        """The one object of a class that belongs to this service, made at first use."""
+        if kind not in self._parts:
+            self._parts[kind] = kind(self)
+        found: T = self._parts[kind]
+        return found
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Make a call that waits for the store, in one of the engine's threads."""
+        return await self.digests._in_thread(call)

@@ -25,6 +25,7 @@ from digestif.stores.ordered import Ordered
 from digestif.stores.rows import (
     NEVER,
     UNBOUNDED,
+    Found,
     LetterRow,
     Marks,
     Rows,
@@ -321,6 +322,11 @@ class MemoryRows(NeverDamaged):
         place = None if after is None else (*after, "\U0010ffff")
         due = takewhile(lambda item: item[0] <= deadline, self._orders[_WAITING].after(place))
         return [Waiting(*item) for item in islice(due, limit)]
+
+    def in_order(self, mark: str, *, after: tuple[int, int] | None, limit: int) -> list[Found]:
+        order = self._orders[Marks._fields.index(mark)]
+        found = islice(order.after(None if after is None else (*after, "\U0010ffff")), limit)
+        return [Found(at, number, timeline, self._slots[timeline]) for at, number, timeline in found]
 
     def stale_ready(self, deadline: Millis, *, limit: int) -> list[str]:
         return [timeline for *_, timeline in self._until(_SINCE, deadline, limit=limit)]

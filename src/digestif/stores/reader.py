@@ -8,13 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
+from typing import Any, NamedTuple
 
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
-from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.records import DeadLetter, HistoryEntry, State
+from digestif.core.texts import shortened
 from digestif.core.times import Millis
+from digestif.errors import ConfigError
 from digestif.stores.damage import Damages
 
 
@@ -23,6 +26,18 @@ class Part(StrEnum):
 
     PENDING = "pending"
     DIGEST = "digest"
+
+
+PAGE_READ = 500  # rows or keys that a page of `look_over` reads
+
+Place = tuple[int | str, ...]  # of a timeline in an order of the store's own
+
+
+class TimelinePage(NamedTuple):
+    """Timelines that one call of `look_over` found."""
+
+    timelines: list[tuple[str, Slot]]
+    after: Place | None  # where the next page begins; None: this was the last page
 
 
 class StoreReader(ABC):
@@ -58,6 +73,15 @@ class StoreReader(ABC):
     @abstractmethod
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         """Stored timelines in the order of their keys, by code points; fewer than `limit` were the last."""
+
+    @abstractmethod
+    def look_over(self, state: State | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
+        """A page of timelines that wait, are ready or open and not paused, by their due times or lease ends.
+
+        Without a state, or for idle ones, all timelines that begin with the prefix, by their keys; otherwise the prefix
+        is ignored. Reads at most PAGE_READ rows or keys, however many timelines there are, so a page may be short or
+        empty although more follow. ConfigError if `after` is no place of this order.
+        """
 
     @abstractmethod
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
@@ -110,3 +134,10 @@ class StoreReader(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close files and connections. The store can't be used afterwards."""
+
+
+def place_of(after: Place, *kinds: type) -> Any:
+    """The place itself. ConfigError unless it has parts of these kinds: it came from a caller."""
+    if len(after) != len(kinds) or not all(type(part) is kind for part, kind in zip(after, kinds, strict=True)):
+        raise ConfigError(f"after: {shortened(after)} is no place in this list of timelines")
+    return after

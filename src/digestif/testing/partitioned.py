@@ -12,7 +12,7 @@ from digestif.core.backlog import Standing, add_up
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import COUNTERS, Ledger, Verification
 from digestif.core.machine import Slot
-from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.records import DeadLetter, HistoryEntry, State
 from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis
 from digestif.errors import StoreError, StoreUnavailable
@@ -39,7 +39,7 @@ from digestif.stores.base import (
     Take,
     Taken,
 )
-from digestif.stores.reader import Part
+from digestif.stores.reader import Part, Place, TimelinePage
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -239,6 +239,16 @@ class Partitioned(Store):
         pages = [part.scan(prefix=prefix, after=after, limit=limit) for part in self._all()]
         return list(islice(merge(*pages, key=operator.itemgetter(0)), limit))
 
+    def look_over(self, state: State | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
+        if state in (None, State.IDLE):
+            found = self.scan(prefix=prefix, after=None if after is None else str(after[0]), limit=limit)
+            return TimelinePage(found, (found[-1][0],) if len(found) == limit else None)
+        timelines = [each for each in self.scan(prefix="", after=None, limit=10_000) if each[1].state is state]
+        in_order = sorted((_end(slot), name, slot) for name, slot in timelines if not slot.paused)
+        rest = [each for each in in_order if after is None or each[:2] > after]
+        page = [(name, slot) for _, name, slot in rest[:limit]]
+        return TimelinePage(page, rest[limit - 1][:2] if len(rest) >= limit else None)
+
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
         return self._without_lost(self._home(timeline).records(timeline, part, after=after, limit=limit))
 
@@ -373,3 +383,7 @@ def _known(answer: Any) -> bool | None:
     """The answer in the form that an error carries."""
     known: bool | None = answer.ready if isinstance(answer, Accepted) else answer
     return known
+
+
+def _end(slot: Slot) -> Millis:
+    return slot.at if slot.until is None else slot.until

@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 from digestif.errors import DigestifError
 from digestif.ids import fresh_id
 from digestif.service.api.endpoints import ROUTES
+from digestif.service.api.probes import Metrics
 from digestif.service.api.problems import Problem, problem_of
 from digestif.service.api.requests import BODY, COMMON, START, Answer, Request, Stream, answer, answer_of, respond
 from digestif.service.api.routes import Route, Router
@@ -26,6 +27,7 @@ class Api:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._router = Router(ROUTES)
+        service.part(Metrics)  # counts from now on
 
     def serves(self, raw_path: bytes) -> bool:
         """True for a path of the API, also one that leads nowhere."""

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from digestif.core.records import Acceptance, Addition
 from digestif.errors import InvalidRecord
@@ -13,7 +13,7 @@ from digestif.service.api.bodies import decoded, decoded_lines
 from digestif.service.api.idempotency import once
 from digestif.service.api.problems import Problem, ProblemDocument, problem_of
 from digestif.service.api.requests import JSON, NDJSON, Answer, Request, answer, require_type
-from digestif.service.api.room import refuse_new_timelines
+from digestif.service.api.room import Room
 
 Seconds = Annotated[float, Meta(description="seconds since the epoch")]
 
@@ -37,17 +37,20 @@ class RecordOf(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     within: float | None = None
 
 
-class Refusal(Struct, frozen=True):
-    """The answer to a record that was refused."""
+class Result(Struct, frozen=True):
+    """The answer to one of many records: as for a single one, or why it was refused."""
 
-    problem: ProblemDocument
+    key: str | UnsetType = UNSET
+    ready: bool | UnsetType = UNSET
+    due: float | None | UnsetType = UNSET
+    problem: ProblemDocument | UnsetType = UNSET
 
 
 class Results(Struct, frozen=True):
     """The answers to many records, in their order."""
 
     accepted: int
-    results: Sequence[Acceptance | Refusal]
+    results: Sequence[Result]
 
 
 _one = msgspec.json.Decoder(NewRecord)
@@ -68,7 +71,8 @@ async def add_one(request: Request) -> Answer:
 async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
     record = decoded(body, _one)
     [timeline] = request.keys
-    await refuse_new_timelines(request.service, [timeline])
+    if request.service.settings.limits.timelines:
+        await request.service.part(Room).refuse_new([timeline])
     accepted = await request.service.digests.accept(
         timeline,
         record.value,
@@ -102,7 +106,8 @@ async def _add_many(request: Request, body: bytes, seed: str | None) -> Answer:
         raise Problem(413, f"{len(records)} records, allowed are {most} in a request")
     for timeline in {record.timeline for record in records}:
         request.refuse_outside(timeline)
-    await refuse_new_timelines(request.service, {record.timeline for record in records})
+    if request.service.settings.limits.timelines:
+        await request.service.part(Room).refuse_new({record.timeline for record in records})
     additions = [_addition(record, seed, index) for index, record in enumerate(records)]
     return _results(await request.service.digests.accept_valid(additions))
 
@@ -112,8 +117,14 @@ def _addition(record: RecordOf, seed: str | None, index: int) -> Addition:
     return Addition(record.timeline, record.value, key, record.timestamp, record.within)
 
 
+def _result(found: Acceptance | InvalidRecord) -> Result:
+    if isinstance(found, Acceptance):
+        return Result(found.key, found.ready, found.due)
+    return Result(problem=problem_of(found).document())
+
+
 def _results(found: Sequence[Acceptance | InvalidRecord]) -> Answer:
-    results = [each if isinstance(each, Acceptance) else Refusal(problem_of(each).document()) for each in found]
+    results = [_result(each) for each in found]
     accepted = sum(isinstance(each, Acceptance) for each in found)
     status = 202 if accepted == len(found) else 207 if accepted else 422
     return answer(status, Results(accepted, results))

@@ -26,6 +26,7 @@ class Route(Struct, frozen=True, kw_only=True):
     answers: Mapping[int, object]  # types by status, the usual one first
     query: Any = None  # a struct of parameters
     body: Any = None  # its type
+    needs_body: bool = True
     lines: bool = False  # the body may also be one document a line
     content_type: str = "application/json"  # of answers
     problems: Sequence[int] = ()  # beyond those that any route has

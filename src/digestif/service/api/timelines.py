@@ -57,12 +57,6 @@ class TraceAnswer(Struct, frozen=True):
     sightings: Sequence[SightingAnswer]
 
 
-class Changed(Struct, frozen=True):
-    """Whether anything was changed."""
-
-    changed: bool
-
-
 async def list_timelines(request: Request) -> TimelinesAnswer:
     """List the timelines that are stored."""
     query, digests = request.query(TimelinesQuery), request.service.digests
@@ -108,8 +102,17 @@ async def trace(request: Request) -> TraceAnswer:
     return TraceAnswer([sighting_answer(sighting) for sighting in sightings])
 
 
-def unless_found(found: Any, what: str) -> Any:
-    """The value itself; 404 if there is none."""
-    if found is None or found is False:
-        raise Problem(404, f"there is no such {what}")
-    return found
+class PreviewAnswer(Struct, frozen=True):
+    """The message that would be sent now."""
+
+    subject: str
+    text: str
+    html: str | None
+
+
+async def preview(request: Request) -> PreviewAnswer:
+    """Render what the timeline's route would send now. 404 without a route or records."""
+    message = await request.service.digests.preview(request.keys[0])
+    if message is None:
+        raise Problem(404, "there is nothing to send, or no route for this timeline")
+    return PreviewAnswer(message.subject, message.text, message.html)

@@ -9,7 +9,7 @@ from digestif.core.times import Millis
 from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Bigints, Byteas, in_columns
 from digestif.stores.postgres.transaction import SQL, Transaction, as_bytes, as_text, encoded
-from digestif.stores.rows import NEVER, Marks, TimelineRow, Waiting, bodies, marks
+from digestif.stores.rows import NEVER, Found, Marks, TimelineRow, Waiting, bodies, marks
 
 MARKS = (*(Bigints,) * len(Marks._fields), Byteas)  # and the slot
 
@@ -172,6 +172,13 @@ class PostgresSlots(Transaction):
 
     def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
         return self._names(SQL.lapsed_while_paused, (self._namespace, now, limit))
+
+    def in_order(self, mark: str, *, after: tuple[int, int] | None, limit: int) -> list[Found]:
+        self._write_slots()
+        place = (-NEVER, 0) if after is None else after
+        rows = self._execute(getattr(SQL, f"{mark}_in_order"), (self._namespace, *place, limit)).fetchall()
+        found = [(at, number, as_text(key), slot) for at, number, key, slot in rows]
+        return [Found(at, number, key, self._unless_damaged(read_slot, key, slot)) for at, number, key, slot in found]
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]:
         self._write_slots()

@@ -59,6 +59,19 @@ SELECT waiting, id, key FROM timeline
 WHERE namespace = %s AND waiting <= %s AND (waiting, id) > (%s, %s)
 ORDER BY waiting, id LIMIT %s
 
+-- Timelines of a state, for people: read from the index of the schedule.
+-- name: waiting_in_order
+SELECT waiting, id, key, slot FROM timeline
+WHERE namespace = %s AND waiting IS NOT NULL AND (waiting, id) > (%s, %s) ORDER BY waiting, id LIMIT %s
+
+-- name: ready_in_order
+SELECT ready, id, key, slot FROM timeline
+WHERE namespace = %s AND ready IS NOT NULL AND (ready, id) > (%s, %s) ORDER BY ready, id LIMIT %s
+
+-- name: until_in_order
+SELECT until, id, key, slot FROM timeline
+WHERE namespace = %s AND until IS NOT NULL AND (until, id) > (%s, %s) ORDER BY until, id LIMIT %s
+
 -- name: stale_ready
 SELECT key FROM timeline WHERE namespace = %s AND since <= %s ORDER BY since, id LIMIT %s
 

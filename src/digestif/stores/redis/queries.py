@@ -21,7 +21,8 @@ from digestif.stores.redis.client.commands import Command, WrongType
 from digestif.stores.redis.client.link import all_required
 from digestif.stores.redis.encoding import StoredEntry, StoredLetter
 from digestif.stores.redis.keys import as_bytes, as_text
-from digestif.stores.redis.verbs import RedisVerbs, read_slots
+from digestif.stores.redis.overview import RedisOverview
+from digestif.stores.redis.verbs import read_slots
 
 PAGE = 100  # entries of the history, or letters, that one command reads
 COUNTED = [b"left", *(name.encode() for name in COUNTERS)]  # what the ledger of a partition counts
@@ -30,7 +31,7 @@ BATCHES = {Part.PENDING: (0,), Part.DIGEST: (3, 6)}  # where their keys begin am
 LetterPosition = tuple[int, int, int, str]  # buried, number, partition, id
 
 
-class RedisQueries(RedisVerbs, Store):
+class RedisQueries(RedisOverview, Store):
     """The verbs of the store that only read."""
 
     # Timelines
@@ -61,11 +62,6 @@ class RedisQueries(RedisVerbs, Store):
         pages = self._scripts.get(self._everywhere("names", "ZRANGEBYLEX", start, b"+", b"LIMIT", 0, limit))
         in_order = merge(*pages)  # by bytes of UTF-8, which is by code points
         return [as_text(name) for name in islice(in_order, limit) if name.startswith(first)]
-
-    def _everywhere(self, kind: str, command: str, *arguments: bytes | int) -> list[Command]:
-        """A command on a key of each partition."""
-        keys = self._scripts.keys
-        return [Command(each, (command, keys.key(each, kind), *arguments)) for each in range(keys.partitions)]
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
         own = self._scripts.keys.of(timeline)

@@ -76,6 +76,11 @@ class RedisVerbs(ABC):
         raise_failure(replies, answers)
         return [answer is True for answer in answers]
 
+    def _everywhere(self, kind: str, command: str, *arguments: bytes | int) -> list[Command]:
+        """A command on a key of each partition."""
+        keys = self._scripts.keys
+        return [Command(each, (command, keys.key(each, kind), *arguments)) for each in range(keys.partitions)]
+
     # Damage
 
     @contextmanager

@@ -4,6 +4,7 @@ from digestif.stores.rows.store import RowStore
 from digestif.stores.rows.view import (
     NEVER,
     UNBOUNDED,
+    Found,
     LetterRow,
     Marks,
     Rows,
@@ -17,6 +18,7 @@ from digestif.stores.rows.view import (
 __all__ = [
     "NEVER",
     "UNBOUNDED",
+    "Found",
     "LetterRow",
     "Marks",
     "RowStore",

@@ -2,9 +2,9 @@
 
 from digestif.core.capacity import Cursor, Stored, by_age
 from digestif.core.machine import Slot
-from digestif.core.records import DeadLetter
+from digestif.core.records import DeadLetter, State
 from digestif.core.transfer import is_incoming
-from digestif.stores.reader import Part
+from digestif.stores.reader import PAGE_READ, Part, Place, TimelinePage, place_of
 from digestif.stores.rows.view import Rows
 
 
@@ -44,6 +44,21 @@ def scan(rows: Rows, *, prefix: str, after: str | None, limit: int) -> list[tupl
             break
         after = page[-1][0]
     return found[:limit]
+
+
+ORDERS = {State.WAITING: "waiting", State.READY: "ready", State.OPEN: "until"}  # by the fields of Marks
+
+
+def look_over(rows: Rows, state: State | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
+    limit = min(limit, PAGE_READ)
+    if state in ORDERS:
+        found = rows.in_order(ORDERS[state], after=None if after is None else place_of(after, int, int), limit=limit)
+        last: Place | None = None if len(found) < limit else found[-1][:2]
+        return TimelinePage([(each.timeline, each.slot) for each in found if each.slot is not None], last)
+    (name,) = (None,) if after is None else place_of(after, str)
+    page = rows.scan(prefix=prefix, after=name, limit=limit)
+    last = None if len(page) < limit else (page[-1][0],)
+    return TimelinePage([(timeline, slot) for timeline, slot in page if slot is not None], last)
 
 
 def letters(rows: Rows, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:

@@ -10,7 +10,7 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import Damage
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
-from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.records import DeadLetter, HistoryEntry, State
 from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import is_incoming
@@ -37,7 +37,7 @@ from digestif.stores.base import (
     Taken,
     Wakeups,
 )
-from digestif.stores.reader import Part
+from digestif.stores.reader import Part, Place, TimelinePage
 from digestif.stores.rows import arrivals, endings, open_digests, operations, overrides, queries, schedule, transfer
 from digestif.stores.rows.leases import Grant, admit, claim, claim_suspects, extend_all, open_ready, release_all
 from digestif.stores.rows.survey import pages_of_flaws, repair_page, survey, verify
@@ -267,6 +267,9 @@ class RowStore(Store, TransferStore):
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         return self._read(lambda rows: queries.scan(rows, prefix=prefix, after=after, limit=limit))
+
+    def look_over(self, state: State | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
+        return self._read(lambda rows: queries.look_over(rows, state, prefix=prefix, after=after, limit=limit))
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
         return self._read(lambda rows: queries.records(rows, timeline, part, after=after, limit=limit))

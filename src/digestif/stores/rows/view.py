@@ -29,6 +29,15 @@ class Waiting(NamedTuple):
     timeline: str
 
 
+class Found(NamedTuple):
+    """A timeline that an index found; its slot is None if it is damaged."""
+
+    at: Millis
+    number: int  # of its row, to break ties
+    timeline: str
+    slot: Slot | None
+
+
 class Marks(NamedTuple):
     """The times that index a timeline; None keeps it out of that index."""
 
@@ -111,6 +120,7 @@ class Rows(Protocol):
     def expiring(self, now: Millis, *, limit: int) -> list[str]: ...
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]: ...  # and the first lapse
     def due(self, now: Millis, *, limit: int) -> list[str]: ...  # what `claimable` gives, locked or not
+    def in_order(self, mark: str, *, after: tuple[int, int] | None, limit: int) -> list[Found]: ...  # `mark` of Marks
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]: ...
 
     # damage

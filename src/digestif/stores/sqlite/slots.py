@@ -13,7 +13,7 @@ from digestif.core.machine import IDLE, Slot
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival
 from digestif.stores.damage import Unreadable
-from digestif.stores.rows import NEVER, Marks, TimelineRow, Waiting, marks
+from digestif.stores.rows import NEVER, Found, Marks, TimelineRow, Waiting, marks
 from digestif.stores.rows.bodies import read_slot, timeline_row
 from digestif.stores.sqlfile import load_statements
 from digestif.stores.sqlite.connections import Connection
@@ -245,6 +245,12 @@ class SqliteSlots:
     def _first_timelines(self, statement: str, now: Millis, limit: int) -> list[str]:
         self._write_slots()
         return [key for (key,) in self._rows(statement, {"namespace": self._namespace, "now": now, "limit": limit})]
+
+    def in_order(self, mark: str, *, after: tuple[int, int] | None, limit: int) -> list[Found]:
+        self._write_slots()
+        place = (-NEVER, 0) if after is None else after
+        rows = self._rows(getattr(SQL, f"{mark}_in_order"), (self._namespace, *place, limit))
+        return [Found(at, number, key, self._unless_damaged(read_slot, key, slot)) for at, number, key, slot in rows]
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot | None]]:
         self._write_slots()

@@ -64,6 +64,19 @@ SELECT waiting, id, key FROM timeline
 WHERE namespace = ? AND waiting <= ? AND (waiting, id) > (?, ?)
 ORDER BY waiting, id LIMIT ?
 
+-- Timelines of a state, for people: read from the index of the schedule.
+-- name: waiting_in_order
+SELECT waiting, id, key, slot FROM timeline
+WHERE namespace = ? AND waiting IS NOT NULL AND (waiting, id) > (?, ?) ORDER BY waiting, id LIMIT ?
+
+-- name: ready_in_order
+SELECT ready, id, key, slot FROM timeline
+WHERE namespace = ? AND ready IS NOT NULL AND (ready, id) > (?, ?) ORDER BY ready, id LIMIT ?
+
+-- name: until_in_order
+SELECT until, id, key, slot FROM timeline
+WHERE namespace = ? AND until IS NOT NULL AND (until, id) > (?, ?) ORDER BY until, id LIMIT ?
+
 -- name: stale_ready
 SELECT key FROM timeline WHERE namespace = ? AND since <= ? ORDER BY since, id LIMIT ?
 

@@ -21,6 +21,7 @@ from digestif.testing.conformance.keys import HostileKeys
 from digestif.testing.conformance.leases import Claims, Openings
 from digestif.testing.conformance.outages import Outages
 from digestif.testing.conformance.overrides import Overrides
+from digestif.testing.conformance.overviews import Overviews
 from digestif.testing.conformance.pages import HistoryPages, LetterPages, RecordPages, TimelinePages
 from digestif.testing.conformance.partitions import Partitions
 from digestif.testing.conformance.queries import Explanations, Histories, Peeks, Timelines, Traces
@@ -75,6 +76,7 @@ class StoreConformance(
     Openings,
     Outages,
     Overrides,
+    Overviews,
     PagesOfBytes,
     Partitions,
     Pauses,

@@ -1,0 +1,107 @@
+"""Endpoints about dead letters: list, show, replay, requeue, discard."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from digestif.aio import AsyncDigests
+from digestif.core.records import DeadLetter
+from digestif.service.api.actions import Changed
+from digestif.service.api.problems import Problem
+from digestif.service.api.requests import Request
+from digestif.service.api.shapes import DeadLetterAnswer, RecordAnswer, letter_answer, record_answer
+from digestif.service.api.timelines import Limit
+from digestif.service.security.audit import note_change
+
+READ_AT_MOST = 500  # letters in one request
+
+
+class DeadLettersQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters."""
+
+    timeline: str | None = None
+    after: str | None = None
+    limit: Limit = 100
+
+
+class DeadLettersAnswer(Struct, frozen=True):
+    """A page of dead letters, the oldest first; `after` is null at the end."""
+
+    dead_letters: Sequence[DeadLetterAnswer]  # type: ignore[valid-type]  # made from the engine's own
+    after: str | None
+
+
+class LetterQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many of its records."""
+
+    limit: Limit = 100
+
+
+class LetterContents(Struct, frozen=True):
+    """A dead letter, and its newest records whose values can be read."""
+
+    letter: DeadLetterAnswer  # type: ignore[valid-type]
+    contents: Sequence[RecordAnswer]
+
+
+class RequeueOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """`force` requeues what may have gone out, too."""
+
+    force: bool = False
+
+
+async def list_letters(request: Request) -> DeadLettersAnswer:
+    query, principal = request.query(DeadLettersQuery), request.principal
+    if query.timeline is not None:
+        request.refuse_outside(query.timeline)
+    is_filtered = bool(principal.prefix) and query.timeline is None
+    most = READ_AT_MOST if is_filtered else query.limit
+    found = await request.service.digests.dead_letters(query.timeline, query.after, most)
+    reached = [letter for letter in found if principal.reaches(letter.timeline)][: query.limit]
+    is_cut = len(reached) == query.limit
+    last = reached[-1].id if is_cut else found[-1].id if len(found) == most else None
+    return DeadLettersAnswer([letter_answer(letter) for letter in reached], last)
+
+
+async def _letter(request: Request) -> DeadLetter:
+    """The dead letter in the path. 404 if there is none, 403 if its timeline is out of reach."""
+    service, [letter_id] = request.service, request.keys
+    letter = await service.in_thread(partial(service.digests.store.letter, letter_id))
+    if letter is None:
+        raise Problem(404, "there is no such dead letter")
+    request.refuse_outside(letter.timeline)
+    return letter
+
+
+async def show(request: Request) -> LetterContents:
+    query, letter = request.query(LetterQuery), await _letter(request)
+    records = await request.service.digests.dead_records(letter.id)
+    return LetterContents(letter_answer(letter), [record_answer(record) for record in records[: query.limit]])
+
+
+async def _act(request: Request, what: str, call: Callable[..., Awaitable[bool]], **options: Any) -> Changed:
+    letter = await _letter(request)
+    changed = await call(request.service.digests, letter.id, **options)
+    if changed:
+        await note_change(request.service, request.principal, what, timeline=letter.timeline, subject=letter.id)
+    return Changed(changed)
+
+
+async def replay(request: Request) -> Changed:
+    return await _act(request, "replay", AsyncDigests.replay)
+
+
+_options = msgspec.json.Decoder(RequeueOptions)
+
+
+async def requeue(request: Request) -> Changed:
+    has_body = request.header(b"content-type") is not None
+    given = await request.json(_options) if has_body else RequeueOptions()
+    return await _act(request, "requeue", AsyncDigests.requeue, force=given.force)
+
+
+async def discard(request: Request) -> Changed:
+    return await _act(request, "discard", AsyncDigests.discard)

@@ -1,0 +1,158 @@
+"""Endpoints about the whole store: digests delivered lately, ledger, verify, status, channels, workers, samples, audit."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from digestif.core.backlog import Backlog
+from digestif.core.outages import ChannelOutage
+from digestif.core.records import HistoryEntry
+from digestif.core.samples import Sample
+from digestif.core.workers import LiveWorker
+from digestif.service.api.problems import Problem
+from digestif.service.api.requests import Request
+from digestif.service.api.shapes import LedgerAnswer, ledger_answer
+from digestif.service.api.timelines import Limit
+from digestif.service.security.audit import AuditEntry, audit_entries
+from digestif.stores.base import HISTORY_LIMIT
+
+
+class DigestsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which digests."""
+
+    timeline: str | None = None
+    limit: Limit = 100
+
+
+class DigestsAnswer(Struct, frozen=True):
+    """Digests that ended lately, the latest first."""
+
+    digests: Sequence[HistoryEntry]
+
+
+async def list_digests(request: Request) -> DigestsAnswer:
+    query, principal = request.query(DigestsQuery), request.principal
+    if query.timeline is not None:
+        request.refuse_outside(query.timeline)
+    is_filtered = bool(principal.prefix) and query.timeline is None
+    found = await request.service.digests.history(query.timeline, HISTORY_LIMIT if is_filtered else query.limit)
+    return DigestsAnswer([entry for entry in found if principal.reaches(entry.timeline)][: query.limit])
+
+
+async def show_message(request: Request) -> object:
+    """A message that was sent, if messages are kept."""
+    found = await request.service.digests.message(request.keys[0])
+    if found is None:
+        raise Problem(404, "no message of this digest was kept")
+    request.refuse_outside(found.timeline)
+    return found
+
+
+async def show_ledger(request: Request) -> Struct:
+    return ledger_answer(await request.service.digests.ledger())
+
+
+class VerifyAnswer(Struct, frozen=True):
+    """The ledger against a recount of the data."""
+
+    agrees: bool
+    recounted: Mapping[str, int]
+    problems: Sequence[str]
+
+
+async def verify(request: Request) -> VerifyAnswer:
+    report = await request.service.digests.verify()
+    return VerifyAnswer(not report.problems, report.recounted, report.problems)
+
+
+class StatusAnswer(Struct, frozen=True):
+    """Store, workers, closed channels, backlog and ledger."""
+
+    namespace: str
+    enabled: bool
+    durability: str
+    partitions: int
+    versions: Mapping[str, str]
+    moving_since: float | None
+    workers: Sequence[LiveWorker]
+    outages: Sequence[ChannelOutage]
+    backlog: Backlog
+    ledger: LedgerAnswer  # type: ignore[valid-type]  # made from the engine's own
+
+
+async def show_status(request: Request) -> StatusAnswer:
+    from digestif import __version__
+
+    digests = request.service.digests
+    store = digests.store
+    ledger, backlog, outages, workers, moving = await asyncio.gather(
+        digests.ledger(),
+        digests.backlog(),
+        digests.outages(),
+        digests.workers(),
+        request.service.in_thread(store.moving_since),
+    )
+    return StatusAnswer(
+        namespace=store.namespace,
+        enabled=digests.enabled,
+        durability=str(store.durability),
+        partitions=store.partitions,
+        versions={"digestif": __version__},
+        moving_since=None if moving is None else moving / 1000,
+        workers=workers,
+        outages=outages,
+        backlog=backlog,
+        ledger=ledger_answer(ledger),
+    )
+
+
+class ChannelsAnswer(Struct, frozen=True):
+    """The channels that are unavailable, or have just come back."""
+
+    outages: Sequence[ChannelOutage]
+
+
+async def list_channels(request: Request) -> ChannelsAnswer:
+    return ChannelsAnswer(await request.service.digests.outages())
+
+
+class WorkersAnswer(Struct, frozen=True):
+    """The workers of all processes that were seen in the last minute."""
+
+    workers: Sequence[LiveWorker]
+
+
+async def list_workers(request: Request) -> WorkersAnswer:
+    return WorkersAnswer(await request.service.digests.workers())
+
+
+class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Since when; seconds."""
+
+    since: float | None = None
+
+
+async def list_samples(request: Request) -> Sequence[Sample]:
+    return await request.service.digests.samples(request.query(SamplesQuery).since)
+
+
+class AuditQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which entries."""
+
+    before: str | None = None
+    limit: Limit = 100
+
+
+class AuditAnswer(Struct, frozen=True):
+    """What people changed, the newest first; `before` is null at the end."""
+
+    entries: Sequence[AuditEntry]
+    before: str | None
+
+
+async def list_audit(request: Request) -> AuditAnswer:
+    query = request.query(AuditQuery)
+    found = await audit_entries(request.service, before=query.before, limit=query.limit)
+    last = found[-1][0] if len(found) == query.limit else None
+    return AuditAnswer([entry for _, entry in found], last)

@@ -1,0 +1,60 @@
+"""The audit log: who changed what, and when. It is kept in the store, bounded, the oldest entries go first."""
+
+import logging
+
+import msgspec
+from msgspec import Struct
+
+from digestif.errors import StoreError
+from digestif.ids import fresh_key
+from digestif.service.security.tokens import Principal
+from digestif.service.service import Service
+from digestif.stores.documents import Bounds, Document
+
+logger = logging.getLogger(__name__)
+
+COLLECTION = "audit"
+BOUNDS = Bounds(entries=10_000, bytes=10 << 20, age=365 * 86_400_000)
+
+
+class AuditEntry(Struct, frozen=True, omit_defaults=True):
+    """A change that a person made. Times in seconds."""
+
+    at: float
+    who: str  # the name of the token
+    what: str  # such as pause, delete, replay
+    timeline: str | None = None
+    subject: str | None = None  # the record, the digest, or the new policy
+
+
+_decode = msgspec.json.Decoder(AuditEntry).decode
+
+
+async def note_change(
+    service: Service, principal: Principal, what: str, *, timeline: str | None = None, subject: str | None = None
+) -> None:
+    """Write an entry after a change. One that can't be written is logged: the change has been made."""
+    digests = service.digests
+
+    def write() -> None:
+        now = digests.store.time(0)
+        entry = AuditEntry(now / 1000, principal.name, what, timeline, subject)
+        # The timeline is in the body only: what became of a deleted one stays in the log.
+        digests.store.keep(COLLECTION, Document(fresh_key(), msgspec.json.encode(entry)), bounds=BOUNDS, now=now)
+
+    try:
+        await service.in_thread(write)
+    except StoreError:
+        logger.exception("the audit log lacks: %s by %s", what, principal.name)
+
+
+async def audit_entries(
+    service: Service, *, before: str | None = None, limit: int = 100
+) -> list[tuple[str, AuditEntry]]:
+    """Entries with their ids, the newest first."""
+    store = service.digests.store
+
+    def read() -> list[Document]:
+        return store.documents(COLLECTION, before=before, limit=limit, now=store.time(0))
+
+    return [(found.key, _decode(found.body)) for found in await service.in_thread(read)]
