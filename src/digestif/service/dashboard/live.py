@@ -1,7 +1,7 @@
 """The stream that tells open pages to look again. It carries no facts, so that every reader may listen."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from starlette.responses import PlainTextResponse, Response, StreamingResponse

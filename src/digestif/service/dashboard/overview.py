@@ -5,9 +5,11 @@ from starlette.responses import RedirectResponse, Response
 
 from digestif.core.ledger import FATES, Ledger
 from digestif.service.dashboard.series import RANGES, Series, rates, series, totals
+from digestif.service.dashboard.standing import channels_of
 from digestif.service.dashboard.visits import Visit
 
-LATELY = 8  # digests and dead letters that are shown
+CHANNELS = 6  # that are shown
+LATELY = 10  # digests and dead letters that are shown
 LATE = 60.0  # seconds from which lateness is worth a look
 SKETCH = (600, 160)  # width and height of the drawing for browsers without script
 
@@ -16,7 +18,7 @@ async def overview(visit: Visit) -> Response:
     if not visit.sees_everything:
         return RedirectResponse("/timelines", status_code=303)
     ledger, backlog = await visit.digests.ledger(), await visit.digests.backlog()
-    chosen = _chosen(visit)
+    outages, chosen = await visit.digests.outages(), _chosen(visit)
     samples = await visit.digests.samples(since=visit.now - RANGES["24h"])
     curves = series(samples, now=visit.now, length=RANGES[chosen])
     return visit.render(
@@ -27,7 +29,8 @@ async def overview(visit: Visit) -> Response:
         is_late=backlog.late > LATE,
         totals=totals(samples, since=visit.now - RANGES[chosen]),
         lately_a_minute=rates(samples, now=visit.now),
-        outages=await visit.digests.outages(),
+        outages=outages,
+        channels=channels_of(visit.service.settings.routes, outages)[:CHANNELS],
         workers=await visit.digests.workers(),
         ended=await visit.digests.history(limit=LATELY),
         letters=await visit.digests.dead_letters(limit=LATELY),
@@ -49,6 +52,7 @@ async def curves(visit: Visit) -> Response:
 def sketches(curves: Series) -> dict[str, str]:
     """The curves as points of polylines, for browsers without script."""
     named = {name: getattr(curves, name) for name in ("events", "messages", "pending", "late")}
+    named["out"] = curves.messages  # by its own scale
     most = max((value or 0 for values in (named["events"], named["messages"]) for value in values), default=0)
     tops = {"events": most, "messages": most}
     return {

@@ -1,5 +1,6 @@
 """How the service stands: channels, workers, the store and its ledger, changes made by people."""
 
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from msgspec import Struct
@@ -26,13 +27,19 @@ class Channel(Struct, frozen=True):
 
 async def channels(visit: Visit) -> Response:
     outages = await visit.digests.outages()
-    shown = [_channel(route, outages) for route in visit.service.settings.routes]
+    shown = channels_of(visit.service.settings.routes, outages)
     own = {channel.outage.channel for channel in shown if channel.outage is not None}
     others = [outage for outage in outages if outage.channel not in own]
     return visit.render("channels.html", channels=shown, others=others)
 
 
-def _channel(route: RouteSettings, outages: list[ChannelOutage]) -> Channel:
+def channels_of(routes: Sequence[RouteSettings], outages: Sequence[ChannelOutage]) -> list[Channel]:
+    """The channels of the routes, those that are down first."""
+    found = [_channel(route, outages) for route in routes]
+    return sorted(found, key=lambda channel: channel.outage is None)
+
+
+def _channel(route: RouteSettings, outages: Sequence[ChannelOutage]) -> Channel:
     outage = next((each for each in outages if route.pattern in each.patterns), None)
     policy = route.options.get("policy")
     return Channel(route.pattern, redacted(route.channel.reveal()), None if policy is None else str(policy), outage)
