@@ -62,7 +62,7 @@ class Queries:
     # Operating
 
     def delete(self, timeline: str, *, now: float | None = None) -> bool:
-        """Delete a timeline with its records, dead letters and history. False if there was nothing.
+        """Delete a timeline with its records, dead letters, history and kept messages. False if there was nothing.
 
         It deletes what is there when the call begins, so that it ends however busy producers are.
         """
@@ -71,6 +71,7 @@ class Queries:
         found = self.store.delete(key, now=at)
         for _ in range(1, pages):
             self.store.delete(key, now=at)
+        self.store.forget_timeline(key)
         self._sweep(found)
         return found
 

@@ -22,6 +22,7 @@ from digestif.core.terms import Openings, Override, Terms
 from digestif.core.times import Millis
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events
+from digestif.stores.documents import Documents
 from digestif.stores.reader import StoreReader
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -283,7 +284,7 @@ class Notes(ABC):
         """Replace the old note by the new one; None is no note. False, with nothing done, if another one is there."""
 
 
-class Store(StoreReader, Notes):
+class Store(StoreReader, Notes, Documents):
     """Where the timelines of one namespace are kept.
 
     Verbs that search for timelines skip those whose slot is damaged; `claim` also removes them from the schedule, so

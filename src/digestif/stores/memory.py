@@ -25,6 +25,7 @@ from digestif.stores.ordered import Ordered
 from digestif.stores.rows import (
     NEVER,
     UNBOUNDED,
+    DocumentRow,
     Found,
     LetterRow,
     Marks,
@@ -223,6 +224,9 @@ class MemoryRows(NeverDamaged):
         self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
         self._notes: dict[str, bytes] = {}
         self._moving: dict[None, str] = {}  # at most one
+        self._documents: OrderedDict[tuple[str, str], DocumentRow] = (
+            OrderedDict()
+        )  # by collection and key, oldest first
         self._journal: _Journal | None = None  # of a unit under way or interrupted
 
     def begin(self) -> None:
@@ -243,6 +247,7 @@ class MemoryRows(NeverDamaged):
         self.tally.update(self._journal.tally)
         self._letters = OrderedDict(sorted(self._letters.items(), key=lambda item: item[1][2]))
         self._history = OrderedDict(sorted(self._history.items()))
+        self._documents = OrderedDict(sorted(self._documents.items(), key=lambda item: item[1].number))
         self._restore_orders()
         for batch in self._batches.values():
             batch.restore()
@@ -497,6 +502,30 @@ class MemoryRows(NeverDamaged):
     def notes(self) -> dict[str, bytes]:
         return self._notes
 
+    def document(self, collection: str, key: str) -> DocumentRow | None:
+        return self._documents.get((collection, key))
+
+    def put_document(self, row: DocumentRow) -> None:
+        place = row.collection, row.document.key
+        self._note(self._documents, place)
+        self._documents[place] = row
+
+    def remove_document(self, row: DocumentRow) -> None:
+        place = row.collection, row.document.key
+        self._note(self._documents, place)
+        del self._documents[place]
+
+    def oldest_document(self, collection: str) -> DocumentRow | None:
+        return next((row for row in self._documents.values() if row.collection == collection), None)
+
+    def newest_documents(self, collection: str, *, timeline: str | None, before: int, limit: int) -> list[DocumentRow]:
+        found = (row for row in reversed(self._documents.values()) if row.collection == collection)
+        wanted = (row for row in found if row.number < before and timeline in (None, row.document.timeline))
+        return list(islice(wanted, limit))
+
+    def documents_of(self, timeline: str, *, limit: int) -> list[DocumentRow]:
+        return list(islice((row for row in self._documents.values() if row.document.timeline == timeline), limit))
+
     def is_moving(self) -> bool:
         return bool(self._moving)
 
@@ -597,6 +626,7 @@ class MemoryRows(NeverDamaged):
             "records": records,
             "letters": len(self._letters),
             "notes": len(self._notes),
+            "documents": len(self._documents),
         }
 
     def trashed_records(self) -> int:

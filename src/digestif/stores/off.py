@@ -33,6 +33,7 @@ from digestif.stores.base import (
     Take,
     Taken,
 )
+from digestif.stores.documents import Bounds, Document
 from digestif.stores.reader import Part, Place, TimelinePage
 
 
@@ -60,6 +61,25 @@ class OffStore(Store):
 
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
         return True
+
+    def keep(
+        self, collection: str, document: Document, *, bounds: Bounds, replace: bool = False, now: Millis | None
+    ) -> bool:
+        return True
+
+    def kept(self, collection: str, key: str, *, now: Millis | None) -> Document | None:
+        return None
+
+    def documents(
+        self, collection: str, *, timeline: str | None = None, before: str | None = None, limit: int, now: Millis | None
+    ) -> list[Document]:
+        return []
+
+    def forget(self, collection: str, key: str) -> bool:
+        return False
+
+    def forget_timeline(self, timeline: str) -> None:
+        """There is nothing to forget."""
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         return [Accepted()] * len(batch)

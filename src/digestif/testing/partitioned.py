@@ -39,6 +39,7 @@ from digestif.stores.base import (
     Take,
     Taken,
 )
+from digestif.stores.documents import Bounds, Document
 from digestif.stores.reader import Part, Place, TimelinePage
 
 Item = TypeVar("Item")
@@ -81,6 +82,25 @@ class Partitioned(Store):
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
         part, inner = self._place(partition)
         return part.swap_note(inner, name, old, new)
+
+    def keep(
+        self, collection: str, document: Document, *, bounds: Bounds, replace: bool = False, now: Millis | None
+    ) -> bool:
+        return self._part(0).keep(collection, document, bounds=bounds, replace=replace, now=now)
+
+    def kept(self, collection: str, key: str, *, now: Millis | None) -> Document | None:
+        return self._part(0).kept(collection, key, now=now)
+
+    def documents(
+        self, collection: str, *, timeline: str | None = None, before: str | None = None, limit: int, now: Millis | None
+    ) -> list[Document]:
+        return self._part(0).documents(collection, timeline=timeline, before=before, limit=limit, now=now)
+
+    def forget(self, collection: str, key: str) -> bool:
+        return self._part(0).forget(collection, key)
+
+    def forget_timeline(self, timeline: str) -> None:
+        self._part(0).forget_timeline(timeline)
 
     # Producing
 

@@ -5,11 +5,13 @@ from zlib import crc32
 
 from digestif.core.damage import Damage
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT
+from digestif.stores.documents import Document
 from digestif.stores.postgres.arrays import Byteas
 from digestif.stores.postgres.slots import PostgresSlots
 from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, encoded
-from digestif.stores.rows import NEVER, LetterRow
+from digestif.stores.rows import NEVER, DocumentRow, LetterRow
 from digestif.stores.rows.bodies import damaged_entries, encode_entry, letter_row, read_entry, read_letter
 
 
@@ -103,6 +105,37 @@ class PostgresLetters(PostgresSlots):
 
     # Notes
 
+    # documents
+
+    def document(self, collection: str, key: str) -> DocumentRow | None:
+        return next(iter(self._documents(SQL.document, collection.encode(), key.encode())), None)
+
+    def _documents(self, statement: str, *arguments: object) -> list[DocumentRow]:
+        rows = self._execute(statement, (self._namespace, *arguments)).fetchall()
+        return [
+            DocumentRow(number, as_text(collection), expires, size, _document(*rest))
+            for number, collection, expires, size, *rest in rows
+        ]
+
+    def put_document(self, row: DocumentRow) -> None:
+        key, body, timeline, at = row.document
+        place = (row.number, self._namespace, row.collection.encode(), row.expires)
+        self._save(SQL.put_document, (*place, key.encode(), body, None if timeline is None else timeline.encode(), at))
+
+    def remove_document(self, row: DocumentRow) -> None:
+        self._save(SQL.remove_document, (row.number,))
+
+    def oldest_document(self, collection: str) -> DocumentRow | None:
+        return next(iter(self._documents(SQL.oldest_document, collection.encode())), None)
+
+    def newest_documents(self, collection: str, *, timeline: str | None, before: int, limit: int) -> list[DocumentRow]:
+        if timeline is None:
+            return self._documents(SQL.newest_documents, collection.encode(), before, limit)
+        return self._documents(SQL.newest_documents_of, collection.encode(), timeline.encode(), before, limit)
+
+    def documents_of(self, timeline: str, *, limit: int) -> list[DocumentRow]:
+        return self._documents(SQL.documents_of, timeline.encode(), limit)
+
     def lock_note(self, name: str) -> None:
         self._execute(SQL.note_alone, (crc32(name.encode(), self._namespace) - 2**31,))
 
@@ -121,3 +154,7 @@ class PostgresLetters(PostgresSlots):
 
     def notes(self) -> dict[str, bytes]:
         return {as_text(name): bytes(body) for name, body in self._execute(SQL.notes, (self._namespace,)).fetchall()}
+
+
+def _document(key: bytes, body: bytes, timeline: bytes | None, at: Millis) -> Document:
+    return Document(as_text(key), bytes(body), None if timeline is None else as_text(timeline), at)

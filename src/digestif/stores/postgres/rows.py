@@ -128,4 +128,5 @@ class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
             "letters": self._value(SQL.count_letters, self._namespace),
             "trash": self._value(SQL.count_trash, self._namespace),
             "notes": self._value(SQL.count_notes, self._namespace),
+            "documents": self._value(SQL.count_documents, self._namespace),
         }

@@ -525,3 +525,35 @@ ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = E
     deadline = EXCLUDED.deadline, expires = EXCLUDED.expires, payload = EXCLUDED.payload
 WHERE record.timestamp <= EXCLUDED.timestamp
 RETURNING xmax = 0
+
+-- name: document
+SELECT number, collection, expires, octet_length(body), key, body, timeline, at FROM document WHERE namespace = %s AND collection = %s AND key = %s
+
+-- name: put_document
+INSERT INTO document (number, namespace, collection, expires, key, body, timeline, at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+RETURNING pg_current_xact_id()::text
+
+-- name: remove_document
+DELETE FROM document WHERE number = %s
+RETURNING pg_current_xact_id()::text
+
+-- Without its body, which may be large.
+-- name: oldest_document
+SELECT number, collection, expires, octet_length(body), key, ''::bytea, timeline, at FROM document
+WHERE namespace = %s AND collection = %s ORDER BY number LIMIT 1
+
+-- name: newest_documents
+SELECT number, collection, expires, octet_length(body), key, body, timeline, at FROM document WHERE namespace = %s AND collection = %s AND number < %s
+ORDER BY number DESC LIMIT %s
+
+-- name: newest_documents_of
+SELECT number, collection, expires, octet_length(body), key, body, timeline, at FROM document
+WHERE namespace = %s AND collection = %s AND timeline = %s AND number < %s ORDER BY number DESC LIMIT %s
+
+-- name: documents_of
+SELECT number, collection, expires, octet_length(body), key, body, timeline, at FROM document WHERE namespace = %s AND timeline = %s
+ORDER BY collection, number LIMIT %s
+
+-- name: count_documents
+SELECT count(*) FROM document WHERE namespace = %s

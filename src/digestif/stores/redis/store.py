@@ -39,6 +39,7 @@ from digestif.stores.redis.calls import Call, Scripts
 from digestif.stores.redis.checks import Findings, examine
 from digestif.stores.redis.client.commands import ScriptRefused, joined
 from digestif.stores.redis.client.link import Link
+from digestif.stores.redis.documents import RedisDocuments
 from digestif.stores.redis.encoding import StoredLetter
 from digestif.stores.redis.keys import Keys, as_text
 from digestif.stores.redis.layout import Layouts
@@ -54,7 +55,7 @@ EXPIRED_RECORDS = 500
 DAMAGED_FLAG = ord("!")  # the answer for a timeline that is damaged
 
 
-class RedisStore(RedisQueries, RedisLeases, RedisTransfer):
+class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
     """Timelines in Redis or Valkey, over a link."""
 
     def __init__(self, link: Link, *, namespace: str = "d", partitions: int | None = None, clustered: bool) -> None:

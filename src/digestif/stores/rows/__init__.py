@@ -4,6 +4,7 @@ from digestif.stores.rows.store import RowStore
 from digestif.stores.rows.view import (
     NEVER,
     UNBOUNDED,
+    DocumentRow,
     Found,
     LetterRow,
     Marks,
@@ -18,6 +19,7 @@ from digestif.stores.rows.view import (
 __all__ = [
     "NEVER",
     "UNBOUNDED",
+    "DocumentRow",
     "Found",
     "LetterRow",
     "Marks",

@@ -37,8 +37,19 @@ from digestif.stores.base import (
     Taken,
     Wakeups,
 )
+from digestif.stores.documents import DOCUMENTS_PAGE, Bounds, Document
 from digestif.stores.reader import Part, Place, TimelinePage
-from digestif.stores.rows import arrivals, endings, open_digests, operations, overrides, queries, schedule, transfer
+from digestif.stores.rows import (
+    arrivals,
+    documents,
+    endings,
+    open_digests,
+    operations,
+    overrides,
+    queries,
+    schedule,
+    transfer,
+)
 from digestif.stores.rows.leases import Grant, admit, claim, claim_suspects, extend_all, open_ready, release_all
 from digestif.stores.rows.survey import pages_of_flaws, repair_page, survey, verify
 from digestif.stores.rows.view import Rows
@@ -383,3 +394,33 @@ class RowStore(Store, TransferStore):
 
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
         return self._write(lambda rows: transfer.swap_note(rows, name, old, new))
+
+    # Documents
+
+    def keep(
+        self, collection: str, document: Document, *, bounds: Bounds, replace: bool = False, now: Millis | None
+    ) -> bool:
+        at = self._now(now)
+        return self._write_arrivals(
+            lambda rows: documents.keep(rows, collection, document, bounds=bounds, replace=replace, now=at), weight=1
+        )
+
+    def kept(self, collection: str, key: str, *, now: Millis | None) -> Document | None:
+        at = self._now(now)
+        return self._read(lambda rows: documents.kept(rows, collection, key, now=at))
+
+    def documents(
+        self, collection: str, *, timeline: str | None = None, before: str | None = None, limit: int, now: Millis | None
+    ) -> list[Document]:
+        at, most = self._now(now), min(limit, DOCUMENTS_PAGE)
+        return self._read(
+            lambda rows: documents.documents(rows, collection, timeline=timeline, before=before, limit=most, now=at)
+        )
+
+    def forget(self, collection: str, key: str) -> bool:
+        return self._write(lambda rows: documents.forget(rows, collection, key))
+
+    def forget_timeline(self, timeline: str) -> None:
+        if self._read(lambda rows: rows.documents_of(timeline, limit=1)):
+            while self._write(lambda rows: documents.forget_timeline(rows, timeline, limit=DOCUMENTS_PAGE)):
+                pass

@@ -15,6 +15,7 @@ from digestif.core.records import DeadLetter, HistoryEntry, State
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival, Lease
 from digestif.stores.damage import Unreadable
+from digestif.stores.documents import Document
 from digestif.stores.transfer import ExportedRecord
 
 UNBOUNDED = 2**62  # bytes: room for any page
@@ -36,6 +37,16 @@ class Found(NamedTuple):
     number: int  # of its row, to break ties
     timeline: str
     slot: Slot | None
+
+
+class DocumentRow(NamedTuple):
+    """A document's row."""
+
+    number: int  # rises with each document that is kept
+    collection: str
+    expires: Millis
+    size: int  # of its body
+    document: Document
 
 
 class Marks(NamedTuple):
@@ -181,6 +192,16 @@ class Rows(Protocol):
     def remember(self, ended: HistoryEntry) -> None: ...
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]: ...
     def delete_history(self, timeline: str) -> None: ...
+
+    # documents
+    def document(self, collection: str, key: str) -> DocumentRow | None: ...
+    def put_document(self, row: DocumentRow) -> None: ...
+    def remove_document(self, row: DocumentRow) -> None: ...
+    def oldest_document(self, collection: str) -> DocumentRow | None: ...  # its body may be left out
+    def newest_documents(
+        self, collection: str, *, timeline: str | None, before: int, limit: int
+    ) -> list[DocumentRow]: ...
+    def documents_of(self, timeline: str, *, limit: int) -> list[DocumentRow]: ...
 
     # counts
     def ledger(self) -> Ledger: ...

@@ -3,7 +3,8 @@
 from digestif.core.damage import Damage
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.stores.base import HISTORY_LIMIT
-from digestif.stores.rows import NEVER, LetterRow
+from digestif.stores.documents import Document
+from digestif.stores.rows import NEVER, DocumentRow, LetterRow
 from digestif.stores.rows.bodies import damaged_entries, encode_entry, letter_row, read_entry, read_letter
 from digestif.stores.sqlite.slots import SQL, SqliteSlots, as_bytes, encoded, lenient_text
 
@@ -79,6 +80,34 @@ class SqliteLetters(SqliteSlots):
 
     def delete_history(self, timeline: str) -> None:
         self._execute(SQL.forget, (self._namespace, timeline))
+
+    # documents
+
+    def document(self, collection: str, key: str) -> DocumentRow | None:
+        return next(iter(self._documents(SQL.document, collection, key)), None)
+
+    def _documents(self, statement: str, *arguments: object) -> list[DocumentRow]:
+        rows = self._rows(statement, (self._namespace, *arguments))
+        return [DocumentRow(number, own, expires, size, Document(*rest)) for number, own, expires, size, *rest in rows]
+
+    def put_document(self, row: DocumentRow) -> None:
+        key, body, timeline, at = row.document
+        place = (row.number, self._namespace, row.collection, row.expires)
+        self._execute(SQL.put_document, (*place, key, body, timeline, at))
+
+    def remove_document(self, row: DocumentRow) -> None:
+        self._execute(SQL.remove_document, (row.number,))
+
+    def oldest_document(self, collection: str) -> DocumentRow | None:
+        return next(iter(self._documents(SQL.oldest_document, collection)), None)
+
+    def newest_documents(self, collection: str, *, timeline: str | None, before: int, limit: int) -> list[DocumentRow]:
+        if timeline is None:
+            return self._documents(SQL.newest_documents, collection, before, limit)
+        return self._documents(SQL.newest_documents_of, collection, timeline, before, limit)
+
+    def documents_of(self, timeline: str, *, limit: int) -> list[DocumentRow]:
+        return self._documents(SQL.documents_of, timeline, limit)
 
     # notes
 

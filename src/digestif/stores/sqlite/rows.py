@@ -45,4 +45,5 @@ class SqliteRows(SqliteLetters, SqliteRecords):
             "letters": self._value(SQL.count_letters, self._namespace),
             "trash": self._value(SQL.count_trash, self._namespace),
             "notes": self._value(SQL.count_notes, self._namespace),
+            "documents": self._value(SQL.count_documents, self._namespace),
         }

@@ -340,3 +340,33 @@ WHERE batch = ? ORDER BY timestamp, arrival LIMIT ?
 -- name: next_export_page
 SELECT key, payload, timestamp, arrival, deadline, expires FROM record
 WHERE batch = ? AND (timestamp, arrival) > (?, ?) ORDER BY timestamp, arrival LIMIT ?
+
+-- name: document
+SELECT number, collection, expires, length(body), key, body, timeline, at FROM document WHERE namespace = ? AND collection = ? AND key = ?
+
+-- name: put_document
+INSERT INTO document (number, namespace, collection, expires, key, body, timeline, at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: remove_document
+DELETE FROM document WHERE number = ?
+
+-- Without its body, which may be large.
+-- name: oldest_document
+SELECT number, collection, expires, length(body), key, x'', timeline, at FROM document
+WHERE namespace = ? AND collection = ? ORDER BY number LIMIT 1
+
+-- name: newest_documents
+SELECT number, collection, expires, length(body), key, body, timeline, at FROM document WHERE namespace = ? AND collection = ? AND number < ?
+ORDER BY number DESC LIMIT ?
+
+-- name: newest_documents_of
+SELECT number, collection, expires, length(body), key, body, timeline, at FROM document
+WHERE namespace = ? AND collection = ? AND timeline = ? AND number < ? ORDER BY number DESC LIMIT ?
+
+-- name: documents_of
+SELECT number, collection, expires, length(body), key, body, timeline, at FROM document WHERE namespace = ? AND timeline = ?
+ORDER BY collection, number LIMIT ?
+
+-- name: count_documents
+SELECT count(*) FROM document WHERE namespace = ?

@@ -14,6 +14,7 @@ from digestif.testing.conformance.damage import DamagedAccounts, DamagedTimeline
 from digestif.testing.conformance.deletion import Deletion
 from digestif.testing.conformance.deliver import Deliveries
 from digestif.testing.conformance.digest import DigestBlocks, UndecodableRecords
+from digestif.testing.conformance.documents import KeptDocuments
 from digestif.testing.conformance.endings import Endings
 from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.interruptions import Interruptions
@@ -68,6 +69,7 @@ class StoreConformance(
     HistoryPages,
     HostileKeys,
     Interruptions,
+    KeptDocuments,
     LapsesAlone,
     LetterPages,
     Maintenance,

@@ -1,0 +1,20 @@
+#!lua flags=allow-oom
+-- Remove documents of a collection.
+-- KEYS   12 documents (hash)  13 order (zset)  14 index (zset)
+-- ARGV   4 {collection, keys}
+-- Reply  how many were there
+-- include: documents.lua
+
+local request = cmsgpack.unpack(ARGV[4])
+local bytes, number = totals()
+local removed = 0
+for _, key in ipairs(request.keys) do
+  local stored = call('HGET', DOCUMENTS, key)
+  if stored and key ~= '' then
+    bytes, removed = bytes - remove_document(key, stored, request.collection), removed + 1
+  end
+end
+if removed > 0 then
+  save_totals(bytes, number)
+end
+return answer(tostring(removed))

@@ -1,0 +1,89 @@
+"""Documents of rows: kept in the order of their numbers; a note for each collection counts entries and bytes."""
+
+from collections.abc import Iterable
+
+from digestif.core.times import Millis
+from digestif.stores.documents import EVICTED, Bounds, Document
+from digestif.stores.rows.view import NEVER, DocumentRow, Rows
+
+COUNTS = "documents:"  # before the name of a collection
+
+
+def keep(rows: Rows, collection: str, document: Document, *, bounds: Bounds, replace: bool, now: Millis) -> bool:
+    rows.lock_note(COUNTS + collection)
+    found = rows.document(collection, document.key)
+    if found is not None and found.expires > now and not replace:
+        return False
+    if found is not None:
+        _remove(rows, [found])
+    expires = NEVER if bounds.age is None else now + bounds.age
+    kept = document._replace(at=now)
+    rows.put_document(DocumentRow(rows.next_number(), collection, expires, len(kept.body), kept))
+    _count(rows, collection, 1, len(kept.body))
+    _evict(rows, collection, bounds, now=now)
+    return True
+
+
+def _evict(rows: Rows, collection: str, bounds: Bounds, *, now: Millis) -> None:
+    entries, size = _counts(rows, collection)
+    for _ in range(EVICTED):
+        is_full = entries > bounds.entries or (bounds.bytes is not None and size > bounds.bytes)
+        oldest = rows.oldest_document(collection)
+        if oldest is None or not (is_full or oldest.expires <= now):
+            return
+        _remove(rows, [oldest])
+        entries, size = entries - 1, size - oldest.size
+
+
+def kept(rows: Rows, collection: str, key: str, *, now: Millis) -> Document | None:
+    found = rows.document(collection, key)
+    return None if found is None or found.expires <= now else found.document
+
+
+def documents(
+    rows: Rows, collection: str, *, timeline: str | None, before: str | None, limit: int, now: Millis
+) -> list[Document]:
+    number = NEVER
+    if before is not None:
+        last = rows.document(collection, before)
+        if last is None:
+            return []
+        number = last.number
+    found = rows.newest_documents(collection, timeline=timeline, before=number, limit=limit)
+    return [row.document for row in found if row.expires > now]
+
+
+def forget(rows: Rows, collection: str, key: str) -> bool:
+    rows.lock_note(COUNTS + collection)
+    found = rows.document(collection, key)
+    if found is None:
+        return False
+    _remove(rows, [found])
+    return True
+
+
+def forget_timeline(rows: Rows, timeline: str, *, limit: int) -> bool:
+    """Remove a page of a timeline's documents. True if there may be more."""
+    found = rows.documents_of(timeline, limit=limit)
+    for collection in sorted({row.collection for row in found}):
+        rows.lock_note(COUNTS + collection)
+    still_there = [row for row in found if rows.document(row.collection, row.document.key) == row]
+    _remove(rows, still_there)
+    return len(found) == limit
+
+
+def _remove(rows: Rows, found: Iterable[DocumentRow]) -> None:
+    for row in found:
+        rows.remove_document(row)
+        _count(rows, row.collection, -1, -row.size)
+
+
+def _counts(rows: Rows, collection: str) -> tuple[int, int]:
+    entries, _, size = (rows.note(COUNTS + collection) or b"0 0").partition(b" ")
+    return int(entries), int(size)
+
+
+def _count(rows: Rows, collection: str, more: int, bytes_more: int) -> None:
+    entries, size = _counts(rows, collection)
+    entries, size = entries + more, size + bytes_more
+    rows.put_note(COUNTS + collection, b"%d %d" % (entries, size) if entries > 0 else None)

@@ -1,0 +1,14 @@
+-- Documents that a service keeps for a while: messages that were sent, answers to requests, a log of changes.
+CREATE TABLE document (
+    number     INTEGER PRIMARY KEY,
+    namespace  INTEGER NOT NULL,
+    collection TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    timeline   TEXT,
+    at         INTEGER NOT NULL,
+    expires    INTEGER NOT NULL,
+    body       BLOB    NOT NULL,
+    UNIQUE (namespace, collection, key)
+) STRICT;
+CREATE INDEX document_number   ON document (namespace, collection, number);
+CREATE INDEX document_timeline ON document (namespace, timeline, collection, number) WHERE timeline IS NOT NULL;
