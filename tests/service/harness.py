@@ -11,10 +11,6 @@ from urllib.parse import quote
 
 import uvicorn
 
-from digestif.stores.documents import install
-
-install()  # STUB
-
 from digestif import AsyncDigests
 from digestif.core.secret import Secret
 from digestif.service.app import application

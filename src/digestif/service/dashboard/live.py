@@ -22,7 +22,7 @@ async def live(visit: Visit) -> Response:
     return StreamingResponse(_changes(visit, hub), media_type="text/event-stream")
 
 
-async def _changes(visit: Visit, hub: Hub) -> AsyncIterator[bytes]:
+async def _changes(visit: Visit, hub: Hub) -> AsyncGenerator[bytes, None]:
     """One message for each change, until the service or the session ends."""
     yield RETRY
     async with aclosing(hub.listen(None, None)) as events:
