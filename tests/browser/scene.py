@@ -7,13 +7,15 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from digestif import DeliveryFailed, Digest, Digests, InvalidState, Policy, Record, Unavailable
 from digestif.attempts.sampling import Sampler
+from digestif.service import config
+from tests.service.harness import serving
 
 DAY = 86_400
 STEP = 60  # seconds between two looks at the schedule
@@ -57,6 +59,8 @@ PROBLEMS = (
 TITLES = ("Quarterly plan", "Onboarding", "Incident review", "Release notes", "Pricing", "API guidelines")
 SETTINGS = """\
 store = "sqlite:///{store}"
+
+[serve]
 listen = "127.0.0.1:0"
 keep_messages = true
 
@@ -64,7 +68,8 @@ keep_messages = true
 pattern = "alerts:*"
 channel = "file://{folder}/alerts"
 policy = "minimum=10m,increment=1m,maximum=1h,attempts=3"
-group_by = ["service"]
+group_by = ["service", "title"]
+title = "Alerts"
 
 [[routes]]
 pattern = "comments:*"
@@ -148,6 +153,16 @@ def fill(folder: Path, *, now: float, hostile: bool = False) -> None:
         for timeline in day.alerts[30:33]:
             digests.pause(timeline, now=now)
     (folder / "digestif.toml").write_text(SETTINGS.format(store=folder / "digestif.db", folder=folder))
+
+
+@contextmanager
+def shown(folder: Path) -> Iterator[str]:
+    """Serve what `fill` wrote, and give the address."""
+    settings = config.read(folder / "digestif.toml", {})
+    with serving(settings.store.reveal(), settings, cadences=dict(settings.cadences)) as (client, service):
+        for route in settings.routes:
+            service.digests.route(route.pattern, channel=route.channel.reveal(), **route.options)
+        yield client.url
 
 
 if __name__ == "__main__":
