@@ -13,6 +13,7 @@ from digestif.service.api.requests import STREAMING
 
 HEAD_BYTES = 32 << 10  # of a request line and its headers
 HEAD_SECONDS = 10.0  # for them to arrive
+BODY_SECONDS = 30.0  # for the body of a request to arrive
 KEEP_ALIVE = 75  # seconds; proxies often keep connections for 60
 CONNECTIONS = 2_000
 GRACE = 10  # seconds for requests that are under way when the service stops
@@ -39,60 +40,64 @@ def uvicorn_config(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, **mo
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol with limits for the head of a request, in bytes and in time."""
+    """uvicorn's protocol with limits for the head of a request, in bytes, and for head and body in time."""
 
     head_seconds = HEAD_SECONDS
+    body_seconds = BODY_SECONDS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(_Corked(transport, self.loop))  # type: ignore[arg-type]
         self._is_large = False
-        self._begin_head()
-        self._wait_for_head()
+        self._in_head, self._head_size = True, 0
+        self._timer: asyncio.TimerHandle | None = None  # set while a part of a request is awaited
+        self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_head()
+        self._end_wait()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._is_large = len(data) > HEAD_BYTES
         super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
+        if self._in_head:
             self._head_size += len(data)
             if self._head_size > HEAD_BYTES:
                 self._refuse_large_head()
-            elif self._head_timer is None:
-                self._wait_for_head()
+            elif self._timer is None:
+                self._await_head()
+        elif self._timer is None and self.cycle.more_body and not self.cycle.response_complete:
+            self._timer = self.loop.call_later(self.body_seconds, self._refuse_slow, "body", self.body_seconds)
 
     def on_message_begin(self) -> None:
         if not self._in_head:
-            self._begin_head()
+            self._in_head, self._head_size = True, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._end_head()
+        self._in_head = False
+        self._end_wait()
         if self._is_large and len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             self._refuse_large_head()
         else:
             super().on_headers_complete()
 
-    def _begin_head(self) -> None:
-        self._in_head, self._head_size = True, 0
-        self._head_timer: asyncio.TimerHandle | None = None  # set if a head does not come at once
+    def on_message_complete(self) -> None:
+        self._end_wait()
+        super().on_message_complete()
 
-    def _wait_for_head(self) -> None:
-        self._head_timer = self.loop.call_later(self.head_seconds, self._refuse_slow_head)
+    def _await_head(self) -> None:
+        self._timer = self.loop.call_later(self.head_seconds, self._refuse_slow, "head", self.head_seconds)
 
-    def _end_head(self) -> None:
-        self._in_head = False
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _end_wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _refuse_large_head(self) -> None:
         self._refuse(Problem(431, f"the head of the request is longer than {HEAD_BYTES} bytes"))
 
-    def _refuse_slow_head(self) -> None:
-        self._refuse(Problem(408, f"the head of the request did not arrive within {self.head_seconds:g} seconds"))
+    def _refuse_slow(self, part: str, seconds: float) -> None:
+        self._refuse(Problem(408, f"the {part} of the request did not arrive within {seconds:g} seconds"))
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(Problem(400, msg))
@@ -112,3 +117,39 @@ class Protocol(HttpToolsProtocol):
         is_idle = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # before the first
         if not is_idle and self.scope["state"].get(STREAMING):
             self.transport.close()
+
+
+class _Corked:
+    """A transport that sends the head of an answer together with its body.
+
+    Each system call lets the threads run that wait for the store, and costs the event loop its turn.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.endswith(b"\r\n\r\n") and data.startswith(b"HTTP/"):
+            self._head = data
+            self._loop.call_soon(self._flush)  # an answer may have no body
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""

@@ -33,7 +33,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     """What one caller may ask for."""
 
     body: int = 8 << 20  # bytes of a request, unpacked
-    body_seconds: float = 30  # for it to arrive
     items: int = 1_000  # records in a request
     depth: int = 64  # of nested values
     rate: float = 0  # requests a second and token; 0: no limit

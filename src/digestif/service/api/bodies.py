@@ -1,6 +1,5 @@
 """Bodies of requests: read within limits, decoded once, and checked for what JSON leaves open."""
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -16,21 +15,13 @@ T = TypeVar("T")
 MOST_DIGITS = 40  # of a number: 128 bits; hardly a reader knows longer ones
 
 
-async def read_body(headers: Sequence[tuple[bytes, bytes]], receive: Receive, *, most: int, seconds: float) -> bytes:
-    """The whole body. 413 as soon as it is too long, 408 if it takes too long, 415 if it is packed."""
+async def read_body(headers: Sequence[tuple[bytes, bytes]], receive: Receive, *, most: int) -> bytes:
+    """The whole body. 413 as soon as it is too long, 415 if it is packed. The server gives up one that takes long."""
     for name, value in headers:
         if name == b"content-length" and int(value) > most:
             raise _too_long(most)
         if name == b"content-encoding" and value.strip().lower() != b"identity":
             raise Problem(415, "content-encoding: send the body unpacked", headers={"accept-encoding": "identity"})
-    try:
-        async with asyncio.timeout(seconds):
-            return await _read(receive, most)
-    except TimeoutError:
-        raise Problem(408, f"the body did not arrive within {seconds:g} seconds", closes=True) from None
-
-
-async def _read(receive: Receive, most: int) -> bytes:
     message = await receive()
     body: bytes = message.get("body", b"")
     if message.get("more_body"):

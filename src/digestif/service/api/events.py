@@ -39,14 +39,14 @@ class View(Struct, frozen=True):
     timelines: dict[str, bytes]  # those that clients watch
 
 
-def event(name: str, data: bytes, number: str | None = None) -> bytes:
+def event_of(name: str, data: bytes, number: str | None = None) -> bytes:
     """An event as it is sent."""
     head = b"" if number is None else f"id: {number}\n".encode()
     return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
 
 
 def digest_event(entry: HistoryEntry) -> bytes:
-    return event("digest", encode(entry), number_of(entry))
+    return event_of("digest", encode(entry), number_of(entry))
 
 
 def number_of(entry: HistoryEntry) -> str:
@@ -94,8 +94,8 @@ class Hub:
             self._view = self._view or view
             if self._poller is None:
                 self._poller = asyncio.create_task(self._poll())
-            while (part := await self._next(client)) is not None:
-                yield part
+            while (event := await self._next(client)) is not None:
+                yield event
         finally:
             self._clients.discard(client)
             if not self._clients and self._poller is not None:
@@ -103,8 +103,8 @@ class Hub:
                 self._poller = self._view = None
 
     def _greeting(self, view: View, timeline: str | None, digests: Iterable[HistoryEntry]) -> list[bytes]:
-        own = [] if timeline is None else [event("timeline", view.timelines[timeline])]
-        return [*(digest_event(each) for each in digests), *(event(*part) for part in view.parts.items()), *own]
+        own = [] if timeline is None else [event_of("timeline", view.timelines[timeline])]
+        return [*(digest_event(each) for each in digests), *(event_of(*part) for part in view.parts.items()), *own]
 
     async def _next(self, client: Client) -> bytes | None:
         try:
@@ -127,11 +127,11 @@ class Hub:
     def _tell(self, before: View, view: View) -> None:
         known = {number_of(entry) for entry in before.digests}
         fresh = [digest_event(each) for each in reversed(view.digests) if number_of(each) not in known]
-        changed = [event(name, data) for name, data in view.parts.items() if data != before.parts.get(name)]
+        changed = [event_of(name, data) for name, data in view.parts.items() if data != before.parts.get(name)]
         for client in self._clients:
             own = client.timeline and view.timelines.get(client.timeline)
             is_changed = own and own != before.timelines.get(client.timeline or "")
-            client.give([*fresh, *changed, *([event("timeline", own)] if own and is_changed else [])])
+            client.give([*fresh, *changed, *([event_of("timeline", own)] if own and is_changed else [])])
 
     async def _look(self) -> View:
         digests = self._service.digests

@@ -62,7 +62,7 @@ def _reserve(store: Store, name: str, asked: str) -> Kept | None:
     document = Document(name, msgspec.msgpack.encode(Kept(asked, now)))
     if store.keep(COLLECTION, document, bounds=BOUNDS, now=now):
         return None
-    found = store.kept(COLLECTION, name, now)
+    found = store.kept(COLLECTION, name, now=now)
     earlier = None if found is None else _decode(found.body)
     if earlier is not None and (earlier.status is not None or now - earlier.at < ABANDONED):
         return earlier

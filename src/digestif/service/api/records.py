@@ -42,7 +42,7 @@ class Result(Struct, frozen=True):
 
     key: str | UnsetType = UNSET
     ready: bool | UnsetType = UNSET
-    due: float | None | UnsetType = UNSET
+    due: float | UnsetType | None = UNSET
     problem: ProblemDocument | UnsetType = UNSET
 
 

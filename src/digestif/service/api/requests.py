@@ -42,8 +42,7 @@ class Request:
         return header(self.headers, name)
 
     async def body(self) -> bytes:
-        limits = self.service.settings.limits
-        return await read_body(self.headers, self.receive, most=limits.body, seconds=limits.body_seconds)
+        return await read_body(self.headers, self.receive, most=self.service.settings.limits.body)
 
     async def json(self, decoder: "msgspec.json.Decoder[T]") -> T:
         """The body as a value of the decoder's type."""

@@ -1,21 +1,21 @@
-"""Endpoints about the whole store: digests delivered lately, ledger, verify, status, channels, workers, samples, audit."""
+"""Endpoints about the whole store: what was delivered lately, the ledger, status, workers, and what people changed."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from digestif.core.backlog import Backlog
 from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry
-from digestif.core.samples import Sample
 from digestif.core.workers import LiveWorker
-from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import LedgerAnswer, ledger_answer
 from digestif.service.api.timelines import Limit
 from digestif.service.security.audit import AuditEntry, audit_entries
 from digestif.stores.base import HISTORY_LIMIT
+from digestif.stores.documents import DOCUMENTS_PAGE
 
 
 class DigestsQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,15 +38,6 @@ async def list_digests(request: Request) -> DigestsAnswer:
     is_filtered = bool(principal.prefix) and query.timeline is None
     found = await request.service.digests.history(query.timeline, HISTORY_LIMIT if is_filtered else query.limit)
     return DigestsAnswer([entry for entry in found if principal.reaches(entry.timeline)][: query.limit])
-
-
-async def show_message(request: Request) -> object:
-    """A message that was sent, if messages are kept."""
-    found = await request.service.digests.message(request.keys[0])
-    if found is None:
-        raise Problem(404, "no message of this digest was kept")
-    request.refuse_outside(found.timeline)
-    return found
 
 
 async def show_ledger(request: Request) -> Struct:
@@ -127,21 +118,11 @@ async def list_workers(request: Request) -> WorkersAnswer:
     return WorkersAnswer(await request.service.digests.workers())
 
 
-class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Since when; seconds."""
-
-    since: float | None = None
-
-
-async def list_samples(request: Request) -> Sequence[Sample]:
-    return await request.service.digests.samples(request.query(SamplesQuery).since)
-
-
 class AuditQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which entries."""
 
     before: str | None = None
-    limit: Limit = 100
+    limit: Annotated[int, Meta(ge=1, le=DOCUMENTS_PAGE)] = 100
 
 
 class AuditAnswer(Struct, frozen=True):
