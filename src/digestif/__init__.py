@@ -32,6 +32,7 @@ if _TYPE_CHECKING:
         Timeline,
         TimelinesPage,
     )
+    from digestif.core.samples import Sample
     from digestif.core.secret import Secret
     from digestif.core.verdicts import DeliveryFailed, Discard, RetryLater, Unavailable
     from digestif.core.windows import Window
@@ -84,6 +85,7 @@ if _TYPE_CHECKING:
         WorkerStopped,
         WorkerStopping,
     )
+    from digestif.routes.archive import KeptMessage
     from digestif.routes.budget import Budget
     from digestif.stores.base import Durability, Store
     from digestif.transfer import Move
@@ -135,6 +137,7 @@ __all__ = [
     "Intervals",
     "InvalidRecord",
     "InvalidState",
+    "KeptMessage",
     "Lapsed",
     "LeaseLost",
     "LeaseNotRenewed",
@@ -158,6 +161,7 @@ __all__ = [
     "Retry",
     "RetryLater",
     "Returned",
+    "Sample",
     "ScheduleEntry",
     "Secret",
     "Sighting",
@@ -205,6 +209,7 @@ _HOMES = {  # where each name is defined
     "digestif.core.policy": "Policy",
     "digestif.core.records": "Acceptance Addition DeadLetter Digest Fate HistoryEntry Outcome Record ScheduleEntry "
     "Sighting State Timeline TimelinesPage",
+    "digestif.core.samples": "Sample",
     "digestif.core.secret": "Secret",
     "digestif.core.verdicts": "DeliveryFailed Discard RetryLater Unavailable",
     "digestif.core.windows": "Window",
@@ -217,6 +222,7 @@ _HOMES = {  # where each name is defined
     "DispatchLost Dispatched Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed "
     "PolicyFailed PutOff Quarantined Replanned Returned Skipped StoreChanged StoreFailed Unhandled Unsettled "
     "WorkerStarted WorkerStopped WorkerStopping",
+    "digestif.routes.archive": "KeptMessage",
     "digestif.routes.budget": "Budget",
     "digestif.worker.signals": "run",
     "digestif.worker.worker": "Worker",

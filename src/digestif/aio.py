@@ -341,6 +341,7 @@ class AsyncDigests:
     handler = _unchanged(Digests.handler)
     route = _unchanged(Digests.route)
     attempts = _unchanged(Digests.attempts)
+    keep_messages = _unchanged(Digests.keep_messages)
     forget_policies = _unchanged(Digests.forget_policies)
 
     accept_many = _awaitable(Digests.accept_many)
@@ -370,12 +371,16 @@ class AsyncDigests:
     backlog = _awaitable(Digests.backlog)
     outages = _awaitable(Digests.outages)
     workers = _awaitable(Digests.workers)
+    samples = _awaitable(Digests.samples)
     ledger = _awaitable(Digests.ledger)
     verify = _awaitable(Digests.verify)
     repair = _awaitable(Digests.repair)
     dead_letters = _awaitable(Digests.dead_letters)
     dead_records = _awaitable(Digests.dead_records)
     history = _awaitable(Digests.history)
+    messages = _awaitable(Digests.messages)
+    message = _awaitable(Digests.message)
+    preview = _awaitable(Digests.preview)
 
 
 def _same(terms: Terms, _: str) -> Terms:

@@ -31,6 +31,7 @@ from digestif.events.base import Events, Listener
 from digestif.events.engine import Damaged
 from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies, PolicyOf, check_policy
+from digestif.messages import Messages
 from digestif.preferences import Preferences
 from digestif.queries import Queries
 from digestif.stores.base import PAGE_TIMELINES, Admission, Due, Maintained, Store
@@ -41,6 +42,7 @@ from digestif.worker.worker import Worker
 
 if TYPE_CHECKING:
     from digestif.channels.base import Channel
+    from digestif.routes.archive import MessageArchive
     from digestif.routes.route import RouteOptions
     from digestif.routes.table import Routes
 
@@ -67,7 +69,7 @@ def _with_options_of(
     return decorate
 
 
-class Digests(Additions, Queries, Preferences):
+class Digests(Additions, Queries, Preferences, Messages):
     """Gathers records in timelines and returns them as digests.
 
     `store` is a DSN or a `Store`; `close` also closes a store that was made from a DSN. `clock` is a callable that
@@ -100,6 +102,7 @@ class Digests(Additions, Queries, Preferences):
         self._intake = Intake(self._policies, self._sealer, clock)
         self._handlers = Handlers()
         self._routes: Routes | None = None  # made with the first route: templates take a while to import
+        self._kept: MessageArchive | None = None
         self._owns_store = isinstance(store, str)
         self._place = redacted(store) if isinstance(store, str) else type(store).__name__
         self.store = _store(store, namespace)
@@ -389,7 +392,7 @@ class Digests(Additions, Queries, Preferences):
         from digestif.routes.table import Routes
 
         if self._routes is None:
-            self._routes = Routes(self._handlers, self._policies)
+            self._routes = Routes(self._handlers, self._policies, self._archive)
         self._routes.add(Route(pattern=pattern, channel=channel, **options))
 
     @_with_options_of(Worker)

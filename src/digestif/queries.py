@@ -7,6 +7,7 @@ from itertools import islice
 
 from digestif.attempts.contents import decode
 from digestif.attempts.outages import Outages
+from digestif.attempts.sampling import samples
 from digestif.attempts.worker_notes import is_unhandled, live_workers
 from digestif.core.backlog import Backlog, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged, within_bytes
@@ -29,13 +30,14 @@ from digestif.core.records import (
     check_record_key,
     check_timeline,
 )
+from digestif.core.samples import Sample
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.workers import LiveWorker
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events
 from digestif.events.engine import Dropped
-from digestif.intake.arrivals import Intake, check_limit, check_text
+from digestif.intake.arrivals import Intake, check_limit, check_text, check_time
 from digestif.intake.policies import Policies
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Requeue, Store
 from digestif.stores.codec import Sealer
@@ -256,6 +258,11 @@ class Queries:
     def workers(self, *, now: float | None = None) -> list[LiveWorker]:
         """The workers of all processes that were seen in the last minute, by name, and which timelines they serve."""
         return live_workers(self.store, now=self._time(0, self._intake.millis(now)))
+
+    def samples(self, since: float | None = None, *, now: float | None = None) -> list[Sample]:
+        """What was counted every ten seconds in the last 24 hours, the oldest first; workers and services note it."""
+        first = None if since is None else to_millis(check_time("since", since))
+        return samples(self.store, since=first, now=self._time(0, self._intake.millis(now)))
 
     def ledger(self, *, now: float | None = None) -> Ledger:
         """How many records were accepted, and what became of them."""

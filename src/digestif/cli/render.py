@@ -1,5 +1,6 @@
 """`digestif render`: what a reader would get."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,40 +63,26 @@ def _harmless(text: str) -> str:
 
 
 def _rendered(digest: "Digest", route: "Route | None", template: str | None, kind: str, options: dict[str, Any]) -> str:
-    from digestif.compose.grouping import summarize
-    from digestif.compose.renderer import Renderer, TemplateFailed
     from digestif.errors import ConfigError
+    from digestif.routes.preview import Look, look_of, rendered
 
-    group_by = options["group_by"] or (route.group_by if route else _SAMPLE_GROUPS if not options["timeline"] else ())
-    distinct = _pairs(options["distinct"]) or (route.distinct if route else {})
-    folder = options["templates"] or (Path(route.templates) if route and route.templates else None)
-    name = template or (route.template if route else None)
-    if folder is not None and not folder.is_dir():
-        raise ConfigError(f"templates: there is no folder {str(folder)!r}")
-    recipient = route.recipient(digest.timeline) if route else ""
-    hours: Any = int(options["hours"]) if options["hours"] else route.hours if route else 24
-    zone = options["zone"] or (route.zone_of(recipient) if route else "UTC")
-    links = route.links_for(digest.timeline, recipient) if route else SAMPLE_LINKS
-    wording = route.wording_for(recipient) if route else None
-    renderer = Renderer(name, folder=folder, zone=zone, hours=hours, wording=wording, preview=True)
-    try:
-        rendered = renderer.render(
-            summarize(digest, group_by=group_by, distinct=distinct, **_shown_of(route)),
-            formats={kind},
-            links=links,
-            title=route.title if route else None,
-        )
-    except TemplateFailed as error:
-        raise ConfigError(f"template: {error}") from error
-    finally:
-        renderer.close()
+    groups = () if options["timeline"] else _SAMPLE_GROUPS
+    look = look_of(route, digest.timeline) if route else Look(group_by=groups, links=SAMPLE_LINKS)
+    given = {
+        "group_by": options["group_by"],
+        "distinct": _pairs(options["distinct"]),
+        "folder": options["templates"],
+        "template": template,
+        "zone": options["zone"],
+        "hours": int(options["hours"]) if options["hours"] else None,
+    }
+    look = replace(look, **{name: value for name, value in given.items() if value})
+    if look.folder is not None and not look.folder.is_dir():
+        raise ConfigError(f"templates: there is no folder {str(look.folder)!r}")
+    made = rendered(digest, look, formats={kind})
     if kind == "slack":
-        return as_json({"blocks": list(rendered.blocks)})
-    return {"subject": rendered.subject, "html": rendered.html, "markdown": rendered.markdown}.get(kind, rendered.text)
-
-
-def _shown_of(route: "Route | None") -> dict[str, Any]:
-    return {"top": route.top, "items": route.items} if route else {}
+        return as_json({"blocks": list(made.blocks)})
+    return {"subject": made.subject, "html": made.html, "markdown": made.markdown}.get(kind, made.text)
 
 
 def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
@@ -106,8 +93,8 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Route | None]":
-    from digestif.core.records import Digest
     from digestif.errors import InvalidState
+    from digestif.routes.preview import digest_of
 
     if timeline is None:
         return _sample(), None
@@ -116,7 +103,7 @@ def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Route | No
         route = None if digests._routes is None else digests._routes.find(timeline)
     if not records:
         raise InvalidState(f"{timeline!r} has nothing pending to show; without --timeline there are samples")
-    return Digest(timeline, "preview", 1, 1, 0, tuple(records)), route
+    return digest_of(timeline, records), route
 
 
 _SAMPLE_GROUPS = ("project", "title")

@@ -39,6 +39,7 @@ class Ledger:
 
 
 COUNTERS = tuple(field.name for field in fields(Ledger))
+TALLIED = (*COUNTERS, "digests")  # and how many digests ended as delivered
 FATES = tuple(name for name in COUNTERS if name not in ("accepted", "declined"))
 
 

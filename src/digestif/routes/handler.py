@@ -18,6 +18,7 @@ from digestif.core.records import Digest, Record
 from digestif.core.texts import reason_of
 from digestif.core.verdicts import DeliveryFailed, Discard, Unavailable, UnexpectedFailure
 from digestif.errors import StaleLease, StoreError
+from digestif.routes.archive import MessageArchive
 from digestif.routes.budget import Account
 from digestif.routes.route import Route, check_recipients, kept_keys, prepared_records
 from digestif.threads import DaemonThreads
@@ -41,8 +42,9 @@ class Resources:
 class RouteHandler:
     """Delivers the digests of one route. Many deliveries may run at once, on any event loop."""
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, archive: MessageArchive | None = None) -> None:
         self.route = route
+        self._archive = archive
         self._renderer = route.renderer()
         self._grouping = Grouping(group_by=route.group_by, distinct=route.distinct, top=route.top, items=route.items)
         self._account = None if route.budget is None else Account(route.budget, route.pattern)
@@ -147,6 +149,17 @@ class RouteHandler:
             receipt = await self._deliver(attempt, channel, message)
         if isinstance(receipt, Receipt):  # a channel of another package may answer anything
             attempt.receipts.append(receipt.line)
+        await self._keep_sent(attempt, message, channel)
+
+    async def _keep_sent(self, attempt: Attempt, message: Message, channel: Channel) -> None:
+        """Keep the message if people want to look at it. It was sent: nothing that fails here concerns the delivery."""
+        archive = self._archive
+        if archive is None or archive.bounds is None:
+            return
+        options: dict[str, Any] = {"channel": channel.scheme, "split": self.route.split is not None}
+        with suppress(Exception):
+            now = attempt.time()
+            await self._resources.store.run(lambda: archive.keep(attempt.digest, message, now=now, **options))
 
     async def _deliver(self, attempt: Attempt, channel: Channel, message: Message) -> Receipt:
         try:

@@ -3,6 +3,7 @@
 from digestif.attempts import Handler, Handlers, Kind
 from digestif.intake.patterns import Patterns
 from digestif.intake.policies import Policies
+from digestif.routes.archive import MessageArchive
 from digestif.routes.background import BackgroundLoop
 from digestif.routes.handler import RouteHandler
 from digestif.routes.route import Route
@@ -11,7 +12,8 @@ from digestif.routes.route import Route
 class Routes:
     """The routes that were given to an engine."""
 
-    def __init__(self, handlers: Handlers, policies: Policies) -> None:
+    def __init__(self, handlers: Handlers, policies: Policies, archive: MessageArchive | None = None) -> None:
+        self._archive = archive
         self._handlers = handlers
         self._policies = policies
         self._by_pattern: Patterns[RouteHandler] = Patterns()
@@ -19,7 +21,7 @@ class Routes:
 
     def add(self, route: Route) -> None:
         """Raises ConfigError if the pattern has a handler already, or the channel or the template is wrong."""
-        added = RouteHandler(route)
+        added = RouteHandler(route, self._archive)
         redelivery = route.redelivery_over_policy()
         self._handlers.add(
             Handler(

@@ -12,7 +12,7 @@ from digestif.clock import wall_clock
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored, age_order, within_bytes
 from digestif.core.damage import Damage
-from digestif.core.ledger import COUNTERS, Ledger
+from digestif.core.ledger import COUNTERS, TALLIED, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.times import Millis
@@ -212,7 +212,7 @@ class MemoryRows(NeverDamaged):
     """
 
     def __init__(self) -> None:
-        self.tally = dict.fromkeys(COUNTERS, 0)
+        self.tally = dict.fromkeys(TALLIED, 0)
         self.budget = PAGE_RECORDS
         self._number = 0
         self._slots: dict[str, Slot] = {}
@@ -603,7 +603,10 @@ class MemoryRows(NeverDamaged):
     # counts
 
     def ledger(self) -> Ledger:
-        return Ledger(**self.tally)
+        return Ledger(**{name: self.tally[name] for name in COUNTERS})
+
+    def digests_delivered(self) -> int:
+        return self.tally["digests"]
 
     def standing(self, now: Millis) -> Standing:
         waiting, ready, _, until, paused_until, expires = self._orders
@@ -625,7 +628,7 @@ class MemoryRows(NeverDamaged):
             "timelines": len(self._slots),
             "records": records,
             "letters": len(self._letters),
-            "notes": len(self._notes),
+            "notes": len([name for name in self._notes if not name.startswith("samples:")]),
             "documents": len(self._documents),
         }
 

@@ -124,6 +124,10 @@ class StoreReader(ABC):
         """The number of records with each fate."""
 
     @abstractmethod
+    def digests_delivered(self) -> int:
+        """How many digests ended as delivered, since the store counts them. Changes with the ledger."""
+
+    @abstractmethod
     def verify(self) -> Verification:
         """Recount pending, open and dead records, compare, and list damage. Reads everything, in pages."""
 

@@ -302,6 +302,9 @@ class Partitioned(Store):
     def ledger(self) -> Ledger:
         return _sum_of([part.ledger() for part in self._all()])
 
+    def digests_delivered(self) -> int:
+        return sum(part.digests_delivered() for part in self._all())
+
     def verify(self) -> Verification:
         reports = [part.verify() for part in self._all()]
         return Verification(

@@ -31,6 +31,7 @@ class Tuning(NamedTuple):
     cancel: float = 2.0  # that a coroutine may take to be cancelled
     reach: float = 4.0  # after which an event says that the store does not answer
     suspects: float = 60.0  # that suspects let the others go first
+    sampling: float = 10.0  # between two samples of the counters
     presence: float = 12.5  # between two notes that the worker is alive, more or less
 
     def pause(self, failures: int) -> float:

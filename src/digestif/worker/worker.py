@@ -7,6 +7,7 @@ from inspect import isawaitable
 from typing import Protocol
 
 from digestif.attempts import Attempts, Heartbeat
+from digestif.attempts.sampling import Sampler
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, in_seconds, is_duration
 from digestif.errors import ConfigError, StoreError, StoreUnavailable
@@ -132,6 +133,7 @@ class Worker:
         """Leases are renewed and the worker is noted in the store, until it has ended what it began."""
         ending, presence = Ending(), Presence(attempts, self.name)
         noting = asyncio.create_task(self._note(presence, loop, reached))
+        sampling = asyncio.create_task(self._sample(attempts, loop, reached))
         with Heartbeat(attempts.renew, seconds=attempts.lease / 3000):
             attempts.events.emit(_started(self.name, attempts))
             try:
@@ -139,6 +141,7 @@ class Worker:
             finally:
                 self._wake = None
                 noting.cancel()
+                sampling.cancel()
                 if loop.timelines and ending.grace:
                     attempts.events.emit(_stopping(self.name, loop, ending.grace))
                 with suppress(StoreError, TimeoutError):
@@ -156,6 +159,15 @@ class Worker:
             with suppress(StoreError):
                 await loop.in_thread(presence.renew)
             await asyncio.sleep(self.tuning.presence * (0.8 + 0.4 * chance()))
+
+    async def _sample(self, attempts: Attempts, loop: Loop, reached: asyncio.Event) -> None:
+        """Note the counters of the store from time to time, for curves. One of all processes does it."""
+        await reached.wait()
+        sampler = Sampler(attempts.store)
+        while True:
+            await asyncio.sleep(self.tuning.sampling)
+            with suppress(StoreError):
+                await loop.in_thread(lambda: sampler.tick(attempts.time()))
 
     async def run_once(self, now: float | None = None) -> int:
         """Deliver some of what is due and return when it has ended: how many timelines it claimed, 0 if none is due."""

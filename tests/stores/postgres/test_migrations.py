@@ -187,7 +187,8 @@ def test_what_is_just_being_added_is_there_after_the_migration(url: str) -> None
 TO_VERSION_2 = """
     SET search_path TO digestif;
     DROP TABLE timeline_name;
-    ALTER TABLE ledger DROP COLUMN declined;
+    DROP TABLE document;
+    ALTER TABLE ledger DROP COLUMN declined, DROP COLUMN digests;
     ALTER TABLE namespace DROP COLUMN moving;
     ALTER TABLE timeline DROP COLUMN version, ADD PRIMARY KEY (id), ADD UNIQUE (namespace, key);
     DELETE FROM migration WHERE number > 2

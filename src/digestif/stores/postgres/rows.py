@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from digestif.core.backlog import Standing
-from digestif.core.ledger import COUNTERS, Ledger
+from digestif.core.ledger import COUNTERS, TALLIED, Ledger
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival
 from digestif.stores.postgres.arrays import Bigints, Byteas
@@ -24,7 +24,7 @@ class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
 
     def __init__(self, *given: Any, writes: bool) -> None:
         super().__init__(*given, writes=writes)
-        self.tally = dict.fromkeys(COUNTERS, 0)
+        self.tally = dict.fromkeys(TALLIED, 0)
 
     def flush(self) -> None:
         """Write history, records, slots and counters."""
@@ -112,6 +112,9 @@ class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
     def ledger(self) -> Ledger:
         counts = self._execute(SQL.ledger, (self._namespace,)).fetchone() or ()
         return Ledger(**{name: count or 0 for name, count in zip(COUNTERS, counts, strict=True)})
+
+    def digests_delivered(self) -> int:
+        return self._value(SQL.digests_delivered, self._namespace) or 0
 
     def standing(self, now: Millis) -> Standing:
         self._write_slots()

@@ -404,10 +404,13 @@ SELECT sum(accepted)::bigint, sum(pending)::bigint, sum(open)::bigint, sum(deliv
     sum(dropped)::bigint, sum(expired)::bigint, sum(deleted)::bigint, sum(dead)::bigint, sum(declined)::bigint
 FROM ledger WHERE namespace = %s
 
+-- name: digests_delivered
+SELECT sum(digests)::bigint FROM ledger WHERE namespace = %s
+
 -- name: save_counters
 UPDATE ledger SET accepted = accepted + %s, pending = pending + %s, open = open + %s, delivered = delivered + %s,
     superseded = superseded + %s, dropped = dropped + %s, expired = expired + %s, deleted = deleted + %s, dead = dead + %s,
-    declined = declined + %s
+    declined = declined + %s, digests = digests + %s
 WHERE namespace = %s AND share = pg_backend_pid() %% %s
 RETURNING pg_current_xact_id()::text
 
@@ -485,8 +488,9 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 -- name: settings
 SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')
 
+-- Without the samples, which are a history.
 -- name: count_notes
-SELECT count(*) FROM note WHERE namespace = %s
+SELECT count(*) FROM note WHERE namespace = %s AND substring(name from 1 for 8) <> 'samples:'::bytea
 
 -- A lock on a note that may not exist yet. The numbers are "NOTE" and a hash of the name.
 -- name: note_alone

@@ -257,6 +257,10 @@ class RedisQueries(RedisOverview, Store):
         found = [move_start(mark.decode()) for mark in marks if mark is not None]
         return min((since for since in found if since is not None), default=None)
 
+    def digests_delivered(self) -> int:
+        counts = self._scripts.get(self._everywhere("ledger", "HGET", b"digests"))
+        return sum(int(count) for count in counts if count and count.isdigit())
+
     def ledger(self) -> Ledger:
         return total(map(ledger_of, self._scripts.get(self._everywhere("ledger", "HMGET", *COUNTED))))
 

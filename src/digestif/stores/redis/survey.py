@@ -318,7 +318,7 @@ _HASHES = {"t": "timelines", "l": "letters", "o": "", "m": ""}  # kinds with rec
 
 def footprint(scripts: Scripts) -> Mapping[str, int]:
     """Count what is stored, apart from counters, settings and history. Reads every key."""
-    counts: Counter[str] = Counter(timelines=0, records=0, letters=0, orders=0, places=0, others=0)
+    counts: Counter[str] = Counter(timelines=0, records=0, letters=0, orders=0, places=0, notes=0, others=0)
     for partition in range(scripts.keys.partitions):
         for keys in _all_keys(scripts, partition):
             _count_keys(scripts, partition, keys, counts)
@@ -350,5 +350,7 @@ def _count_keys(scripts: Scripts, partition: int, keys: list[bytes], counts: Cou
     for _, kind in kinds:
         if kind in (*TIMELINE_KINDS, *LETTER_KINDS) and kind not in _HASHES:
             counts["orders"] += 1
-        elif kind not in (*_HASHES, *ORDERS, *KEPT):
+        elif kind not in (*_HASHES, *ORDERS, *KEPT, "notes"):
             counts["others"] += 1
+    notes = [Command(partition, ("HKEYS", key)) for key, kind in kinds if kind == "notes"]
+    counts["notes"] += len([name for names in scripts.get(notes) for name in names if not name.startswith(b"samples:")])

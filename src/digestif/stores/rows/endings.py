@@ -28,6 +28,7 @@ def complete(rows: Rows, completion: Completion, *, now: Millis) -> bool:
         keys = newest_keys(rows, digest.batch)
         rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, receipt=completion.receipt, now=now))
         delete_digest(rows, digest)
+        rows.tally["digests"] += 1
     rows.tally["open"] -= digest.records
     rows.tally["delivered"] += digest.records
     after = machine.after_completion(slot, now=now, plan=completion.plan)

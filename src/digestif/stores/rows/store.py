@@ -309,6 +309,9 @@ class RowStore(Store, TransferStore):
     def ledger(self) -> Ledger:
         return self._read(lambda rows: rows.ledger())
 
+    def digests_delivered(self) -> int:
+        return self._read(lambda rows: rows.digests_delivered())
+
     def verify(self) -> Verification:
         return self._read(verify)
 

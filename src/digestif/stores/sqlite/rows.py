@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from digestif.core.backlog import Standing
 from digestif.core.damage import Damage
-from digestif.core.ledger import COUNTERS, Ledger
+from digestif.core.ledger import COUNTERS, TALLIED, Ledger
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS
 from digestif.stores.sqlite.connections import Connection
@@ -18,7 +18,7 @@ class SqliteRows(SqliteLetters, SqliteRecords):
 
     def __init__(self, connection: Connection, namespace: int, note_damage: Callable[[Damage], None]) -> None:
         super().__init__(connection, namespace, note_damage)
-        self.tally = dict.fromkeys(COUNTERS, 0)
+        self.tally = dict.fromkeys(TALLIED, 0)
         self.budget = PAGE_RECORDS
 
     def flush(self) -> None:
@@ -31,6 +31,9 @@ class SqliteRows(SqliteLetters, SqliteRecords):
     def ledger(self) -> Ledger:
         counts = self._execute(SQL.ledger, (self._namespace,)).fetchone() or [0] * len(COUNTERS)
         return Ledger(**dict(zip(COUNTERS, counts, strict=True)))
+
+    def digests_delivered(self) -> int:
+        return self._value(SQL.digests_delivered, self._namespace) or 0
 
     def standing(self, now: Millis) -> Standing:
         self._write_slots()

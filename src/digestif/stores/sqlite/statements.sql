@@ -277,12 +277,16 @@ UPDATE namespace SET moving = ? WHERE id = ?
 -- name: ledger
 SELECT accepted, pending, open, delivered, superseded, dropped, expired, deleted, dead, declined FROM namespace WHERE id = ?
 
+-- name: digests_delivered
+SELECT digests FROM namespace WHERE id = ?
+
 -- name: save_counters
 UPDATE namespace SET
     number = max(number, :number),
     accepted = accepted + :accepted, pending = pending + :pending, open = open + :open,
     delivered = delivered + :delivered, superseded = superseded + :superseded, dropped = dropped + :dropped,
-    expired = expired + :expired, deleted = deleted + :deleted, dead = dead + :dead, declined = declined + :declined
+    expired = expired + :expired, deleted = deleted + :deleted, dead = dead + :dead, declined = declined + :declined,
+    digests = digests + :digests
 WHERE id = :namespace
 
 -- name: count_records
@@ -315,8 +319,9 @@ SELECT count(*) FROM letter WHERE namespace = ?
 -- name: count_trash
 SELECT count(*) FROM trash WHERE namespace = ?
 
+-- Without the samples, which are a history.
 -- name: count_notes
-SELECT count(*) FROM note WHERE namespace = ?
+SELECT count(*) FROM note WHERE namespace = ? AND name NOT LIKE 'samples:%'
 
 -- name: note
 SELECT body FROM note WHERE namespace = ? AND name = ?

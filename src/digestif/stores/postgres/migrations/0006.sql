@@ -12,3 +12,6 @@ CREATE TABLE document (
 );
 CREATE INDEX document_number   ON document (namespace, collection, number);
 CREATE INDEX document_timeline ON document (namespace, timeline, collection, number) WHERE timeline IS NOT NULL;
+
+-- Digests that ended as delivered.
+ALTER TABLE ledger ADD COLUMN digests bigint NOT NULL DEFAULT 0;

@@ -17,6 +17,7 @@ local function complete(timeline, token, plan, receipt)
     local keys = newest_keys(digest_of(timeline), HISTORY_KEYS)
     add_to_history(timeline.name, digest, 'delivered', request.ring, keys, nil, receipt)
     delete_digest(timeline)
+    count('digests', 1)
   end
   count('open', -digest.records)
   count('delivered', digest.records)

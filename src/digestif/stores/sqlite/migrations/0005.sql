@@ -12,3 +12,6 @@ CREATE TABLE document (
 ) STRICT;
 CREATE INDEX document_number   ON document (namespace, collection, number);
 CREATE INDEX document_timeline ON document (namespace, timeline, collection, number) WHERE timeline IS NOT NULL;
+
+-- Digests that ended as delivered.
+ALTER TABLE namespace ADD COLUMN digests INTEGER NOT NULL DEFAULT 0;

@@ -1,0 +1,83 @@
+"""`Messages`: the part of `Digests` that shows messages, those that were sent and the one that would be sent now."""
+
+from typing import TYPE_CHECKING
+
+from digestif.core.records import Record, check_timeline
+from digestif.errors import ConfigError
+from digestif.intake.arrivals import Intake, check_limit, check_text
+from digestif.stores.base import Store
+from digestif.stores.documents import DOCUMENTS_PAGE, Bounds
+
+if TYPE_CHECKING:
+    from digestif.channels.base import Message
+    from digestif.routes.archive import KeptMessage, MessageArchive
+    from digestif.routes.table import Routes
+
+
+class Messages:
+    """What people see of messages."""
+
+    store: Store
+    _intake: Intake
+    _routes: "Routes | None"
+    _kept: "MessageArchive | None"
+
+    def peek(self, key: str, *, now: float | None = None) -> list[Record]:
+        raise NotImplementedError
+
+    @property
+    def _archive(self) -> "MessageArchive":
+        from digestif.routes.archive import MessageArchive
+
+        if self._kept is None:
+            self._kept = MessageArchive(self.store)
+        return self._kept
+
+    def keep_messages(self, entries: int = 1000, bytes: int = 50_000_000) -> None:  # as people say it
+        """Keep the messages that routes of this engine send from now on: the last ones, within these bounds.
+
+        A message that can't be kept is sent all the same. They are deleted with their timeline.
+        """
+        for name, bound in (("entries", entries), ("bytes", bytes)):
+            if type(bound) is not int or bound < 1:
+                raise ConfigError(f"{name}: {bound!r} is not a whole number ≥ 1")
+        self._archive.bounds = Bounds(entries, bytes)
+
+    def messages(
+        self,
+        timeline: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+        *,
+        now: float | None = None,
+    ) -> "list[KeptMessage]":
+        """Messages that were sent and kept, the latest first; the last id of a page is the `before` of the next."""
+        from digestif.routes.archive import COLLECTION, kept_message
+
+        check_limit("limit", limit)
+        of = None if timeline is None else check_timeline(timeline)
+        before = None if before is None else check_text("before", before)
+        found = self.store.documents(
+            COLLECTION, timeline=of, before=before, limit=min(limit, DOCUMENTS_PAGE), now=self._intake.millis(now)
+        )
+        return [message for each in found if (message := kept_message(each)) is not None]
+
+    def message(self, digest_id: str, *, now: float | None = None) -> "KeptMessage | None":
+        """The message of a digest, if it was kept."""
+        from digestif.routes.archive import COLLECTION, kept_message
+
+        found = self.store.kept(COLLECTION, check_text("digest_id", digest_id), now=self._intake.millis(now))
+        return None if found is None else kept_message(found)
+
+    def preview(self, timeline: str, *, now: float | None = None) -> "Message | None":
+        """The message that the timeline's route would send now, in text and HTML; None without route or records.
+
+        No hook of the route is called, and nothing is sent. ConfigError if a template fails.
+        """
+        route = None if self._routes is None else self._routes.find(check_timeline(timeline))
+        records = [] if route is None else self.peek(timeline, now=now)
+        if route is None or not records:
+            return None
+        from digestif.routes.preview import preview
+
+        return preview(route, timeline, records, now=self._intake.seconds(now))

@@ -1,0 +1,86 @@
+"""What a reader would get: a digest rendered as its route says, or as options say, without calling any hook."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from digestif.channels.base import Message
+from digestif.compose.grouping import summarize
+from digestif.compose.renderer import Rendered, Renderer, TemplateFailed
+from digestif.compose.wording import Wording
+from digestif.core.records import Digest, Record
+from digestif.errors import ConfigError
+from digestif.routes.route import FieldOf, Route
+
+FORMATS = frozenset({"text", "html"})
+PREVIEW = "preview"  # in the place of a digest's id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How a digest is grouped and rendered."""
+
+    group_by: Sequence[FieldOf] = ()
+    distinct: Mapping[str, FieldOf] = field(default_factory=dict)
+    top: int = 10
+    items: int = 5
+    template: str | None = None
+    folder: Path | None = None
+    zone: str = "UTC"
+    hours: Literal[12, 24] = 24
+    links: Mapping[str, str] = field(default_factory=dict)
+    wording: Wording | None = None
+    title: str | None = None
+
+
+def look_of(route: Route, timeline: str) -> Look:
+    """The look of a timeline's digests. The hooks keep, prepare, split and weight are left out."""
+    recipient = route.recipient(timeline)
+    return Look(
+        group_by=route.group_by,
+        distinct=route.distinct,
+        top=route.top,
+        items=route.items,
+        template=route.template,
+        folder=None if route.templates is None else Path(route.templates),
+        zone=route.zone_of(recipient),
+        hours=route.hours,
+        links=route.links_for(timeline, recipient),
+        wording=route.wording_for(recipient),
+        title=route.title,
+    )
+
+
+def rendered(digest: Digest, look: Look, *, formats: Collection[str]) -> Rendered:
+    """Raises ConfigError if the template fails."""
+    renderer = Renderer(
+        look.template, folder=look.folder, zone=look.zone, hours=look.hours, wording=look.wording, preview=True
+    )
+    summary = summarize(digest, group_by=look.group_by, distinct=look.distinct, top=look.top, items=look.items)
+    try:
+        return renderer.render(summary, formats=formats, links=look.links, title=look.title)
+    except TemplateFailed as error:
+        raise ConfigError(f"template: {error}") from error
+    finally:
+        renderer.close()
+
+
+def digest_of(timeline: str, records: Sequence[Record]) -> Digest:
+    return Digest(timeline, PREVIEW, 1, 1, 0, tuple(records))
+
+
+def preview(route: Route, timeline: str, records: Sequence[Record], *, now: float) -> Message:
+    """The message with these records."""
+    digest, look = digest_of(timeline, records), look_of(route, timeline)
+    made = rendered(digest, look, formats=FORMATS)
+    return Message(
+        key=digest.idempotency_key,
+        timeline=timeline,
+        recipient=route.recipient(timeline),
+        subject=made.subject,
+        text=made.text,
+        html=made.html,
+        links=look.links,
+        timestamp=now,
+    )
