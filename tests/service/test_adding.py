@@ -90,3 +90,10 @@ def test_the_number_of_timelines_can_be_limited() -> None:
         statuses = [client.add(timeline, 1).status for timeline in ("a", "b", "c", "a")]
 
     assert statuses == [202, 202, 507, 202]
+
+
+def test_a_timeline_named_null_is_found(client: Client) -> None:
+    client.add("null", 1)
+
+    assert client.get("/v1/timelines?prefix=null").json()["timelines"][0]["key"] == "null"
+    assert client.get("/v1/timelines?state=null").status == 422

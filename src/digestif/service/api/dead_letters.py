@@ -5,15 +5,15 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from digestif.aio import AsyncDigests
 from digestif.core.records import DeadLetter
 from digestif.service.api.actions import Changed
+from digestif.service.api.fields import Key, Limit, given
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import DeadLetterAnswer, RecordAnswer, letter_answer, record_answer
-from digestif.service.api.timelines import Limit
 from digestif.service.security.audit import note_change
 
 READ_AT_MOST = 500  # letters in one request
@@ -22,8 +22,8 @@ READ_AT_MOST = 500  # letters in one request
 class DeadLettersQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which dead letters."""
 
-    timeline: str | None = None
-    after: str | None = None
+    timeline: Key | UnsetType = UNSET
+    after: str | UnsetType = UNSET
     limit: Limit = 100
 
 
@@ -55,11 +55,12 @@ class RequeueOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def list_letters(request: Request) -> DeadLettersAnswer:
     query, principal = request.query(DeadLettersQuery), request.principal
-    if query.timeline is not None:
-        request.refuse_outside(query.timeline)
-    is_filtered = bool(principal.prefix) and query.timeline is None
+    timeline = given(query.timeline)
+    if timeline is not None:
+        request.refuse_outside(timeline)
+    is_filtered = bool(principal.prefix) and timeline is None
     most = READ_AT_MOST if is_filtered else query.limit
-    found = await request.service.digests.dead_letters(query.timeline, query.after, most)
+    found = await request.service.digests.dead_letters(timeline, given(query.after), most)
     reached = [letter for letter in found if principal.reaches(letter.timeline)][: query.limit]
     is_cut = len(reached) == query.limit
     last = reached[-1].id if is_cut else found[-1].id if len(found) == most else None

@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from digestif.core.records import HistoryEntry
 from digestif.errors import DigestifError
+from digestif.service.api.fields import Key, given
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import STREAMING, Request, Stream, encode
 from digestif.service.api.shapes import ledger_answer
@@ -28,7 +29,7 @@ CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """A timeline whose changes are sent as well."""
 
-    timeline: str | None = None
+    timeline: Key | UnsetType = UNSET
 
 
 class View(Struct, frozen=True):
@@ -157,10 +158,11 @@ def missed(history: list[HistoryEntry], last: str | None) -> list[HistoryEntry]:
 async def stream(request: Request) -> Stream:
     """Send what happens, as server-sent events."""
     query, hub = request.query(EventsQuery), request.service.part(Hub)
-    if query.timeline is not None:
-        await request.service.digests.timeline(query.timeline)  # refuses a wrong key
+    timeline = given(query.timeline)
+    if timeline is not None:
+        await request.service.digests.timeline(timeline)  # refuses a wrong key
     if len(hub) >= request.service.settings.limits.streams:
         raise Problem(429, "as many clients listen as may", retry_after=10)
     last = request.header(b"last-event-id")
     request.scope["state"][STREAMING] = True
-    return Stream(hub.listen(query.timeline, None if last is None else last.decode("latin-1")), CONTENT_TYPE)
+    return Stream(hub.listen(timeline, None if last is None else last.decode("latin-1")), CONTENT_TYPE)

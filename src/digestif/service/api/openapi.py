@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from digestif.service.api.fields import KEY_SCHEMA
 from digestif.service.api.problems import ProblemDocument
 from digestif.service.api.routes import Route
 
@@ -73,9 +74,8 @@ def operation_id(route: Route) -> str:
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
-    key = {"type": "string", "minLength": 1, "maxLength": 512}
     names = _VARIABLE.findall(route.path)
-    return [{"name": name, "in": "path", "required": True, "schema": key} for name in names]
+    return [{"name": name, "in": "path", "required": True, "schema": KEY_SCHEMA} for name in names]
 
 
 def _query_parameters(route: Route, named: dict[str, Any], components: dict[str, Any]) -> list[dict[str, Any]]:

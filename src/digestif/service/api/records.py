@@ -2,39 +2,38 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from digestif.core.records import Acceptance, Addition
 from digestif.errors import InvalidRecord
 from digestif.service.api.bodies import decoded, decoded_lines
+from digestif.service.api.fields import Key, Timestamp, Within
 from digestif.service.api.idempotency import once
 from digestif.service.api.problems import Problem, ProblemDocument, problem_of
 from digestif.service.api.requests import JSON, NDJSON, Answer, Request, answer, require_type
 from digestif.service.api.room import Room
-
-Seconds = Annotated[float, Meta(description="seconds since the epoch")]
 
 
 class NewRecord(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A record to add to the timeline in the path."""
 
     value: Any
-    key: str | None = None  # unique within the timeline; a pending record of the same key is replaced
-    timestamp: Seconds | None = None  # of the event
-    within: float | None = None  # seconds, within which it is to be delivered
+    key: Key | None = None  # unique within the timeline; a pending record of the same key is replaced
+    timestamp: Timestamp | None = None  # of the event
+    within: Within | None = None
 
 
 class RecordOf(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A record to add, and its timeline."""
 
-    timeline: str
+    timeline: Key
     value: Any
-    key: str | None = None
-    timestamp: Seconds | None = None
-    within: float | None = None
+    key: Key | None = None
+    timestamp: Timestamp | None = None
+    within: Within | None = None
 
 
 class Result(Struct, frozen=True):

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from digestif.core.backlog import Backlog
 from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry
 from digestif.core.workers import LiveWorker
+from digestif.service.api.fields import Key, Limit, given
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import LedgerAnswer, ledger_answer
-from digestif.service.api.timelines import Limit
 from digestif.service.security.audit import AuditEntry, audit_entries
 from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.documents import DOCUMENTS_PAGE
@@ -21,7 +21,7 @@ from digestif.stores.documents import DOCUMENTS_PAGE
 class DigestsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which digests."""
 
-    timeline: str | None = None
+    timeline: Key | UnsetType = UNSET
     limit: Limit = 100
 
 
@@ -33,10 +33,11 @@ class DigestsAnswer(Struct, frozen=True):
 
 async def list_digests(request: Request) -> DigestsAnswer:
     query, principal = request.query(DigestsQuery), request.principal
-    if query.timeline is not None:
-        request.refuse_outside(query.timeline)
-    is_filtered = bool(principal.prefix) and query.timeline is None
-    found = await request.service.digests.history(query.timeline, HISTORY_LIMIT if is_filtered else query.limit)
+    timeline = given(query.timeline)
+    if timeline is not None:
+        request.refuse_outside(timeline)
+    is_filtered = bool(principal.prefix) and timeline is None
+    found = await request.service.digests.history(timeline, HISTORY_LIMIT if is_filtered else query.limit)
     return DigestsAnswer([entry for entry in found if principal.reaches(entry.timeline)][: query.limit])
 
 
@@ -121,7 +122,7 @@ async def list_workers(request: Request) -> WorkersAnswer:
 class AuditQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which entries."""
 
-    before: str | None = None
+    before: str | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=DOCUMENTS_PAGE)] = 100
 
 
@@ -134,6 +135,6 @@ class AuditAnswer(Struct, frozen=True):
 
 async def list_audit(request: Request) -> AuditAnswer:
     query = request.query(AuditQuery)
-    found = await audit_entries(request.service, before=query.before, limit=query.limit)
+    found = await audit_entries(request.service, before=given(query.before), limit=query.limit)
     last = found[-1][0] if len(found) == query.limit else None
     return AuditAnswer([entry for _, entry in found], last)

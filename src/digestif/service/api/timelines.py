@@ -1,13 +1,14 @@
 """Endpoints about timelines: list, show, peek, explain, trace, and what operators do with them."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from digestif.attempts.worker_notes import is_unhandled
 from digestif.core.explain import Explanation
 from digestif.core.records import State
+from digestif.service.api.fields import Limit, given
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import (
     RecordAnswer,
@@ -18,15 +19,13 @@ from digestif.service.api.shapes import (
     timeline_answer,
 )
 
-Limit = Annotated[int, Meta(ge=1, le=500)]
-
 
 class TimelinesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which timelines."""
 
-    state: State | None = None
+    state: State | UnsetType = UNSET
     prefix: str = ""
-    after: str | None = None  # from the page before
+    after: str | UnsetType = UNSET  # from the page before
     limit: Limit = 100
 
 
@@ -60,7 +59,8 @@ async def list_timelines(request: Request) -> TimelinesAnswer:
     """List the timelines that are stored."""
     query, digests = request.query(TimelinesQuery), request.service.digests
     prefix = reached_prefix(request, query.prefix)
-    page = await digests.timelines_page(state=query.state, prefix=prefix, after=query.after, limit=query.limit)
+    state, after = given(query.state), given(query.after)
+    page = await digests.timelines_page(state=state, prefix=prefix, after=after, limit=query.limit)
     workers = await digests.workers()
     found = [timeline_answer(each, unhandled=is_unhandled(each.key, workers)) for each in page.timelines]
     return TimelinesAnswer(found, page.after)

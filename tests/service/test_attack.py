@@ -1,0 +1,11 @@
+"""The API holds what its description promises."""
+
+from pathlib import Path
+
+from tests.service.attack import attack
+
+
+def test_a_short_attack_finds_no_server_error_and_no_mismatch(tmp_path: Path) -> None:
+    found = attack(tmp_path, "--max-examples", "5", "--seed", "1", "--phases", "examples,coverage,fuzzing")
+
+    assert not found, found
