@@ -36,8 +36,8 @@ class Failure(NamedTuple):
 def send_test(channel: str, recipient: str, timeout: float, config: str | None, as_json_: bool) -> int:
     """Send a small message to RECIPIENT through CHANNEL.
 
-    CHANNEL is a DSN, or the name of one in the file of settings. It says what happened: the receipt, or the reason and what to do. Exit code 1 if the message was
-    refused or may not have arrived, 3 if the channel can't be used.
+    CHANNEL is a DSN, or the name of one in the file of settings. It says what happened: the receipt, or the reason and
+    what to do. Exit code 1 if the message was refused or may not have arrived, 3 if the channel can't be used.
 
     \b
     digestif send-test smtp://user:password@mail.example ada@example.org

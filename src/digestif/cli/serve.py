@@ -1,7 +1,7 @@
 """`digestif serve`: HTTP API, dashboard and worker in one process."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,17 +30,20 @@ def serve(config: str | None, no_worker: bool, log_level: str, as_json_: bool, *
     In an empty folder it makes a SQLite store there and listens on this computer alone. SIGTERM and Ctrl-C finish
     requests and deliveries first, a second one ends at once; SIGHUP reads the file again.
     """
+    from digestif.service.reload import ignore_hangup
     from digestif.worker.signals import run
 
     as_json_ = as_json_ or outer_json()
     refuse_app("the file of settings describes its engine")
     log_to_stderr(log_level, as_json_)
+    ignore_hangup()
     typed = {name: value or outer(name) for name, value in given.items()}
     read = settings_reader(config_file(config or outer("config")), **typed)
-    run(_runtime()(read(), works=not no_worker, read=read, ready=_announcer(as_json_)))
+    run(load_runtime()(read(), works=not no_worker, read=read, ready=_announcer(as_json_)))
 
 
-def _runtime() -> "type[Runtime]":
+def load_runtime() -> "type[Runtime]":
+    """What runs a service. ConfigError without the extra."""
     from digestif.errors import ConfigError
 
     try:
@@ -59,4 +62,4 @@ def _announcer(as_json_: bool) -> Callable[[str], None]:
     return announce
 
 
-COMMANDS: list[Any] = [serve]
+COMMANDS = [serve]

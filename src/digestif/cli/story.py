@@ -69,18 +69,21 @@ class Silence:
     def message(self, digest: Digest, *, at: float, first: bool) -> None: ...
     def failure(self, event: Failed, *, at: float) -> None: ...
     def end(self, result: Result) -> None: ...
+    async def dashboard(self, store: str, policy: Policy) -> None: ...
 
 
 async def play(seconds: float, *, seed: int, show: Silence) -> Result:
     """Play an incident of so many seconds."""
     with TemporaryDirectory(prefix="digestif-demo-") as folder:
         policy = policy_for(seconds)
-        with Digests(f"sqlite:///{Path(folder) / 'demo.db'}", policy=policy) as digests:
+        store = f"sqlite:///{Path(folder) / 'demo.db'}"
+        with Digests(store, policy=policy) as digests:
             story = Story(digests, list(incident(seconds * STREAM, seed=seed)), show)
             show.begin(policy)
             with show.playing(story):
                 await story.run(patience=3 * seconds + 20)
         show.end(story.result)
+        await show.dashboard(store, policy)
         return story.result
 
 
@@ -242,6 +245,14 @@ class Screen(Silence):
         for command, meaning in NEXT:
             self._say(f" {f'{program()} {command}':<42}{click.style(meaning, dim=True)}")
 
+    async def dashboard(self, store: str, policy: Policy) -> None:
+        """Show the dashboard of this run until a key is pressed, where there is a terminal."""
+        if not (is_terminal() and sys.stdin.isatty()):
+            return
+        from digestif.cli.demo_dashboard import shown_until_key
+
+        await shown_until_key(store, policy, say=self._say)
+
 
 MARGIN = " " * 9
 NEXT = (
@@ -249,6 +260,7 @@ NEXT = (
     ("explain mail:you", "when it is delivered, and why"),
     ("status", "the store, its backlog, its ledger"),
     ("worker app", "deliver with your handlers in app.py"),
+    ("serve", "the HTTP API and the dashboard, for any language"),
 )
 
 

@@ -102,8 +102,10 @@ def _serve_settings(config: str | None, log_level: str, as_json_: bool, options:
     file = config_file(config or outer("config"))
     if file is None:
         raise click.UsageError("Missing argument 'APP…'; or name a file of settings with --config")
+    from digestif.service.reload import ignore_hangup
     from digestif.service.worker import SettingsWorker
 
+    ignore_hangup()
     log_to_stderr(log_level, as_json_)
     workers: list[SettingsWorker] = []
     workers.append(

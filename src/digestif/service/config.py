@@ -257,7 +257,7 @@ class _Reader:
         found = dict.fromkeys(self._table("policies"), Policy())  # a wrong one is known by its name all the same
         for name, text in self._table("policies").items():
             with self._problems.at(f"policies.{name}"):
-                found[name] = Policy.parse(text)
+                found[name] = route_settings.policy_of(text, {})
         return found
 
     def _cadences(self) -> dict[str, str]:

@@ -76,6 +76,6 @@ async def _replanned(digests: "AsyncDigests") -> None:
     """Plan what waits by changed policies, as a worker does when it begins."""
     while True:
         with suppress(StoreError):
-            await digests.replan_changed()
+            logger.info("replanned: timelines with another due time=%d", await digests.replan_changed())
             return
         await asyncio.sleep(REPLAN_AGAIN)

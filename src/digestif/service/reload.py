@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -24,16 +25,16 @@ class Reload:
     @contextmanager
     def on_hangup(self) -> Iterator[None]:
         """Let each SIGHUP ask for it. In other threads than the main one there are no signals."""
-        loop = asyncio.get_running_loop()
-        try:
-            loop.add_signal_handler(signal.SIGHUP, self._asked.set)
-        except (RuntimeError, ValueError):
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
+        loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGHUP, self._asked.set)
         try:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGHUP)
+            signal.signal(signal.SIGHUP, before)
 
     async def next(self) -> Settings:
         """The next settings that can be used. What is wrong is logged, and changes nothing."""
@@ -47,6 +48,11 @@ class Reload:
                 report(error)
             else:
                 return settings
+
+
+def ignore_hangup() -> None:
+    """For a process that can reload: until it has begun, and when it ends, SIGHUP has nothing to do."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def refuse_other_store(settings: Settings, now: Settings) -> None:

@@ -18,6 +18,7 @@ from digestif.service.app import application
 from digestif.service.delivery import Delivery
 from digestif.service.engine import open_engine
 from digestif.service.reload import Reload, refuse_other_store
+from digestif.service.server import uvicorn_config
 from digestif.service.service import Service
 from digestif.service.settings import Settings
 from digestif.stores.registry import open_store
@@ -42,7 +43,7 @@ class Runtime:
         settings: Settings,
         *,
         works: bool = True,
-        read: Callable[[], Settings] | None = None,
+        read: Callable[[], Settings],
         ready: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_open(settings)
@@ -82,11 +83,14 @@ class Runtime:
     async def _serve(self, listener: socket.socket, digests: "AsyncDigests") -> None:
         service = Service(self._settings, digests)
         requests = Requests(application(service))
-        server = Server(server_options(requests, self._settings))
+        grace = max(1, round(self._settings.worker.grace))
+        server = Server(uvicorn_config(requests, backlog=BACKLOG, log_level="warning", timeout_graceful_shutdown=grace))
         delivery = Delivery(works=self._works, on_failure=self._fail)
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
+            if not service.stopping.is_set():
+                logger.info("stopping: requests and deliveries have %d s to finish", grace)
             server.should_exit = True
             service.stopping.set()
             delivery.stop()
@@ -94,18 +98,18 @@ class Runtime:
         self._stop = lambda: loop.call_soon_threadsafe(stop)
         if self._is_stopping:
             stop()
-        log_missing(self._settings, works=self._works)
         delivery.begin(self._settings, digests)
-        reloading = asyncio.create_task(self._reload(service, requests, delivery))
-        telling = asyncio.create_task(self._tell(server))
+        tasks = [asyncio.create_task(each) for each in (self._reload(service, requests, delivery), self._tell(server))]
+        for task in tasks:
+            task.add_done_callback(self._ended)
         try:
             await server.serve(sockets=[listener])
         finally:
             self._stop = None
             stop()
-            for task in (telling, reloading):
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait([telling, reloading])
+            await asyncio.wait(tasks)
             await delivery.ended()
             if self._closing:
                 await asyncio.wait(set(self._closing))
@@ -115,6 +119,10 @@ class Runtime:
         await server.listening.wait()
         self._ready(address_of(self._settings))
 
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         self.stop()
@@ -122,10 +130,9 @@ class Runtime:
     # Reloading
 
     async def _reload(self, service: Service, requests: "Requests", delivery: Delivery) -> None:
-        if self._read is None:
-            return
         reload = Reload(self._read, self._check)
         with reload.on_hangup():
+            log_missing(self._settings, works=self._works)
             while True:
                 settings = await reload.next()
                 closing = asyncio.create_task(await self._replace(settings, service, requests, delivery))
@@ -219,23 +226,6 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.listening.set()
-
-
-def server_options(app: "ASGIApp", settings: Settings) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        access_log=False,
-        backlog=BACKLOG,
-        date_header=False,
-        interface="asgi3",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=max(1, round(settings.worker.grace)),
-        ws="none",
-    )
 
 
 def check_open(settings: Settings) -> None:
