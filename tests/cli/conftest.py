@@ -12,7 +12,7 @@ from tests.cli.runner import DEFAULT_FILE, Run, run_in_process
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("DIGESTIF_STORE", "DIGESTIF_NAMESPACE"):
+    for name in ("DIGESTIF_STORE", "DIGESTIF_NAMESPACE", "DIGESTIF_CONFIG", "DIGESTIF_LISTEN"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 

@@ -1,5 +1,6 @@
 """`digestif demo`."""
 
+import os
 import re
 import signal
 import subprocess
@@ -7,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from digestif.cli.incident import EVENTS, incident
+from digestif.cli.incident import AUDIENCES, EVENTS, incident
 from digestif.cli.story import program
 from tests.cli.runner import Run, start
+from tests.service.harness import Client
 
 
 def test_an_incident_becomes_a_few_messages_and_the_ledger_balances(run: Run, folder: Path) -> None:
@@ -26,7 +28,7 @@ def test_an_incident_becomes_a_few_messages_and_the_ledger_balances(run: Run, fo
     assert re.search(rf"^ {EVENTS} events in, \d+ messages out in ", out, re.MULTILINE)
     assert f" ledger  {EVENTS} accepted = " in out
     assert ": balanced\n" in out
-    assert "digestif status" in lines[-2]
+    assert "digestif status" in lines[-3]
     assert list(folder.iterdir()) == []
 
 
@@ -99,3 +101,24 @@ def test_a_reader_who_leaves_ends_it_quietly() -> None:
         code, said = demo.wait(), demo.stderr.read()
 
     assert (code, said) == (141, b"")
+
+
+def test_it_ends_with_a_dashboard_of_its_run_until_a_key_is_pressed() -> None:
+    screen, terminal = os.openpty()
+    with start("demo", "--seconds", "1", stdin=terminal, stdout=terminal, stderr=subprocess.PIPE) as demo:
+        os.close(terminal)
+        shown = b""
+        while not (link := re.search(rb"until you press a key: http://127\.0\.0\.1:(\d+)/", shown)):
+            shown += os.read(screen, 4096)
+        client = Client(int(link[1]))
+        timelines = client.get("/v1/timelines").json()
+        os.write(screen, b"x")
+        code = demo.wait(30)
+    os.close(screen)
+
+    assert code == 0
+    assert {timeline["key"] for timeline in timelines["timelines"]} == set(AUDIENCES)
+
+
+def test_without_a_terminal_there_is_no_dashboard(run: Run) -> None:
+    assert "dashboard, until" not in run("demo", "--seconds", "1").out

@@ -47,6 +47,7 @@ READING = [
 MAKING = [["add", "t", "1"], ["add", "t"], ["pause", "t"], ["prefer", "t", "daily"], ["policy", "t", "hourly"]]
 WITHOUT_STORE = [
     *(["demo"], ["worker", "app"], ["completion", "bash"], ["move", "a", "b"], ["render"], ["send-test", "a", "b"]),
+    *(["serve"], ["init"], ["check"], ["token", "a"]),  # it makes a store, or looks at none
     ["migrate"],  # files and memory are not opened
     ["replan"],  # it needs --app
     *(["mailbox", "list"], ["mailbox", "show"]),  # it has a folder of its own

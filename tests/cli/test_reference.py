@@ -60,7 +60,9 @@ def test_every_exit_code_is_explained(code: str) -> None:
     assert re.search(rf"^\| {code} \| ", REFERENCE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("variable", ["DIGESTIF_STORE", "DIGESTIF_NAMESPACE", "DIGESTIF_MAILBOX"])
+@pytest.mark.parametrize(
+    "variable", ["DIGESTIF_STORE", "DIGESTIF_NAMESPACE", "DIGESTIF_CONFIG", "DIGESTIF_LISTEN", "DIGESTIF_MAILBOX"]
+)
 def test_the_environment_is_explained(variable: str) -> None:
     assert variable in code_names(REFERENCE)
 

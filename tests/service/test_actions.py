@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from digestif import Policy
+from digestif.attempts.sampling import Sampler
 from digestif.service.service import Service
 from tests.service.harness import Client, serving, settings_with, token_of
 
@@ -177,3 +178,16 @@ def test_a_change_that_changes_nothing_is_not_noted(client: Client) -> None:
     client.send("DELETE", "/v1/timelines/t")
 
     assert audit(client) == []
+
+
+def test_samples_are_listed(client: Client, service: Service) -> None:
+    client.add("t", 1)
+    assert client.get("/v1/samples").json() == {"samples": []}
+
+    now = service.digests.store.time(0)
+    Sampler(service.digests.store).tick(now)
+
+    [sample] = client.get("/v1/samples").json()["samples"]
+    assert (sample["accepted"], sample["pending"]) == (1, 1)
+    assert client.get(f"/v1/samples?since={now / 1000 + 60}").json() == {"samples": []}
+    assert client.get("/v1/samples?since=nan").status == 422

@@ -232,3 +232,11 @@ def test_the_connection_is_kept_after_a_small_problem(client: Client) -> None:
     assert client.post(ADD, b"{", connection=connection).status == 400
     assert client.post(ADD, {"value": 1}, connection=connection).status == 202
     connection.close()
+
+
+@pytest.mark.parametrize("name", ["Host", "Authorization", "Content-Type", "Origin"])
+def test_a_header_that_guards_read_may_come_only_once(strict: Client, name: str) -> None:
+    head = b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
+    twice = f"{name}: localhost\r\n".encode() * 2
+
+    assert raw(strict, head + twice + b"\r\n").startswith(b"HTTP/1.1 400 ")

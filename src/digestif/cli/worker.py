@@ -57,7 +57,9 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is logged.")
 @click.option("--json", "as_json_", is_flag=True, help="Print events as JSON lines instead of a log.")
 def worker(apps: Sequence[str], config: str | None, wait: bool, log_level: str, as_json_: bool, **options: Any) -> None:
-    """Deliver the digests of APP through its handlers, or those of --config through its routes.
+    """Deliver the digests of APP through its handlers.
+
+    Or, with --config, those of a file of settings by its routes.
 
     APP is a module and a Digests in it, module:digests, or a function that returns one; the working directory is
     looked in too, and :digests may be left out. Several APPs are served side by side. SIGTERM and Ctrl-C let running

@@ -18,9 +18,9 @@ class Service:
     """The engine and the settings that requests are answered with. A reload replaces them between two requests."""
 
     def __init__(self, settings: Settings, digests: AsyncDigests) -> None:
+        self._parts: dict[object, Any] = {}
         self._listeners: list[Listener] = []
         self.stopping = asyncio.Event()  # set when the service ends: what lasts, such as a stream, ends too
-        self._parts: dict[object, Any] = {}
         self.replace(settings, digests)
 
     def replace(self, settings: Settings, digests: AsyncDigests) -> None:

@@ -1,7 +1,8 @@
-"""The API as an ASGI application: route, token, rate, endpoint, answer. Plain ASGI, since each microsecond counts."""
+"""The API: route, token, rate, endpoint, answer. Plain ASGI, since each microsecond counts."""
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -33,19 +34,19 @@ class Api:
         """True for a path of the API, also one that leads nowhere."""
         return raw_path.startswith(b"/v1/") or self._router.knows(raw_path)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = await self._answer(scope, receive)
+    async def serve(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
+        given = await self._answer(scope, headers, receive)
         if isinstance(given, Answer):
             await respond(send, given)
         else:
             await _stream(given, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer | Stream:
+    async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer | Stream:
         raw_path = scope["raw_path"]
         try:
             route, keys = self._router.find(scope["method"], raw_path)
-            principal = self._admitted(route, scope)
-            request = Request(self._service, scope, receive, principal, keys)
+            principal = self._admitted(route, headers)
+            request = Request(self._service, scope, headers, receive, principal, keys)
             if route.has_timeline:
                 request.refuse_outside(keys[0])
             return _as_answer(route, await route.endpoint(request))
@@ -59,10 +60,10 @@ class Api:
             unexpected = Problem(500, f"an error that was not expected; the service's log has it as {number}")
             return answer_of(unexpected, raw_path.decode("latin-1"))
 
-    def _admitted(self, route: Route, scope: Scope) -> Principal:
+    def _admitted(self, route: Route, headers: Mapping[bytes, bytes]) -> Principal:
         """The caller, who may use this route now."""
         service = self._service
-        found = principal_of(service, scope["headers"])
+        found = principal_of(service, headers)
         if route.scope is None:
             return found or ANYONE
         if found is None:

@@ -99,7 +99,7 @@ _options = msgspec.json.Decoder(RequeueOptions)
 
 
 async def requeue(request: Request) -> Changed:
-    has_body = request.header(b"content-type") is not None
+    has_body = request.headers.get(b"content-type") is not None
     given = await request.json(_options) if has_body else RequeueOptions()
     return await _act(request, "requeue", AsyncDigests.requeue, force=given.force)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from digestif.core.explain import Explanation
 from digestif.core.records import Acceptance
+from digestif.routes.archive import KeptMessage
 from digestif.service.api import actions, dead_letters, description, events, probes, records, store, timelines
 from digestif.service.api.actions import Changed
 from digestif.service.api.routes import Endpoint, Route
@@ -75,6 +76,13 @@ TIMELINES = (
     ),
     _get(f"{TIMELINE}/explain", timelines.explain, "Explain when a timeline is due, and why", Explanation),
     _get(
+        f"{TIMELINE}/preview",
+        timelines.preview,
+        "Render what would be sent now",
+        timelines.PreviewAnswer,
+        problems=(404,),
+    ),
+    _get(
         f"{TIMELINE}/trace/{{record}}",
         timelines.trace,
         "Find out what became of a record",
@@ -125,6 +133,13 @@ DIGESTS = (
         query=store.DigestsQuery,
     ),
     _get(
+        "/v1/digests/{id}/message",
+        store.show_message,
+        "Show the message that was sent, if messages are kept",
+        KeptMessage,
+        problems=(404,),
+    ),
+    _get(
         "/v1/dead-letters",
         dead_letters.list_letters,
         "List dead letters, the oldest first",
@@ -164,6 +179,14 @@ STORE = (
     _get("/v1/status", store.show_status, "Show store, workers, channels, backlog", store.StatusAnswer, whole=True),
     _get("/v1/channels", store.list_channels, "List channels that are down", store.ChannelsAnswer, whole=True),
     _get("/v1/workers", store.list_workers, "List live workers", store.WorkersAnswer, whole=True),
+    _get(
+        "/v1/samples",
+        store.list_samples,
+        "List what was counted every ten seconds in the last 24 hours",
+        store.SamplesAnswer,
+        query=store.SamplesQuery,
+        whole=True,
+    ),
     _get(
         "/v1/audit",
         store.list_audit,

@@ -163,6 +163,6 @@ async def stream(request: Request) -> Stream:
         await request.service.digests.timeline(timeline)  # refuses a wrong key
     if len(hub) >= request.service.settings.limits.streams:
         raise Problem(429, "as many clients listen as may", retry_after=10)
-    last = request.header(b"last-event-id")
+    last = request.headers.get(b"last-event-id")
     request.scope["state"][STREAMING] = True
     return Stream(hub.listen(timeline, None if last is None else last.decode("latin-1")), CONTENT_TYPE)

@@ -8,12 +8,13 @@ from typing import Annotated, TypeVar
 from msgspec import Meta, UnsetType
 
 from digestif.core.records import KEY_BYTES
-from digestif.core.times import LONGEST, MILLISECONDS_FROM
+from digestif.core.times import FARTHEST, LONGEST, MILLISECONDS_FROM
 
 _KEY = {"minLength": 1, "maxLength": KEY_BYTES, "description": f"1 to {KEY_BYTES} bytes of UTF-8"}
 KEY_SCHEMA = {"type": "string", **_KEY}
 
 Key = Annotated[str, Meta(extra_json_schema=_KEY)]
+Time = Annotated[float, Meta(extra_json_schema={"minimum": -FARTHEST, "maximum": FARTHEST})]  # in seconds
 Timestamp = Annotated[
     float,
     Meta(description="seconds since the epoch", extra_json_schema={"exclusiveMaximum": MILLISECONDS_FROM}),

@@ -61,7 +61,7 @@ async def add_one(request: Request) -> Answer:
     """Accept a record. The answer comes when the store has it."""
     require_type(request.headers, JSON)
     body = await request.body()
-    given = request.header(b"idempotency-key")
+    given = request.headers.get(b"idempotency-key")
     if given is None:
         return await _add_one(request, body, None)
     return await once(request, given, body, _add_one)
@@ -91,7 +91,7 @@ async def add_many(request: Request) -> Answer:
     """Accept many records, and say of each what became of it."""
     require_type(request.headers, JSON, NDJSON)
     body = await request.body()
-    given = request.header(b"idempotency-key")
+    given = request.headers.get(b"idempotency-key")
     if given is None:
         return await _add_many(request, body, None)
     return await once(request, given, body, _add_many)

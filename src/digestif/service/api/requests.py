@@ -1,6 +1,6 @@
 """A request as endpoints see it, and the answers that they give."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -29,17 +29,20 @@ class Request:
     __slots__ = ("headers", "keys", "principal", "receive", "scope", "service")
 
     def __init__(
-        self, service: Service, scope: Scope, receive: Receive, principal: Principal, keys: Sequence[str]
+        self,
+        service: Service,
+        scope: Scope,
+        headers: Mapping[bytes, bytes],
+        receive: Receive,
+        principal: Principal,
+        keys: Sequence[str],
     ) -> None:
         self.service = service
         self.scope = scope
         self.receive = receive
         self.principal = principal
         self.keys = keys
-        self.headers: Headers = scope["headers"]
-
-    def header(self, name: bytes) -> bytes | None:
-        return header(self.headers, name)
+        self.headers = headers
 
     async def body(self) -> bytes:
         return await read_body(self.headers, self.receive, most=self.service.settings.limits.body)
@@ -59,16 +62,12 @@ class Request:
             raise Problem(403, f"this token reaches only timelines that begin with {self.principal.prefix!r}")
 
 
-def header(headers: Headers, wanted: bytes) -> bytes | None:
-    for name, value in headers:
-        if name == wanted:
-            return value
-    return None
-
-
-def require_type(headers: Headers, *accepted: bytes) -> bytes:
+def require_type(headers: Mapping[bytes, bytes], *accepted: bytes) -> bytes:
     """The type of the body, if it is one of those; otherwise 415."""
-    kind, _, parameters = (header(headers, b"content-type") or b"").partition(b";")
+    given = headers.get(b"content-type", b"")
+    if given in accepted:  # the usual case
+        return given
+    kind, _, parameters = given.partition(b";")
     charset = parameters.strip().lower().removeprefix(b"charset=").strip(b'"')
     found = kind.strip().lower()
     if found not in accepted or charset not in (b"", b"utf-8", b"utf8"):

@@ -9,8 +9,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from digestif.core.backlog import Backlog
 from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry
+from digestif.core.samples import Sample
 from digestif.core.workers import LiveWorker
-from digestif.service.api.fields import Key, Limit, given
+from digestif.routes.archive import KeptMessage
+from digestif.service.api.fields import Key, Limit, Time, given
+from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import LedgerAnswer, ledger_answer
 from digestif.service.security.audit import AuditEntry, audit_entries
@@ -39,6 +42,15 @@ async def list_digests(request: Request) -> DigestsAnswer:
     is_filtered = bool(principal.prefix) and timeline is None
     found = await request.service.digests.history(timeline, HISTORY_LIMIT if is_filtered else query.limit)
     return DigestsAnswer([entry for entry in found if principal.reaches(entry.timeline)][: query.limit])
+
+
+async def show_message(request: Request) -> KeptMessage:
+    """A message that was sent, if messages are kept."""
+    found = await request.service.digests.message(request.keys[0])
+    if found is None:
+        raise Problem(404, "no message of this digest was kept")
+    request.refuse_outside(found.timeline)
+    return found
 
 
 async def show_ledger(request: Request) -> Struct:
@@ -117,6 +129,23 @@ class WorkersAnswer(Struct, frozen=True):
 
 async def list_workers(request: Request) -> WorkersAnswer:
     return WorkersAnswer(await request.service.digests.workers())
+
+
+class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """From which time on."""
+
+    since: Time | UnsetType = UNSET
+
+
+class SamplesAnswer(Struct, frozen=True):
+    """What was counted every ten seconds, the oldest first."""
+
+    samples: Sequence[Sample]
+
+
+async def list_samples(request: Request) -> SamplesAnswer:
+    since = given(request.query(SamplesQuery).since)
+    return SamplesAnswer(await request.service.digests.samples(since))
 
 
 class AuditQuery(Struct, frozen=True, forbid_unknown_fields=True):

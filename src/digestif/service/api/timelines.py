@@ -9,6 +9,7 @@ from digestif.attempts.worker_notes import is_unhandled
 from digestif.core.explain import Explanation
 from digestif.core.records import State
 from digestif.service.api.fields import Limit, given
+from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import (
     RecordAnswer,
@@ -99,3 +100,19 @@ async def trace(request: Request) -> TraceAnswer:
     timeline, record = request.keys
     sightings = await request.service.digests.trace(timeline, record)
     return TraceAnswer([sighting_answer(sighting) for sighting in sightings])
+
+
+class PreviewAnswer(Struct, frozen=True):
+    """The message that would be sent now."""
+
+    subject: str
+    text: str
+    html: str
+
+
+async def preview(request: Request) -> PreviewAnswer:
+    """Render what the timeline's route would send now. 404 without a route or records."""
+    message = await request.service.digests.preview(request.keys[0])
+    if message is None:
+        raise Problem(404, "there is nothing to send, or no route for this timeline")
+    return PreviewAnswer(message.subject, message.text, message.html)

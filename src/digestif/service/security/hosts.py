@@ -1,7 +1,6 @@
 """Which names the service answers to, and which pages of other sites may send it something: none."""
 
 import ipaddress
-from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from digestif.service.settings import Settings
@@ -64,10 +63,3 @@ def is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def header_of(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> bytes | None:
-    for name, value in headers:
-        if name == wanted:
-            return value
-    return None

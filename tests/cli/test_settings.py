@@ -1,0 +1,183 @@
+"""The file of settings on the command line: init, check, token, and --config of other commands."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from digestif import Digests
+from digestif.service.security.tokens import Tokens, hash_of
+from digestif.service.settings import Scope, Token
+from tests.cli.runner import Run, is_one_line
+
+FILE = """
+store = "sqlite:///other.db"
+policy = "hourly"
+[cadences]
+lunch = "daily@12:00 UTC"
+[channels]
+outbox = "file://./outbox"
+[[routes]]
+pattern = "mail:*"
+channel = "outbox"
+policy = "immediate"
+title = "News for you"
+"""
+
+
+@pytest.fixture
+def file(folder: Path) -> Path:
+    """A file of settings in another folder."""
+    (folder / "settings").mkdir()
+    made = folder / "settings" / "mine.toml"
+    made.write_text(FILE)
+    return made
+
+
+def test_the_file_that_init_writes_is_good(run: Run) -> None:
+    assert run("init").out == "wrote digestif.toml; next: digestif serve\n"
+    assert run("check") == (0, "digestif.toml is good: 1 route, 0 tokens\n", "")
+
+
+def test_init_leaves_a_file_alone_unless_it_is_forced(run: Run, folder: Path) -> None:
+    (folder / "digestif.toml").write_text("mine")
+
+    code, _, err = run("init")
+
+    assert (code, err) == (2, "digestif: digestif.toml is there already; --force replaces it\n")
+    assert (folder / "digestif.toml").read_text() == "mine"
+    assert run("init", "--force").code == 0
+    assert "[serve]" in (folder / "digestif.toml").read_text()
+
+
+def test_check_reports_every_problem(run: Run, folder: Path) -> None:
+    (folder / "a.toml").write_text('stoer = 1\n[serve]\nlisten = "x"\n')
+
+    code, out, err = run("check", "a.toml")
+
+    assert (code, err) == (2, "")
+    assert out.splitlines() == [
+        "a.toml: line 1: stoer: there is no such setting; did you mean store?",
+        "a.toml: line 3: serve.listen: 'x' is not HOST:PORT, such as 127.0.0.1:8321 or [::1]:8321",
+    ]
+
+
+def test_check_answers_in_json(run: Run, folder: Path) -> None:
+    (folder / "a.toml").write_text("stoer = 1")
+
+    code, out, _ = answer = run("check", "a.toml", "--json")
+
+    assert code == 2
+    assert answer.json == {
+        "file": "a.toml",
+        "good": False,
+        "problems": [
+            {"path": "stoer", "line": 1, "problem": "there is no such setting; did you mean store?"},
+        ],
+    }, out
+
+
+def test_check_makes_no_store(run: Run, folder: Path) -> None:
+    run("init")
+    run("check")
+
+    assert [path.name for path in folder.iterdir()] == ["digestif.toml"]
+
+
+def test_a_token_comes_with_its_table(run: Run) -> None:
+    out = run("token", 'a "b"', "--scope", "read", "--scope", "ingest", "--prefix", "shop:").out
+    token = out.splitlines()[0].removeprefix("token: ")
+    [table] = tomllib.loads(out.partition("\n\n")[2])["tokens"]
+
+    assert table == {"name": 'a "b"', "hash": hash_of(token), "scopes": ["read", "ingest"], "prefix": "shop:"}
+    known = Tokens([Token(name="x", hash=table["hash"], scopes=frozenset([Scope.READ]))])
+    assert known.find(token) is not None
+    assert known.find(token[:-1]) is None
+
+
+def test_commands_know_the_policies_and_cadences_of_the_file(run: Run, file: Path) -> None:
+    config = ["--config", str(file)]
+    run("add", "chat", "1", *config)
+
+    assert "immediate (route mail:*)" in run("policy", "mail:ada", *config).out
+    assert "hourly (engine)" in run("policy", "chat", *config).out
+    assert "mail:ada is lunch: daily@12:00 UTC" in run("prefer", "mail:ada", "lunch", *config).out
+    assert run("replan", *config).code == 0
+    with Digests(f"sqlite:///{file.parent}/other.db") as digests:
+        assert digests.preference("mail:ada") is not None
+
+
+def test_the_file_may_stand_in_the_environment_or_in_the_folder(
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("add", "mail:ada", "1", "--config", str(file))
+    monkeypatch.setenv("DIGESTIF_CONFIG", str(file))
+    by_variable = run("timelines").out
+    monkeypatch.delenv("DIGESTIF_CONFIG")
+    file.rename("digestif.toml")
+    run("add", "mail:bob", "1")
+
+    assert "mail:ada" in by_variable
+    assert "mail:bob" in run("timelines").out
+    assert Path("other.db").exists()
+    assert not Path("digestif.db").exists()
+
+
+def test_a_store_that_is_typed_goes_before_a_file_that_was_found(run: Run, file: Path) -> None:
+    file.rename("digestif.toml")
+
+    run("add", "t", "1", "--store", "sqlite:///typed.db")
+
+    assert Path("typed.db").exists()
+    assert not Path("other.db").exists()
+    assert "default (engine" in run("policy", "t", "--store", "sqlite:///typed.db").out
+
+
+def test_a_message_is_rendered_by_the_route_of_the_file(run: Run, file: Path) -> None:
+    run("add", "mail:ada", '"hello"', "--config", str(file))
+
+    assert "News for you" in run("render", "--timeline", "mail:ada", "--config", str(file)).out
+
+
+def test_a_channel_is_tested_by_its_name(run: Run, file: Path) -> None:
+    sent = run("send-test", "outbox", "ada", "--config", str(file))
+    wrong = run("send-test", "outbx", "ada", "--config", str(file))
+
+    assert sent.code == 0
+    assert list((file.parent / "outbox").iterdir())
+    assert (wrong.code, "did you mean outbox?" in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["status", "--app", "shop"], "--app brings its own settings; leave out --config"),
+        (["worker", "shop"], "an APP brings its own settings; leave out --config, or the APP"),
+        (["add", "t", "1", "--policy", "hourly"], "brings its own policies; leave out --policy"),
+    ],
+)
+def test_what_can_not_stand_together_is_refused(run: Run, file: Path, arguments: list[str], advice: str) -> None:
+    code, _, err = run(*arguments, "--config", str(file))
+
+    assert code == 2
+    assert is_one_line(err)
+    assert advice in err
+
+
+def test_a_worker_without_routes_says_so(run: Run, file: Path) -> None:
+    file.write_text("")
+
+    code, _, err = run("worker", "--config", str(file))
+
+    assert code == 2
+    assert "there are no [[routes]], so there is nothing to deliver; add one" in err
+
+
+def test_a_wrong_file_is_told_in_one_line(run: Run, file: Path) -> None:
+    file.write_text("a = 1\nb = 2\n")
+
+    code, _, err = run("status", "--config", str(file))
+
+    assert code == 2
+    assert is_one_line(err)
+    assert f"(and 1 more: digestif check {file})" in err
