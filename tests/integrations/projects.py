@@ -8,22 +8,6 @@ import pytest
 
 from tests.integrations.recipes import Recipe
 
-MODELS = """
-from django.db import models
-
-
-class Order(models.Model):
-    number = models.IntegerField(unique=True)
-    customer = models.CharField(max_length=100)
-    state = models.CharField(max_length=20, default="new")
-"""
-URLS = """
-from django.urls import path
-
-from shop.views import pay
-
-urlpatterns = [path("orders/<int:number>/pay", pay)]
-"""
 LIVE = """
 from mysite.settings import *
 
@@ -42,12 +26,11 @@ class Project(Recipe):
 
     def make(self) -> None:
         self.run("-m", "django", "startproject", "mysite", ".")
+        self.run("manage.py", "startapp", "shop", DJANGO_SETTINGS_MODULE="mysite.settings")
         self.write()
-        (self.folder / "shop" / "__init__.py").touch()
-        (self.folder / "shop" / "models.py").write_text(MODELS)
-        (self.folder / "mysite" / "urls.py").write_text(URLS)
         (self.folder / "mysite" / "live.py").write_text(LIVE)
-        self.manage("migrate", "--run-syncdb", "-v", "0")
+        self.manage("makemigrations", "shop")
+        self.manage("migrate", "-v", "0")
 
     def manage(self, *arguments: str, code: int = 0, **environment: str) -> str:
         return self.run("manage.py", *arguments, code=code, **environment)
