@@ -50,6 +50,26 @@ def test_a_digest_of_250_mails_has_every_body(project: Project) -> None:
     assert [line for line in lines if line.startswith("See")] == [f"See /builds/{number}" for number in range(250)]
 
 
+LARGE = """
+from django.core.mail import send_mail
+from digestif.integrations.django import digests
+
+for number in range(25):
+    send_mail(f"Log {number}", f"{number:04}-" + "x" * 250_000, None, ["ada@example.org"])
+assert digests().deliver("django-mail:ada@example.org")
+"""
+
+
+def test_a_digest_that_is_too_large_for_one_mail_is_sent_as_two(project: Project) -> None:
+    project.script(LARGE)
+
+    first, second = project.mails()
+    texts = "".join(str(mail.get_body(("plain",))) for mail in (first, second))
+    assert [texts.count(f"{number:04}-x") for number in range(25)] == [1] * 25
+    assert [mail["Subject"].split("(")[-1] for mail in (first, second)] == ["1 of 2)", "2 of 2)"]
+    assert second["Message-ID"] == first["Message-ID"].replace("@", ".2@")
+
+
 STRAIGHT = """
 from django.core.mail import EmailMessage, EmailMultiAlternatives
 from digestif.integrations.django import digests
