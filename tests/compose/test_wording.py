@@ -107,7 +107,8 @@ TEXTS: dict[str, Any] = {
     if isinstance(getattr(ENGLISH, each.name), str) and each.name not in ("lang", "dir")
 }
 NOUNS: dict[str, Any] = dict.fromkeys(("record", "subject", "more_group", "older_record"), (MARKER, MARKER))
-WORDS = Wording(**TEXTS, **NOUNS, days=(MARKER,) * 7, months=(MARKER,) * 12)
+PEOPLE: dict[str, Any] = {"people": (MARKER, MARKER)}
+WORDS = Wording(**TEXTS, **NOUNS, distinct=PEOPLE, days=(MARKER,) * 7, months=(MARKER,) * 12)
 EVERYTHING: dict[str, Callable[[], Summary]] = {
     "several groups": many,
     "too much": overflow,
