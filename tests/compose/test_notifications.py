@@ -109,6 +109,7 @@ def test_a_long_text_is_divided_over_the_blocks_of_slack() -> None:
 def test_the_fields_of_a_value_without_a_text_stand_in_lines_of_their_own() -> None:
     rendered = mail_of({"post": "Why we moved", "stars": 5, "by": "Ben", "place": {"city": "Bonn"}})
 
+    assert rendered.subject == "Why we moved · Ben"
     assert "\npost: Why we moved\nstars: 5\nplace.city: Bonn\n" in rendered.text
     for text in everywhere(rendered):
         assert "stars: 5" in text

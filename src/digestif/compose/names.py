@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from digestif.compose.phrases import enumerated, label_beside, named, unsaid
 from digestif.compose.summary import Summary
-from digestif.compose.texts import author_of, cut, has_heading, one_line, title_of
+from digestif.compose.texts import author_of, cut, has_heading, one_line, text_of, title_of
 from digestif.compose.wording import Wording
 
 TEXT_LENGTH = 80  # in the subject of a mail, if more follows
@@ -23,16 +23,12 @@ class Names:
 def names_of_notification(summary: Summary, words: Wording) -> Names:
     """For one record, or several that look the same: headed by its title, or by its subject if it is a text only."""
     value = summary.newest.value
-    title, author, label, groups = (
-        title_of(value, words.no_text),
-        author_of(value),
-        _label(summary, words),
-        _groups(summary),
-    )
+    title, author = title_of(value, words.no_text), author_of(value)
+    label, groups = _label(summary, words), _groups(summary)
     headline = title if has_heading(value) else label or title
     records = words.records(summary.count) if summary.count > 1 else ""
     signature = "" if author in (headline, label) else author
-    text = words.signed(author, "" if title == words.no_text and label else title)
+    text = words.signed(author, title if text_of(value) or not label else "")
     said = text if has_heading(value) else author  # a text may name its subject by chance
     return Names(
         headline=headline,
