@@ -3,6 +3,7 @@
 import pytest
 
 from digestif import Digest, Digests, State, Unavailable
+from digestif.stores.transfer import ExportSource
 from tests.cli.runner import Run
 
 
@@ -123,6 +124,7 @@ def test_flush_of_a_paused_timeline_says_that_it_stays(run: Run, digests: Digest
 
 def test_resume_in_a_store_that_is_being_moved_says_that_it_waits_for_the_move(run: Run, digests: Digests) -> None:
     digests.pause("t")
+    assert isinstance(digests.store, ExportSource)
     digests.store.begin_move(0, "m", now=None)
 
     assert run("resume", "t").out == "t goes on; it leaves when the move of this store has ended\n"

@@ -158,7 +158,8 @@ def test_a_replay_promises_no_delivery_while_the_channel_is_down(run: Run, diges
     digests.notify("mail:ada", 1)
 
     assert run("dead", "replay", letter).out == (
-        f"{letter} of mail:bob: comes again: it leaves when the channel crm is back, which is down: 535 wrong password\n"
+        f"{letter} of mail:bob: comes again: "
+        "it leaves when the channel crm is back, which is down: 535 wrong password\n"
     )
 
 

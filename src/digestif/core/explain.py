@@ -247,7 +247,7 @@ class _View:
         return due
 
     def _setback(self) -> str:
-        """Why there has to be another attempt. An outage is no failure, and a digest that was put off has not failed."""
+        """Why there has to be another attempt. A digest that met an outage or was put off has not failed."""
         slot, outage = self._slot, self._outage
         failed = 0 if slot.digest is None else slot.digest.attempt - (slot.state is State.OPEN)
         before = f", after {failed} failed attempt{'s' * (failed > 1)}" if failed else ""
