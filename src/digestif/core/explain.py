@@ -87,7 +87,7 @@ def explain(
     `moving` says that the store is being moved into another, `unhandled` that no live worker has a handler.
     """
     policy = found.policy
-    zone = None if found.off else _zone_name(policy, timeline)
+    zone = None if found.off else policy.zone_of(timeline)
     view = _View(timeline, slot, found, now, _zone(zone), outage=outage, moving=moving)
     moment, latest = view.held_until() or _next(slot, now=now), view.latest()
     if moving and slot.state is not State.OPEN:
@@ -130,16 +130,6 @@ def _text(written: object) -> str:
         return str(written)
     except ConfigError:
         return _ADDRESS.sub("", repr(written))
-
-
-def _zone_name(policy: Policy, timeline: str) -> str | None:
-    """The zone in which the window of the policy is meant."""
-    if policy.window is None:
-        return None
-    try:
-        return policy.window.zone_of(timeline)
-    except ConfigError:  # the user's function fails; `add` tells of it
-        return None
 
 
 def _zone(name: str | None) -> tzinfo:

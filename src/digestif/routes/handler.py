@@ -223,7 +223,7 @@ class RouteHandler:
                 formats=channel.formats,
                 next_delivery=next_delivery,
                 links=links,
-                zone=self.route.zone_of(recipient),
+                zone=self.route.zone_of(recipient, timeline=attempt.timeline, policy=attempt.policy),
                 title=self.route.title,
                 wording=self.route.wording_for(recipient),
             )
