@@ -1,6 +1,7 @@
 """`digestif mailbox`: the program itself, with a real client and with our own channel."""
 
 import asyncio
+import fcntl
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -147,6 +149,50 @@ def test_it_ends_well_when_it_is_told_to_while_a_client_is_connected() -> None:
 
         assert server.next() == {"event": "stopped", "mails": 0}
         assert server.program.wait(20) == 0
+
+
+def fill(server: Mailbox) -> list[str]:
+    """Send more than the pipe holds that nothing reads from. The answer is the subjects."""
+    assert server.program.stdout is not None
+    fcntl.fcntl(server.program.stdout, fcntl.F_SETPIPE_SZ, 4096)
+    subjects = [f"{number} {'long ' * 40}".strip() for number in range(40)]
+    with smtplib.SMTP("127.0.0.1", server.port, timeout=20) as client:
+        for subject in subjects:
+            client.sendmail("me@example.org", "ada@example.org", f"Subject: {subject}\r\n\r\nHello\r\n")
+        assert client.noop()[0] == 250
+    return subjects
+
+
+def test_output_that_is_not_read_keeps_no_mail_out_and_is_there_when_it_is_read() -> None:
+    with mailbox("--refuse", "bob@example.org") as server:
+        subjects = fill(server)
+        with pytest.raises(smtplib.SMTPRecipientsRefused):
+            server.send("Subject: x\n\nHello", to="bob@example.org")
+
+        told = [server.next() for _ in range(41)]
+
+    assert [each["subject"] for each in told[:-1]] == subjects
+    assert told[-1]["event"] == "refused"
+
+
+def test_it_ends_when_it_is_told_to_though_its_output_is_not_read() -> None:
+    with mailbox() as server:
+        fill(server)
+        server.program.send_signal(signal.SIGTERM)
+
+        assert server.program.wait(timeout=20) == 0
+
+
+def test_it_ends_well_when_the_reader_of_its_output_has_ended() -> None:
+    with start("mailbox", "--port", str(free_port()), "--json", stdout=PIPE, stderr=PIPE) as program:
+        server = Mailbox(program)
+        assert program.stdout is not None
+        assert program.stderr is not None
+        program.stdout.close()
+        server.send("Subject: x\n\nHello")
+
+        assert program.wait(timeout=20) == 141
+        assert program.stderr.read() == b""
 
 
 def test_a_recipient_can_be_refused_for_practice() -> None:

@@ -1,6 +1,5 @@
 """`digestif mailbox`: a mail server on this computer that shows what it gets; `list` and `show` read it later."""
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -136,6 +135,7 @@ def _home() -> Path:
 
 
 def _serve(call: _Call, port: int, refuse: Sequence[str]) -> None:
+    from digestif.cli.lines import Lines
     from digestif.clock import wall_clock
     from digestif.errors import ConfigError
     from digestif.mailbox.server import Delivery, MailServer
@@ -145,11 +145,7 @@ def _serve(call: _Call, port: int, refuse: Sequence[str]) -> None:
     received = 0
 
     def tell(text: str, document: dict[str, Any]) -> None:
-        try:
-            click.echo(as_json(document) if call.as_json else text)
-            sys.stdout.flush()
-        except BrokenPipeError:  # the reader of our output has ended
-            server.stop()
+        lines.add(as_json(document) if call.as_json else text)
 
     def started(port: int) -> None:
         address = f"smtp://localhost:{port}?from=digests@example.org"
@@ -171,6 +167,7 @@ def _serve(call: _Call, port: int, refuse: Sequence[str]) -> None:
         tell(f"{clock(now, now=now)}  {printable(address)}  refused, as --refuse says", document)
 
     server = MailServer(port, accept=accept, started=started, refused=refused, refuse=refuse)
+    lines = Lines(failed=server.stop)  # for example, the reader of our output has ended
     try:
         folder.make()
         run(server)
@@ -179,6 +176,7 @@ def _serve(call: _Call, port: int, refuse: Sequence[str]) -> None:
             raise ConfigError(reason) from None
         raise
     tell(f"stopped; it took {counted(received, 'mail')}", {"event": "stopped", "mails": received})
+    lines.close()
 
 
 def _why_not(error: OSError, port: int) -> str:
