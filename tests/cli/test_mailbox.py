@@ -50,7 +50,7 @@ def mailbox(*options: str) -> Iterator[Mailbox]:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _utc: None) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DIGESTIF_MAILBOX", raising=False)
     return tmp_path / "home"
@@ -86,7 +86,7 @@ def test_a_mail_of_ours_is_told_kept_listed_and_shown(run: Run, home: Path) -> N
     assert (told["number"], told["to"], told["subject"]) == (1, ["ada@example.org"], "Build 7 failed")
     assert [file.name for file in (home / ".local/share/digestif/mailbox").iterdir()] == ["000001.eml"]
     listed = run("mailbox", "list").out.splitlines()
-    assert listed[0].split() == ["mail", "received", "to", "subject"]
+    assert listed[0].split() == ["mail", "received", "(UTC)", "to", "subject"]
     assert listed[1].split()[0::2] == ["1", "ada@example.org", "7"]
     shown = run("mailbox", "show")
     assert shown.code == 0
@@ -126,7 +126,7 @@ def test_it_says_where_it_listens_and_what_came_in_plain_lines() -> None:
     port = free_port()
     with start("mailbox", "--port", str(port), "--keep", "mails", stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
-        head = [program.stdout.readline().decode() for _ in range(3)]
+        head = [program.stdout.readline().decode() for _ in range(4)]
         with smtplib.SMTP("127.0.0.1", port, timeout=20) as client:
             client.sendmail("", "ada@example.org", "Subject: Hello\n\n")
         line = program.stdout.readline().decode()
@@ -137,6 +137,7 @@ def test_it_says_where_it_listens_and_what_came_in_plain_lines() -> None:
     assert head == [
         f"  listens  smtp://localhost:{port}?from=digests@example.org\n",
         "  keeps    mails, 0 mails so far\n",
+        "  times    in UTC\n",
         "  stops    with Ctrl-C\n",
     ]
     assert line.split()[1:] == ["1", "ada@example.org", "Hello"]

@@ -8,7 +8,19 @@ import click
 
 from digestif.cli.control import is_interactive
 from digestif.cli.departure import departure
-from digestif.cli.output import as_json, clock, counted, facts, plain, printable, shown_value, table, when
+from digestif.cli.output import (
+    as_json,
+    clock,
+    counted,
+    facts,
+    plain,
+    printable,
+    shown_value,
+    stamp,
+    table,
+    time_head,
+    when,
+)
 from digestif.cli.queries import limit_option, time_of
 from digestif.cli.session import Session, complete_timeline, help_if_alone, timeline_argument, with_session
 
@@ -104,8 +116,8 @@ def show(session: Session, digest_id: str, limit: int) -> int:
                 ("timeline", printable(letter.timeline)),
                 ("reason", printable(letter.reason)),
                 ("attempts", attempts),
-                ("opened", clock(letter.opened, now=now)),
-                ("given up", f"{clock(letter.buried, now=now)} ({when(letter.buried, now=now)})"),
+                ("opened", stamp(letter.opened, now=now)),
+                ("given up", f"{stamp(letter.buried, now=now)} ({when(letter.buried, now=now)})"),
                 ("records", f"{letter.records:,}" + (f", {letter.dropped:,} dropped" if letter.dropped else "")),
                 ("sent", SENT[_sent(letter)]),
                 *([("served", printable(", ".join(letter.served)))] if letter.served else []),
@@ -118,7 +130,8 @@ def show(session: Session, digest_id: str, limit: int) -> int:
             click.echo(f"  {printable(line)}")
     click.echo()
     rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
-    for line in table(("time", "key", "value"), rows, give=["value", "key"]):
+    head = time_head("time", (record.timestamp for record in records[:limit]))
+    for line in table((head, "key", "value"), rows, give=["value", "key"]):
         click.echo(line)
     for key, raw in unreadable.items():
         click.echo(f"  {printable(key)} can't be read: {raw}")

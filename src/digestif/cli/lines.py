@@ -30,7 +30,7 @@ class Lines:
             self._lines.put_nowait(text)
 
     def close(self) -> None:
-        """Print what is left, as far as it is read within a moment. Raises the OSError that kept lines from printing."""
+        """Print what is left, as far as it is read within a moment. Raises the OSError that kept it from printing."""
         with suppress(Empty):
             while self._lines.full():
                 self._lines.get_nowait()

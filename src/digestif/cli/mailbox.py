@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from digestif.cli.output import as_json, clock, counted, facts, is_terminal, printable, table
+from digestif.cli.output import (
+    as_json,
+    clock,
+    counted,
+    facts,
+    is_terminal,
+    printable,
+    stamp,
+    table,
+    time_head,
+    zone_name,
+)
 from digestif.cli.session import outer_json, refuse_store
 
 if TYPE_CHECKING:
@@ -72,7 +83,8 @@ def list_(**_: Any) -> int:
         for mail in mails:
             click.echo(as_json(mail.facts()))
     elif mails:
-        for line in table(("mail", "received", "to", "subject"), map(_row, mails), right=["mail"], give=["subject"]):
+        heads = ("mail", time_head("received", (mail.received for mail in mails)), "to", "subject")
+        for line in table(heads, map(_row, mails), right=["mail"], give=["subject"]):
             click.echo(line)
     else:
         click.echo(f"no mails in {call.folder.path}")
@@ -151,7 +163,7 @@ def _serve(call: _Call, port: int, refuse: Sequence[str]) -> None:
         address = f"smtp://localhost:{port}?from=digests@example.org"
         known = [("listens", address), ("keeps", f"{folder.path}, {counted(len(folder.numbers()), 'mail')} so far")]
         tell(
-            facts([*known, ("stops", "with Ctrl-C")]),
+            facts([*known, ("times", f"in {zone_name(wall_clock())}"), ("stops", "with Ctrl-C")]),
             {"event": "listening", "port": port, "folder": str(folder.path), "channel": address},
         )
 
@@ -225,7 +237,7 @@ def _print_text(mail: "Mail") -> int:
     from digestif.clock import wall_clock
 
     reading = mail.read()
-    received = clock(mail.received, now=wall_clock())
+    received = stamp(mail.received, now=wall_clock())
     click.echo(
         facts(
             [
