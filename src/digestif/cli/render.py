@@ -31,7 +31,7 @@ NOW = 1_767_614_400.0  # of the sample: the same every time
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there. Default: print it.")
 @click.option("--group-by", multiple=True, metavar="FIELD", help="Group by a field; may be given twice.")
 @click.option("--distinct", multiple=True, metavar="NAME=FIELD", help="Count different values; may be repeated.")
-@click.option("--zone", metavar="ZONE", help="The reader's time zone. Default: the route's, else UTC.")
+@click.option("--zone", metavar="ZONE", help="The reader's time zone. Default: the route's, the window's, else UTC.")
 @click.option("--hours", type=click.Choice(["12", "24"]), help="The reader's clock. Default: the route's, else 24.")
 @with_session
 def render(session: Session, template: str | None, *, wanted: str | None, output: Path | None, **options: Any) -> int:
@@ -41,8 +41,8 @@ def render(session: Session, template: str | None, *, wanted: str | None, output
     the route of the timeline says how; its hooks keep, prepare, split and weight are not called.
     """
     kind = wanted or SUFFIXES.get(output.suffix.lower() if output else "", "text")
-    digest, route = _digest(session, options["timeline"])
-    text = _rendered(digest, route, template, kind, options)
+    digest, route, zone = _digest(session, options["timeline"])
+    text = _rendered(digest, route, template, kind, {**options, "zone": options["zone"] or zone})
     if output is not None:
         output.write_text(text, "utf-8")
         session.answer(
@@ -74,10 +74,9 @@ def _rendered(digest: "Digest", route: "Route | None", template: str | None, kin
         raise ConfigError(f"templates: there is no folder {str(folder)!r}")
     recipient = route.recipient(digest.timeline) if route else ""
     hours: Any = int(options["hours"]) if options["hours"] else route.hours if route else 24
-    zone = options["zone"] or (route.zone_of(recipient) if route else "UTC")
     links = route.links_for(digest.timeline, recipient) if route else SAMPLE_LINKS
     wording = route.wording_for(recipient) if route else None
-    renderer = Renderer(name, folder=folder, zone=zone, hours=hours, wording=wording, preview=True)
+    renderer = Renderer(name, folder=folder, zone=options["zone"], hours=hours, wording=wording, preview=True)
     try:
         rendered = renderer.render(
             summarize(digest, group_by=group_by, distinct=distinct, **_shown_of(route)),
@@ -105,18 +104,24 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
     return dict(text.split("=", 1) for text in texts)
 
 
-def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Route | None]":
+def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Route | None, str]":
+    """What is shown, its route, and the zone of its reader."""
     from digestif.core.records import Digest
     from digestif.errors import InvalidState
 
     if timeline is None:
-        return _sample(), None
+        return _sample(), None, "UTC"
     with session.digests() as digests:
         records = digests.peek(timeline)
         route = None if digests._routes is None else digests._routes.find(timeline)
+        policy = digests.policy_of(timeline).policy
     if not records:
         raise InvalidState(f"{timeline!r} has nothing pending to show; without --timeline there are samples")
-    return Digest(timeline, "preview", 1, 1, 0, tuple(records)), route
+    if route is None:
+        zone = policy.zone_of(timeline) or "UTC"
+    else:
+        zone = route.zone_of(route.recipient(timeline), timeline=timeline, policy=policy)
+    return Digest(timeline, "preview", 1, 1, 0, tuple(records)), route, zone
 
 
 _SAMPLE_GROUPS = ("project", "title")

@@ -221,7 +221,7 @@ class RouteHandler:
         self, attempt: Attempt, summary: Summary, recipient: str, links: Mapping[str, str], channel: Channel
     ) -> Rendered:
         route, next_delivery = self.route, attempt.next_delivery()
-        zone = await self._asked(route.zone, lambda: route.zone_of(recipient))
+        zone = await self._zone(attempt, recipient)
         wording = await self._asked(route.wording, lambda: route.wording_for(recipient))
 
         def render() -> Rendered:
@@ -239,6 +239,15 @@ class RouteHandler:
             return render() if self._renderer.in_process else await self._resources.templates.run(render)
         except TemplateFailed as error:
             raise DeliveryFailed(f"the template {route.template or 'default'!r} failed: {error}") from error
+
+    async def _zone(self, attempt: Attempt, recipient: str) -> str:
+        route, policy = self.route, attempt.policy
+
+        def zone() -> str:
+            return route.zone_of(recipient, timeline=attempt.timeline, policy=policy)
+
+        asks_window = route.zone is None and policy.window is not None and policy.window.holds_callable
+        return await (self._called(zone) if asks_window else self._asked(route.zone, zone))
 
 
 def _prepared_shares(
