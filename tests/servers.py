@@ -7,8 +7,13 @@ import atexit
 from functools import cache
 from typing import TypeVar
 
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
 from digestif.testing.servers import ClusterServers, LoneCluster, RedisServer
 
+Single = TypeVar("Single", bound=RedisServer)
 Servers = TypeVar("Servers", RedisServer, LoneCluster, ClusterServers)
 
 
@@ -19,21 +24,23 @@ def shared_server() -> RedisServer:
 
 def empty_server() -> RedisServer:
     """The shared server, emptied."""
-    server = shared_server()
-    server.cli("FLUSHALL")
-    return server
+    return _emptied(shared_server())
+
+
+def shared_connection() -> "redis.Redis":
+    """A connection to the shared server that is left open."""
+    return _connection_to(shared_server())
 
 
 def shared_lone_cluster() -> LoneCluster:
     """The shared cluster of one server as it is."""
-    return _lone_cluster().start()
+    cluster = _lone_cluster()
+    return cluster if cluster.is_running() else cluster.start()
 
 
 def empty_lone_cluster() -> LoneCluster:
     """The shared cluster of one server, emptied."""
-    server = shared_lone_cluster()
-    server.cli("FLUSHALL")
-    return server
+    return _emptied(shared_lone_cluster())
 
 
 def empty_cluster() -> ClusterServers:
@@ -43,6 +50,16 @@ def empty_cluster() -> ClusterServers:
     for primary in cluster.primaries():
         primary.cli("FLUSHALL")
     return cluster
+
+
+def _emptied(server: Single) -> Single:
+    _connection_to(server).flushall()
+    return server
+
+
+@cache  # to connect takes ten times as long as to empty
+def _connection_to(server: RedisServer) -> "redis.Redis":
+    return server.client(retry=Retry(NoBackoff(), 1))  # some tests cut all connections
 
 
 @cache

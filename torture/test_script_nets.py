@@ -8,5 +8,5 @@ from tests.nets.script_faults import FAULTS
 
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.vectors], ids=lambda fault: fault.says)
-def test_the_arithmetic_finds_it_too(fault: ScriptFault, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert arithmetic_finds(fault, monkeypatch)
+def test_the_arithmetic_finds_it_too(fault: ScriptFault) -> None:
+    assert arithmetic_finds(fault)

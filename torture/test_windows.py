@@ -1,4 +1,4 @@
-"""Twenty times as many windows as in the tests, against a second opinion."""
+"""Thousands of windows, against a second opinion; the tests ask for some."""
 
 from hypothesis import given
 

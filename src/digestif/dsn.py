@@ -104,6 +104,11 @@ def redacted(text: str) -> str:
     return re.sub(r"(?s)://([^:@]*):.*@", r"://\1:…@", shown)
 
 
+def redacted_lines(text: str) -> str:
+    """A text of several lines, in which DSNs may stand, without their passwords."""
+    return "\n".join(redacted(line) if "://" in line else line for line in text.splitlines())
+
+
 def _without_secret(option: str) -> str:
     name, sign, value = option.partition("=")
     if not sign or not _SOUNDS_SECRET.search(unquote(name)):

@@ -80,4 +80,5 @@ class Messages:
             return None
         from digestif.routes.preview import preview
 
-        return preview(route, timeline, records, now=self._intake.seconds(now))
+        policy = self._policies.in_force(timeline, self.store.inspect(timeline).override).policy
+        return preview(route, timeline, records, policy=policy, now=self._intake.seconds(now))

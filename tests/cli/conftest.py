@@ -1,5 +1,6 @@
 """A folder of its own for every test, the command line in it, and an engine on the same file."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("DIGESTIF_STORE", "DIGESTIF_NAMESPACE", "DIGESTIF_CONFIG", "DIGESTIF_LISTEN"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
+
+
+def set_zone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", name)
+    time.tzset()
+
+
+@pytest.fixture
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A computer whose clock shows UTC."""
+    with monkeypatch.context() as patch:
+        set_zone("UTC", patch)
+        yield
+    time.tzset()
+
+
+@pytest.fixture
+def _berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A computer in Berlin."""
+    with monkeypatch.context() as patch:
+        set_zone("Europe/Berlin", patch)
+        yield
+    time.tzset()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from digestif import Digests
 from tests.cli.runner import PROGRAM, Run
 
 ASK = """
-eval "$(digestif completion bash)"
+eval "$3"
 COMP_LINE=$1 COMP_POINT=${#1}
 _digestif_completion digestif
 printf '%s\\n' "${COMPREPLY[@]}"
@@ -36,11 +37,17 @@ def with_program(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "$ "}
 
 
+@cache
+def completion_in_bash() -> str:
+    """What users evaluate when a shell starts."""
+    return subprocess.run([*PROGRAM, "completion", "bash"], capture_output=True, text=True, check=True).stdout
+
+
 def in_bash(folder: Path, line: str, *, breaks: str = " \t\n\"'@><=;|&(:") -> list[str]:
     """What bash would put in the place of the last piece of the line."""
     script = f"COMP_WORDBREAKS=$2\n{ASK}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", script, "bash", line, breaks],
+        ["bash", "--norc", "-c", script, "bash", line, breaks, completion_in_bash()],
         env=with_program(folder),
         capture_output=True,
         text=True,

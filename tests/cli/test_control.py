@@ -2,7 +2,8 @@
 
 import pytest
 
-from digestif import Digests, State
+from digestif import Digest, Digests, State, Unavailable
+from digestif.stores.transfer import ExportSource
 from tests.cli.runner import Run
 
 
@@ -71,6 +72,64 @@ def test_delete_asks(run: Run, monkeypatch: pytest.MonkeyPatch, reply: str, code
     assert answer.err.startswith("Delete t with 1 pending record? [y/N]: ")
 
 
+# What holds timelines back
+
+
+def close_channel(digests: Digests) -> None:
+    """Let a delivery of mail:ada find that the channel of mail:* can't be used."""
+
+    @digests.handler("mail:*", channel="crm")
+    def send(digest: Digest) -> None:
+        raise Unavailable("535 wrong password")
+
+    digests.notify("mail:ada", 1)
+
+
+HELD = "when the channel crm is back, which is down: 535 wrong password"
+
+
+def test_flush_promises_no_delivery_while_the_channel_is_down(run: Run, digests: Digests) -> None:
+    close_channel(digests)
+
+    assert run("flush", "mail:ada") == (0, f"mail:ada is ready: it leaves {HELD}\n", "")
+
+
+def test_flush_of_a_pattern_says_how_many_wait_for_a_channel(run: Run, digests: Digests) -> None:
+    close_channel(digests)
+
+    out = run("flush", "*").out
+
+    assert out == (
+        f"*: 2 of 2 timelines that match: each of them is ready: 1 of them leaves {HELD}; "
+        "the next worker delivers the others\n"
+    )
+
+
+def test_resume_says_that_the_channel_is_down(run: Run, digests: Digests) -> None:
+    close_channel(digests)
+    digests.pause("mail:ada")
+
+    assert run("resume", "mail:ada") == (0, f"mail:ada goes on; it leaves {HELD}\n", "")
+
+
+def test_flush_of_a_paused_timeline_says_that_it_stays(run: Run, digests: Digests) -> None:
+    digests.pause("t")
+
+    assert run("flush", "t") == (
+        0,
+        "t is ready: it leaves after digestif resume, because of a pause\n",
+        "",
+    )
+
+
+def test_resume_in_a_store_that_is_being_moved_says_that_it_waits_for_the_move(run: Run, digests: Digests) -> None:
+    digests.pause("t")
+    assert isinstance(digests.store, ExportSource)
+    digests.store.begin_move(0, "m", now=None)
+
+    assert run("resume", "t").out == "t goes on; it leaves when the move of this store has ended\n"
+
+
 @pytest.mark.parametrize("command", ["flush", "pause", "resume", "delete"])
 def test_a_timeline_must_be_named(run: Run, command: str) -> None:
     code, _, err = run(command)
@@ -136,3 +195,26 @@ def test_a_pattern_matches_more_timelines_than_a_page(run: Run, digests: Digests
     digests.add_many([(f"many:{number:04}", 1) for number in range(1203)])
 
     assert run("pause", "many:*", "--json").json == {"pattern": "many:*", "matched": 1203, "done": 1203}
+
+
+@pytest.mark.usefixtures("_several")
+def test_exact_takes_a_star_for_a_star(run: Run, digests: Digests) -> None:
+    digests.add("mail:*", 1)
+
+    assert run("pause", "mail:*", "--exact").out == "mail:* is paused: it gathers records\n"
+    assert run("resume", "mail:*", "--exact").out == "mail:* goes on\n"
+    assert run("flush", "mail:*", "--exact").code == 1
+    assert run("delete", "mail:*", "--exact", "--yes").out == "mail:* was deleted\n"
+    assert [each.key for each in digests.timelines(prefix="mail:")] == ["mail:ada", "mail:bob"]
+    assert not any(each.paused for each in digests.timelines())
+
+
+@pytest.mark.usefixtures("_several")
+def test_delete_of_an_exact_name_asks_about_one_timeline(
+    run: Run, digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digestif.cli.control.is_interactive", lambda: True)
+
+    answer = run("delete", "mail:*", "--exact", stdin="n\n")
+
+    assert answer.err.startswith("Delete mail:* with 0 pending records? [y/N]: ")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from digestif import Digests, Policy
+from digestif import Digest, Digests, Policy, Unavailable
 from digestif.stores.base import Burial
 from tests.cli.runner import DEFAULT_FILE, Run
 
@@ -142,7 +142,25 @@ def test_a_refusal_stops_no_other_replay(run: Run, digests: Digests, dead: list[
     assert lines[:2] == [f"{dead[0]} of t: {again}", f"{dead[1]} of u: {again}"]
     assert lines[2].startswith(f"{second} of t: 't' has an unfinished digest")
     assert lines[3].startswith(f"{off} of off: 'off' is switched off: prefer() another cadence")
-    assert lines[4:] == [f"{paused} of paused: {again}", "3 of 5 dead letters replayed"]
+    assert lines[4:] == [
+        f"{paused} of paused: comes again: it leaves after digestif resume, because of a pause",
+        "3 of 5 dead letters replayed",
+    ]
+
+
+def test_a_replay_promises_no_delivery_while_the_channel_is_down(run: Run, digests: Digests) -> None:
+    letter = bury(digests, "mail:bob")
+
+    @digests.handler("mail:*", channel="crm")
+    def send(digest: Digest) -> None:
+        raise Unavailable("535 wrong password")
+
+    digests.notify("mail:ada", 1)
+
+    assert run("dead", "replay", letter).out == (
+        f"{letter} of mail:bob: comes again: "
+        "it leaves when the channel crm is back, which is down: 535 wrong password\n"
+    )
 
 
 def test_the_letters_of_one_timeline_come_again(run: Run, digests: Digests, dead: list[str]) -> None:

@@ -1,6 +1,7 @@
 """`digestif mailbox`: the program itself, with a real client and with our own channel."""
 
 import asyncio
+import fcntl
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -48,7 +50,7 @@ def mailbox(*options: str) -> Iterator[Mailbox]:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _utc: None) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DIGESTIF_MAILBOX", raising=False)
     return tmp_path / "home"
@@ -84,7 +86,7 @@ def test_a_mail_of_ours_is_told_kept_listed_and_shown(run: Run, home: Path) -> N
     assert (told["number"], told["to"], told["subject"]) == (1, ["ada@example.org"], "Build 7 failed")
     assert [file.name for file in (home / ".local/share/digestif/mailbox").iterdir()] == ["000001.eml"]
     listed = run("mailbox", "list").out.splitlines()
-    assert listed[0].split() == ["mail", "received", "to", "subject"]
+    assert listed[0].split() == ["mail", "received", "(UTC)", "to", "subject"]
     assert listed[1].split()[0::2] == ["1", "ada@example.org", "7"]
     shown = run("mailbox", "show")
     assert shown.code == 0
@@ -124,7 +126,7 @@ def test_it_says_where_it_listens_and_what_came_in_plain_lines() -> None:
     port = free_port()
     with start("mailbox", "--port", str(port), "--keep", "mails", stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
-        head = [program.stdout.readline().decode() for _ in range(3)]
+        head = [program.stdout.readline().decode() for _ in range(4)]
         with smtplib.SMTP("127.0.0.1", port, timeout=20) as client:
             client.sendmail("", "ada@example.org", "Subject: Hello\n\n")
         line = program.stdout.readline().decode()
@@ -135,6 +137,7 @@ def test_it_says_where_it_listens_and_what_came_in_plain_lines() -> None:
     assert head == [
         f"  listens  smtp://localhost:{port}?from=digests@example.org\n",
         "  keeps    mails, 0 mails so far\n",
+        "  times    in UTC\n",
         "  stops    with Ctrl-C\n",
     ]
     assert line.split()[1:] == ["1", "ada@example.org", "Hello"]
@@ -147,6 +150,50 @@ def test_it_ends_well_when_it_is_told_to_while_a_client_is_connected() -> None:
 
         assert server.next() == {"event": "stopped", "mails": 0}
         assert server.program.wait(20) == 0
+
+
+def fill(server: Mailbox) -> list[str]:
+    """Send more than the pipe holds that nothing reads from. The answer is the subjects."""
+    assert server.program.stdout is not None
+    fcntl.fcntl(server.program.stdout, fcntl.F_SETPIPE_SZ, 4096)
+    subjects = [f"{number} {'long ' * 40}".strip() for number in range(40)]
+    with smtplib.SMTP("127.0.0.1", server.port, timeout=20) as client:
+        for subject in subjects:
+            client.sendmail("me@example.org", "ada@example.org", f"Subject: {subject}\r\n\r\nHello\r\n")
+        assert client.noop()[0] == 250
+    return subjects
+
+
+def test_output_that_is_not_read_keeps_no_mail_out_and_is_there_when_it_is_read() -> None:
+    with mailbox("--refuse", "bob@example.org") as server:
+        subjects = fill(server)
+        with pytest.raises(smtplib.SMTPRecipientsRefused):
+            server.send("Subject: x\n\nHello", to="bob@example.org")
+
+        told = [server.next() for _ in range(41)]
+
+    assert [each["subject"] for each in told[:-1]] == subjects
+    assert told[-1]["event"] == "refused"
+
+
+def test_it_ends_when_it_is_told_to_though_its_output_is_not_read() -> None:
+    with mailbox() as server:
+        fill(server)
+        server.program.send_signal(signal.SIGTERM)
+
+        assert server.program.wait(timeout=20) == 0
+
+
+def test_it_ends_well_when_the_reader_of_its_output_has_ended() -> None:
+    with start("mailbox", "--port", str(free_port()), "--json", stdout=PIPE, stderr=PIPE) as program:
+        server = Mailbox(program)
+        assert program.stdout is not None
+        assert program.stderr is not None
+        program.stdout.close()
+        server.send("Subject: x\n\nHello")
+
+        assert program.wait(timeout=20) == 141
+        assert program.stderr.read() == b""
 
 
 def test_a_recipient_can_be_refused_for_practice() -> None:

@@ -46,6 +46,42 @@ def test_a_cadence_is_chosen_and_shown(run: Run, digests: Digests) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "stored"),
+    [
+        (["daily@08:00"], "daily@08:00 UTC"),
+        (["daily@08:00", "--zone", "Europe/Berlin"], "daily@08:00 Europe/Berlin"),
+        (["daily@08:00", "Europe/Berlin"], "daily@08:00 Europe/Berlin"),
+        (["weekly@mon 08:00 Europe/Berlin"], "weekly@mon 08:00 Europe/Berlin"),
+        (["weekly@mon,thu", "08:00"], "weekly@mon,thu 08:00 UTC"),
+        (["daily@08:00 UTC,capacity=50"], "daily@08:00 UTC,capacity=50"),
+    ],
+)
+def test_times_of_ones_own_are_stored_as_a_policy(run: Run, digests: Digests, words: list[str], stored: str) -> None:
+    answer = (0, f"t is on a policy of its own: {stored}\n", "")
+
+    assert run("prefer", "t", *words) == answer
+    assert run("prefer", "t") == answer
+    assert str(digests.policy_of("t").policy) == stored
+    assert run("prefer", "t", "--json").json == {"timeline": "t", "cadence": None, "zone": None, "policy": stored}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["daily@08:00", "UTC", "--zone", "UTC"], "the time zone is given twice"),
+        (["daily@25:00"], "25:00"),
+        (["daily@08:00", "--zone", "Mars/Base"], "Mars/Base"),
+    ],
+)
+def test_times_that_are_no_policy_are_refused(run: Run, digests: Digests, words: list[str], why: str) -> None:
+    code, _, err = run("prefer", "t", *words)
+
+    assert (code, is_one_line(err)) == (2, True)
+    assert why in err
+    assert digests.policy_of("t").source == "engine"
+
+
 def test_nothing_chosen_is_code_1(run: Run, digests: Digests) -> None:
     digests.add("t", 1)
 

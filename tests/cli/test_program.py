@@ -168,7 +168,10 @@ def test_on_a_terminal_a_long_error_breaks_between_words() -> None:
 
     assert max(map(len, said.splitlines())) <= 60
     assert said.splitlines()[1].startswith("  ")
-    assert "'digestif add' makes it, or name another with --store or DIGESTIF_STORE" in " ".join(said.split())
+    assert (
+        "'digestif add' makes it, or name another: --store DSN, DIGESTIF_STORE in the environment, "
+        "or --app module:digests for that of your program"
+    ) in " ".join(said.split())
 
 
 def test_wrong_usage_is_one_line_that_says_where_to_look(run: Run) -> None:

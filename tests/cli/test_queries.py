@@ -1,9 +1,13 @@
 """`digestif timelines`, `show`, `peek`, `explain`, `history` and `trace`."""
 
+import re
+import time
+
 import pytest
 
 from digestif import Digests, Record
 from digestif.attempts.worker_notes import note_worker
+from digestif.cli.output import zone_name
 from digestif.core.workers import WorkerNote
 from tests.cli.runner import Run
 
@@ -121,6 +125,7 @@ def test_peek_shows_the_records_of_the_next_digest_newest_first(run: Run, digest
     assert [each["key"] for each in run("peek", "mail:ada", "--json").lines] == ["build-8", "old"]
 
 
+@pytest.mark.usefixtures("_utc")
 def test_explain_tells_rule_and_arithmetic_by_the_local_clock(run: Run, digests: Digests) -> None:
     code, out, _ = run("explain", "mail:ada")
 
@@ -128,7 +133,8 @@ def test_explain_tells_rule_and_arithmetic_by_the_local_clock(run: Run, digests:
     assert out.startswith("mail:ada: waiting with 1 pending, due in 5 min ")
     assert "of\n  increment_delay = due" in out
     assert "  rule           increment\n" in out
-    assert "T" not in out.replace("True", "")
+    assert "  zone           UTC, as on this computer\n" in out
+    assert "T" not in out.replace("True", "").replace("UTC", "")
     assert max(map(len, out.splitlines())) <= 80
     assert run("explain", "mail:ada", "--json").json["arithmetic"] == digests.explain("mail:ada").arithmetic
 
@@ -206,3 +212,46 @@ def serve(digests: Digests, *patterns: str) -> None:
     now = digests.store.time(0)
     note = WorkerNote("w", "host", 7, now - 90_000, now, patterns)
     note_worker(digests.store, "w", note, now=now)
+
+
+# Zones
+
+JANUARY, JULY = 1_768_471_200.0, 1_784_109_600.0  # 2026, at 11:00 and 12:00 in Berlin
+
+
+@pytest.mark.usefixtures("_berlin")
+def test_a_column_of_times_names_its_zone_in_its_head(run: Run, digests: Digests) -> None:
+    digests.add("winter", 1, key="a", timestamp=JANUARY)
+    digests.add_many([("year", Record("a", 1, JANUARY)), ("year", Record("b", 1, JULY))])
+
+    assert run("peek", "winter").out.splitlines()[0].startswith("  time (CET)")
+    head, july, january = run("peek", "year").out.splitlines()
+    assert head.startswith("  time (CEST/CET)")
+    assert july.startswith("  2026-07-15 12:00:00")
+    assert january.startswith("  2026-01-15 11:00:00")
+    assert run("peek", "winter", "--json").json["timestamp"] == JANUARY
+
+
+@pytest.mark.usefixtures("_berlin")
+def test_a_time_that_stands_alone_names_its_zone(run: Run, digests: Digests) -> None:
+    digests.add("zoned", 1, key="a")
+    with digests.digest("zoned"):
+        pass
+    digests.add("zoned", 2)
+
+    local = r"\d\d:\d\d:\d\d CES?T\)"
+    shown = run("show", "zoned").out
+    assert len(re.findall(local, shown)) == 2
+    digests.delete("chat:#ops")  # which is due
+    assert re.search(local, run("status").out)
+    assert re.search(r"  ended \(CES?T\)\n", run("trace", "zoned", "a").out)
+    assert re.search(r"  zone +CES?T, as on this computer\n", run("explain", "zoned").out)
+    assert re.search(r"digestif top  \d\d:\d\d:\d\d CES?T  ", run("top", "--once").out)
+
+
+def test_a_zone_without_a_name_is_told_by_its_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "<+03>-3")
+        time.tzset()
+        assert zone_name(JANUARY) == "UTC+03"
+    time.tzset()

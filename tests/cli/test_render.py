@@ -56,6 +56,14 @@ def test_pending_records_are_shown_as_the_route_of_the_application_says(
     assert "https://shop.example/ada" in out
 
 
+def test_times_are_in_the_zone_that_the_reader_chose(run: Run, digests: Digests) -> None:
+    digests.prefer("mail:ada", "daily", zone="Asia/Tokyo")
+    digests.add("mail:ada", {"title": "Build 7 failed"}, timestamp=1_700_000_000.0)
+
+    assert "07:13 (Asia/Tokyo)" in run("render", "--timeline", "mail:ada").out
+    assert "22:13 (UTC)" in run("render", "--timeline", "mail:ada", "--zone", "UTC").out
+
+
 def test_fields_may_be_named(run: Run, digests: Digests) -> None:
     for number in range(4):
         digests.add("t", {"rule": "r", "who": number % 3})

@@ -142,6 +142,17 @@ def test_an_app_that_cannot_be_imported_is_shown_with_its_traceback(
     assert reason in last
 
 
+def test_a_password_in_the_reason_is_not_shown(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the traceback nor in the last line."""
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "reason_app.py").write_text("raise RuntimeError('postgresql://me:' + 'sec' + 'ret@host/name is away')")
+
+    _, _, err = run("worker", "reason_app")
+
+    assert err.count("RuntimeError: postgresql://me:…@host/name is away") == 2
+    assert "secret" not in err
+
+
 def test_a_password_in_the_line_that_fails_is_not_shown(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

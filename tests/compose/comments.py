@@ -66,6 +66,8 @@ HEBREW = Wording(
     full_date="יום {weekday} {day} {month} {year}",
 )
 
+LONG = "Hello. " + "I disagree. The pot makes less of a difference than the water. " * 9
+
 
 def comment(post: str, author: str, text: str, number: int) -> dict[str, Any]:
     return {"post": post, "author": {"name": author}, "text": text, "url": f"https://blog.example/c/{number}"}
@@ -101,6 +103,53 @@ def one_post() -> Summary:
     digest = digest_of(
         (tea, "Grace", "Seventy degrees."), (tea, "Margaret", "Which pot?"), (tea, "Alan", "Is it ready?")
     )
+    return summarize(digest, group_by=["post"], distinct={"people": "author.name"})
+
+
+def one_comment() -> Summary:
+    """One comment, of several paragraphs."""
+    text = (
+        "I disagree. We tried the same two years ago, and the pot made less of a difference than the water.\n\n"
+        "Soft water at seventy degrees gives a sweet cup; hard water at the same heat tastes of nothing. Before you "
+        "buy another pot, try a bottle of still water from the shop, and let two friends taste without telling them "
+        "which is which.\n\nThank you for the pictures, though!"
+    )
+    return summarize(
+        digest_of(("How to brew green tea", "Ben", text)), group_by=["post"], distinct={"people": "author.name"}
+    )
+
+
+def one_author() -> Summary:
+    """Three comments by one person on one post."""
+    tea = "How to brew green tea"
+    digest = digest_of(
+        (tea, "Ben", "And one more thing: the cup matters, too."),
+        (tea, "Ben", LONG),
+        (tea, "Ben", "First!"),
+    )
+    return summarize(digest, group_by=["post"], distinct={"people": "author.name"})
+
+
+def several_posts() -> Summary:
+    """One comment on each of three posts."""
+    digest = digest_of(
+        ("How to brew green tea", "Ben", LONG),
+        ("Ten knots for sailors", "Linus", "You forgot the bowline!"),
+        ("Why we moved", "Ada", "Welcome to the neighbourhood."),
+    )
+    return summarize(digest, group_by=["post"], distinct={"people": "author.name"})
+
+
+def hebrew_comment() -> Summary:
+    """One comment in Hebrew."""
+    digest = digest_of(("איך מכינים תה ירוק", "נועה", "אני לא מסכימה.\nשבעים מעלות, לא יותר."))
+    return summarize(digest, group_by=["post"], distinct={"people": "author.name"})
+
+
+def hebrew_post() -> Summary:
+    """Comments in Hebrew and English on one post."""
+    tea = "איך מכינים תה ירוק"
+    digest = digest_of((tea, "נועה", "שבעים מעלות, לא יותר."), (tea, "Grace", "A small pot of clay."))
     return summarize(digest, group_by=["post"], distinct={"people": "author.name"})
 
 

@@ -15,7 +15,19 @@ from playwright.sync_api import Browser, sync_playwright
 
 from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Summary
-from tests.compose.comments import COMMENTS, GERMAN, HEBREW, comments, hebrew, one_post
+from tests.compose.comments import (
+    COMMENTS,
+    GERMAN,
+    HEBREW,
+    comments,
+    hebrew,
+    hebrew_comment,
+    hebrew_post,
+    one_author,
+    one_comment,
+    one_post,
+    several_posts,
+)
 from tests.compose.samples import LINKS, MONDAY, many, overflow, single
 
 Colours = Literal["light", "dark"]
@@ -57,8 +69,13 @@ def mails() -> dict[str, str]:
         "overflow": html_of(overflow()),
         "comments": html_of(comments(), title="Ada’s notebook", wording=COMMENTS),
         "post": html_of(one_post(), title="Ada’s notebook", wording=COMMENTS),
+        "comment": html_of(one_comment(), title="Ada’s notebook", wording=COMMENTS),
+        "author": html_of(one_author(), title="Ada’s notebook", wording=COMMENTS),
+        "posts": html_of(several_posts(), title="Ada’s notebook", wording=COMMENTS),
         "german": html_of(comments(), title="Adas Notizbuch", wording=GERMAN),
         "hebrew": html_of(hebrew(), title="המחברת של עדה", wording=HEBREW),
+        "hebrew-comment": html_of(hebrew_comment(), title="המחברת של עדה", wording=HEBREW),
+        "hebrew-post": html_of(hebrew_post(), title="המחברת של עדה", wording=HEBREW),
     }
 
 

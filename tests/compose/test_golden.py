@@ -8,7 +8,7 @@ import pytest
 
 from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Summary
-from tests.compose.comments import COMMENTS, HEBREW, comments, hebrew, one_post
+from tests.compose.comments import COMMENTS, HEBREW, comments, hebrew, one_author, one_comment, one_post, several_posts
 from tests.compose.samples import LINKS, MONDAY, hostile, many, overflow, single
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -19,10 +19,13 @@ MAILS: dict[str, Summary] = {
     "overflow": overflow(),
     "hostile": hostile(),
     "comments": comments(),
+    "comment": one_comment(),
+    "author": one_author(),
     "post": one_post(),
+    "posts": several_posts(),
     "hebrew": hebrew(),
 }
-WORDS: dict[str, Any] = {"comments": COMMENTS, "post": COMMENTS, "hebrew": HEBREW}
+WORDS: dict[str, Any] = {"hebrew": HEBREW} | dict.fromkeys(("comments", "comment", "author", "post", "posts"), COMMENTS)
 
 
 @pytest.mark.parametrize("name", MAILS)

@@ -225,7 +225,7 @@ def test_blocks_for_slack_of_ones_own(tmp_path: Path) -> None:
     rendered = renderer.render(summary(group("", *hurt)), formats=["slack"])
 
     assert rendered.blocks == (
-        {"type": "header", "text": {"type": "plain_text", "text": "2 events"}},
+        {"type": "header", "text": {"type": "plain_text", "text": "2 events about 2 subjects"}},
         {"type": "section", "text": {"type": "mrkdwn", "text": '*"&lt;!channel&gt;" \\ &amp;*'}},
         {"type": "section", "text": {"type": "mrkdwn", "text": "*b*"}},
     )
@@ -414,7 +414,7 @@ def test_closing_ends_the_children_and_rendering_again_starts_others(tmp_path: P
 
 
 def test_threads_share_the_children_without_mixing_their_mails(tmp_path: Path) -> None:
-    renderer = renderer_of(tmp_path, txt="{{ headline }}")
+    renderer = renderer_of(tmp_path, txt="{{ single.title }}")
     made: dict[int, str] = {}
 
     def render(number: int) -> None:
@@ -431,7 +431,7 @@ def test_threads_share_the_children_without_mixing_their_mails(tmp_path: Path) -
 
 
 def test_after_a_fork_both_processes_render_even_if_all_children_were_at_work(tmp_path: Path) -> None:
-    renderer = renderer_of(tmp_path, txt="{{ headline }}")
+    renderer = renderer_of(tmp_path, txt="{{ single.title }}")
     renderer.render(single("before"), formats=["text"])
     answers = multiprocessing.get_context("fork").Queue()
 
@@ -468,7 +468,7 @@ def test_large_values_reach_a_template_cut(own: OwnTemplate) -> None:
         summary(group("", *lines)),
     )
 
-    assert text == "4000 1996 "
+    assert text == "8000 1496 "
 
 
 def test_values_of_any_shape_reach_a_template_as_plain_data() -> None:

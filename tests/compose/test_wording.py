@@ -11,7 +11,17 @@ from digestif import ConfigError, Renderer, Wording, summarize
 from digestif.compose.renderer import Rendered
 from digestif.compose.summary import Summary
 from digestif.compose.wording import ENGLISH
-from tests.compose.comments import COMMENTS, GERMAN, HEBREW, comments, hebrew, one_post
+from tests.compose.comments import (
+    COMMENTS,
+    GERMAN,
+    HEBREW,
+    comments,
+    hebrew,
+    one_author,
+    one_comment,
+    one_post,
+    several_posts,
+)
 from tests.compose.samples import LINKS, MONDAY, group, many, overflow, single, subject, summary
 from tests.compose.test_grouping import digest_of
 from tests.compose.test_renderer import ALL, everywhere, slack_text
@@ -97,12 +107,17 @@ TEXTS: dict[str, Any] = {
     if isinstance(getattr(ENGLISH, each.name), str) and each.name not in ("lang", "dir")
 }
 NOUNS: dict[str, Any] = dict.fromkeys(("record", "subject", "more_group", "older_record"), (MARKER, MARKER))
-WORDS = Wording(**TEXTS, **NOUNS, days=(MARKER,) * 7, months=(MARKER,) * 12)
+PEOPLE: dict[str, Any] = {"people": (MARKER, MARKER)}
+WORDS = Wording(**TEXTS, **NOUNS, distinct=PEOPLE, days=(MARKER,) * 7, months=(MARKER,) * 12)
 EVERYTHING: dict[str, Callable[[], Summary]] = {
     "several groups": many,
     "too much": overflow,
     "comments": comments,
     "one subject": one_post,
+    "one comment": one_comment,
+    "one author": one_author,
+    "each subject once": several_posts,
+    "no grouping": lambda: summarize(digest_of("#1", "#2")),
     "one subject with a link": lambda: single({"title": "#", "message": "7", "url": "https://1.example"}),
     "one record": single,
     "no text": lambda: single(""),

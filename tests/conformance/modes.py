@@ -36,6 +36,7 @@ class SharedRules(OneMode):
     """For a store that has its rules in common with another one, which shows the sentences that try them for long:
 
     SQLite and PostgreSQL have those of the store in memory (`stores/rows`), a cluster the scripts of a single server.
+    Of a sentence with many parameters, conftest.py keeps the first.
     """
 
     test_any_two_records_are_apart: Any = None

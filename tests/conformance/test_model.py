@@ -30,7 +30,7 @@ def files(tmp_path: Path) -> Iterator[Callable[[], Store]]:
 
 
 def test_the_memory_store_lives_as_the_model_says() -> None:
-    run_state_machine_as_test(store_machine(MemoryStore), settings=QUICKLY(max_examples=40))
+    run_state_machine_as_test(store_machine(MemoryStore), settings=QUICKLY(max_examples=20))
 
 
 def test_sqlite_in_a_file_lives_as_the_model_says(files: Callable[[], Store]) -> None:

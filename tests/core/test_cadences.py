@@ -91,3 +91,8 @@ def test_a_policy_that_cannot_be_stored_is_refused(policy: Policy) -> None:
 def test_what_is_no_mapping_is_refused() -> None:
     with pytest.raises(ConfigError, match="not a mapping"):
         Cadences(["daily"])  # type: ignore[arg-type]  # on purpose
+
+
+def test_times_are_no_name_and_the_error_says_where_they_belong() -> None:
+    with pytest.raises(ConfigError, match=r"'daily@08:00' has times.*set_policy takes the text of a policy"):
+        Cadences().choose("daily@08:00")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from digestif import Digests, Explanation, Policy, Window
+from digestif import Digest, Digests, Explanation, Policy, Unavailable, Window
 
 MONDAY = 1_772_442_000  # 2026-03-02, 10:00 in Berlin
 NIGHT = MONDAY + 12 * 3600 + 60  # 22:01
@@ -186,3 +186,53 @@ def test_the_document_is_json_and_has_everything(policy: Policy) -> None:
         "unhandled",
         "changes",
     ]
+
+
+# Attempts that did not succeed
+
+
+def attempt(digests: Digests, error: Exception, *, channel: str | None, now: float = MONDAY) -> Explanation:
+    """Let a delivery of mail:ada end with an error, and ask why it waits."""
+
+    @digests.handler("mail:*", channel=channel)
+    def send(digest: Digest) -> None:
+        raise error
+
+    digests.notify("mail:ada", 1, now=now)
+    return digests.explain("mail:ada", now=now)
+
+
+def test_a_digest_whose_channel_is_down_waits_for_it_and_has_not_failed(digests: Digests) -> None:
+    why = attempt(digests, Unavailable("refused"), channel="crm")
+
+    assert why.outage is not None
+    assert why.outage.next_probe is not None
+    assert why.arithmetic.startswith("it waits for its channel; its next attempt is due 2026-03-02T09:00:")
+    assert "from 2026-03-02T09:00:0" in str(why)  # the next probe
+    assert "failed" not in str(why)
+
+
+def test_a_digest_that_was_put_off_has_not_failed(digests: Digests) -> None:
+    why = attempt(digests, Unavailable("busy", after=7), channel=None)
+
+    assert why.outage is None
+    assert why.arithmetic == (
+        "an attempt was put off, which counts as no failure; the next one is due 2026-03-02T09:00:07.000Z"
+    )
+
+
+def test_a_digest_that_failed_before_its_channel_went_down_says_both(digests: Digests) -> None:
+    errors = [KeyError("title"), Unavailable("refused")]
+
+    @digests.handler("mail:*", channel="crm")
+    def send(digest: Digest) -> None:
+        raise errors.pop(0)
+
+    digests.notify("mail:ada", 1, now=MONDAY)
+    failed = digests.explain("mail:ada", now=MONDAY)
+    digests.flush("mail:ada", now=MONDAY)
+    digests.deliver("mail:ada", now=MONDAY)
+    waits = digests.explain("mail:ada", now=MONDAY)
+
+    assert failed.arithmetic.startswith("an attempt failed; the next one is due 2026-03-02T09:0")
+    assert waits.arithmetic.startswith("it waits for its channel, after 1 failed attempt; its next attempt is due 2026")

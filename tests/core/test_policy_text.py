@@ -271,7 +271,7 @@ def policies(draw: st.DrawFn) -> Policy:
     return made
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(policies())
 def test_every_policy_without_a_callable_reads_back_equal(policy: Policy) -> None:
     assert Policy.parse(str(policy)) == policy

@@ -37,7 +37,7 @@ def extras(page: str) -> set[str]:
 
 
 def is_how_to(page: Path) -> bool:
-    return "how-to" in page.parts and "pip install 'digestif[" in page.read_text("utf-8")
+    return "how-to" in page.parts and re.search(r"pip install '?digestif\b", page.read_text("utf-8")) is not None
 
 
 HOW_TOS = [page for page in PAGES if is_how_to(page)]

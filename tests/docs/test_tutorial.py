@@ -1,6 +1,7 @@
 """The tutorial, followed block by block by a reader with an empty home and three terminals."""
 
 import re
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -26,7 +27,13 @@ def home(tmp_path: Path) -> Path:
 
 def environment(home: Path) -> dict[str, str]:
     """What little a fresh login has."""
-    return {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": str(home)}
+    return {
+        "HOME": str(home),
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "TMPDIR": str(home),
+        "TZ": "UTC",
+    }
 
 
 def with_a_port_of_its_own(page: str) -> str:
@@ -39,6 +46,15 @@ def with_a_port_of_its_own(page: str) -> str:
 def test_every_block_can_be_pasted_and_shows_what_the_page_says(home: Path) -> None:
     with closing(Walk(environment(home), start=home)) as walk:
         walk.follow(with_a_port_of_its_own(TUTORIAL), installs=False)
+
+
+def test_an_import_of_the_program_makes_no_store(tmp_path: Path) -> None:
+    [program] = [block.text for block in blocks(TUTORIAL) if block.text.startswith("cat > builds.py")]
+    (tmp_path / "builds.py").write_text(program.partition("\n")[2].rpartition("END")[0])
+
+    subprocess.run([sys.executable, "-B", "-c", "import builds"], cwd=tmp_path, check=True, timeout=60)
+
+    assert [file.name for file in tmp_path.iterdir()] == ["builds.py"]
 
 
 def test_no_block_is_left_out() -> None:

@@ -1,89 +1,13 @@
-"""The project of the page about Django, made by `startproject`: its own tests, its command, a worker, and its mails."""
+"""The project of the page about Django, made by `startproject`: its own tests, settings, command and transactions."""
 
 import json
-from collections.abc import Iterator
-from email import message_from_string, policy
-from email.message import EmailMessage
 from urllib.parse import urlsplit
 
-import pytest
-
-from digestif.testing.servers import becomes_true
 from tests.docs.pages import blocks
-from tests.integrations.recipes import Recipe
+from tests.integrations.projects import SETUP, Project
+from tests.integrations.projects import made as made  # a fixture
+from tests.integrations.projects import project as project  # a fixture
 from tests.stores.postgres.servers import empty_database
-
-MODELS = """
-from django.db import models
-
-
-class Order(models.Model):
-    number = models.IntegerField(unique=True)
-    customer = models.CharField(max_length=100)
-    state = models.CharField(max_length=20, default="new")
-"""
-URLS = """
-from django.urls import path
-
-from shop.views import pay
-
-urlpatterns = [path("orders/<int:number>/pay", pay)]
-"""
-LIVE = """
-from mysite.settings import *
-
-DEBUG = False
-ALLOWED_HOSTS = ["*"]
-DEFAULT_FROM_EMAIL = "shop@example.org"
-DIGESTIF["EMAIL"]["BACKEND"] = "django.core.mail.backends.filebased.EmailBackend"
-EMAIL_FILE_PATH = BASE_DIR / "mails"
-"""
-SETUP = "import django; django.setup(); import sys, json\n"
-BOUNDARY = "-" * 79 + "\n"  # between mails in a file
-
-
-class Project(Recipe):
-    """The project, with settings that write mails to a folder."""
-
-    def make(self) -> None:
-        self.run("-m", "django", "startproject", "mysite", ".")
-        self.write()
-        (self.folder / "shop" / "__init__.py").touch()
-        (self.folder / "shop" / "models.py").write_text(MODELS)
-        (self.folder / "mysite" / "urls.py").write_text(URLS)
-        (self.folder / "mysite" / "live.py").write_text(LIVE)
-        self.manage("migrate", "--run-syncdb", "-v", "0")
-
-    def manage(self, *arguments: str, code: int = 0, **environment: str) -> str:
-        return self.run("manage.py", *arguments, code=code, **environment)
-
-    def script(self, text: str, **environment: str) -> str:
-        return self.run("-c", SETUP + text, code=0, **environment)
-
-    def mails(self) -> list[EmailMessage]:
-        """What went out, in the order of time."""
-        files = sorted((self.folder / "mails").glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
-        texts = [text for file in files for text in file.read_text("utf-8").split(BOUNDARY) if text.strip()]
-        return [message_from_string(text, policy=policy.default) for text in texts]
-
-    def subjects(self) -> list[str]:
-        return [str(mail["Subject"]) for mail in self.mails()]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = Project("django", tmp_path_factory.mktemp("project"), DJANGO_SETTINGS_MODULE="mysite.live")
-    project.make()
-    return project
-
-
-@pytest.fixture
-def project(made: Project) -> Iterator[Project]:
-    """Without digests and mails."""
-    yield made
-    for pattern in ("digests.db*", "mails/*"):
-        for path in made.folder.glob(pattern):
-            path.unlink()
 
 
 def test_the_tests_of_the_page_pass(project: Project) -> None:
@@ -127,6 +51,27 @@ WRONG = {
     },
     "neither a function nor the path of one": {"STORE": "memory://", "EMAIL": {"CAN_WAIT": 5}},
     'DIGESTIF["EMAIL"]["CAN_WAIT"]: ': {"STORE": "memory://", "EMAIL": {"CAN_WAIT": "shop.mails.can_wayt"}},
+    "'shop.no_such.weigh' can't be imported: ModuleNotFoundError: No module named 'shop.no_such'": {
+        "STORE": "memory://",
+        "ROUTES": {"mail:*": {"channel": "terminal://", "weight": "shop.no_such.weigh"}},
+    },
+    "DIGESTIF[\"ROUTES\"]['mail:*']['prepare']: 'shop.views.charged' can't be imported: ImportError: Module": {
+        "STORE": "memory://",
+        "ROUTES": {"mail:*": {"channel": "terminal://", "prepare": "shop.views.charged"}},
+    },
+    "DIGESTIF[\"ROUTES\"]['mail:*']['zone']: 'shop.views.zone' can't": {
+        "STORE": "memory://",
+        "ROUTES": {"mail:*": {"channel": "terminal://", "zone": "shop.views.zone"}},
+    },
+    "DIGESTIF[\"POLICY\"]: 'shop.views.policy_of' can't": {"STORE": "memory://", "POLICY": "shop.views.policy_of"},
+    'DIGESTIF["EMAIL"]["POLICY"]: \'shop.mails\' is not a function': {
+        "STORE": "memory://",
+        "EMAIL": {"POLICY": "shop.mails"},
+    },
+    "'shop.broken.keep' can't be imported: RuntimeError: redis://:…@host is away": {
+        "STORE": "memory://",
+        "ROUTES": {"mail:*": {"channel": "terminal://", "keep": "shop.broken.keep"}},
+    },
     "has no channel": {"STORE": "memory://", "ROUTES": {"mail:*": {}}},
     "DIGESTIF[\"ROUTES\"]['mail:*']: ": {
         "STORE": "memory://",
@@ -138,6 +83,8 @@ WRONG = {
 
 
 def test_what_is_wrong_is_named_by_its_place(project: Project) -> None:
+    """A password in the error of a module is not shown."""
+    (project.folder / "shop" / "broken.py").write_text("raise RuntimeError('redis://:secret@host is away')\n")
     script = """
 from django.core.checks import run_checks
 from django.test import override_settings
@@ -150,6 +97,81 @@ for value in json.loads(sys.argv[1]):
 
     assert len(said) == len(WRONG)
     assert [(part, line) for part, line in zip(WRONG, said, strict=True) if part not in line.replace("\\'", "'")] == []
+    assert "secret" not in "".join(said)
+
+
+FUNCTIONS = """
+from digestif import Policy, Record
+from shop.models import Order
+
+
+def keep(records):
+    return [record for record in records if record.value["number"] > Order.objects.count()]
+
+
+def prepare(records):
+    return [Record(key, {**value, "title": f"No. {value['number']}"}, time) for key, value, time in records]
+
+
+def split(digest):
+    return {"ada": digest.records}
+
+
+def weigh(subjects):
+    return [subject.newest.value["number"] for subject in subjects]
+
+
+async def weigh_later(subjects):
+    return weigh(subjects)
+
+
+def policy_of(timeline):
+    return Policy(minimum_delay=77)
+
+
+def zone_of(recipient):
+    return "Asia/Tokyo" if Order.objects.count() >= 0 else "UTC"
+
+
+def words_for(recipient):
+    return {"open": "Look"} if Order.objects.count() >= 0 else {}
+
+
+def links_for(timeline, recipient):
+    return {"open": f"https://example.org/{recipient}/{Order.objects.count()}"}
+"""
+NAMED = """
+from django.conf import settings
+from django.core.checks import run_checks
+from django.test import override_settings
+from digestif.integrations.django import digests
+from shop import functions
+
+hooks = {"policy": "policy_of", "zone": "zone_of", "wording": "words_for", "links": "links_for"}
+hooks |= {"keep": "keep", "prepare": "prepare", "split": "split", "weight": sys.argv[1]}
+route = {"channel": "terminal://", "group_by": ["title"]}
+route |= {option: f"shop.functions.{name}" for option, name in hooks.items()}
+with override_settings(DIGESTIF={"STORE": "memory://", "ROUTES": {"mail:*": route}}):
+    assert run_checks(tags=["digestif"]) == []
+    digests().add_many([("mail:ada", {"number": number}) for number in (-1, 7, 8)])
+    print(digests().policy_of("mail:ada").policy.minimum_delay)
+    assert digests().deliver("mail:ada")
+"""
+
+
+def test_the_functions_of_a_route_may_be_named(project: Project) -> None:
+    """Functions and coroutines; they are imported after the apps, and may use the database."""
+    (project.folder / "shop" / "functions.py").write_text(FUNCTIONS)
+
+    for weight in ("weigh", "weigh_later"):
+        delay, *said = project.run("-c", SETUP + NAMED, weight).splitlines()
+        text = "\n".join(said)
+
+        assert delay == "77"
+        assert text.index("No. 8") < text.index("No. 7")
+        assert "No. -1" not in text
+        assert "Look" in text
+        assert "https://example.org/ada/" in text
 
 
 # The command
@@ -248,193 +270,95 @@ digests().close()
 """
 
 
-# Mails
+FAILING_HOOK = """
+from django.db import transaction
+from digestif.errors import StoreUnavailable
+from digestif.integrations.django import add, digests
 
+def fail(*_, **__):
+    raise StoreUnavailable("the store is away")
 
-FLOOD = """
-from django.core.mail import send_mail
-
-for number in range(int(sys.argv[1]), int(sys.argv[2])):
-    text = f"See /builds/{number}"
-    assert send_mail(f"Build {number} failed", text, None, ["Ada <ada@example.org>"], html_message="<b>!</b>")
+digests().store.add = fail
+with transaction.atomic():
+    add("order:ada", "lost", key="paid/7")
+    transaction.on_commit(lambda: print("the hook of another app"))
+print("committed")
+try:
+    add("order:ada", "at once")
+except StoreUnavailable:
+    print("raised where it is called")
 """
 
 
-def test_a_flood_of_mails_is_two(project: Project) -> None:
-    """The first as it was written, the others as one."""
-    project.run("-c", SETUP + FLOOD, "0", "1")
-    with project.start("manage.py", "digestif", "worker") as worker:
-        assert becomes_true(lambda: len(project.mails()) == 1), worker.words
-        project.run("-c", SETUP + FLOOD, "1", "41")
-        project.manage("digestif", "flush", "django-mail:ada@example.org")
-        assert becomes_true(lambda: len(project.mails()) == 2), worker.words
-        assert worker.stop() == 0
+def test_a_store_that_fails_after_the_commit_stops_no_other_hook(project: Project) -> None:
+    """The transaction has succeeded, so its block must not raise. What is lost is logged."""
+    logged, *said = project.script(FAILING_HOOK).splitlines()
 
-    first, second = project.mails()
-    assert (first["Subject"], first["To"], first["From"]) == (
-        "Build 0 failed",
-        "Ada <ada@example.org>",
-        "shop@example.org",
+    assert logged == (
+        "the record 'paid/7' of 'order:ada' was not added after the commit: StoreUnavailable: the store is away"
     )
-    assert first.get_body(("html",)) is not None
-    assert second["Subject"].strip().startswith("40 messages: Build 1 failed, Build 2 failed")
-    assert second["To"] == "Ada <ada@example.org>"
-    body = second.get_body(("plain",))
-    assert body is not None
-    assert [f"See /builds/{number}\n" in body.get_content() for number in range(1, 41)] == [True] * 40
+    assert said == ["the hook of another app", "committed", "raised where it is called"]
 
 
-STRAIGHT = """
-from django.core.mail import EmailMessage, EmailMultiAlternatives
+# The engine
+
+
+TWO_THREADS = """
+import threading
 from digestif.integrations.django import digests
+from digestif.testing.servers import becomes_true
+from shop import gate
 
-class Own(EmailMessage):
-    pass
+def is_waiting_for_the_module():
+    frame = sys._current_frames()[second.ident]
+    lock = frame.f_locals.get("self")
+    return frame.f_code.co_name == "acquire" and getattr(lock, "name", None) == "slow.digests"
 
-def sent(*mails):
-    return [mail.send() for mail in mails]
+def import_module():
+    import slow.digests
 
-to = {"to": ["ada@example.org"]}
-html, calendar = EmailMessage("html", "<b>!</b>", **to), EmailMultiAlternatives("calendar", "!", **to)
-html.content_subtype = "html"
-calendar.attach_alternative("BEGIN:VCALENDAR", "text/calendar")
-print(sent(
-    EmailMessage("attachment", "!", attachments=[("a.txt", "a", "text/plain")], **to),
-    EmailMessage("cc", "!", cc=["bob@example.org"], **to),
-    EmailMessage("bcc", "!", bcc=["bob@example.org"], **to),
-    EmailMessage("reply", "!", reply_to=["bob@example.org"], **to),
-    EmailMessage("headers", "!", headers={"X-Mine": "1"}, **to),
-    EmailMessage("large", "x" * 300_000, **to),
-    EmailMessage("Your password", "!", **to),
-    EmailMessage("no address", "!", to=["undisclosed"]),
-    Own("own", "!", **to),
-    html,
-    calendar,
-))
-print(EmailMessage("nobody", "!").send(), digests().timelines())
-print(EmailMessage("both", "!", to=["ada@example.org", "bob@example.org"]).send())
-print(sorted(timeline.key for timeline in digests().timelines()))
+first = threading.Thread(target=import_module, daemon=True)
+second = threading.Thread(target=digests, daemon=True)
+first.start()
+gate.is_importing.wait()
+second.start()
+assert becomes_true(is_waiting_for_the_module)
+gate.go_on.set()
+first.join(10)
+second.join(10)
+assert not first.is_alive() and not second.is_alive()
+print(digests().attempts().handlers.find("slow:1") is not None)
 """
 
 
-def test_what_is_more_than_a_text_or_can_not_wait_goes_out_at_once(project: Project) -> None:
-    said = project.script(STRAIGHT).splitlines()
-
-    assert said == [str([1] * 11), "0 []", "1", "['django-mail:ada@example.org', 'django-mail:bob@example.org']"]
-    assert sorted(project.subjects()) == sorted(
-        [
-            "attachment",
-            "cc",
-            "bcc",
-            "reply",
-            "headers",
-            "large",
-            "Your password",
-            "no address",
-            "own",
-            "html",
-            "calendar",
-        ]
-    )
-
-
-STORE_AWAY = """
-from django.core.mail import send_mail
-from django.test import override_settings
-from django.conf import settings
-from django.core.mail import BadHeaderError
-
-with override_settings(DIGESTIF={**settings.DIGESTIF, "STORE": "sqlite:////nowhere/digests.db"}):
-    print(send_mail("not lost", "!", None, ["ada@example.org"]))
-for subject, to in (("two\\nlines", "ada@example.org"), ("one", "ada@example.org\\nbcc: eve@example.org")):
-    try:
-        send_mail(subject, "!", None, [to])
-    except BadHeaderError:
-        print("refused")
-with override_settings(DIGESTIF={**settings.DIGESTIF, "STORE": "off://"}):
-    print(send_mail("off", "!", None, ["ada@example.org"]))
-"""
-
-
-def test_what_can_t_be_stored_is_sent_at_once_and_wrong_headers_are_refused_where_they_are_given(
+def test_a_thread_that_imports_handlers_and_one_that_makes_the_engine_do_not_wait_for_each_other(
     project: Project,
 ) -> None:
-    """A store that is away or off loses no mail; one wrong mail must not stop the others of its recipient."""
-    assert project.script(STORE_AWAY).splitlines() == ["1", "refused", "refused", "1"]
-    assert project.subjects() == ["not lost", "off"]
+    (project.folder / "slow").mkdir(exist_ok=True)
+    (project.folder / "slow" / "__init__.py").touch()
+    (project.folder / "slow" / "digests.py").write_text(SLOW_MODULE)
+    (project.folder / "shop" / "gate.py").write_text(GATE)
+    (project.folder / "mysite" / "slow.py").write_text("from mysite.live import *\nINSTALLED_APPS += ['slow']\n")
+
+    said = project.script(TWO_THREADS, DJANGO_SETTINGS_MODULE="mysite.slow")
+
+    assert said == "True\n"
 
 
-# Errors
+GATE = """
+import threading
 
-
-ERRORS = """
-from django.test import Client
-from shop.models import Order
-from digestif.integrations.django import digests
-
-for number in (7, 8):
-    Order.objects.get_or_create(number=number, customer="ada")
-client = Client(raise_request_exception=False)
-
-def fail(number, times):
-    for _ in range(times):
-        assert client.post(f"/orders/{number}/pay", {"card": "declined"}).status_code == 500
-
-fail(7, 1)
-assert digests().deliver("django-admins:errors")
-fail(7, 48)
-fail(8, 3)
-assert digests().flush("django-admins:errors")
-assert digests().deliver("django-admins:errors")
+is_importing, go_on = threading.Event(), threading.Event()
 """
+SLOW_MODULE = """
+from digestif.integrations.django import handler
+from shop import gate
+
+gate.is_importing.set()
+gate.go_on.wait()
 
 
-def test_a_flood_of_errors_is_two_mails_with_counts(project: Project) -> None:
-    shown = next(block.text for block in blocks(project.page) if "48 ×" in block.text)
-
-    project.script(ERRORS)
-
-    first, second = project.mails()
-    assert first["To"] == "operators@example.org"
-    assert first["Subject"] == "[Django] ERROR (EXTERNAL IP): Internal Server Error: /orders/7/pay"
-    assert second["Subject"].startswith(
-        "[Django] 51 errors: ERROR (EXTERNAL IP): Internal Server Error: /orders/7/pay,"
-    )
-    body = second.get_body(("plain",))
-    assert body is not None
-    assert body.get_content().startswith(shown)
-    assert body.get_content().count("Exception Type: CardDeclined") == 2
-
-
-ERRORS_WITHOUT_STORE = """
-import logging
-from django.conf import settings
-from django.test import override_settings
-
-with override_settings(DIGESTIF={**settings.DIGESTIF, "STORE": "sqlite:////nowhere/digests.db"}):
-    logging.getLogger("django.request").error("it is all broken")
-with override_settings(DIGESTIF={"STROE": "memory://"}, EMAIL_BACKEND=settings.DIGESTIF["EMAIL"]["BACKEND"]):
-    logging.getLogger("django.request").error("the settings, too")
+@handler("slow:*")
+def deliver(digest):
+    pass
 """
-ERROR_OF_A_LISTENER = """
-import logging
-from digestif.integrations.django import digests
-
-logger = logging.getLogger("django.request")
-digests().subscribe(lambda event: logger.error("while an error was gathered"))
-logger.error("the first")
-print([record.value["subject"] for record in digests().peek("django-admins:errors")])
-"""
-
-
-def test_an_error_that_gathering_causes_is_not_gathered(project: Project) -> None:
-    """It would cause the next one, without end."""
-    assert project.script(ERROR_OF_A_LISTENER) == "['ERROR: the first']\n"
-
-    assert project.subjects() == ["[Django] ERROR: while an error was gathered"]
-
-
-def test_an_error_goes_out_at_once_if_the_store_is_away_or_the_settings_are_wrong(project: Project) -> None:
-    project.script(ERRORS_WITHOUT_STORE)
-
-    assert sorted(project.subjects()) == ["[Django] ERROR: it is all broken", "[Django] ERROR: the settings, too"]

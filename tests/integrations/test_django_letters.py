@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from digestif import DeliveryFailed, Digest, Record, Unavailable
-from digestif.integrations.django.letters import BODIES, REPORTS, Letter, letter_of_errors, letter_of_mails
+from digestif.integrations.django.letters import LETTER_BYTES, REPORTS, Letter, letter_of_errors, letters_of_mails
 from digestif.integrations.django.mail import failures_judged
 
 
@@ -17,6 +17,11 @@ def digest(*mails: tuple[str, str], dropped: int = 0, html: str = "") -> Digest:
         for place, (subject, body) in enumerate(mails)
     ]
     return Digest("t", "id", 1, 1, dropped, tuple(reversed(records)))
+
+
+def letter_of_mails(digest: Digest) -> Letter:
+    [letter] = letters_of_mails(digest)
+    return letter
 
 
 def test_a_mail_alone_is_as_it_was_written() -> None:
@@ -61,14 +66,39 @@ def test_what_capacity_dropped_is_counted(compose: Any) -> None:
     assert "500 older ones are counted, but no longer kept." in letter.text
 
 
-def test_a_letter_has_bounds() -> None:
-    """Every subject is named, but not every body shown."""
+def test_every_mail_has_its_body_however_many_there_are() -> None:
     many = digest(*[(f"subject-{number:04}", f"body-{number:04}") for number in range(1000)])
 
-    for letter, shown in ((letter_of_mails(many), BODIES), (letter_of_errors(many), REPORTS)):
-        assert letter.text.count("body-") == shown
-        assert len({line for line in letter.text.split() if line.startswith("subject-")}) == 1000
-        assert len(letter.subject) <= 200
+    letter = letter_of_mails(many)
+
+    assert letter.text.count("body-") == letter.text.count("subject-") == 1000
+    assert len(letter.subject) <= 200
+
+
+def test_what_is_too_large_for_one_mail_is_sent_as_several() -> None:
+    """Mail servers refuse what is too large. Nothing is left out, and each says which part it is."""
+    body = "ä" * 100_000
+    many = digest(*[(f"subject-{number:04}", f"{number:04} {body}") for number in range(60)], dropped=5)
+
+    letters = letters_of_mails(many)
+
+    assert len(letters) == 3
+    assert max(len(letter.text.encode()) for letter in letters) <= LETTER_BYTES
+    assert [letter.subject[-9:] for letter in letters] == [" (1 of 3)", " (2 of 3)", " (3 of 3)"]
+    assert max(len(letter.subject) for letter in letters) == 200
+    assert "".join(letter.text for letter in letters).count(body) == 60
+    assert letters[-1].text.endswith("5 older ones are counted, but no longer kept.\n")
+
+
+def test_a_digest_of_errors_names_every_subject_and_says_how_many_reports_are_left_out() -> None:
+    many = digest(*[(f"subject-{number:04}", f"body-{number:04}") for number in range(1000)])
+
+    letter = letter_of_errors(many)
+
+    assert letter.text.count("body-") == REPORTS
+    assert len({line for line in letter.text.split() if line.startswith("subject-")}) == 1000
+    assert f"The reports of the {1000 - REPORTS} least frequent subjects are left out." in letter.text
+    assert len(letter.subject) <= 200
 
 
 @pytest.mark.parametrize(

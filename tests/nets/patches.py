@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from unittest.mock import patch
 
 from digestif.stores.redis.client import scripts
+
+_read_once = cache(scripts._read)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +33,9 @@ class ScriptFault:
 @contextmanager
 def planted(fault: ScriptFault) -> Iterator[None]:
     """Let stores of this process run scripts with the fault."""
-    read = scripts._read
 
     def read_planted(path: str) -> str:
-        return fault.plant(read(path)) if path == fault.file else read(path)
+        return fault.plant(_read_once(path)) if path == fault.file else _read_once(path)
 
     with patch.object(scripts, "_read", read_planted):
         scripts.load.cache_clear()

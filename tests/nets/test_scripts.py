@@ -77,6 +77,6 @@ def test_a_script_with_a_fault_is_still_a_script() -> None:
 
 
 @pytest.mark.parametrize("fault", TRANSITIONS, ids=lambda fault: fault.says)
-def test_the_arithmetic_finds_a_fault_in_a_transition(fault: ScriptFault, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_arithmetic_finds_a_fault_in_a_transition(fault: ScriptFault) -> None:
     """Faults that sentences find are left to torture/test_script_nets.py."""
-    assert arithmetic_finds(fault, monkeypatch)
+    assert arithmetic_finds(fault)

@@ -173,8 +173,8 @@ def test_a_route_lists_items_in_words_of_its_own(digests: Digests, channel: Reco
     once(digests, now=T)
 
     [message] = channel.messages
-    assert "4 comments" in message.text
-    assert "remark 3\n" in message.text
+    assert message.subject == "4 comments about Tea"
+    assert "- remark 3 · " in message.text
     assert "- remark 2" in message.text
     assert "remark 1" not in message.text
     assert "and 2 more" in message.text

@@ -250,3 +250,84 @@ def test_what_is_refused_leaves_nothing_and_what_is_taken_is_delivered_as_json()
     digests.add("t", Point((1,), {"due": date(2026, 1, 2)}), now=1)
     with digests.digest("t", now=2) as digest:
         assert digest[0].value == {"x": [1], "y": {"due": "2026-01-02"}}
+
+
+# Subclasses with methods of their own
+
+
+class EqualToAll:
+    """Says that it equals whatever it is compared with."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class LyingDict(EqualToAll, dict[Any, Any]):  # type: ignore[misc]  # it has a hash, too
+    def items(self) -> Any:
+        return [("other", "thing")]
+
+
+class LyingList(EqualToAll, list[Any]):  # type: ignore[misc]
+    def __iter__(self) -> Any:
+        return iter(["other"])
+
+
+class LyingText(EqualToAll, str): ...
+
+
+class LyingBytes(EqualToAll, bytes): ...
+
+
+class OwnKey(str):
+    """Equal to nothing but itself, and written like others."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class RaisingDict(dict[Any, Any]):
+    def __eq__(self, other: object) -> bool:
+        raise KeyError("no comparison")
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("codec", ["json", "zstd"])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (LyingDict(x=math.nan), "value.x: nan would not read back equal"),
+        ({"a": LyingDict({1: 2})}, "value.a: its key 1 is not text"),
+        ([LyingList([math.inf])], "value[0][0]: inf would not read back equal"),
+        ({"a": [LyingBytes(b"raw")]}, "value.a[0]: b'raw' is bytes"),
+        ({OwnKey("a"): 1, OwnKey("a"): 2}, "value: two of its keys are 'a'"),
+    ],
+)
+def test_a_comparison_of_its_own_passes_nothing_off_as_equal(codec: str, value: Any, why: str) -> None:
+    with pytest.raises(InvalidRecord) as refused:
+        Sealer(codec).seal(value)
+
+    assert str(refused.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (LyingDict(a=1), {"a": 1}),
+        ([LyingList([1, 2]), LyingText("x")], [[1, 2], "x"]),
+        ({LyingText("k"): LyingDict(a=(1, 2))}, {"k": {"a": [1, 2]}}),
+        (RaisingDict(a=RaisingDict(b=1)), {"a": {"b": 1}}),
+    ],
+)
+def test_a_subclass_is_stored_with_what_it_holds(value: Any, stored: Any) -> None:
+    sealer = Sealer("json")
+
+    assert sealer.unseal(sealer.seal(value)) == stored

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from digestif.aio import AsyncDigests
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.digests import Digests
-from digestif.dsn import redacted
+from digestif.dsn import redacted_lines
 from digestif.errors import ConfigError
 
 ATTRIBUTE = "digests"  # unless another one is named
@@ -134,8 +134,7 @@ def _trace(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and _is_importing(trace):
         trace = trace.tb_next
-    lines = "".join(traceback.format_exception(type(error), error, trace)).splitlines()
-    return "\n".join(redacted(line) if "://" in line else line for line in lines)
+    return redacted_lines("".join(traceback.format_exception(type(error), error, trace)))
 
 
 def _is_importing(trace: TracebackType) -> bool:
@@ -148,8 +147,7 @@ def _place(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    reason = reason_of(error)
-    reason = redacted(reason) if "://" in reason else reason
+    reason = redacted_lines(reason_of(error))
     if trace is None or isinstance(error, SyntaxError):
         return reason
     return f"{reason} ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"

@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from digestif.cli.departure import departure, resumption
 from digestif.cli.output import counted, printable
-from digestif.cli.session import Session, complete_timeline, timeline_argument, with_session
+from digestif.cli.session import Function, Session, complete_timeline, timeline_argument, with_session
 
 if TYPE_CHECKING:
     from digestif import DeadLetter, Digests
 
 PAGE = 1000  # timelines or dead letters that are read at once
-TIMELINES = click.argument("timelines", metavar="TIMELINE…", nargs=-1, required=True, shell_complete=complete_timeline)
+
+
+def several_timelines(function: Function) -> Function:
+    """The arguments of a command for one or more timelines."""
+    exact = click.option("--exact", is_flag=True, help="Take each TIMELINE as a name: a star in it is a star.")
+    names = click.argument("timelines", metavar="TIMELINE…", nargs=-1, required=True, shell_complete=complete_timeline)
+    return exact(names(function))
 
 
 def _each(
@@ -21,24 +28,28 @@ def _each(
     names: Sequence[str],
     act: "Callable[[Digests, str], bool]",
     *,
-    did: str,
+    did: "str | Callable[[Digests, Sequence[str]], str]",
     not_: str,
+    exact: bool,
     makes: bool = False,
     letters: bool = False,
 ) -> int:
     """Call `act` for each timeline; the exit code is 1 if one of the calls answers False.
 
-    A name with a star is a pattern: it stands for all stored timelines that match. That none of these had anything to
-    do counts as one False.
+    A name with a star is a pattern, unless `exact` is given: it stands for all stored timelines that match. That none
+    of these had anything to do counts as one False. `did` says what became of those for which there was.
     """
+    tell = did if callable(did) else lambda _digests, _names: did
     with session.digests(makes=makes) as digests:
         missed = 0
         for name in names:
-            if is_pattern(name):
-                done = _each_match(session, digests, name, matching(digests, name, letters=letters), act, did=did)
+            if is_pattern(name) and not exact:
+                matches = matching(digests, name, letters=letters)
+                done = _each_match(session, digests, name, matches, act, tell=tell)
             else:
                 done = act(digests, name)
-                session.answer(f"{printable(name)} {did if done else not_}", {"timeline": name, "done": done})
+                text = tell(digests, [name]) if done else not_
+                session.answer(f"{printable(name)} {text}", {"timeline": name, "done": done})
             missed += not done
     return 1 if missed else 0
 
@@ -50,18 +61,19 @@ def _each_match(
     names: Iterator[str],
     act: "Callable[[Digests, str], bool]",
     *,
-    did: str,
+    tell: "Callable[[Digests, Sequence[str]], str]",
 ) -> bool:
     """Call `act` for each timeline that matches, and say how many there were. True if one call did something."""
-    found = done = 0
+    found, done = 0, []
     for name in names:
         found += 1
-        done += act(digests, name)
-    of = f"{done:,} of {counted(found, 'timeline that matches', 'timelines that match')}: each of them {did}"
-    text = of if done else f"nothing to do for {counted(found, 'timeline that matches', 'timelines that match')}"
+        if act(digests, name):
+            done.append(name)
+    of = counted(found, "timeline that matches", "timelines that match")
+    text = f"{len(done):,} of {of}: each of them {tell(digests, done)}" if done else f"nothing to do for {of}"
     text = text if found else "no stored timeline matches"
-    session.answer(f"{printable(pattern)}: {text}", {"pattern": pattern, "matched": found, "done": done})
-    return done > 0
+    session.answer(f"{printable(pattern)}: {text}", {"pattern": pattern, "matched": found, "done": len(done)})
+    return bool(done)
 
 
 def is_pattern(name: str) -> bool:
@@ -91,9 +103,9 @@ def _letters(digests: "Digests") -> "Iterator[DeadLetter]":
 
 
 @click.command()
-@TIMELINES
+@several_timelines
 @with_session
-def flush(session: Session, timelines: Sequence[str]) -> int:
+def flush(session: Session, timelines: Sequence[str], exact: bool) -> int:
     """Deliver waiting timelines now. Exit code 1 if one is not waiting.
 
     TIMELINE may be a pattern such as 'mail:*'. Quote it, or your shell reads it.
@@ -102,15 +114,16 @@ def flush(session: Session, timelines: Sequence[str]) -> int:
         session,
         timelines,
         lambda digests, name: digests.flush(name),
-        did="is ready: the next worker delivers it",
+        did=lambda digests, names: f"is ready: {departure(digests, names)}",
         not_="is not waiting: there is nothing to flush",
+        exact=exact,
     )
 
 
 @click.command()
-@TIMELINES
+@several_timelines
 @with_session
-def pause(session: Session, timelines: Sequence[str]) -> int:
+def pause(session: Session, timelines: Sequence[str], exact: bool) -> int:
     """Hold timelines back: they only gather records. Exit code 1 if one is paused already.
 
     TIMELINE may be a pattern such as 'mail:*', for all that are stored now; later ones are not paused.
@@ -121,19 +134,27 @@ def pause(session: Session, timelines: Sequence[str]) -> int:
         lambda digests, name: digests.pause(name),
         did="is paused: it gathers records",
         not_="is paused already",
+        exact=exact,
         makes=True,
     )
 
 
 @click.command()
-@TIMELINES
+@several_timelines
 @with_session
-def resume(session: Session, timelines: Sequence[str]) -> int:
+def resume(session: Session, timelines: Sequence[str], exact: bool) -> int:
     """Let paused timelines go on. Exit code 1 if one is not paused.
 
     TIMELINE may be a pattern such as 'mail:*'.
     """
-    return _each(session, timelines, lambda digests, name: digests.resume(name), did="goes on", not_="is not paused")
+    return _each(
+        session,
+        timelines,
+        lambda digests, name: digests.resume(name),
+        did=resumption,
+        not_="is not paused",
+        exact=exact,
+    )
 
 
 @click.command()
@@ -151,15 +172,15 @@ def retract(session: Session, timeline: str, key: str) -> int:
 
 
 @click.command()
-@TIMELINES
+@several_timelines
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_session
-def delete(session: Session, timelines: Sequence[str], yes: bool) -> int:
+def delete(session: Session, timelines: Sequence[str], exact: bool, yes: bool) -> int:
     """Delete timelines with their records, dead letters and history.
 
     TIMELINE may be a pattern such as 'mail:*'. Exit code 1 if there was nothing to delete, or if you said no.
     """
-    if not yes and not _agreed(session, timelines):
+    if not yes and not _agreed(session, timelines, exact=exact):
         click.echo("nothing was deleted", err=session.as_json)
         return 1
     return _each(
@@ -168,6 +189,7 @@ def delete(session: Session, timelines: Sequence[str], yes: bool) -> int:
         lambda digests, name: digests.delete(name),
         did="was deleted",
         not_="had nothing to delete",
+        exact=exact,
         letters=True,
     )
 
@@ -176,14 +198,14 @@ def is_interactive() -> bool:
     return sys.stdin.isatty()
 
 
-def _agreed(session: Session, timelines: Sequence[str]) -> bool:
+def _agreed(session: Session, timelines: Sequence[str], *, exact: bool) -> bool:
     if not is_interactive():
         raise click.UsageError("there is no terminal to ask in; say --yes to delete")
     with session.digests() as digests:
-        chosen = [found for name in timelines for found in _chosen(digests, name)]
+        chosen = list(timelines) if exact else [found for name in timelines for found in _chosen(digests, name)]
         pending = sum(digests.timeline(name).pending for name in chosen)
     names = ", ".join(map(printable, timelines[:3])) + (" …" if len(timelines) > 3 else "")
-    many = f" ({counted(len(chosen), 'timeline')})" if any(map(is_pattern, timelines)) else ""
+    many = f" ({counted(len(chosen), 'timeline')})" if any(map(is_pattern, timelines)) and not exact else ""
     return click.confirm(f"Delete {names}{many} with {counted(pending, 'pending record')}?", err=True)
 
 

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from digestif.cli.control import is_interactive
-from digestif.cli.output import as_json, clock, counted, facts, plain, printable, shown_value, table, when
+from digestif.cli.departure import departure
+from digestif.cli.output import (
+    as_json,
+    clock,
+    counted,
+    facts,
+    plain,
+    printable,
+    shown_value,
+    stamp,
+    table,
+    time_head,
+    when,
+)
 from digestif.cli.queries import limit_option, time_of
 from digestif.cli.session import Session, complete_timeline, help_if_alone, timeline_argument, with_session
 
@@ -103,8 +116,8 @@ def show(session: Session, digest_id: str, limit: int) -> int:
                 ("timeline", printable(letter.timeline)),
                 ("reason", printable(letter.reason)),
                 ("attempts", attempts),
-                ("opened", clock(letter.opened, now=now)),
-                ("given up", f"{clock(letter.buried, now=now)} ({when(letter.buried, now=now)})"),
+                ("opened", stamp(letter.opened, now=now)),
+                ("given up", f"{stamp(letter.buried, now=now)} ({when(letter.buried, now=now)})"),
                 ("records", f"{letter.records:,}" + (f", {letter.dropped:,} dropped" if letter.dropped else "")),
                 ("sent", SENT[_sent(letter)]),
                 *([("served", printable(", ".join(letter.served)))] if letter.served else []),
@@ -117,7 +130,8 @@ def show(session: Session, digest_id: str, limit: int) -> int:
             click.echo(f"  {printable(line)}")
     click.echo()
     rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
-    for line in table(("time", "key", "value"), rows, give=["value", "key"]):
+    head = time_head("time", (record.timestamp for record in records[:limit]))
+    for line in table((head, "key", "value"), rows, give=["value", "key"]):
         click.echo(line)
     for key, raw in unreadable.items():
         click.echo(f"  {printable(key)} can't be read: {raw}")
@@ -164,8 +178,13 @@ def replay(session: Session, **selection: Any) -> int:
     """
     with session.digests() as digests:
         chosen = _chosen(digests, **selection)
-        did = "comes again: the next worker delivers it"
-        return _each(session, chosen, digests.replay, done="replayed", did=did)
+        return _each(
+            session,
+            chosen,
+            digests.replay,
+            done="replayed",
+            did=lambda timeline: f"comes again: {departure(digests, [timeline])}",
+        )
 
 
 @dead.command()
@@ -180,7 +199,7 @@ def requeue(session: Session, force: bool, **selection: Any) -> int:
     with session.digests() as digests:
         chosen = _chosen(digests, **selection)
         act = partial(digests.requeue, force=force)
-        return _each(session, chosen, act, done="requeued", did="its records wait for the next digest")
+        return _each(session, chosen, act, done="requeued", did=lambda _: "its records wait for the next digest")
 
 
 @dead.command()
@@ -197,7 +216,7 @@ def discard(session: Session, yes: bool, **selection: Any) -> int:
         if chosen and not selection["digest_ids"] and not yes and not _agreed(chosen):
             click.echo("nothing was discarded", err=session.as_json)
             return 1
-        return _each(session, chosen, digests.discard, done="discarded", did="was discarded")
+        return _each(session, chosen, digests.discard, done="discarded", did=lambda _: "was discarded")
 
 
 class Chosen(NamedTuple):
@@ -228,8 +247,18 @@ def _agreed(chosen: Sequence[Chosen]) -> bool:
     return click.confirm(f"discard {counted(len(chosen), 'dead letter')} with {counted(records, 'record')}?", err=True)
 
 
-def _each(session: Session, chosen: Sequence[Chosen], act: "Callable[[str], bool]", *, done: str, did: str) -> int:
-    """Call `act` for each dead letter, also after one that it refuses; the exit code is 1 if there was one."""
+def _each(
+    session: Session,
+    chosen: Sequence[Chosen],
+    act: "Callable[[str], bool]",
+    *,
+    done: str,
+    did: "Callable[[str], str]",
+) -> int:
+    """Call `act` for each dead letter, also after one that it refuses; the exit code is 1 if there was one.
+
+    `did` says what became of a letter of this timeline.
+    """
     failures = 0
     for digest_id, timeline, _ in chosen:
         why_not = _refusal(act, digest_id) if timeline is not None else UNKNOWN
@@ -237,7 +266,8 @@ def _each(session: Session, chosen: Sequence[Chosen], act: "Callable[[str], bool
         name = printable(digest_id) + ("" if timeline is None else f" of {printable(timeline)}")
         document = {"id": digest_id, "timeline": timeline, "done": not why_not, "reason": why_not}
         session.answer(
-            f"{name}: {why_not or did}", {key: value for key, value in document.items() if value not in (None, "")}
+            f"{name}: {why_not or did(timeline or '')}",
+            {key: value for key, value in document.items() if value not in (None, "")},
         )
     if not session.as_json and len(chosen) != 1:
         click.echo(

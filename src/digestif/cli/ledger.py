@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from digestif.cli.output import as_json, clock, counted, facts, fitted, plain, printable, span, when
+from digestif.cli.output import as_json, counted, facts, fitted, plain, printable, span, stamp, when
 from digestif.cli.queries import time_of
 from digestif.cli.session import Session, with_session
 
@@ -164,7 +164,7 @@ def _moving_since(store: Any) -> float | None:
 def _move(since: float, *, now: float) -> str:
     """That a move is under way, and what ends it."""
     return (
-        f"under way since {clock(since, now=now)} ({span(max(0.0, now - since))}): "
+        f"under way since {stamp(since, now=now)} ({span(max(0.0, now - since))}): "
         "accepts records and delivers nothing; digestif move FROM TO ends it, digestif move FROM --abandon gives it up"
     )
 
@@ -187,7 +187,7 @@ def lateness(backlog: "Backlog", *, now: float) -> str:
         return f"{backlog.due:,} now, the first for {span(backlog.late)}"
     if backlog.next_due is None or backlog.next_due <= now:
         return "none"
-    return f"none; the next {when(backlog.next_due, now=now)} ({clock(backlog.next_due, now=now)})"
+    return f"none; the next {when(backlog.next_due, now=now)} ({stamp(backlog.next_due, now=now)})"
 
 
 def fates(counts: "Ledger") -> list[tuple[str, str]]:

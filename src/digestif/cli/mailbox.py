@@ -1,13 +1,23 @@
 """`digestif mailbox`: a mail server on this computer that shows what it gets; `list` and `show` read it later."""
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from digestif.cli.output import as_json, clock, counted, facts, is_terminal, printable, table
+from digestif.cli.output import (
+    as_json,
+    clock,
+    counted,
+    facts,
+    is_terminal,
+    printable,
+    stamp,
+    table,
+    time_head,
+    zone_name,
+)
 from digestif.cli.session import outer_json, refuse_store
 
 if TYPE_CHECKING:
@@ -73,7 +83,8 @@ def list_(**_: Any) -> int:
         for mail in mails:
             click.echo(as_json(mail.facts()))
     elif mails:
-        for line in table(("mail", "received", "to", "subject"), map(_row, mails), right=["mail"], give=["subject"]):
+        heads = ("mail", time_head("received", (mail.received for mail in mails)), "to", "subject")
+        for line in table(heads, map(_row, mails), right=["mail"], give=["subject"]):
             click.echo(line)
     else:
         click.echo(f"no mails in {call.folder.path}")
@@ -136,6 +147,7 @@ def _home() -> Path:
 
 
 def _serve(call: _Call, port: int, refuse: Sequence[str]) -> None:
+    from digestif.cli.lines import Lines
     from digestif.clock import wall_clock
     from digestif.errors import ConfigError
     from digestif.mailbox.server import Delivery, MailServer
@@ -145,17 +157,13 @@ def _serve(call: _Call, port: int, refuse: Sequence[str]) -> None:
     received = 0
 
     def tell(text: str, document: dict[str, Any]) -> None:
-        try:
-            click.echo(as_json(document) if call.as_json else text)
-            sys.stdout.flush()
-        except BrokenPipeError:  # the reader of our output has ended
-            server.stop()
+        lines.add(as_json(document) if call.as_json else text)
 
     def started(port: int) -> None:
         address = f"smtp://localhost:{port}?from=digests@example.org"
         known = [("listens", address), ("keeps", f"{folder.path}, {counted(len(folder.numbers()), 'mail')} so far")]
         tell(
-            facts([*known, ("stops", "with Ctrl-C")]),
+            facts([*known, ("times", f"in {zone_name(wall_clock())}"), ("stops", "with Ctrl-C")]),
             {"event": "listening", "port": port, "folder": str(folder.path), "channel": address},
         )
 
@@ -171,6 +179,7 @@ def _serve(call: _Call, port: int, refuse: Sequence[str]) -> None:
         tell(f"{clock(now, now=now)}  {printable(address)}  refused, as --refuse says", document)
 
     server = MailServer(port, accept=accept, started=started, refused=refused, refuse=refuse)
+    lines = Lines(failed=server.stop)  # for example, the reader of our output has ended
     try:
         folder.make()
         run(server)
@@ -179,6 +188,7 @@ def _serve(call: _Call, port: int, refuse: Sequence[str]) -> None:
             raise ConfigError(reason) from None
         raise
     tell(f"stopped; it took {counted(received, 'mail')}", {"event": "stopped", "mails": received})
+    lines.close()
 
 
 def _why_not(error: OSError, port: int) -> str:
@@ -227,7 +237,7 @@ def _print_text(mail: "Mail") -> int:
     from digestif.clock import wall_clock
 
     reading = mail.read()
-    received = clock(mail.received, now=wall_clock())
+    received = stamp(mail.received, now=wall_clock())
     click.echo(
         facts(
             [

@@ -149,6 +149,23 @@ def clock(at: float, *, now: float, zone: str | None = None) -> str:
     return moment.strftime(form)
 
 
+def stamp(at: float, *, now: float) -> str:
+    """A time that stands alone: with the name of the local zone."""
+    return f"{clock(at, now=now)} {zone_name(at)}"
+
+
+def time_head(name: str, times: Iterable[float]) -> str:
+    """The head of a column of times, with the name of the local zone."""
+    return f"{name} ({zone_name(*times)})"
+
+
+def zone_name(*times: float) -> str:
+    """The local zone at these times: UTC, CET, UTC+03; two names where its clocks change in between."""
+    moments = filter(None, map(_local, times))
+    names = [f"UTC{name}" if name[:1] in "+-" else name for name in (moment.tzname() or "" for moment in moments)]
+    return "/".join(dict.fromkeys(names)) or "UTC"
+
+
 def _local(at: float, zone: str | None = None) -> "datetime | None":
     from datetime import UTC, datetime
 

@@ -27,35 +27,57 @@ def complete_cadence(context: click.Context, _: click.Parameter, incomplete: str
 
 @click.command()
 @timeline_argument()
-@click.argument("cadence", required=False, shell_complete=complete_cadence)
+@click.argument("words", metavar="[CADENCE]", nargs=-1, shell_complete=complete_cadence)
 @click.option("--zone", metavar="ZONE", help="The time zone for the hours of the cadence: Europe/Berlin. Default: UTC.")
 @with_session
-def prefer(session: Session, timeline: str, cadence: str | None, zone: str | None) -> int:
+def prefer(session: Session, timeline: str, words: Sequence[str], zone: str | None) -> int:
     """Choose how often TIMELINE is delivered.
 
-    CADENCE is off, instant, hourly, daily, weekly, or one of your program's. Without it, show what was chosen; exit
-    code 1 if nothing was.
+    CADENCE is off, instant, hourly, daily, weekly, or one of your program's. Times of your own are stored as a policy.
+    Without it, show what was chosen; exit code 1 if nothing was.
 
     \b
     digestif prefer mail:ada daily --zone Europe/Berlin
+    digestif prefer mail:ada daily@08:00 Europe/Berlin
     digestif prefer mail:ada
     """
-    if cadence is None and zone is not None:
+    chosen = " ".join(words)
+    if not chosen and zone is not None:
         raise click.UsageError("--zone belongs to a CADENCE: name one")
-    with session.digests(makes=cadence is not None) as digests:
-        if cadence is not None:
-            digests.prefer(timeline, cadence, zone=zone)
-        found = digests.preference(timeline)
-        document: dict[str, Any] = {"timeline": timeline, "cadence": None, "zone": None, "policy": None}
-        if found is None:
-            session.answer(f"nothing was chosen for {printable(timeline)}", document)
-            return 1
-        text = None if found.policy is None else _text(found.policy)
-        told = "no record is accepted" if text is None else f"{text}{_due(digests, timeline)}"
-        session.answer(
-            f"{printable(timeline)} is {printable(found.cadence)}: {told}",
-            {**document, "cadence": found.cadence, "zone": found.zone, "policy": text},
-        )
+    with session.digests(makes=bool(chosen)) as digests:
+        if "@" in chosen:  # which the name of a cadence can't have
+            digests.set_policy(timeline, _with_zone(chosen, zone))
+        elif chosen:
+            digests.prefer(timeline, chosen, zone=zone)
+        return _show_choice(session, digests, timeline)
+
+
+def _with_zone(text: str, zone: str | None) -> str:
+    """Times as the text of a policy, in the zone that was given, as for cadences by default UTC."""
+    from digestif.core.windows import check_zone
+    from digestif.errors import ConfigError
+
+    try:
+        check_zone(text.rpartition(" ")[2])
+    except ConfigError:
+        return text if "=" in text else f"{text} {zone or 'UTC'}"  # fields come last: then the text is complete
+    if zone is not None:
+        raise click.UsageError("the time zone is given twice: leave out --zone")
+    return text
+
+
+def _show_choice(session: Session, digests: "Digests", timeline: str) -> int:
+    """Print the cadence or the policy that is stored for a timeline; the code is 1 if there is none."""
+    found, in_force = digests.preference(timeline), digests.policy_of(timeline)
+    document: dict[str, Any] = {"timeline": timeline, "cadence": None, "zone": None, "policy": None}
+    if found is None and in_force.source != "override":
+        session.answer(f"nothing was chosen for {printable(timeline)}", document)
+        return 1
+    text = None if in_force.off else _text(in_force.policy)
+    told = "no record is accepted" if text is None else f"{text}{_due(digests, timeline)}"
+    name, zone = ("on a policy of its own", None) if found is None else (printable(found.cadence), found.zone)
+    known = {"cadence": None if found is None else found.cadence, "zone": zone, "policy": text}
+    session.answer(f"{printable(timeline)} is {name}: {told}", {**document, **known})
     return 0
 
 

@@ -17,9 +17,12 @@ from digestif.cli.output import (
     printable,
     shown_value,
     span,
+    stamp,
     table,
+    time_head,
     when,
     wrapped,
+    zone_name,
 )
 from digestif.cli.session import Function, Session, timeline_argument, with_session
 
@@ -120,7 +123,7 @@ def show(session: Session, timeline: str) -> int:
     lines = [("timeline", printable(timeline)), ("state", str(found.state) + (", paused" if found.paused else ""))]
     due = found.was_due if found.due is None else found.due
     if due is not None:
-        lines.append(("due", f"{when(due, now=now)} ({clock(due, now=now)})"))
+        lines.append(("due", f"{when(due, now=now)} ({stamp(due, now=now)})"))
     if has_policy:
         lines.append(("policy", printable(f"{why.policy} ({why.source})")))
     lines.append(("pending", counted(found.pending, "record")))
@@ -128,7 +131,7 @@ def show(session: Session, timeline: str) -> int:
         attempts = f"{counted(digest['records'], 'record')}, attempt {digest['attempt']}, {digest['lapses']} lapsed"
         lines.append(("digest", f"{digest['id']}: {attempts}"))
     if found.last is not None:
-        lines.append(("last", f"delivered {when(found.last, now=now)} ({clock(found.last, now=now)})"))
+        lines.append(("last", f"delivered {when(found.last, now=now)} ({stamp(found.last, now=now)})"))
     lines.append(("iteration", f"{counted(found.iteration, 'digest')} in a row"))
     click.echo(facts(lines) if is_stored else f"{printable(timeline)} is idle: nothing is stored")
     return 0 if is_stored else 1
@@ -150,7 +153,8 @@ def peek(session: Session, timeline: str, limit: int) -> int:
         click.echo(f"{printable(timeline)} has no records")
     else:
         rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
-        for line in table(("time", "key", "value"), rows, give=["value", "key"]):
+        head = time_head("time", (record.timestamp for record in records[:limit]))
+        for line in table((head, "key", "value"), rows, give=["value", "key"]):
             click.echo(line)
         if len(records) > limit:
             click.echo(f"  + {len(records) - limit:,} more")
@@ -176,7 +180,7 @@ def explain(session: Session, timeline: str) -> None:
         ("rule", explanation.rule),
         *explanation.facts.items(),
         ("by_delays", by_delays),
-        ("zone", explanation.zone),
+        ("zone", explanation.zone or f"{zone_name(now)}, as on this computer"),
     ]
     told = " ".join(_local(sentence, now=now, zone=explanation.zone) for sentence in explanation.sentences())
     if explanation.source == "engine" and not session.knows_policies:
@@ -270,7 +274,8 @@ def trace(session: Session, timeline: str, key: str) -> int:
     else:
         ended = ["" if s.ended is None else f"{when(s.ended, now=now)} ({clock(s.ended, now=now)})" for s in sightings]
         rows = [(str(s.fate), s.digest_id or "", at) for s, at in zip(sightings, ended, strict=True)]
-        for line in table(("fate", "digest", "ended"), rows, give=["ended"]):
+        head = time_head("ended", (s.ended for s in sightings if s.ended is not None))
+        for line in table(("fate", "digest", head), rows, give=[head]):
             click.echo(line)
     return 0 if sightings else 1
 

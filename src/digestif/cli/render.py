@@ -32,7 +32,7 @@ NOW = 1_767_614_400.0  # of the sample: the same every time
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there. Default: print it.")
 @click.option("--group-by", multiple=True, metavar="FIELD", help="Group by a field; may be given twice.")
 @click.option("--distinct", multiple=True, metavar="NAME=FIELD", help="Count different values; may be repeated.")
-@click.option("--zone", metavar="ZONE", help="The reader's time zone. Default: the route's, else UTC.")
+@click.option("--zone", metavar="ZONE", help="The reader's time zone. Default: the route's, the window's, else UTC.")
 @click.option("--hours", type=click.Choice(["12", "24"]), help="The reader's clock. Default: the route's, else 24.")
 @with_session
 def render(session: Session, template: str | None, *, wanted: str | None, output: Path | None, **options: Any) -> int:
@@ -42,8 +42,8 @@ def render(session: Session, template: str | None, *, wanted: str | None, output
     the route of the timeline says how; its hooks keep, prepare, split and weight are not called.
     """
     kind = wanted or SUFFIXES.get(output.suffix.lower() if output else "", "text")
-    digest, route = _digest(session, options["timeline"])
-    text = _rendered(digest, route, template, kind, options)
+    digest, look = _digest(session, options["timeline"])
+    text = _rendered(digest, look, template, kind, options)
     if output is not None:
         output.write_text(text, "utf-8")
         session.answer(
@@ -62,12 +62,10 @@ def _harmless(text: str) -> str:
     return harmless(text)
 
 
-def _rendered(digest: "Digest", route: "Route | None", template: str | None, kind: str, options: dict[str, Any]) -> str:
+def _rendered(digest: "Digest", look: "Look", template: str | None, kind: str, options: dict[str, Any]) -> str:
     from digestif.errors import ConfigError
-    from digestif.routes.preview import Look, look_of, rendered
+    from digestif.routes.preview import rendered
 
-    groups = () if options["timeline"] else _SAMPLE_GROUPS
-    look = look_of(route, digest.timeline) if route else Look(group_by=groups, links=SAMPLE_LINKS)
     given = {
         "group_by": options["group_by"],
         "distinct": _pairs(options["distinct"]),
@@ -92,18 +90,22 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
     return dict(text.split("=", 1) for text in texts)
 
 
-def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Route | None]":
+def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Look]":
+    """What is shown, and how."""
     from digestif.errors import InvalidState
-    from digestif.routes.preview import digest_of
+    from digestif.routes.preview import Look, digest_of, look_of
 
     if timeline is None:
-        return _sample(), None
+        return _sample(), Look(group_by=_SAMPLE_GROUPS, links=SAMPLE_LINKS)
     with session.digests() as digests:
         records = digests.peek(timeline)
         route = None if digests._routes is None else digests._routes.find(timeline)
+        policy = digests.policy_of(timeline).policy
     if not records:
         raise InvalidState(f"{timeline!r} has nothing pending to show; without --timeline there are samples")
-    return digest_of(timeline, records), route
+    if route is None:
+        return digest_of(timeline, records), Look(links=SAMPLE_LINKS, zone=policy.zone_of(timeline) or "UTC")
+    return digest_of(timeline, records), look_of(route, timeline, policy)
 
 
 _SAMPLE_GROUPS = ("project", "title")

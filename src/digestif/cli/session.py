@@ -139,8 +139,8 @@ class Session:
             )
         if dsn.scheme == "sqlite" and dsn.location[0] == "/" and not makes and not Path(dsn.location[1:]).exists():
             raise ConfigError(
-                f"there is no store at {dsn.location[1:]}; 'digestif add' makes it, "
-                "or name another with --store or DIGESTIF_STORE"
+                f"there is no store at {dsn.location[1:]}; 'digestif add' makes it, or name another: --store DSN, "
+                "DIGESTIF_STORE in the environment, or --app module:digests for that of your program"
             )
 
     @property

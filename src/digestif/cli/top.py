@@ -9,7 +9,7 @@ import click
 
 from digestif.cli.dead import letter_table
 from digestif.cli.ledger import balance, channels_down, fates, in_states, lateness
-from digestif.cli.output import as_json, clock, counted, cut, facts, is_terminal, plain, printable, span, width
+from digestif.cli.output import as_json, counted, cut, facts, is_terminal, plain, printable, span, stamp, width
 from digestif.cli.queries import time_of, timeline_document, timeline_table, unhandled, unhandled_note
 from digestif.cli.session import Session, with_session
 from digestif.errors import StoreError
@@ -96,7 +96,7 @@ def document(snapshot: Snapshot, rows: int) -> dict[str, Any]:
 def lines(snapshot: Snapshot, place: str, rows: int) -> Iterator[str]:
     """The view, line by line."""
     now, backlog, counts = snapshot.at, snapshot.backlog, snapshot.ledger
-    title = f"digestif top  {clock(now, now=now)}  "
+    title = f"digestif top  {stamp(now, now=now)}  "
     yield click.style("digestif top", bold=True) + title.removeprefix("digestif top") + cut(place, width() - len(title))
     yield ""
     oldest = "none" if backlog.oldest is None else f"arrived {span(backlog.oldest)} ago"

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
-from digestif.compose.fields import EMPTY, OTHER, label_of
+from digestif.compose.names import TEXT_LENGTH, Names, names_of_list, names_of_notification
+from digestif.compose.phrases import distinct_counts, enumerated, label_beside, name_of, named
 from digestif.compose.summary import Group, Subject, Summary, different_records
 from digestif.compose.texts import (
+    ITEM_LENGTH,
     VALUE_SIZE,
     author_of,
     body_of,
@@ -16,7 +17,6 @@ from digestif.compose.texts import (
     link_of,
     one_line,
     safe_link,
-    text_of,
     title_of,
     trimmed,
 )
@@ -25,10 +25,8 @@ from digestif.compose.wording import Wording
 from digestif.core.records import Record
 
 LINKS = ("open", "settings", "unsubscribe")  # in this order, others after them
-LEAD_LENGTH = 80
 MOST_LINKS = 8
 MOST_GROUPS = 20
-MOST_DISTINCT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +34,14 @@ class SizeLimit:
     """The most bytes of escaped text. Each group, subject and item costs a fixed number besides its own text."""
 
     bytes: int
+    body: int  # the most of the only record, or of the newest one
     subject: int
     group: int
     item: int
 
 
 # Gmail hides HTML after 102 KB. The others are what the built-in template writes around their texts.
-MAIL = SizeLimit(bytes=76_000, subject=780, group=450, item=240)
+MAIL = SizeLimit(bytes=76_000, body=41_000, subject=780, group=450, item=240)
 
 
 def context(
@@ -66,11 +65,9 @@ def context(
     upcoming = "" if next_delivery is None else times.moment(next_delivery)
     return {
         "title": one_line(title or ""),
-        "headline": _headline(summary, words),
-        "mail_subject": words.mail_subject.format(
-            lead=cut(lead, LEAD_LENGTH), more=words.number(summary.subjects - 1), records=words.records(summary.count)
-        ),
-        "facts": _facts(summary, times, page.single),
+        "headline": page.names.headline if page.names else _headline(summary, words),
+        "mail_subject": page.names.mail_subject if page.names else _mail_subject(summary, lead, words),
+        "facts": _facts(summary, times, page.names.about if page.names else ()),
         "groups": groups,
         "omissions": _omissions(more, more_records, summary.dropped, words),
         "outlook": words.outlook.format(time=upcoming) if upcoming else "",
@@ -97,22 +94,22 @@ def context(
 
 
 def _headline(summary: Summary, words: Wording) -> str:
-    if summary.single:
-        return title_of(summary.newest.value, words.no_text)
-    if summary.subjects == summary.count:
-        return words.records(summary.count)
-    return words.headline.format(
-        records=words.records(summary.count), subjects=words.count(summary.subjects, words.subject)
+    records = words.records(summary.count)
+    if not any(named(subject) for group in summary.groups for subject in group.subjects):
+        return words.headline_each.format(records=records)
+    return words.headline.format(records=records, subjects=words.count(summary.subjects, words.subject))
+
+
+def _mail_subject(summary: Summary, lead: str, words: Wording) -> str:
+    return words.mail_subject.format(
+        lead=cut(lead, TEXT_LENGTH), more=words.number(summary.subjects - 1), records=words.records(summary.count)
     )
 
 
-def _facts(summary: Summary, times: Times, single: dict[str, Any] | None) -> str:
+def _facts(summary: Summary, times: Times, about: tuple[str, ...]) -> str:
     """The line below the headline."""
-    words = times.wording
-    about = [single["label"], single["author"]] if single and single["items"] else []
-    counted = [words.records(summary.count)] if single and summary.count > 1 else []
-    window = f"{times.window(summary.first, summary.last)} ({times.zone})"
-    return _enumerated(*filter(None, about), *counted, *_distinct(summary.distinct, words), window)
+    distinct = distinct_counts(summary, times.wording)
+    return enumerated(*about, *distinct, f"{times.window(summary.first, summary.last)} ({times.zone})")
 
 
 def _is_counted(summary: Summary) -> bool:
@@ -147,15 +144,17 @@ class _Page:
         rest = summary.groups[len(self.groups) :]
         self.more = summary.more + len(rest)
         self.more_records = summary.more_records + different_records(rest)
+        self.names: Names | None = None
         self.single = self._single(summary) if summary.single else None
         for subject, line in self._lines:
             if self._left > limit.item:
                 self._list_items(subject, line)
+                self._lengthen_title(subject, line)
 
     def _fitting(self, groups: tuple[Group, ...]) -> list[dict[str, Any]]:
         shown = []
         for group in groups:
-            label = one_line(_named(group, self._words))
+            label = name_of(group, self._words)
             self._left -= self._limit.group + _weight(label)
             lines = self._subjects(group)
             if lines:
@@ -187,7 +186,7 @@ class _Page:
             "first": group.first,
             "last": group.last,
             "distinct": dict(group.distinct),
-            "facts": _enumerated(words.records(group.count), *_distinct(group.distinct, words)),
+            "facts": enumerated(words.records(group.count), *distinct_counts(group, words)),
             "subjects": lines,
             "more": more,
             "more_records": more_records,
@@ -197,15 +196,15 @@ class _Page:
     def _line(self, subject: Subject) -> dict[str, Any]:
         value = subject.newest.value
         title = title_of(value, self._words.no_text)
-        label = title if subject.label == title else _label(subject, self._words) or title
+        label = label_beside(title, subject, self._words) or title
         when = self._times.span(subject.first, subject.last, dated=self._dated)
         line = {
             "label": label,
-            "title": "" if title == label else self._signed(author_of(value), title),
+            "title": "" if title == label else self._words.signed(author_of(value), title),
             "url": link_of(value),
             "count": subject.count,
             "distinct": dict(subject.distinct),
-            "facts": _enumerated(*_distinct(subject.distinct, self._words), when),
+            "facts": enumerated(*distinct_counts(subject, self._words), when),
             "first": subject.first,
             "last": subject.last,
             "when": when,
@@ -222,15 +221,25 @@ class _Page:
         if not listed:
             return
         line["items"], line["more_items"], line["items_note"] = self._fitting_items(listed, subject.count)
-        if line["items"] and title_of(subject.newest.value) == one_line(listed[0]["text"]):
+        if line["items"] and title_of(subject.newest.value, length=ITEM_LENGTH) == listed[0]["text"]:
+            self._left += _weight(line["title"])
             line["title"] = ""  # it is the first item
         if any(item["url"] for item in line["items"]):
+            self._left += _weight(line["url"])
             line["url"] = ""  # it would be that of the first item
+
+    def _lengthen_title(self, subject: Subject, line: dict[str, Any]) -> None:
+        value = subject.newest.value
+        title = self._words.signed(author_of(value), title_of(value, self._words.no_text, ITEM_LENGTH))
+        cost = _weight(title) - _weight(line["title"])
+        if line["title"] and 0 < cost < self._left:
+            self._left -= cost
+            line["title"] = title
 
     def _fitting_items(self, items: list[dict[str, Any]], count: int) -> tuple[list[dict[str, Any]], int, str]:
         shown = []
         for item in items:
-            cost = self._limit.item + _weight(item["line"], item["url"], item["when"])
+            cost = self._limit.item + _weight(item["line"], item["body"], item["url"], item["when"])
             if cost > self._left:
                 break
             self._left -= cost
@@ -259,69 +268,50 @@ class _Page:
     def _item(self, record: Record, text: str, url: str) -> dict[str, Any]:
         author = author_of(record.value)
         item = {
-            "line": self._signed(author, text) or title_of(record.value, self._words.no_text),
+            "line": self._words.signed(author, text) or title_of(record.value, self._words.no_text, ITEM_LENGTH),
             "author": author,
             "text": text,
+            "body": "",
             "url": url,
             "at": record.timestamp,
             "when": self._times.span(record.timestamp, record.timestamp, dated=self._dated),
         }
         return item | {"value": trimmed(record.value, size=VALUE_SIZE // 5)} if self._values else item
 
-    def _signed(self, author: str, text: str) -> str:
-        return self._words.item.format(author=author, text=text) if author and text else author or text
-
     def _single(self, summary: Summary) -> dict[str, Any]:
-        """The newest record as a notification of its own, and the other items of its subject."""
-        record = summary.newest
-        body = body_of(record.value)
+        """The only record as a notification; several records of the only subject as a list, if they differ."""
+        value = summary.newest.value
+        listed = self._items(summary.items)
+        if listed:
+            listed[0]["body"] = self._body(value, listed[0]["text"])
+        items, more, note = self._fitting_items(listed, summary.count)
+        names = (names_of_list if items else names_of_notification)(summary, self._words)
+        body = "" if items else self._body(value, names.headline)
         self._left -= _weight(body)
-        items, more, note = self._fitting_items(self._items(summary.items), summary.count)
-        title = title_of(record.value, self._words.no_text)
+        self.names = names
+        title = title_of(value, self._words.no_text)
         label = self._lines[0][1]["label"] if self._lines else title
         single = {
             "title": title,
             "label": "" if label == title else label,
             "body": body,
-            "url": link_of(record.value),
-            "author": author_of(record.value),
-            "at": record.timestamp,
-            "when": self._times.moment(record.timestamp),
-            "items": items[1:],
+            "url": "" if any(item["url"] for item in items) else link_of(value),
+            "author": author_of(value),
+            "at": summary.newest.timestamp,
+            "when": self._times.moment(summary.newest.timestamp),
+            "items": items,
             "more_items": more,
             "items_note": note,
         }
-        return single | {"value": trimmed(record.value)} if self._values else single
+        return single | {"value": trimmed(value)} if self._values else single
 
-
-def _named(part: Group | Subject, words: Wording) -> str:
-    """The label of a group or subject, in the reader's words if it has no text of its own."""
-    if part.label == OTHER and part.key is None:
-        return words.other
-    return words.empty if part.label == EMPTY and part.key != EMPTY else part.label
-
-
-def _label(subject: Subject, words: Wording) -> str:
-    """The label of a subject; empty if it only repeats the title."""
-    text = text_of(subject.newest.value)
-    # Without grouping, the label is the key of the only record, which means nothing to people.
-    is_title = subject.label == subject.newest.key or (text and subject.label == label_of(text))
-    return "" if is_title else one_line(_named(subject, words))
-
-
-def _distinct(counts: Mapping[str, int], words: Wording) -> list[str]:
-    """Distinct counts as words; a count of 1 is written so that a name without forms needs no singular."""
-    return [_distinct_one(name, count, words) for name, count in islice(counts.items(), MOST_DISTINCT)]
-
-
-def _distinct_one(name: str, count: int, words: Wording) -> str:
-    noun = words.distinct.get(name)
-    if noun is not None:
-        return words.count(count, noun)
-    name = one_line(name, 40)
-    if count == 1:
-        return words.counted_one.format(name=name, count=words.number(count))
-    return words.count(count, (name, name))
+    def _body(self, value: Any, above: str) -> str:
+        body = body_of(value, above)
+        if one_line(body, ITEM_LENGTH) == above:
+            return ""
+        while _weight(body) > self._limit.body:
+            body = cut(body, len(body) * 9 // 10)
+        return body
 
 
 def _links(links: Mapping[str, str], words: Wording) -> list[dict[str, str]]:
@@ -333,10 +323,6 @@ def _links(links: Mapping[str, str], words: Wording) -> list[dict[str, str]]:
 def _link_label(name: str, words: Wording) -> str:
     label: str = getattr(words, name) if name in LINKS else one_line(name, 40).capitalize()
     return label
-
-
-def _enumerated(*facts: str) -> str:
-    return " · ".join(facts)
 
 
 def _weight(*texts: str) -> int:

@@ -1,6 +1,7 @@
 """Blocks for Slack, made from a context or read from a user's template."""
 
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any
 
 import msgspec
@@ -10,13 +11,13 @@ from digestif.compose.texts import cut
 
 LONGEST_TEXT = 3000
 LONGEST_HEADER = 150
+LONGEST_ESCAPE = len("&amp;")
 
 LONGEST_PART = 600  # of the four parts of a line: link, label, facts, title
-LONGEST_BODY = 2400
 
 # Keeps a message below Slack's 50 blocks: each of at most 20 groups begins a section, and two sections of a group are
 # together longer than 3,000 characters, so there are at most 20 + 36,000 / 1,500 sections, and four other blocks.
-SLACK = SizeLimit(bytes=36_000, subject=120, group=60, item=60)
+SLACK = SizeLimit(bytes=36_000, body=9_000, subject=120, group=60, item=60)
 
 Block = dict[str, Any]
 
@@ -68,25 +69,23 @@ def escaped(text: str) -> str:
 
 
 def _body(context: dict[str, Any]) -> Iterator[Block]:
-    facts = context["facts"]
-    if context["single"] is None:
+    facts, single = context["facts"], context["single"]
+    if single is None:
         yield _remark(escaped(f"{context['headline']} · {facts}" if context["title"] else facts))
         for group in context["groups"]:
             yield from map(_section, _packed(_lines(group, context["counted"])))
-    else:
-        yield from map(_section, _packed(_notification(context)))
-        yield _remark(escaped(facts))
-
-
-def _notification(context: dict[str, Any]) -> Iterator[str]:
-    single = context["single"]
+        return
     if context["title"]:
-        yield f"*{_part(single['title'])}*"
-    if single["body"]:
-        yield _part(single["body"], LONGEST_BODY)
+        yield _section(f"*{_part(context['headline'])}*")
+    yield _remark(escaped(facts))
+    yield from map(_section, _packed(_notification(single, context["wording"]["details"])))
+
+
+def _notification(single: dict[str, Any], details: str) -> Iterator[str]:
+    yield from _pieces(single["body"])
     if single["url"]:
-        yield _linked(single["url"], context["wording"]["details"])
-    yield from _items(single)
+        yield _linked(single["url"], details)
+    yield from _items(single, "•  ")
 
 
 def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
@@ -94,7 +93,7 @@ def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
         yield f"*{_part(group['label'])}* · {_part(group['facts'])}"
     for subject in group["subjects"]:
         yield _line(subject, counted)
-        yield from _items(subject)
+        yield from _items(subject, "      ◦  ")
     if group["note"]:
         yield f"_{_part(group['note'])}_"
 
@@ -105,9 +104,10 @@ def _line(subject: dict[str, Any], counted: bool) -> str:
     return f"•  {count}{_linked(subject['url'], subject['label'])} · {_part(subject['facts'])}{title}"
 
 
-def _items(subject: dict[str, Any]) -> Iterator[str]:
+def _items(subject: dict[str, Any], bullet: str) -> Iterator[str]:
     for item in subject["items"]:
-        yield f"      ◦  {_linked(item['url'], item['line'])} · {_part(item['when'])}"
+        yield f"{bullet}{_part(item['line'])} · {_linked(item['url'], item['when'])}"
+        yield from _pieces(item["body"])
     if subject["items_note"]:
         yield f"      _{_part(subject['items_note'])}_"
 
@@ -131,6 +131,13 @@ def _packed(lines: Iterator[str]) -> Iterator[str]:
         text = f"{text}\n{line}" if text else line
     if text:
         yield text
+
+
+def _pieces(body: str) -> Iterator[str]:
+    """A text of any length, escaped, in pieces that fit in one block each; divided between words if there are any."""
+    for line in body.splitlines():
+        fits = len(escaped(line)) <= LONGEST_TEXT
+        yield from map(escaped, [line] if fits else wrap(line, LONGEST_TEXT // LONGEST_ESCAPE))
 
 
 def _part(text: str, length: int = LONGEST_PART) -> str:

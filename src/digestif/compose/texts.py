@@ -3,8 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -12,15 +12,17 @@ from markupsafe import escape
 
 from digestif.core.texts import shortened
 
-TITLE_FIELDS = ("title", "subject", "message", "summary", "name", "text")  # the first one with text is a value's title
-BODY_FIELDS = ("message", "summary", "text", "body", "description")
-TEXT_FIELDS = tuple(dict.fromkeys(TITLE_FIELDS + BODY_FIELDS))
+# The first of these with text is what a value says. Headings can stand above a text; the others are texts themselves.
+TEXT_FIELDS = ("title", "subject", "message", "summary", "name", "text", "comment", "content", "body", "description")
+HEADING_FIELDS = ("title", "subject", "summary", "name")
+BODY_FIELDS = ("message", "summary", "text", "comment", "content", "body", "description")
 AUTHOR_FIELDS = ("author", "actor", "sender", "from", "by", "user")  # a text, or an object with a `name`
 LABEL_LENGTH = 160
-ITEM_LENGTH = 240
+ITEM_LENGTH = 500
 AUTHOR_LENGTH = 60
-BODY_LENGTH = 4000
+BODY_LENGTH = 8000
 HEADER_LENGTH = 150
+MOST_PAIRS = 100  # fields of a value without a text that are looked at
 VALUE_SIZE = 20_000  # characters; a context may hold 100 such values
 LINK_LENGTH = 2000  # once escaped for HTML
 LINK_SCHEMES = ("http", "https", "mailto")
@@ -62,29 +64,40 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
-def title_of(value: Any, no_text: str = "(no text)") -> str:
-    """A value's title: its first field with text, or its JSON."""
-    return one_line(text_of(value) or _short_json(value)) or no_text
+def title_of(value: Any, no_text: str = "(no text)", length: int = LABEL_LENGTH) -> str:
+    """What a value says, in one line: its first field with text, or all of its fields with their names."""
+    return one_line(text_of(value) or ", ".join(_pairs(value)), length) or no_text
 
 
-def text_of(value: Any, names: tuple[str, ...] = TITLE_FIELDS) -> str:
+def text_of(value: Any, names: tuple[str, ...] = TEXT_FIELDS) -> str:
     """The first of these fields with text, unchanged; a value that is a text itself."""
     if isinstance(value, str):
         return value
-    if isinstance(value, dict):
-        for name in names:
-            text = value.get(name)
-            if isinstance(text, str) and text and not text[:LABEL_LENGTH].isspace():
-                return text
-    return ""
+    name = _field_of(value, names)
+    return value[name] if name else ""
 
 
-def body_of(value: Any) -> str:
-    """The text of a value besides its title, or nothing."""
-    title = title_of(value)
+def has_heading(value: Any) -> bool:
+    """True if the first field with text is one that can stand above a text."""
+    return _field_of(value, TEXT_FIELDS) in HEADING_FIELDS
+
+
+def _field_of(value: Any, names: tuple[str, ...]) -> str:
+    fields = value if isinstance(value, dict) else {}
+    return next((name for name in names if _has_text(fields.get(name))), "")
+
+
+def _has_text(text: object) -> bool:
+    return isinstance(text, str) and text != "" and not text[:LABEL_LENGTH].isspace()
+
+
+def body_of(value: Any, above: str) -> str:
+    """The text of a value that the line above it does not say, or nothing."""
     texts = [value] if isinstance(value, str) else [text_of(value, (name,)) for name in BODY_FIELDS]
+    if not text_of(value) and title_of(value) != above:
+        texts = ["\n".join(_pairs(value))]
     bodies = map(paragraphs, texts)
-    return next((body for body in bodies if body and not _repeats(body, title)), "")
+    return next((body for body in bodies if body and not _repeats(body, above)), "")
 
 
 def _repeats(body: str, title: str) -> bool:
@@ -93,23 +106,28 @@ def _repeats(body: str, title: str) -> bool:
 
 
 def differing_texts(values: Sequence[Any], no_text: str) -> list[str]:
-    """What tells values apart: the first of their text fields that differs, or their JSON; empty if none does."""
+    """What tells values apart: the first of their text fields that differs, or all fields; empty if none does."""
     for name in TEXT_FIELDS:
         texts = [one_line(text_of(value, (name,)), ITEM_LENGTH) for value in values]
         if len(set(texts)) > 1:
-            return [text or title_of(value, no_text) for text, value in zip(texts, values, strict=True)]
-    titles = [] if any(map(text_of, values)) else [title_of(value, no_text) for value in values]
+            return [text or title_of(value, no_text, ITEM_LENGTH) for text, value in zip(texts, values, strict=True)]
+    titles = [] if any(map(text_of, values)) else [title_of(value, no_text, ITEM_LENGTH) for value in values]
     return titles if len(set(titles)) > 1 else [""] * len(values)
 
 
 def author_of(value: Any) -> str:
     """The name of the person that a value comes from, or nothing."""
-    if not isinstance(value, dict):
-        return ""
-    for name in AUTHOR_FIELDS:
-        if name in value and (line := one_line(text_of(value[name], ("name",)), AUTHOR_LENGTH)):
-            return line
-    return ""
+    name = _author_field(value)
+    return _person(value[name]) if name else ""
+
+
+def _author_field(value: Any) -> str:
+    fields = value if isinstance(value, dict) else {}
+    return next((name for name in AUTHOR_FIELDS if name in fields and _person(fields[name])), "")
+
+
+def _person(value: Any) -> str:
+    return one_line(text_of(value, ("name",)), AUTHOR_LENGTH)
 
 
 def link_of(value: Any) -> str:
@@ -182,12 +200,24 @@ class _Trimmer:
         return self._left > 0
 
 
-def _short_json(value: Any) -> str:
-    return (
-        ""
-        if value == ""
-        else json.dumps(trimmed(value, size=4 * LABEL_LENGTH), ensure_ascii=False, separators=(",", ":"))
-    )
+def _pairs(value: Any) -> list[str]:
+    """The fields of a value as "name: value", but for the author and the link, which are shown elsewhere."""
+    if isinstance(value, dict):
+        elsewhere = {_author_field(value), "url" if link_of(value) else ""}
+        value = {name: each for name, each in islice(value.items(), MOST_PAIRS) if name not in elsewhere}
+    return list(_leaves(trimmed(value, size=BODY_LENGTH), ""))
+
+
+def _leaves(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _leaves(each, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        text = ", ".join(leaf for each in value for leaf in _leaves(each, ""))
+        yield from _leaves(text, path)
+    elif value is not None and value != "":
+        text = value if isinstance(value, str) else json.dumps(value)
+        yield f"{path}: {text}" if path else text
 
 
 def _harmless(text: str) -> str:

@@ -36,7 +36,8 @@ class Wording:
     counted_one: str = "{name}: {count}"  # one value of a distinct count that has no noun
     thousands: str = ","
 
-    headline: str = "{records} about {subjects}"
+    headline: str = "{records} about {subjects}"  # the number of subjects, or the name of the only one
+    headline_each: str = "{records}"  # if each record is a subject of its own, or the only subject has no name
     mail_subject: str = "{lead} and {more} more ({records})"
     item: str = "{author}: {text}"
     more_items: str = "and {more} more"
@@ -82,6 +83,15 @@ class Wording:
     def records(self, count: int) -> str:
         return self.count(count, self.record)
 
+    def noun_of(self, name: str) -> Noun | None:
+        """The noun for a distinct count: what was given for it, or the name itself if its English singular is plain."""
+        singular = _singular(name) if self.lang.startswith("en") else ""
+        return self.distinct.get(name) or ((singular, name) if singular else None)
+
+    def signed(self, author: str, text: str) -> str:
+        """A text after the name of its author."""
+        return self.item.format(author=author, text=text) if author and text else author or text
+
     @cached_property
     def for_templates(self) -> dict[str, Any]:
         """The words as plain data. Functions are left out: templates may be rendered in another process."""
@@ -99,12 +109,23 @@ def wording_of(given: object) -> Wording:
     return Wording(**given)
 
 
+def _singular(name: str) -> str:
+    """The singular of an English plural, or nothing if its form is not certain."""
+    if name == "people":
+        return "person"
+    is_plain = name.endswith("s") and not name.endswith(_UNCERTAIN) and len(name) > _SHORTEST_PLURAL
+    return name.removesuffix("s") if is_plain else ""
+
+
+_UNCERTAIN = ("ss", "us", "is", "as", "os", "ies", "ses", "xes", "zes", "ches", "shes", "oes", "ves", "news")
+_SHORTEST_PLURAL = 3
 _NOUNS = ("record", "subject", "more_group", "older_record", "distinct")
 _LISTS = {"days": 7, "months": 12}
 _FILLED_IN: dict[str, tuple[str, ...]] = {
     "counted": ("count", "noun"),
     "counted_one": ("name", "count"),
     "headline": ("records", "subjects"),
+    "headline_each": ("records",),
     "mail_subject": ("lead", "more", "records"),
     "item": ("author", "text"),
     "more_items": ("more",),

@@ -71,6 +71,11 @@ class Cadences(Mapping[str, Choice]):
 
     def choose(self, name: object, *, zone: str | None = None) -> Choice:
         """What a name stands for, its window in the given time zone. ConfigError if the name or the zone is unknown."""
+        if isinstance(name, str) and "@" in name:
+            raise ConfigError(
+                f"cadence: {shortened(name)} has times, which a cadence has under a name; set_policy takes the text of "
+                "a policy, such as daily@08:00 Europe/Berlin, or add a cadence: Cadences(early=…)"
+            )
         if not isinstance(name, str) or name not in self._choices:
             raise ConfigError(f"cadence: {shortened(name)} is unknown{did_you_mean(str(name), list(self))}")
         if zone is not None:

@@ -87,8 +87,8 @@ def explain(
     `moving` says that the store is being moved into another, `unhandled` that no live worker has a handler.
     """
     policy = found.policy
-    zone = None if found.off else _zone_name(policy, timeline)
-    view = _View(timeline, slot, found, now, _zone(zone), is_closed=outage is not None, moving=moving)
+    zone = None if found.off else policy.zone_of(timeline)
+    view = _View(timeline, slot, found, now, _zone(zone), outage=outage, moving=moving)
     moment, latest = view.held_until() or _next(slot, now=now), view.latest()
     if moving and slot.state is not State.OPEN:
         moment = None
@@ -132,16 +132,6 @@ def _text(written: object) -> str:
         return _ADDRESS.sub("", repr(written))
 
 
-def _zone_name(policy: Policy, timeline: str) -> str | None:
-    """The zone in which the window of the policy is meant."""
-    if policy.window is None:
-        return None
-    try:
-        return policy.window.zone_of(timeline)
-    except ConfigError:  # the user's function fails; `add` tells of it
-        return None
-
-
 def _zone(name: str | None) -> tzinfo:
     return UTC if name is None else zone_of(name)
 
@@ -182,14 +172,14 @@ class _View:
         now: Millis,
         zone: tzinfo,
         *,
-        is_closed: bool,
+        outage: ChannelOutage | None,
         moving: bool,
     ) -> None:
         self._timeline = timeline
         self._slot = slot
         self._policy = found.policy
         self._is_off = found.off
-        self._is_closed = is_closed  # its channel is
+        self._outage = outage  # of its channel
         self._now = now
         self._zone = zone
         self._moving = moving
@@ -235,7 +225,7 @@ class _View:
             case Rule.PLANNED:
                 return f"another policy holds since {self._clock(at)}, by which it was due before: {due}{at_once}"
             case Rule.RETRY:
-                return f"an attempt failed; the next one is {due}"
+                return f"{self._setback()} {due}"
             case Rule.FLUSHED:
                 return f"flushed at {self._clock(at)}: {due}"
             case Rule.REPLAYED:
@@ -246,12 +236,24 @@ class _View:
                 return f"{due}, as it was where the timeline was moved from"
         return due
 
+    def _setback(self) -> str:
+        """Why there has to be another attempt. A digest that met an outage or was put off has not failed."""
+        slot, outage = self._slot, self._outage
+        failed = 0 if slot.digest is None else slot.digest.attempt - (slot.state is State.OPEN)
+        before = f", after {failed} failed attempt{'s' * (failed > 1)}" if failed else ""
+        if outage is not None:
+            is_back = outage.next_probe is None
+            return f"it {'waited' if is_back else 'waits'} for its channel{before}; its next attempt is"
+        if slot.digest is not None and not failed:
+            return "an attempt was put off, which counts as no failure; the next one is"
+        return "an attempt failed; the next one is"
+
     def _wait_for_window(self) -> str:
         slot, window = self._slot, self._policy.window
         if slot.by_delays is None or slot.at == slot.by_delays:
             return ""
         until = self._short(slot.at)
-        if window is None or self._is_off or self._is_closed:
+        if window is None or self._is_off or self._outage is not None:
             return f", kept back until {until}"
         if window.has_times and window.has_hours:
             return f", its window {_text(window)} holds it back until {until}"
@@ -352,7 +354,7 @@ class _View:
         if slot.state is not State.WAITING or slot.paused:
             return changes
         window = self._policy.window
-        if self._is_closed:
+        if self._outage is not None:
             return [*changes, "nothing passes a closed channel; `retract` and `delete` take records back"]
         changes.append("`flush` makes it ready now" + (", whatever its window says" if window is not None else ""))
         if slot.digest is not None or slot.passes:

@@ -206,6 +206,13 @@ class Policy:
         ttl = WEEK if self.ttl == self.default_ttl else self.ttl
         return replace(self, window=self.window.in_zone(zone), ttl=ttl)
 
+    def zone_of(self, timeline: str) -> str | None:
+        """The zone in which its window is meant; None without a window, or if a user's function fails."""
+        try:
+            return None if self.window is None else self.window.zone_of(timeline)
+        except ConfigError:  # `add` tells of it
+            return None
+
     def cool_down(self, iteration: int) -> Millis:
         """The wait after the digest of this iteration; at most half the ttl, so that records do not expire in it."""
         if self.backoff is None:

@@ -8,7 +8,6 @@ that holds a lock, and every wait for it is bounded, so that logging can't hang 
 
 import logging
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +26,7 @@ from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreErro
 from digestif.events.engine import StoreFailed
 from digestif.ids import fresh_key
 from digestif.intake.arrivals import check_limit, check_text
+from digestif.integrations.handlers import UnlockedHandler, is_inside_a_store
 
 TimelineOf = Callable[[logging.LogRecord], str | None]
 
@@ -40,7 +40,7 @@ PAGE = 1_000  # records of one commit
 _logger = logging.getLogger("digestif")
 
 
-class DigestHandler(logging.Handler):
+class DigestHandler(UnlockedHandler):
     """Adds log records to a timeline.
 
     `digests` is an engine, or the DSN of a store; with a DSN, `options` are those of `Digests`, its policy may be a
@@ -82,27 +82,17 @@ class DigestHandler(logging.Handler):
         """Log records that did not reach the store, because the queue was full or the store failed until the end."""
         return self._committer.dropped
 
-    def handle(self, record: logging.LogRecord) -> bool:
-        """Without the lock of other handlers: a thread of the store may log while a log call waits for the store."""
-        kept: Any = self.filter(record)
-        if kept:
-            self.emit(kept if isinstance(kept, logging.LogRecord) else record)
-        return bool(kept)
-
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            name = record.name
-            if name.startswith(OWN) and (name == OWN or name[len(OWN)] == "."):
-                return
-            if self._committer.is_committing_here():
-                return  # the store's own libraries log: adding that would make them log again
-            timeline = self._timeline if isinstance(self._timeline, str) else self._timeline(record)
-            if timeline is None:
-                return
-            is_urgent = record.levelno >= self._commit_at
-            self._committer.put(timeline, record.created, self._value(record), is_urgent=is_urgent)
-        except Exception:  # noqa: BLE001  # a log call must not fail; this prints to stderr, as every handler does
-            self.handleError(record)
+        name = record.name
+        if name.startswith(OWN) and (name == OWN or name[len(OWN)] == "."):
+            return
+        if self._committer.is_committing_here():
+            return  # the store's own libraries log: adding that would make them log again
+        timeline = self._timeline if isinstance(self._timeline, str) else self._timeline(record)
+        if timeline is None:
+            return
+        is_urgent = record.levelno >= self._commit_at
+        self._committer.put(timeline, record.created, self._value(record), is_urgent=is_urgent)
 
     def _value(self, record: logging.LogRecord) -> dict[str, Any]:
         value = {
@@ -249,7 +239,7 @@ class _Committer:
         self._wake.set()
         if self._thread is None:
             self._start()
-        if not self._is_failing and not _is_inside_a_store():
+        if not self._is_failing and not is_inside_a_store():
             done.wait(self._timeout)
 
     def _drop(self, count: int, reason: str) -> None:
@@ -271,7 +261,7 @@ class _Committer:
                 return
             except RuntimeError:  # the interpreter is ending, or has no thread left
                 self._thread = None
-        if not _is_inside_a_store():
+        if not is_inside_a_store():
             self._commit_all()
 
     # In the thread
@@ -354,7 +344,7 @@ class _Committer:
     # Ending
 
     def flush(self) -> None:
-        if self._thread is None or self._is_failing or self.is_committing_here() or _is_inside_a_store():
+        if self._thread is None or self._is_failing or self.is_committing_here() or is_inside_a_store():
             return
         done = _Wakeup()
         self._queue.append(("", 0.0, None, done))
@@ -388,16 +378,6 @@ def _report(count: int) -> dict[str, Any]:
         "message": f"{count} log records were dropped: the queue was full, or the store did not take them",
         "exception": None,
     }
-
-
-def _is_inside_a_store() -> bool:
-    """True if a store is at work in this thread: to wait for it here would be to wait for itself."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("digestif.stores"):
-            return True
-        frame = frame.f_back  # type: ignore[assignment]  # None at the end
-    return False
 
 
 _committers: WeakSet[_Committer] = WeakSet()

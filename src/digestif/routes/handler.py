@@ -2,11 +2,11 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from digestif.attempts import Attempt
@@ -22,6 +22,8 @@ from digestif.routes.archive import MessageArchive
 from digestif.routes.budget import Account
 from digestif.routes.route import Route, check_recipients, kept_keys, prepared_records
 from digestif.threads import DaemonThreads
+
+T = TypeVar("T")
 
 
 class Resources:
@@ -57,10 +59,9 @@ class RouteHandler:
         prepared = await self._prepared(attempt)
         if self.route.split is not None:
             await self._send_shares(attempt, _prepared_shares(await self._shares(attempt), prepared))
-        elif prepared is None:
-            await self._send(attempt, self.route.recipient(attempt.timeline), attempt.digest.records)
-        elif prepared:  # if there is nothing to show, nothing is sent
-            await self._send(attempt, self.route.recipient(attempt.timeline), prepared)
+        elif prepared is None or prepared:  # if there is nothing to show, nothing is sent
+            recipient = await self._asked(self.route.to, lambda: self.route.recipient(attempt.timeline))
+            await self._send(attempt, recipient, attempt.digest.records if prepared is None else prepared)
 
     async def _send_shares(self, attempt: Attempt, shares: Mapping[str, Sequence[Record]]) -> None:
         """Send to the recipients that were not served yet. The failure of one does not stop the others.
@@ -127,15 +128,19 @@ class RouteHandler:
             raise Discard("split left no recipient")
         return wanted
 
-    async def _called(self, hook: Any, argument: object) -> Any:
+    async def _asked(self, option: object, ask: Callable[[], T]) -> T:
+        """What an option says about a reader. If it is a function, that is called like a hook."""
+        return await self._called(ask) if callable(option) else ask()
+
+    async def _called(self, hook: Any, *arguments: object) -> Any:
         """The answer of a hook. Plain functions run in a thread: they may ask a database.
 
         What a hook can't reach is not the channel: then only this digest is put off.
         """
         try:
             if inspect.iscoroutinefunction(hook):
-                return await hook(argument)
-            answer = await self._resources.hooks.run(lambda: hook(argument))
+                return await hook(*arguments)
+            answer = await self._resources.hooks.run(lambda: hook(*arguments))
             return await answer if inspect.isawaitable(answer) else answer
         except Unavailable as error:
             raise DeliveryFailed(f"a hook: {error}", throttled=True, after=error.after) from error
@@ -201,7 +206,7 @@ class RouteHandler:
         route, digest = self.route, attempt.digest
         part = replace(digest, records=tuple(records))
         summary = await self._summary(part)
-        links = route.links_for(digest.timeline, recipient)
+        links = await self._asked(route.links, lambda: route.links_for(digest.timeline, recipient))
         rendered = await self._rendered(attempt, summary, recipient, links, channel)
         key = digest.idempotency_key
         return Message(
@@ -228,7 +233,9 @@ class RouteHandler:
     async def _rendered(
         self, attempt: Attempt, summary: Summary, recipient: str, links: Mapping[str, str], channel: Channel
     ) -> Rendered:
-        next_delivery = attempt.next_delivery()
+        route, next_delivery = self.route, attempt.next_delivery()
+        zone = await self._zone(attempt, recipient)
+        wording = await self._asked(route.wording, lambda: route.wording_for(recipient))
 
         def render() -> Rendered:
             return self._renderer.render(
@@ -236,15 +243,24 @@ class RouteHandler:
                 formats=channel.formats,
                 next_delivery=next_delivery,
                 links=links,
-                zone=self.route.zone_of(recipient),
-                title=self.route.title,
-                wording=self.route.wording_for(recipient),
+                zone=zone,
+                title=route.title,
+                wording=wording,
             )
 
         try:
             return render() if self._renderer.in_process else await self._resources.templates.run(render)
         except TemplateFailed as error:
-            raise DeliveryFailed(f"the template {self.route.template or 'default'!r} failed: {error}") from error
+            raise DeliveryFailed(f"the template {route.template or 'default'!r} failed: {error}") from error
+
+    async def _zone(self, attempt: Attempt, recipient: str) -> str:
+        route, policy = self.route, attempt.policy
+
+        def zone() -> str:
+            return route.zone_of(recipient, timeline=attempt.timeline, policy=policy)
+
+        asks_window = route.zone is None and policy.window is not None and policy.window.holds_callable
+        return await (self._called(zone) if asks_window else self._asked(route.zone, zone))
 
 
 def _prepared_shares(

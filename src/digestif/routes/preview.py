@@ -9,6 +9,7 @@ from digestif.channels.base import Message
 from digestif.compose.grouping import summarize
 from digestif.compose.renderer import Rendered, Renderer, TemplateFailed
 from digestif.compose.wording import Wording
+from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.errors import ConfigError
 from digestif.routes.route import FieldOf, Route
@@ -34,7 +35,7 @@ class Look:
     title: str | None = None
 
 
-def look_of(route: Route, timeline: str) -> Look:
+def look_of(route: Route, timeline: str, policy: Policy) -> Look:
     """The look of a timeline's digests. The hooks keep, prepare, split and weight are left out."""
     recipient = route.recipient(timeline)
     return Look(
@@ -44,7 +45,7 @@ def look_of(route: Route, timeline: str) -> Look:
         items=route.items,
         template=route.template,
         folder=None if route.templates is None else Path(route.templates),
-        zone=route.zone_of(recipient),
+        zone=route.zone_of(recipient, timeline=timeline, policy=policy),
         hours=route.hours,
         links=route.links_for(timeline, recipient),
         wording=route.wording_for(recipient),
@@ -70,9 +71,9 @@ def digest_of(timeline: str, records: Sequence[Record]) -> Digest:
     return Digest(timeline, PREVIEW, 1, 1, 0, tuple(records))
 
 
-def preview(route: Route, timeline: str, records: Sequence[Record], *, now: float) -> Message:
-    """The message with these records."""
-    digest, look = digest_of(timeline, records), look_of(route, timeline)
+def preview(route: Route, timeline: str, records: Sequence[Record], *, policy: Policy, now: float) -> Message:
+    """The message with these records, by the policy in force."""
+    digest, look = digest_of(timeline, records), look_of(route, timeline, policy)
     made = rendered(digest, look, formats=FORMATS)
     return Message(
         key=digest.idempotency_key,

@@ -20,6 +20,7 @@ from digestif.intake.patterns import check_pattern, stars
 from digestif.intake.policies import PolicyOf, check_policy
 from digestif.routes.budget import Budget
 
+UTC = "UTC"
 FieldOf = str | Callable[[Record], Any]
 Keep = Callable[[list[Record]], Any]  # the records that are still wanted; may be a coroutine
 Prepare = Callable[[list[Record]], Any]  # the records as this message shows them; may be a coroutine
@@ -46,7 +47,7 @@ class RouteOptions(TypedDict, total=False):
     prepare: Prepare | None
     split: Split | None
     budget: Budget | None
-    zone: str | Callable[[str], str]
+    zone: str | Callable[[str], str] | None
     hours: Literal[12, 24]
     wording: Words | Callable[[str], Words]
     links: Links
@@ -75,7 +76,7 @@ class Route:
     prepare: Prepare | None = None
     split: Split | None = None
     budget: Budget | None = None
-    zone: str | Callable[[str], str] = "UTC"  # or from recipient to zone
+    zone: str | Callable[[str], str] | None = None  # or from recipient to zone; by default that of the policy's window
     hours: Literal[12, 24] = 24
     wording: Words | Callable[[str], Words] = field(default_factory=dict)  # or from recipient to words
     links: Links = field(default_factory=dict)
@@ -114,7 +115,7 @@ class Route:
         return open_channel(self.channel) if isinstance(self.channel, str) else self.channel
 
     def renderer(self) -> Renderer:
-        zone = self.zone if isinstance(self.zone, str) else "UTC"
+        zone = self.zone if isinstance(self.zone, str) else UTC
         folder = None if self.templates is None else Path(self.templates)
         return Renderer(self.template, folder=folder, zone=zone, hours=self.hours)
 
@@ -141,7 +142,10 @@ class Route:
         found = stars(self.pattern, timeline)
         return found[-1] if found else timeline
 
-    def zone_of(self, recipient: str) -> str:
+    def zone_of(self, recipient: str, *, timeline: str, policy: Policy) -> str:
+        """The zone in which a reader sees times: as the route says, else that of the window of the policy in force."""
+        if self.zone is None:
+            return policy.zone_of(timeline) or UTC
         return self.zone if isinstance(self.zone, str) else self.zone(recipient)
 
     def wording_for(self, recipient: str) -> Wording:
@@ -169,7 +173,7 @@ _KINDS: dict[str, tuple[tuple[Any, ...], str]] = {
     "prepare": ((_NONE, callable), "a function"),
     "split": ((_NONE, callable), "a function"),
     "budget": ((Budget, _NONE), "a Budget"),
-    "zone": ((str, callable), "a time zone or a function from recipient to zone"),
+    "zone": ((str, _NONE, callable), "a time zone or a function from recipient to zone"),
     "wording": ((Wording, Mapping, callable), "a mapping, a Wording or a function from recipient to them"),
     "links": ((Mapping, callable), "a mapping or a function of timeline and recipient"),
     "title": ((str, _NONE), "a text"),

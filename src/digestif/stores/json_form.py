@@ -1,6 +1,6 @@
 """The JSON form of values: what standard types and models are stored as, by the table in docs/reference/values.md."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -137,24 +137,30 @@ def _refuse_record(value: Record, place: _Place) -> Any:
     raise InvalidRecord(f"{place}: {shortened(value)} is a Record inside of a value; give its value")
 
 
-# Containers
+# Containers: what they hold, whatever the methods of a subclass say
 
 
-def _dict(value: Mapping[Any, Any], place: _Place) -> dict[str, Any]:
+def _dict(value: dict[Any, Any], place: _Place) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, part in value.items():
+    for key, part in dict.items(value):
         if not isinstance(key, str):
             raise InvalidRecord(f"{place}: its key {shortened(key)} is not text; make it text, str(key)")
         name = _scalar(key.value if isinstance(key, Enum) else key, place)
+        if name in found:
+            raise InvalidRecord(f"{place}: two of its keys are {shortened(name)}; give each its own text")
         found[name] = _form(part, place.inside(name))
     return found
 
 
-def _list(value: Iterable[Any], place: _Place) -> list[Any]:
-    return [_form(part, place.inside(number)) for number, part in enumerate(value)]
+def _list(value: Any, place: _Place) -> list[Any]:
+    kind = next(kind for kind in _ITERATORS if isinstance(value, kind))
+    return [_form(part, place.inside(number)) for number, part in enumerate(_ITERATORS[kind](value))]
 
 
-def _set(value: Iterable[Any], place: _Place) -> list[Any]:
+_ITERATORS: dict[type, Callable[[Any], Iterator[Any]]] = {kind: kind.__iter__ for kind in (list, tuple, set, frozenset)}
+
+
+def _set(value: Any, place: _Place) -> list[Any]:
     """Sorted, so that equal sets are stored alike."""
     items = _list(value, place)
     try:

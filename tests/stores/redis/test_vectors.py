@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from inspect import getmembers, isfunction
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import pytest
-import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -17,7 +17,8 @@ from digestif import InvalidState
 from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Plan, Push, Rule, Slot, Unfinished
 from digestif.core.records import DeadLetter, State
 from digestif.core.terms import Openings, Override, Terms
-from digestif.stores.redis.client.scripts import load_include, spliced
+from digestif.stores.redis.client import scripts
+from digestif.stores.redis.client.scripts import load_include
 from digestif.stores.redis.encoding import plan
 from digestif.testing.vectors import (
     Add,
@@ -36,7 +37,7 @@ from digestif.testing.vectors import (
     check_requeues,
     check_suspects,
 )
-from tests.servers import empty_server
+from tests.servers import shared_connection
 from tests.stores.redis.twins import MACHINE, MODULES, ONLY_IN_PYTHON, RULES, TRANSFER
 from tests.vectors import add_facts, completion_facts, placed, plan_facts, refusal_facts, refused, requeue_facts
 
@@ -64,18 +65,21 @@ class Comparison(NamedTuple):
 
 def in_lua(name: str, facts: Facts) -> Any:
     """What the rule of this name makes of the facts of an event."""
-    script = spliced(SCRIPT.replace("STATEMENTS", COMPARISONS[name].lua), read=load_include)
+    script = script_of(name, scripts._read)
     pending = facts["slot"].pending if "slot" in facts else None
     stored = {name: as_stored(fact) for name, fact in {"pending": pending, **facts}.items()}
-    return msgspec.msgpack.decode(server().eval(script, 0, msgspec.msgpack.encode(stored)))
+    return msgspec.msgpack.decode(shared_connection().eval(script, 0, msgspec.msgpack.encode(stored)))
 
 
 def slot_in_lua(name: str, facts: Facts) -> Slot:
     return msgspec.convert(in_lua(name, facts), Slot)
 
 
-def server() -> "redis.Redis":
-    return empty_server().client()
+@cache
+def script_of(name: str, read: scripts.Read) -> str:
+    """The script with the statements of a rule. Planted faults read the files in a way of their own."""
+    statements = SCRIPT.replace("STATEMENTS", COMPARISONS[name].lua)
+    return scripts.spliced(statements, read=lambda include: read(f"include/{include}"))
 
 
 def test_every_add_places_a_timeline_where_the_vectors_say() -> None:

@@ -8,11 +8,13 @@ from django.core import mail
 from django.utils.log import AdminEmailHandler
 
 from digestif.core.records import Digest
+from digestif.core.texts import shortened_text
 from digestif.digests import Digests
 from digestif.errors import ConfigError
 from digestif.integrations.django.letters import letter_of_errors
 from digestif.integrations.django.mail import CHANNEL, failures_judged, sending_backend
 from digestif.integrations.django.options import SMTP, Options
+from digestif.integrations.handlers import UnlockedHandler, is_inside_a_store
 
 TIMELINE = "django-admins:errors"
 BODY_LENGTH = 20_000  # characters of a report; its beginning has the request and the traceback
@@ -21,7 +23,7 @@ HTML_LENGTH = 100_000
 _is_adding: ContextVar[bool] = ContextVar("_is_adding", default=False)
 
 
-class DigestAdminHandler(AdminEmailHandler):  # type: ignore[misc]  # Django has no types
+class DigestAdminHandler(UnlockedHandler, AdminEmailHandler):  # type: ignore[misc]  # Django has no types
     """Gathers what Django's AdminEmailHandler would send. If the store fails, the mail goes out at once."""
 
     def emit(self, record: Any) -> None:
@@ -34,11 +36,15 @@ class DigestAdminHandler(AdminEmailHandler):  # type: ignore[misc]  # Django has
             mail.mail_admins(subject, message, *args, connection=connection, **kwargs)
 
     def _gather(self, subject: str, body: str, html: str) -> bool:
-        if _is_adding.get():  # the engine logs an error while it takes one: it would go on for ever
+        if _is_adding.get() or is_inside_a_store():  # gathering what the engine logs would make it log again, for ever
             return False
         from digestif.integrations.django.engine import digests  # which imports this module
 
-        value = {"subject": subject, "body": body[:BODY_LENGTH], "html": html if len(html) <= HTML_LENGTH else ""}
+        value = {
+            "subject": subject,
+            "body": shortened_text(body, BODY_LENGTH),
+            "html": html if len(html) <= HTML_LENGTH else "",
+        }
         token = _is_adding.set(True)
         try:
             if not digests().enabled:

@@ -15,7 +15,7 @@ from digestif.core.secret import Secret
 from digestif.digests import Digests
 from digestif.dsn import Dsn, load_opener, option_names
 from digestif.integrations.django import admins, mail
-from digestif.integrations.django.options import HOOKS, NamedFunction, Options, located, read_options
+from digestif.integrations.django.options import FUNCTIONS, HOOKS, Options, located, read_options
 from digestif.stores.base import Store
 from digestif.stores.registry import BUILT_IN, ENTRY_POINTS, EXTRAS, MEANT
 
@@ -71,10 +71,7 @@ def handler(pattern: str, **options: Any) -> Callable[[HandlerFunction], Handler
 
 def route(pattern: str, **options: Any) -> None:
     """Let a channel deliver the timelines of a pattern, as `Digests.route` does, in every engine."""
-    for name in HOOKS:
-        if options.get(name) is not None:
-            options[name] = _between_requests(options[name])
-    _register(lambda engine: engine.route(pattern, **options))
+    _register(lambda engine: engine.route(pattern, **_with_connections(options)))
 
 
 def rehearse() -> None:
@@ -84,9 +81,8 @@ def rehearse() -> None:
         with located('DIGESTIF["STORE"]'):
             scheme = Dsn.parse(options.store).scheme
             load_opener(scheme, what="store", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS, meant=MEANT)
-    for named in (options.can_wait, *(route.get(hook) for route in options.routes.values() for hook in HOOKS)):
-        if isinstance(named, NamedFunction):
-            named.load()
+    for named in options.named_functions():
+        named.load()
     with located("DIGESTIF"):
         engine = Digests("memory://", **options.engine)
     with engine:
@@ -105,8 +101,7 @@ def _equip(engine: Digests, options: Options) -> None:
     """Register what the settings ask for."""
     for pattern, route_options in options.routes.items():
         with located(f'DIGESTIF["ROUTES"][{pattern!r}]'):
-            hooks = {name: _between_requests(route_options[name]) for name in HOOKS if name in route_options}
-            engine.route(pattern, **route_options | hooks)
+            engine.route(pattern, **_with_connections(route_options))
     mail.register(engine, options)
     admins.register(engine, options)
 
@@ -116,6 +111,12 @@ def _register(register: Registration) -> None:
         _registered.append(register)
         if _current is not None:
             register(_current.engine)
+
+
+def _with_connections(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a route, with functions that may use the database."""
+    names = (*HOOKS, *FUNCTIONS, "to")
+    return options | {name: _between_requests(options[name]) for name in names if callable(options.get(name))}
 
 
 def _between_requests(call: HandlerFunction) -> HandlerFunction:

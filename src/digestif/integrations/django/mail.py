@@ -14,10 +14,12 @@ from django.core.mail import EmailMessage, EmailMultiAlternatives, get_connectio
 from django.core.mail.backends.base import BaseEmailBackend
 
 from digestif.core.records import Digest
+from digestif.core.texts import reason_of
 from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.digests import Digests
 from digestif.errors import InvalidRecord, StoreError
-from digestif.integrations.django.letters import letter_of_mails
+from digestif.events.base import logger
+from digestif.integrations.django.letters import letters_of_mails
 from digestif.integrations.django.options import BACKEND, Options, read_options
 
 PREFIX = "django-mail:"
@@ -59,7 +61,12 @@ class DigestEmailBackend(BaseEmailBackend):  # type: ignore[misc]  # Django has 
             if not digests().enabled:
                 return False
             digests().add_many([(PREFIX + parseaddr(to)[1], {**value, "to": to}) for to in message.to])
-        except (InvalidRecord, StoreError):
+        except InvalidRecord:
+            return False
+        except StoreError as error:
+            logger.warning(
+                "DigestEmailBackend: the store does not answer, so a mail is sent at once: %s", reason_of(error)
+            )
             return False
         return True
 
@@ -107,20 +114,24 @@ def register(engine: Digests, options: Options) -> None:
 
 
 def send_digest(digest: Digest) -> None:
-    """Send the mails of one recipient as one.
+    """Send the mails of one recipient as one, or as few as their size allows.
 
-    Every attempt has the same Message-ID, by which receivers recognise a mail that they have.
+    Every attempt has the same Message-IDs, by which receivers recognise a mail that they have.
     """
-    letter = letter_of_mails(digest)
+    letters = letters_of_mails(digest)
     senders = {record.value["from"] for record in digest}
     sender = senders.pop() if len(senders) == 1 else settings.DEFAULT_FROM_EMAIL
     domain = parseaddr(sender)[1].rpartition("@")[2] or "localhost"
-    headers = {"Message-ID": f"<{digest.idempotency_key}@{domain}>"}
-    mail = EmailMultiAlternatives(letter.subject, letter.text, sender, [digest[0].value["to"]], headers=headers)
-    if letter.html:
-        mail.attach_alternative(letter.html, "text/html")
+    mails = []
+    for number, letter in enumerate(letters, start=1):
+        key = digest.idempotency_key if number == 1 else f"{digest.idempotency_key}.{number}"
+        headers = {"Message-ID": f"<{key}@{domain}>"}
+        mail = EmailMultiAlternatives(letter.subject, letter.text, sender, [digest[0].value["to"]], headers=headers)
+        if letter.html:
+            mail.attach_alternative(letter.html, "text/html")
+        mails.append(mail)
     with failures_judged():
-        get_connection(sending_backend()).send_messages([mail])
+        get_connection(sending_backend()).send_messages(mails)
 
 
 @contextmanager

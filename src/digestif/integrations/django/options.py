@@ -10,14 +10,16 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from digestif.core.policy import Policy
-from digestif.core.texts import did_you_mean, shortened
+from digestif.core.texts import did_you_mean, reason_of, shortened
+from digestif.dsn import redacted_lines
 from digestif.errors import ConfigError
 
 BACKEND = "digestif.integrations.django.DigestEmailBackend"
 SMTP = "django.core.mail.backends.smtp.EmailBackend"  # Django's own default
 ENGINE_KEYS = {"POLICY", "NAMESPACE", "LEASE", "CODEC", "CADENCES", "CLOCK"}  # arguments of Digests
 KEYS = ["STORE", "DATABASE", *sorted(ENGINE_KEYS), "ROUTES", "EMAIL", "ADMINS"]
-HOOKS = ("keep", "split")  # of a route; a text names a function
+HOOKS = ("keep", "prepare", "split", "weight")  # of a route: functions, which may ask the database
+FUNCTIONS = ("links", "wording", "zone")  # of a route: functions or values
 ADMINS_POLICY = Policy(capacity=1000)  # of tracebacks; the older ones are counted
 
 
@@ -33,6 +35,12 @@ class Options:
     email_policy: Any
     can_wait: Callable[[Any], bool] | None
     admins_policy: Any = field(default=ADMINS_POLICY)
+
+    def named_functions(self) -> Iterator["NamedFunction"]:
+        """The functions that are given by name, in all settings."""
+        own = (self.engine["policy"], self.email_policy, self.can_wait, self.admins_policy)
+        of_routes = (value for route in self.routes.values() for value in route.values())
+        return (value for value in (*own, *of_routes) if isinstance(value, NamedFunction))
 
 
 def read_options() -> Options:
@@ -58,12 +66,12 @@ def read_options() -> Options:
         store=store,
         database=database,
         engine={name.lower(): given[name] for name in ENGINE_KEYS - {"POLICY"} if name in given}
-        | {"policy": _policy("DIGESTIF", given)},
+        | {"policy": _policy('DIGESTIF["POLICY"]', given.get("POLICY"))},
         routes=_routes(given.get("ROUTES", {})),
         email_backend=backend,
-        email_policy=_policy('DIGESTIF["EMAIL"]', email),
+        email_policy=_policy('DIGESTIF["EMAIL"]["POLICY"]', email.get("POLICY")),
         can_wait=_function('DIGESTIF["EMAIL"]["CAN_WAIT"]', email.get("CAN_WAIT")),
-        admins_policy=_policy('DIGESTIF["ADMINS"]', admins) or ADMINS_POLICY,
+        admins_policy=_policy('DIGESTIF["ADMINS"]["POLICY"]', admins.get("POLICY")) or ADMINS_POLICY,
     )
 
 
@@ -79,9 +87,13 @@ class NamedFunction:
 
     def load(self) -> Any:
         try:
-            return import_string(self.path)
-        except ImportError as error:
-            raise ConfigError(f"{self.place}: {error}") from error
+            found = import_string(self.path)
+        except Exception as error:  # whatever its module raises
+            reason = redacted_lines(reason_of(error))
+            raise ConfigError(f"{self.place}: {self.path!r} can't be imported: {reason}") from error
+        if not callable(found):
+            raise ConfigError(f"{self.place}: {self.path!r} is not a function")
+        return found
 
 
 @contextmanager
@@ -113,13 +125,14 @@ def _check_database(alias: object) -> None:
         )
 
 
-def _policy(place: str, given: Mapping[str, Any]) -> Any:
-    """A policy, or a function from timeline to policy. A text is read as one."""
-    policy = given.get("POLICY")
-    if not isinstance(policy, str):
-        return policy
-    with located(f'{place}["POLICY"]'):
-        return Policy.parse(policy)
+def _policy(place: str, given: Any) -> Any:
+    """A policy, or a function from timeline to policy. A text is read as a policy, or names a function."""
+    if not isinstance(given, str):
+        return given
+    if _is_path(given):
+        return NamedFunction(place, given)
+    with located(place):
+        return Policy.parse(given)
 
 
 def _routes(given: object) -> dict[str, dict[str, Any]]:
@@ -133,12 +146,11 @@ def _route(place: str, given: Mapping[str, Any]) -> dict[str, Any]:
     options = dict(given)
     if "channel" not in options:
         raise ConfigError(f"{place}: has no channel, such as 'smtp://mail.example.org:587?from=digests@example.org'")
-    if isinstance(options.get("policy"), str):
-        with located(f"{place}['policy']"):
-            options["policy"] = Policy.parse(options["policy"])
-    for name in HOOKS:
-        if name in options:
-            options[name] = _function(f"{place}[{name!r}]", options[name])
+    if "policy" in options:
+        options["policy"] = _policy(f"{place}['policy']", options["policy"])
+    for name, value in given.items():
+        if name in HOOKS or (name in FUNCTIONS and _is_path(value)):
+            options[name] = _function(f"{place}[{name!r}]", value)
     return options
 
 
@@ -146,6 +158,11 @@ def _function(place: str, given: Any) -> Any:
     """A function, which may be named by its dotted path."""
     if given is None or callable(given):
         return given
-    if not isinstance(given, str) or "." not in given:
+    if not _is_path(given):
         raise ConfigError(f"{place}: {shortened(given)} is neither a function nor the path of one, 'shop.mails.name'")
     return NamedFunction(place, given)
+
+
+def _is_path(given: object) -> bool:
+    """True for a text such as `shop.mails.name`, which is neither a policy nor a time zone."""
+    return isinstance(given, str) and "." in given and all(part.isidentifier() for part in given.split("."))

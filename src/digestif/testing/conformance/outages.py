@@ -332,6 +332,7 @@ class Outages(Suite):
         assert why.outage == digests.outages(now=T + 1)[0]
         assert why.outage.patterns == ("mail:*",)
         assert "Its channel mail is unavailable since" in str(why)
+        assert "failed" not in digests.explain("mail:ada", now=T + 1).arithmetic  # an outage is no failure
         assert "(refused)" in str(why)
         assert digests.explain("chat:bob", now=T + 1).outage is None
 

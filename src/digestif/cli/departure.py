@@ -1,0 +1,46 @@
+"""When timelines leave that an operator has made ready: with the next worker, or after what holds them back."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from digestif.cli.output import counted, printable
+
+if TYPE_CHECKING:
+    from digestif import Digests
+
+
+def departure(digests: "Digests", names: Sequence[str]) -> str:
+    """When these timelines leave, which are ready: part of a sentence."""
+    held = _obstacles(digests, names)
+    others = "the next worker delivers the others" if held.total() < len(names) else ""
+    return "; ".join(filter(None, [_told(held, names), others])) if held else "the next worker delivers it"
+
+
+def resumption(digests: "Digests", names: Sequence[str]) -> str:
+    """That these timelines go on, and what holds them back."""
+    return "; ".join(filter(None, ["goes on", _told(_obstacles(digests, names), names)]))
+
+
+def _obstacles(digests: "Digests", names: Sequence[str]) -> Counter[str]:
+    """What timelines wait for, and how many of them."""
+    if digests.store.moving_since() is not None:
+        return Counter({"when the move of this store has ended": len(names)})
+    is_closed = any(outage.next_probe is not None for outage in digests.outages())
+    found = (_obstacle(digests, name, is_closed=is_closed) for name in names)
+    return Counter(filter(None, found))
+
+
+def _obstacle(digests: "Digests", name: str, *, is_closed: bool) -> str:
+    if digests.timeline(name).paused:
+        return "after digestif resume, because of a pause"
+    outage = digests.explain(name).outage if is_closed else None
+    if outage is None or outage.next_probe is None:
+        return ""
+    return f"when the channel {printable(outage.channel)} is back, which is down: {printable(outage.reason)}"
+
+
+def _told(held: Counter[str], names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return "".join(f"it leaves {reason}" for reason in held)
+    return "; ".join(f"{counted(some, 'of them leaves', 'of them leave')} {reason}" for reason, some in held.items())
