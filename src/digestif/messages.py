@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from digestif.core.records import Record, check_timeline
 from digestif.errors import ConfigError
 from digestif.intake.arrivals import Intake, check_limit, check_text
+from digestif.intake.policies import Policies
 from digestif.stores.base import Store
 from digestif.stores.documents import DOCUMENTS_PAGE, Bounds
 
@@ -19,6 +20,7 @@ class Messages:
 
     store: Store
     _intake: Intake
+    _policies: Policies
     _routes: "Routes | None"
     _kept: "MessageArchive | None"
 

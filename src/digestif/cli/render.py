@@ -11,7 +11,7 @@ from digestif.cli.session import Session, complete_timeline, with_session
 
 if TYPE_CHECKING:
     from digestif import Digest
-    from digestif.routes.route import Route
+    from digestif.routes.preview import Look
 
 FORMATS = ("text", "html", "markdown", "slack", "subject")
 SUFFIXES = {".htm": "html", ".html": "html", ".json": "slack", ".md": "markdown", ".txt": "text"}
