@@ -22,6 +22,12 @@ def fresh_key() -> str:
     return f"{int(wall_clock() * 1000):012x}{random.getrandbits(48):012x}"
 
 
+def time_of(key: str) -> float | None:
+    """When a fresh key was made, in seconds; None if it is no such key."""
+    is_fresh = len(key) == 24 and key.isascii() and all(sign in "0123456789abcdef" for sign in key)
+    return int(key[:12], 16) / 1000 if is_fresh else None
+
+
 def fresh_secret() -> str:
     """A secret that can't be guessed: 256 random bits, in letters, digits, - and _."""
     return secrets.token_urlsafe(32)

@@ -3,6 +3,7 @@
 import json
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from digestif.attempts.contents import decode
 from digestif.attempts.outages import Outages
@@ -195,21 +196,23 @@ class Queries:
         ]
         return TimelinesPage(shown, None if found.after is None else _cursor(found.after, order))
 
-    def peek(self, key: str, *, now: float | None = None) -> list[Record]:
-        """The records that the next digest would carry, newest first."""
+    def peek(self, key: str, limit: int | None = None, *, now: float | None = None) -> list[Record]:
+        """The records that the next digest would carry, newest first; with a limit, only the newest are read."""
+        most = _most(limit)
         slot = self.store.inspect(check_timeline(key))
         digest, policy = slot.digest, self._policies.in_force(key, slot.override).policy
         if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
-            carried = _cut(merged([], self._records(key, Part.PENDING), capacity=policy.capacity), policy)
+            carried = _cut(merged([], self._records(key, Part.PENDING, most), capacity=policy.capacity), policy)
         elif digest.frozen or slot.state is State.OPEN:
-            carried = self._records(key, Part.DIGEST)
+            carried = self._records(key, Part.DIGEST, most)
         else:
-            older, newer = self._records(key, Part.DIGEST), self._records(key, Part.PENDING)
+            older, newer = self._records(key, Part.DIGEST, most), self._records(key, Part.PENDING, most)
             carried = _cut(merged(older, newer, capacity=policy.capacity), policy)
-        return decode(carried, self._sealer)[0]
+        return decode(carried[:most], self._sealer)[0]
 
-    def _records(self, key: str, part: Part) -> list[Stored]:
-        return list(_paged(lambda after: self.store.records(key, part, after=after, limit=PAGE_RECORDS)))
+    def _records(self, key: str, part: Part, most: int | None) -> list[Stored]:
+        page = PAGE_RECORDS if most is None else min(most, PAGE_RECORDS)
+        return list(islice(_paged(lambda after: self.store.records(key, part, after=after, limit=page)), most))
 
     def explain(self, key: str, *, now: float | None = None) -> Explanation:
         """Why a timeline is due when it is: policy, rule, arithmetic, window, and what would change it."""
@@ -319,11 +322,12 @@ class Queries:
             after = page[-1].id
         return found
 
-    def dead_records(self, digest_id: str, *, now: float | None = None) -> list[Record]:
-        """The records of a dead letter whose values can be read, newest first."""
-        letter_id = check_text("digest_id", digest_id)
-        stored = _paged(lambda after: self.store.letter_records(letter_id, after=after, limit=PAGE_RECORDS))
-        return decode(list(stored), self._sealer)[0]
+    def dead_records(self, digest_id: str, limit: int | None = None, *, now: float | None = None) -> list[Record]:
+        """The records of a dead letter whose values can be read, newest first; with a limit, only the newest."""
+        letter_id, most = check_text("digest_id", digest_id), _most(limit)
+        page = PAGE_RECORDS if most is None else min(most, PAGE_RECORDS)
+        stored = _paged(lambda after: self.store.letter_records(letter_id, after=after, limit=page))
+        return decode(list(islice(stored, most)), self._sealer)[0]
 
     def history(self, timeline: str | None = None, limit: int = 100, *, now: float | None = None) -> list[HistoryEntry]:
         """Digests that ended lately, the latest first."""
@@ -354,6 +358,13 @@ def _place(cursor: str, order: State | None) -> Place:
     if not sound or any(type(part) is int and abs(part) >= 2**62 for part in place):
         raise ConfigError(f"after: {shortened(cursor)} is not the `after` of a page of these timelines")
     return tuple(place)
+
+
+def _most(limit: int | None) -> int | None:
+    """How many records are read; None: all of them."""
+    if limit is not None:
+        check_limit("limit", limit)
+    return limit
 
 
 def _timeline(key: str, slot: Slot) -> Timeline:

@@ -5,7 +5,7 @@ changed. A client that does not keep up is dropped; it resumes where history rea
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -84,7 +84,7 @@ class Hub:
     def __len__(self) -> int:
         return len(self._clients)
 
-    async def listen(self, timeline: str | None, last: str | None) -> AsyncIterator[bytes]:
+    async def listen(self, timeline: str | None, last: str | None) -> AsyncGenerator[bytes, None]:
         """Events for one client: first how things stand, then what changes."""
         client = Client(timeline)
         self._clients.add(client)

@@ -35,6 +35,7 @@ class Tokens:
         self._by_hash = {
             token.hash: Principal(name=token.name, scopes=token.scopes, prefix=token.prefix) for token in tokens
         }
+        self._by_fingerprint = {_fingerprint(known): holder for known, holder in self._by_hash.items()}
 
     def __bool__(self) -> bool:
         return bool(self._by_hash)
@@ -42,6 +43,10 @@ class Tokens:
     def find(self, text: str) -> Principal | None:
         """The holder of a token. Looking a hash up tells an attacker nothing about other hashes."""
         return self._by_hash.get(hash_of(text))
+
+    def holder(self, fingerprint: str) -> Principal | None:
+        """The holder of the token with this fingerprint; None if the settings no longer name it."""
+        return self._by_fingerprint.get(fingerprint)
 
 
 def fresh_token() -> str:
@@ -51,3 +56,12 @@ def fresh_token() -> str:
 def hash_of(token: str) -> str:
     """The hash of a token, as settings have it. Tokens are random, so a fast hash is safe."""
     return "sha256:" + hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def fingerprint(text: str) -> str:
+    """What a session remembers of a token: enough to find it again, of no use to log in."""
+    return _fingerprint(hash_of(text))
+
+
+def _fingerprint(known_hash: str) -> str:
+    return hashlib.sha256(known_hash.encode()).hexdigest()[:24]

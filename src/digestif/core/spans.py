@@ -1,0 +1,20 @@
+"""Durations and distances in time as people say them."""
+
+
+def span(seconds: float) -> str:
+    """A duration as people say it: 340 ms, 42 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
+    if seconds < 0.9995:
+        return f"{round(seconds * 1000)} ms"
+    whole = round(seconds)
+    for size, unit, part, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size:,} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def when(at: float, *, now: float) -> str:
+    """A time seen from now: in 4 min 10 s, 3 s ago."""
+    if abs(at - now) < 0.5:
+        return "now"
+    return f"in {span(at - now)}" if at > now else f"{span(now - at)} ago"

@@ -1,0 +1,121 @@
+"""What people do on the dashboard: one form each, then back to the page with a message."""
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from digestif.core.records import DeadLetter
+from digestif.core.texts import message_of
+from digestif.errors import DigestifError, StoreError
+from digestif.service.dashboard import deliveries
+from digestif.service.dashboard.timelines import asked_timeline, show
+from digestif.service.dashboard.visits import Answer, Visit, status_of
+from digestif.service.security.audit import note_change
+
+Deed = Callable[[Visit, str], Awaitable[str]]  # returns the name of the message
+LetterDeed = Callable[[Visit, DeadLetter], Awaitable[bool]]
+
+
+async def _flush(visit: Visit, key: str) -> str:
+    return "flushed" if await visit.digests.flush(key) else "not-flushed"
+
+
+async def _pause(visit: Visit, key: str) -> str:
+    return "paused" if await visit.digests.pause(key) else "not-paused"
+
+
+async def _resume(visit: Visit, key: str) -> str:
+    return "resumed" if await visit.digests.resume(key) else "not-resumed"
+
+
+async def _retract(visit: Visit, key: str) -> str:
+    return "retracted" if await visit.digests.retract(key, visit.asked("record")) else "not-retracted"
+
+
+async def _delete(visit: Visit, key: str) -> str:
+    return "deleted" if await visit.digests.delete(key) else "not-deleted"
+
+
+async def _set_policy(visit: Visit, key: str) -> str:
+    await visit.digests.set_policy(key, visit.asked("policy"))
+    return "policy-set"
+
+
+async def _clear_policy(visit: Visit, key: str) -> str:
+    return "policy-cleared" if await visit.digests.clear_policy(key) else "not-cleared"
+
+
+async def _prefer(visit: Visit, key: str) -> str:
+    await visit.digests.prefer(key, visit.asked("cadence"), zone=visit.asked("zone") or None)
+    return "preferred"
+
+
+def _on_timeline(name: str, deed: Deed, subject: str | None = None) -> Answer:
+    """An action on a timeline. `subject` is the field of the form that the audit log keeps."""
+
+    async def answer(visit: Visit) -> Response:
+        key = asked_timeline(visit)
+        try:
+            said = await deed(visit, key)
+        except StoreError:
+            raise
+        except DigestifError as error:
+            return await show(visit, key, problem=message_of(error), status=status_of(error))
+        await _note(visit, name, said, key, subject and visit.asked(subject))
+        place = "/timelines" if said == "deleted" else "/timeline?" + urlencode({"key": key})
+        return visit.went_to(place, said)
+
+    return answer
+
+
+async def _replay(visit: Visit, letter: DeadLetter) -> bool:
+    return bool(await visit.digests.replay(letter.id))
+
+
+async def _requeue(visit: Visit, letter: DeadLetter) -> bool:
+    return bool(await visit.digests.requeue(letter.id, force=visit.asked("force") == "yes"))
+
+
+async def _discard(visit: Visit, letter: DeadLetter) -> bool:
+    return bool(await visit.digests.discard(letter.id))
+
+
+def _on_letter(name: str, deed: LetterDeed, said: str) -> Answer:
+    async def answer(visit: Visit) -> Response:
+        letter = await deliveries.asked_letter(visit)
+        try:
+            is_done = await deed(visit, letter)
+        except StoreError:
+            raise
+        except DigestifError as error:
+            problem, status = message_of(error), status_of(error)
+            return await deliveries.show_letter(visit, letter, problem=problem, status=status)
+        if is_done:
+            await _note(visit, name, said, letter.timeline, letter.id)
+        return visit.went_to("/dead-letters", said if is_done else "gone")
+
+    return answer
+
+
+async def _note(visit: Visit, what: str, said: str, timeline: str, subject: str | None) -> None:
+    """Write the audit log, unless nothing was changed."""
+    if visit.principal is not None and not said.startswith("not-"):
+        await note_change(visit.service, visit.principal, what, timeline=timeline, subject=subject)
+
+
+ON_TIMELINES = {
+    "/timeline/flush": _on_timeline("flush", _flush),
+    "/timeline/pause": _on_timeline("pause", _pause),
+    "/timeline/resume": _on_timeline("resume", _resume),
+    "/timeline/retract": _on_timeline("retract", _retract, "record"),
+    "/timeline/delete": _on_timeline("delete", _delete),
+    "/timeline/policy": _on_timeline("set_policy", _set_policy, "policy"),
+    "/timeline/clear-policy": _on_timeline("clear_policy", _clear_policy),
+    "/timeline/preference": _on_timeline("prefer", _prefer, "cadence"),
+}
+ON_DEAD_LETTERS = {
+    "/dead-letter/replay": _on_letter("replay", _replay, "replayed"),
+    "/dead-letter/requeue": _on_letter("requeue", _requeue, "requeued"),
+    "/dead-letter/discard": _on_letter("discard", _discard, "discarded"),
+}

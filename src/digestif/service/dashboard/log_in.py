@@ -1,0 +1,57 @@
+"""Logging in with a token, and out again."""
+
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from digestif.service.dashboard.visits import Reception, Refused, Visit, check_form
+from digestif.service.security.tokens import fingerprint
+from digestif.service.settings import Scope
+
+LONGEST_TOKEN = 200
+
+
+def routes(reception: Reception) -> list[Route]:
+    async def log_in(visit: Visit) -> Response:
+        return await _log_in(visit, reception)
+
+    return [
+        Route("/login", reception.open(_ask), methods=["GET"]),
+        Route("/login", reception.open(log_in), methods=["POST"]),
+        Route("/logout", reception.open(_log_out), methods=["POST"]),
+    ]
+
+
+async def _ask(visit: Visit) -> Response:
+    if visit.principal is not None:
+        return RedirectResponse(_next(visit), status_code=303)
+    return visit.render("log_in.html", next=_next(visit), problem=None)
+
+
+async def _log_in(visit: Visit, reception: Reception) -> Response:
+    await check_form(visit)
+    address = visit.request.client.host if visit.request.client else "?"
+    if wait := reception.limit.wait(address):
+        raise Refused(429, "Too many log-ins have failed", f"Try again in {int(wait) + 1} s.", wait=wait)
+    token = visit.asked("token").strip()[:LONGEST_TOKEN]
+    holder = visit.service.tokens.find(token)
+    if holder is None:
+        reception.limit.failed(address)
+        return visit.render("log_in.html", status=401, next=_next(visit), problem="This token is not known here.")
+    if not holder.may(Scope.READ):
+        problem = "This token may add records, not look: the dashboard needs the scope “read”."
+        return visit.render("log_in.html", status=403, next=_next(visit), problem=problem)
+    visit.session = visit.sessions.begin(token=fingerprint(token), now=visit.now)
+    return RedirectResponse(_next(visit), status_code=303)
+
+
+async def _log_out(visit: Visit) -> Response:
+    await check_form(visit)
+    visit.session = visit.sessions.begin(now=visit.now)
+    return visit.went_to("/login", "logged-out")
+
+
+def _next(visit: Visit) -> str:
+    """The page that was asked for before the log-in; never one of another site."""
+    asked = visit.asked("next", "/")
+    is_own = asked.startswith("/") and not asked.startswith(("//", "/\\", "/login")) and asked.isprintable()
+    return asked if is_own else "/"

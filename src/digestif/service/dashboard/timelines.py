@@ -1,0 +1,122 @@
+"""The list of timelines, and the page of one of them."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import HTMLResponse, Response
+
+from digestif.core.records import State, check_timeline
+from digestif.service.dashboard.life import life
+from digestif.service.dashboard.rendering import environment
+from digestif.service.dashboard.visits import Refused, Visit, reached
+
+PAGE = 50
+RECORDS = 100  # pending records that a page shows
+PREVIEWED = 400  # records that a preview may read
+HISTORY = 40
+LETTERS = 20
+OFF = "off"  # comes last in the choice of cadences: it deletes what is pending
+PAUSED = "paused"  # beside the states in the filter
+MESSAGE_HEADERS = {  # of a message inside a page: nothing but its own styles and pictures that it carries itself
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'self'; sandbox"
+    ),
+    "X-Frame-Options": "SAMEORIGIN",
+}
+
+
+async def timelines(visit: Visit) -> Response:
+    state, prefix = visit.asked("state"), _prefix(visit)
+    known = [State.WAITING, State.READY, State.OPEN]
+    page = await visit.digests.timelines_page(
+        state=state if state in known else None,
+        prefix=prefix,
+        after=visit.asked("after") or None,
+        limit=PAGE,
+        paused=True if state == PAUSED else None,
+    )
+    kept = {"state": state, "prefix": prefix}
+    more = None if page.after is None else "/timelines?" + urlencode({**kept, "after": page.after})
+    return visit.render(
+        "timelines.html",
+        timelines=page.timelines,
+        states=[*known, PAUSED],
+        state=state,
+        prefix=prefix,
+        more=more,
+        is_first=not visit.asked("after"),
+        links={each or "all": "/timelines?" + urlencode({**kept, "state": each}) for each in ("", *known, PAUSED)},
+    )
+
+
+def _prefix(visit: Visit) -> str:
+    """The prefix that was asked for, within the one of the principal."""
+    asked = visit.asked("prefix")
+    own = "" if visit.principal is None else visit.principal.prefix
+    return asked if asked.startswith(own) else own
+
+
+def asked_timeline(visit: Visit) -> str:
+    return reached(visit, check_timeline(visit.asked("key")))
+
+
+async def timeline(visit: Visit) -> Response:
+    return await show(visit, asked_timeline(visit))
+
+
+async def show(visit: Visit, key: str, *, problem: str | None = None, status: int = 200) -> Response:
+    """The page of a timeline; with a problem, if an action on it did not work."""
+    return visit.render("timeline.html", status=status, problem=problem, **await _facts(visit, key))
+
+
+async def _facts(visit: Visit, key: str) -> dict[str, Any]:
+    digests = visit.digests
+    found = await digests.timeline(key)
+    explanation = await digests.explain(key)
+    records = await digests.peek(key, limit=RECORDS)
+    history = await digests.history(key, limit=HISTORY)
+    preference = await digests.preference(key)
+    return {
+        "timeline": found,
+        "explanation": explanation,
+        "sentences": [sentence.removeprefix(f"{key}: ") for sentence in explanation.sentences()],
+        "records": records,
+        "carried": found.pending + found.in_digest,
+        "history": history,
+        "letters": await digests.dead_letters(key, limit=LETTERS),
+        "preference": preference,
+        "cadences": sorted(digests.cadences.texts().items(), key=lambda pair: pair[1] == OFF),
+        "has_own_policy": explanation.source == "override",
+        "typed": visit.form,
+        "life": life(records, history, explanation, now=visit.now),
+        "can_preview": 0 < found.pending + found.in_digest <= PREVIEWED,
+    }
+
+
+async def preview(visit: Visit) -> Response:
+    """What would be sent now, on a page of its own that may do nothing."""
+    key = asked_timeline(visit)
+    found = await visit.digests.timeline(key)
+    if found.pending + found.in_digest > PREVIEWED:
+        raise Refused(413, "Too many records for a preview", f"A preview reads at most {PREVIEWED}.")
+    return framed(await visit.digests.preview(key))
+
+
+def framed(message: Any | None) -> Response:
+    """A message as the document of a frame: its HTML, else its text."""
+    if message is None:
+        page = environment().get_template("framed.html").render(text=None)
+    elif message.html:
+        page = message.html
+    else:
+        page = environment().get_template("framed.html").render(text=message.text)
+    return HTMLResponse(page, headers=MESSAGE_HEADERS)
+
+
+async def confirm_delete(visit: Visit) -> Response:
+    key = asked_timeline(visit)
+    letters = await visit.digests.dead_letters(key, limit=LETTERS)
+    return visit.render(
+        "delete.html", timeline=await visit.digests.timeline(key), letters=letters, is_all=len(letters) < LETTERS
+    )

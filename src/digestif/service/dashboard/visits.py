@@ -1,0 +1,295 @@
+"""Visits: a request to the dashboard with its session and its principal, and what is refused before a page sees it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from digestif.aio import AsyncDigests
+from digestif.clock import wall_clock
+from digestif.core.texts import message_of
+from digestif.errors import ConfigError, DigestifError, InvalidRecord, InvalidState, StoreUnavailable
+from digestif.service.dashboard import messages
+from digestif.service.dashboard.rendering import environment
+from digestif.service.security.logins import LogInLimit
+from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessions, shared_secret
+from digestif.service.security.tokens import LOCAL, Principal
+from digestif.service.service import Service
+from digestif.service.settings import Scope
+from digestif.stores.base import Store
+
+FORM_BYTES = 64 * 1024
+FORM_FIELDS = 20
+SAID = "digestif_said"  # the cookie that carries the message of an action to the page after it
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",  # with no-referrer browsers would send forms with `Origin: null`
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Refused(Exception):
+    """A request that gets an error page."""
+
+    def __init__(self, status: int, title: str, detail: str, wait: float | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.title, self.detail, self.wait = status, title, detail, wait
+
+
+class Visit:
+    """One request: what it asks for, who sent it, and how its page is rendered."""
+
+    def __init__(self, service: Service, request: Request, session: Session, sessions: Sessions) -> None:
+        self.service, self.request = service, request
+        self.session, self.sessions = session, sessions
+        self.principal = _principal(service, session)
+        self.now = wall_clock()
+        self.form: dict[str, str] = {}
+
+    @property
+    def digests(self) -> AsyncDigests:
+        return self.service.digests
+
+    @property
+    def is_admin(self) -> bool:
+        return self.principal is not None and self.principal.may(Scope.ADMIN)
+
+    @property
+    def sees_everything(self) -> bool:
+        return self.principal is not None and not self.principal.prefix
+
+    @property
+    def is_current(self) -> bool:
+        """True as long as the session lasts and its token is known, for answers that take long."""
+        return wall_clock() < self.session.expires and _principal(self.service, self.session) is not None
+
+    def asked(self, name: str, default: str = "") -> str:
+        """A parameter of the address, or a field of the form."""
+        return self.form.get(name, self.request.query_params.get(name, default))
+
+    def render(self, template: str, *, status: int = 200, **facts: Any) -> Response:
+        said = messages.TEXTS.get(self.request.cookies.get(SAID, ""))
+        page = (
+            environment()
+            .get_template(template)
+            .render(
+                visit=self,
+                principal=self.principal,
+                has_tokens=bool(self.service.tokens),
+                form_token=self.sessions.form_token(self.session),
+                here=self.here,
+                page=self.request.url.path,
+                now=self.now,
+                said=said,
+                **facts,
+            )
+        )
+        response = HTMLResponse(page, status_code=status)
+        if said is not None and "HX-Request" not in self.request.headers:
+            response.delete_cookie(SAID, path="/", httponly=True, samesite="strict")
+        return response
+
+    @property
+    def here(self) -> str:
+        """The path and the query of this page."""
+        query = self.request.url.query
+        return self.request.url.path + (f"?{query}" if query else "")
+
+    def went_to(self, place: str, said: str) -> Response:
+        """Go on to a page, which shows a message."""
+        response = RedirectResponse(place, status_code=303)
+        response.set_cookie(SAID, said, max_age=60, path="/", httponly=True, samesite="strict", secure=self.is_https)
+        return response
+
+    @property
+    def address(self) -> str:
+        """Where people reach the service, for lines to paste."""
+        return self.service.settings.public or f"http://{self.request.headers.get('host', '')}"
+
+    @property
+    def is_https(self) -> bool:
+        return (self.service.settings.public or "").startswith("https:")
+
+    def remember(self, response: Response) -> None:
+        """Give the browser its session, unless it has sent it."""
+        cookie = self.sessions.sealed(self.session)
+        if self.request.cookies.get(COOKIE) != cookie:
+            response.set_cookie(
+                COOKIE, cookie, max_age=LIFETIME, path="/", httponly=True, samesite="strict", secure=self.is_https
+            )
+
+
+Answer = Callable[[Visit], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Reception:
+    """Makes endpoints of pages and actions: finds the session, and refuses what must not reach them."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.limit = LogInLimit()
+        self._sessions: tuple[Store, Sessions] | None = None
+
+    def page(self, answer: Answer, *, whole: bool = False) -> Endpoint:
+        """A page for those who may read; `whole` if it concerns all timelines."""
+
+        async def checked(visit: Visit) -> Response:
+            if visit.principal is None:
+                return _to_log_in(visit)
+            _check(visit.principal, Scope.READ, whole=whole)
+            return await answer(visit)
+
+        return self._endpoint(checked)
+
+    def action(self, answer: Answer) -> Endpoint:
+        """A form that changes something, for those who may."""
+
+        async def checked(visit: Visit) -> Response:
+            await check_form(visit)
+            if visit.principal is None:
+                return RedirectResponse("/login", status_code=303)
+            _check(visit.principal, Scope.ADMIN, whole=False)
+            return await answer(visit)
+
+        return self._endpoint(checked)
+
+    def open(self, answer: Answer) -> Endpoint:
+        """A page for everybody: the log-in."""
+        return self._endpoint(answer)
+
+    def _endpoint(self, answer: Answer) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            try:
+                visit = await self._visit(request)
+            except StoreUnavailable:
+                return finished(_bare("The store can't be reached", "The page comes back when the store does."))
+            try:
+                response = await answer(visit)
+            except (Refused, DigestifError) as error:
+                response = _refusal(visit, error)
+            visit.remember(response)
+            return finished(response)
+
+        return endpoint
+
+    async def _visit(self, request: Request) -> Visit:
+        sessions = await self._of_store(self.service.digests.store)
+        now = wall_clock()
+        session = sessions.opened(request.cookies.get(COOKIE), now=now)
+        session = sessions.begin(now=now) if session is None else sessions.renewed(session, now=now)
+        return Visit(self.service, request, session, sessions)
+
+    async def _of_store(self, store: Store) -> Sessions:
+        if self._sessions is None or self._sessions[0] is not store:
+            self._sessions = store, Sessions(await asyncio.to_thread(shared_secret, store))
+        return self._sessions[1]
+
+
+def _to_log_in(visit: Visit) -> Response:
+    if "HX-Request" in visit.request.headers:  # a part of a page: the whole of it has to be loaded again
+        return Response(status_code=401, headers={"HX-Refresh": "true"})
+    return RedirectResponse(f"/login?next={quote(visit.here, safe='')}", status_code=303)
+
+
+def finished(response: Response) -> Response:
+    """A response with the headers that all have, unless it has its own."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+async def check_form(visit: Visit) -> None:
+    """Read the form of a request, and refuse it unless it comes from one of our own pages."""
+    visit.form = await _form(visit.request)
+    if _is_foreign(visit) or not visit.sessions.is_form_token(visit.session, visit.form.pop("form_token", "")):
+        raise Refused(
+            403,
+            "This form was not sent by the dashboard",
+            "Nothing was changed. Open the page again and repeat it there.",
+        )
+
+
+async def _form(request: Request) -> dict[str, str]:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        raise Refused(415, "This is no form", "Actions are sent by the forms of the dashboard.")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > FORM_BYTES:
+            raise Refused(413, "The form is too large", f"At most {FORM_BYTES:,} bytes are read.")
+    try:
+        text = body.decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS)
+    except ValueError:
+        raise Refused(400, "The form can't be read", "It is not what the dashboard sends.") from None
+    return dict(pairs)
+
+
+def _is_foreign(visit: Visit) -> bool:
+    """True if the browser says that a page of another site has sent the request."""
+    headers = visit.request.headers
+    site, origin = headers.get("sec-fetch-site", "same-origin"), headers.get("origin")
+    host = headers.get("host", "").encode("latin-1")
+    return site != "same-origin" or (
+        origin is not None and visit.service.hosts.is_foreign(origin.encode("latin-1"), host)
+    )
+
+
+def _principal(service: Service, session: Session) -> Principal | None:
+    if not service.tokens:
+        return LOCAL
+    return service.tokens.holder(session.token) if session.token else None
+
+
+def _check(principal: Principal, scope: Scope, *, whole: bool) -> None:
+    if not principal.may(scope):
+        raise Refused(403, "Your token does not allow this", f"It lacks the scope “{scope}”.")
+    if whole and principal.prefix:
+        raise Refused(
+            403, "This concerns all timelines", f"Your token reaches those that begin with “{principal.prefix}”."
+        )
+
+
+def reached(visit: Visit, timeline: str) -> str:
+    """A timeline, if the principal reaches it."""
+    if visit.principal is None or not visit.principal.reaches(timeline):
+        raise Refused(
+            403, "Your token does not reach this timeline", "It is limited to timelines with another beginning."
+        )
+    return timeline
+
+
+def status_of(error: DigestifError) -> int:
+    if isinstance(error, ConfigError | InvalidRecord):
+        return 422
+    if isinstance(error, InvalidState):
+        return 409
+    return 503
+
+
+def _refusal(visit: Visit, error: Refused | DigestifError) -> Response:
+    if isinstance(error, DigestifError):
+        error = Refused(status_of(error), "That did not work", message_of(error))
+    response = visit.render("refusal.html", status=error.status, title=error.title, detail=error.detail)
+    if error.wait is not None:
+        response.headers["Retry-After"] = str(int(error.wait) + 1)
+    return response
+
+
+def _bare(title: str, detail: str) -> Response:
+    """An error page without a session, which needs the store."""
+    page = environment().get_template("bare.html").render(title=title, detail=detail)
+    return HTMLResponse(page, status_code=503, headers={"Retry-After": "5"})

@@ -1,0 +1,80 @@
+"""Sessions of the dashboard: a signed cookie, and the token that each of its forms carries.
+
+Nothing about a session is stored. The secret that signs is a note in the store, so that all processes share it and
+a restart ends no session. A session ends after 12 hours, or when its token is removed from the settings.
+"""
+
+import base64
+import hashlib
+import hmac
+
+import msgspec
+from msgspec.structs import replace
+
+from digestif.ids import fresh_id, fresh_secret
+from digestif.stores.base import Store
+
+COOKIE = "digestif_session"
+LIFETIME = 12 * 3600  # seconds
+NOTE = "sessions"  # in partition 0: the secret
+LONGEST_COOKIE = 500  # characters
+
+
+class Session(msgspec.Struct, frozen=True, array_like=True):
+    """What the cookie of a browser says."""
+
+    id: str
+    expires: int
+    token: str = ""  # fingerprint of the token that was used to log in; empty if none was
+
+
+class Sessions:
+    """Makes sessions, signs them, and reads what browsers send back."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def begin(self, *, token: str = "", now: float) -> Session:
+        return Session(fresh_id(), int(now) + LIFETIME, token)
+
+    def renewed(self, session: Session, *, now: float) -> Session:
+        """The session of a page that stays open for days. One that was begun with a token ends when it ends."""
+        is_old = session.expires - now < LIFETIME / 2
+        return replace(session, expires=int(now) + LIFETIME) if is_old and not session.token else session
+
+    def sealed(self, session: Session) -> str:
+        """The session as the text of a cookie."""
+        body = base64.urlsafe_b64encode(msgspec.json.encode(session)).decode()
+        return f"{body}.{self._signature('session', body)}"
+
+    def opened(self, cookie: str | None, *, now: float) -> Session | None:
+        """The session of a cookie; None if it was changed, has expired, or is none of ours."""
+        if not cookie or len(cookie) > LONGEST_COOKIE or not cookie.isascii():
+            return None
+        body, _, signature = cookie.partition(".")
+        if not hmac.compare_digest(signature, self._signature("session", body)):
+            return None
+        session = msgspec.json.decode(base64.urlsafe_b64decode(body), type=Session)
+        return session if now < session.expires else None
+
+    def form_token(self, session: Session) -> str:
+        """What forms of this session carry. Other sites can't know it."""
+        return self._signature("form", session.id)
+
+    def is_form_token(self, session: Session, given: str) -> bool:
+        return given.isascii() and hmac.compare_digest(given, self.form_token(session))
+
+    def _signature(self, purpose: str, text: str) -> str:
+        found = hmac.digest(self._secret, f"{purpose}:{text}".encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(found).decode().rstrip("=")
+
+
+def shared_secret(store: Store) -> bytes:
+    """The secret that all processes of a store sign with. The first of them draws it."""
+    known = store.note(0, NOTE)
+    if known is not None:
+        return known
+    fresh = fresh_secret().encode()
+    if store.swap_note(0, NOTE, None, fresh):
+        return fresh
+    return store.note(0, NOTE) or fresh  # another process was quicker; a store that keeps nothing has no note

@@ -1,0 +1,253 @@
+"""Every action in the browser, by mouse and by keyboard alone; log-in; what is refused."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from digestif import Digests
+from digestif.service.dashboard.messages import TEXTS
+from digestif.service.service import Service
+from digestif.service.settings import Scope
+from tests.browser.chromium import Desk
+from tests.browser.test_every_page import bury
+from tests.service.harness import Client, serving, settings_with, token_of
+
+
+@pytest.fixture
+def digests(service: Service) -> Digests:
+    return service.digests._digests
+
+
+@pytest.fixture
+def page(client: Client, desk: Desk) -> Page:
+    """A window that is closed before the service ends."""
+    return desk.page
+
+
+def press(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def test_a_timeline_is_paused_resumed_and_flushed(page: Page, client: Client, digests: Digests) -> None:
+    digests.set_policy("orders", "first=1h")
+    digests.add("orders", {"title": "Order 7"})
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    press(page, "Pause")
+    expect(page.get_by_text(TEXTS["paused"])).to_be_visible()
+    assert digests.timeline("orders").paused
+    press(page, "Resume")
+    expect(page.get_by_text(TEXTS["resumed"])).to_be_visible()
+    press(page, "Flush")
+    expect(page.get_by_text(TEXTS["flushed"])).to_be_visible()
+
+    assert digests.timeline("orders").state == "ready"
+
+
+def test_a_record_is_retracted(page: Page, client: Client, digests: Digests) -> None:
+    digests.add("orders", 1, key="o/1")
+    digests.add("orders", 2, key="o/2")
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    page.get_by_role("row", name="o/1").get_by_role("button", name="Retract").click()
+
+    expect(page.get_by_text(TEXTS["retracted"])).to_be_visible()
+    assert [record.key for record in digests.peek("orders")] == ["o/2"]
+
+
+def test_a_timeline_is_deleted_after_a_question(page: Page, client: Client, digests: Digests) -> None:
+    digests.add("orders", 1)
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    page.get_by_role("link", name="Delete…").click()
+    page.get_by_role("link", name="Keep it").click()
+    assert digests.timeline("orders").pending == 1
+    page.get_by_role("link", name="Delete…").click()
+    press(page, "Delete it")
+
+    expect(page.get_by_text(TEXTS["deleted"])).to_be_visible()
+    assert digests.ledger().deleted == 1
+
+
+def test_a_policy_is_refused_set_and_removed(client: Client, desk: Desk, digests: Digests) -> None:
+    page = desk.page
+    page.goto(f"{client.url}/timeline?key=orders")
+    field = page.get_by_label("A policy of its own")
+
+    field.fill("minimun=5m")
+    press(page, "Set policy")
+    expect(page.get_by_role("alert")).to_contain_text("minimum")
+    expect(field).to_have_value("minimun=5m")
+    desk.forgive("422")
+    field.fill("minimum=7m,maximum=9m")
+    press(page, "Set policy")
+    expect(page.get_by_text(TEXTS["policy-set"])).to_be_visible()
+    assert digests.policy_of("orders").source == "override"
+    press(page, "Remove its own policy")
+
+    expect(page.get_by_text(TEXTS["policy-cleared"])).to_be_visible()
+    assert digests.policy_of("orders").source == "engine"
+
+
+def test_a_preference_is_chosen(page: Page, client: Client, digests: Digests) -> None:
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    page.get_by_label("Cadence").select_option("daily")
+    page.get_by_label("Time zone").fill("Europe/Berlin")
+    press(page, "Set preference")
+
+    expect(page.get_by_text(TEXTS["preferred"])).to_be_visible()
+    preference = digests.preference("orders")
+    assert preference is not None
+    assert (preference.cadence, preference.zone) == ("daily", "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("button", "said"), [("Replay", "replayed"), ("Requeue", "requeued"), ("Discard", "discarded")]
+)
+def test_a_dead_letter_is_decided(page: Page, client: Client, digests: Digests, button: str, said: str) -> None:
+    bury(digests, "orders")
+    page.goto(f"{client.url}/dead-letters")
+
+    page.locator("#live a.key").first.click()
+    expect(page.get_by_text("mailbox full")).to_be_visible()
+    press(page, button)
+
+    expect(page.get_by_text(TEXTS[said])).to_be_visible()
+    assert digests.dead_letters() == []
+    page.goto(f"{client.url}/status")
+    expect(page.get_by_role("row", name="orders")).to_contain_text(button.lower())
+
+
+def test_everything_works_by_keyboard_alone(page: Page, client: Client, digests: Digests) -> None:
+    for name in ("alpha", "beta"):
+        digests.set_policy(name, "first=1h")
+        digests.add(name, 1)
+    page.goto(f"{client.url}/timelines")
+
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    page.keyboard.press("/")
+    page.keyboard.type("bet")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**prefix=bet*")
+    walk_to(page, "beta")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/timeline?key=beta")
+    walk_to(page, "Pause")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_text(TEXTS["paused"])).to_be_visible()
+    assert digests.timeline("beta").paused
+    assert not digests.timeline("alpha").paused
+
+
+def walk_to(page: Page, text: str) -> None:
+    """Press Tab until the element with this text has the focus, which must be visible at each step."""
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        name, outline = page.evaluate(
+            "[document.activeElement.textContent.trim(), getComputedStyle(document.activeElement).outlineStyle]"
+        )
+        assert outline != "none", name
+        if name == text:
+            return
+    raise AssertionError(f"Tab does not lead to {text!r}")
+
+
+# Logging in, and what is refused
+
+
+def test_logging_in_with_a_wrong_and_a_right_token_and_out_again(desk: Desk) -> None:
+    text, token = token_of("ops", Scope.ADMIN)
+    with serving(settings=settings_with(token)) as (client, _):
+        page = desk.page
+        page.goto(f"{client.url}/timelines?prefix=x")
+        page.get_by_label("Token").fill("dgf_wrong")
+        press(page, "Log in")
+        expect(page.get_by_role("alert")).to_contain_text("not known")
+        desk.forgive("401")
+        page.get_by_label("Token").fill(text)
+        press(page, "Log in")
+
+        page.wait_for_url("**/timelines?prefix=x")
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_text(TEXTS["logged-out"])).to_be_visible()
+        page.goto(f"{client.url}/status")
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_a_reader_finds_no_buttons(desk: Desk) -> None:
+    text, token = token_of("reader", Scope.READ)
+    with serving(settings=settings_with(token)) as (client, service):
+        service.digests._digests.add("orders", 1)
+        page = desk.page
+        page.goto(f"{client.url}/timeline?key=orders")
+        page.get_by_label("Token").fill(text)
+        press(page, "Log in")
+
+        expect(page.get_by_role("heading", name="orders")).to_be_visible()
+        assert page.locator("main button:visible").count() == 0
+        page.goto("about:blank")
+
+
+def test_a_form_with_a_wrong_token_is_refused(client: Client, desk: Desk, digests: Digests) -> None:
+    digests.add("orders", 1)
+    page = desk.page
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    page.evaluate("document.querySelectorAll('[name=form_token]').forEach((field) => { field.value = 'x'.repeat(43) })")
+    press(page, "Pause")
+
+    expect(page.get_by_text("This form was not sent by the dashboard")).to_be_visible()
+    assert not digests.timeline("orders").paused
+    desk.forgive("403")
+
+
+def test_a_form_on_a_page_of_another_site_is_refused(chromium: Browser, client: Client, digests: Digests) -> None:
+    digests.add("orders", 1)
+    desk = Desk(chromium)
+    desk.page.goto(f"{client.url}/timeline?key=orders")
+    token = desk.page.locator("[name=form_token]").first.get_attribute("value")
+    form = f"""<form method=post action="{client.url}/timeline/delete"><input name=key value=orders>
+      <input name=form_token value="{token}"><button>Win a prize</button></form>"""
+
+    with other_site(form) as address, desk.page.expect_response("**/timeline/delete") as answer:
+        desk.page.goto(address)
+        desk.page.get_by_role("button").click()
+
+    assert answer.value.status == 403
+    assert digests.timeline("orders").pending == 1
+    desk.close()
+
+
+@contextmanager
+def other_site(html: str) -> Iterator[str]:
+    """A page under another name of this computer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://localhost:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

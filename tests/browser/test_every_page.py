@@ -1,0 +1,171 @@
+"""Every page in the browser: nothing is forbidden or fails, and people can use it in light, in dark, on a phone."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from digestif import Digests
+from digestif.core.verdicts import DeliveryFailed
+from digestif.service.service import Service
+from digestif.service.settings import Scope
+from tests.browser.chromium import PHONE, Desk
+from tests.browser.scene import HOSTILE
+from tests.service.harness import Client, serving, settings_with, token_of
+
+PAGES = [
+    "/",
+    "/?range=1h",
+    "/?range=24h",
+    "/timelines",
+    "/timelines?state=waiting",
+    "/timelines?prefix=nothing",
+    "/timeline?key=alerts%3Acheckout%2Feu-west-1",
+    "/timeline?key=unknown",
+    "/timeline/delete?key=alerts%3Acheckout%2Feu-west-1",
+    "/digests",
+    "/dead-letters",
+    "/channels",
+    "/workers",
+    "/status",
+]
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_has_no_serious_barrier_and_nothing_forbidden(
+    chromium: Browser, day: str, path: str, colours: str
+) -> None:
+    desk = Desk(chromium, color_scheme=colours)
+    desk.page.goto(day + path)
+    expect(desk.page.locator("h1")).to_be_visible()
+
+    assert barriers(desk.page) == []
+    assert desk.complaints == []
+    desk.close()
+
+
+@pytest.mark.parametrize("path", ["/dead-letter", "/login"])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_pages_that_need_something_first_have_no_serious_barrier(
+    chromium: Browser, service: Service, client: Client, path: str, colours: str
+) -> None:
+    desk = Desk(chromium, color_scheme=colours)
+    if path == "/login":
+        with serving(settings=settings_with(token_of("ops", Scope.ADMIN)[1])) as (guarded, _):
+            desk.page.goto(f"{guarded.url}/login")
+            assert barriers(desk.page) == []
+    else:
+        desk.page.goto(f"{client.url}/dead-letter?id={bury(service.digests._digests, 'a')}")
+        assert barriers(desk.page) == []
+    assert desk.complaints == []
+    desk.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_phone_shows_all_of_a_page_without_scrolling_sideways(chromium: Browser, day: str, path: str) -> None:
+    desk = Desk(chromium, viewport=PHONE)
+    desk.page.goto(day + path)
+
+    assert desk.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    desk.close()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_text_everywhere(desk: Desk, day: str, name: str) -> None:
+    page = desk.page
+    page.on("dialog", lambda dialog: desk.complaints.append(dialog.message))  # only a script opens one
+
+    page.goto(f"{day}/timelines")
+    page.get_by_role("searchbox").fill(name[:200])
+    page.get_by_role("button", name="Search").click()
+    page.locator("#live a.key").first.click()
+
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    assert page.evaluate("new URL(location).searchParams.get('key')") == name
+    assert page.locator("img[src='x']").count() == 0
+
+
+def test_pages_are_complete_without_javascript(chromium: Browser, day: str) -> None:
+    desk = Desk(chromium, java_script_enabled=False)
+    page = desk.page
+
+    page.goto(day)
+    assert page.locator("polyline.line.events").get_attribute("points")
+    page.get_by_role("link", name="Timelines", exact=True).click()
+    page.get_by_role("searchbox").fill("alerts:checkout")
+    page.get_by_role("button", name="Search").click()
+    page.locator("#live a.key").first.click()
+
+    expect(page.locator("svg.life")).to_be_visible()
+    expect(page.get_by_role("heading", name="Why then")).to_be_visible()
+    desk.close()
+
+
+def test_times_are_shown_in_the_zone_of_the_reader(chromium: Browser, service: Service, client: Client) -> None:
+    digests = service.digests._digests
+    digests.set_policy("a", "minimum=1h,maximum=2h")
+    digests.add("a", 1)
+    titles = {}
+    for zone in ("UTC", "Asia/Tokyo"):
+        desk = Desk(chromium, timezone_id=zone)
+        desk.page.goto(f"{client.url}/timelines")
+        titles[zone] = desk.page.locator("time").first.get_attribute("title")
+        desk.close()
+
+    assert "UTC" in (titles["UTC"] or "")
+    assert "GMT+9" in (titles["Asia/Tokyo"] or "")
+
+
+def test_curves_are_drawn(desk: Desk, day: str) -> None:
+    desk.page.goto(day)
+
+    expect(desk.page.locator(".chart canvas")).to_have_count(4)
+    expect(desk.page.locator(".chart > svg")).to_have_count(0)
+
+
+def test_the_switch_of_colours_is_remembered(desk: Desk, day: str) -> None:
+    page = desk.page
+    page.goto(day)
+    ground = "getComputedStyle(document.querySelector('.panel')).backgroundColor"
+    light = page.evaluate(ground)
+
+    switch = page.locator("#theme")
+    switch.click()
+    switch.click()
+    expect(switch).to_have_text("Theme: dark")
+    page.goto(f"{day}/status")
+
+    expect(switch).to_have_text("Theme: dark")
+    assert page.evaluate(ground) != light
+
+
+def test_nothing_moves_for_those_who_asked_for_less_motion(chromium: Browser, day: str) -> None:
+    desk = Desk(chromium, reduced_motion="reduce")
+    desk.page.goto(day)
+    desk.page.wait_for_selector("#pulse[data-state=on]")
+
+    assert desk.page.evaluate("getComputedStyle(document.querySelector('#pulse .dot')).animationName") == "none"
+    desk.close()
+
+
+def barriers(page: Page) -> list[str]:
+    """What axe-core finds serious or critical."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{each['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+def bury(digests: Digests, timeline: str) -> str:
+    """Make a dead letter."""
+
+    @digests.handler(timeline)
+    def refuse(digest: object) -> None:
+        raise DeliveryFailed("mailbox full", retry=False)
+
+    digests.add(timeline, {"title": "lost"}, key="r")
+    digests.deliver(timeline)
+    return digests.dead_letters(timeline)[0].id

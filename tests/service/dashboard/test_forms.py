@@ -1,0 +1,164 @@
+"""Forms change what they say, once, and only if a page of ours has sent them. The audit log keeps who did it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from digestif import Digests
+from digestif.core.verdicts import DeliveryFailed
+from digestif.service.dashboard.actions import ON_DEAD_LETTERS, ON_TIMELINES
+from digestif.service.dashboard.messages import TEXTS
+from digestif.service.security.audit import audit_entries
+from digestif.service.service import Service
+from tests.service.dashboard.visitor import Visitor
+
+ACTIONS = [*ON_TIMELINES, *ON_DEAD_LETTERS]
+
+
+@pytest.fixture
+def digests(service: Service) -> Digests:
+    return service.digests._digests
+
+
+def bury(digests: Digests, timeline: str) -> str:
+    """Make a dead letter."""
+
+    @digests.handler(timeline)
+    def refuse(digest: Any) -> None:
+        raise DeliveryFailed("mailbox full", retry=False)
+
+    digests.add(timeline, {"title": "lost"}, key="r")
+    digests.deliver(timeline)
+    return digests.dead_letters(timeline)[0].id
+
+
+def audit(service: Service) -> list[tuple[str, str, str | None, str | None]]:
+    found = asyncio.run(audit_entries(service))
+    return [(entry.who, entry.what, entry.timeline, entry.subject) for _, entry in found]
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+def test_a_form_without_the_token_of_its_session_changes_nothing(visitor: Visitor, digests: Digests, path: str) -> None:
+    visitor.page("/timeline?key=any")
+    letter = bury(digests, "a")
+    digests.add("b", 1, key="r")
+    before = (digests.ledger(), digests.timeline("b"), digests.dead_letters())
+    fields = {"key": "b", "record": "r", "id": letter, "policy": "minimum=1m", "cadence": "off"}
+
+    assert visitor.post(path, {**fields, "form_token": ""}).status == 403
+    assert visitor.post(path, {**fields, "form_token": "x" * 43}).status == 403
+    assert Visitor(visitor._client).post(path, {**fields, "form_token": visitor.form_token}).status == 403
+    assert (digests.ledger(), digests.timeline("b"), digests.dead_letters()) == before
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+        {"content_type": "text/plain"},
+        {"content_type": "application/json"},
+    ],
+)
+def test_a_form_of_another_site_changes_nothing_even_with_the_right_token(
+    visitor: Visitor, digests: Digests, headers: dict[str, str]
+) -> None:
+    digests.add("a", 1)
+    visitor.page("/timeline?key=any")
+
+    assert visitor.post("/timeline/delete", {"key": "a"}, **headers).status in (403, 415)
+    assert digests.timeline("a").pending == 1
+
+
+def test_pausing_flushing_and_resuming_say_what_happened(visitor: Visitor, digests: Digests, service: Service) -> None:
+    digests.set_policy("a", "first=1h")
+    digests.add("a", 1)
+    visitor.page("/timeline?key=any")
+
+    answer = visitor.post("/timeline/pause", {"key": "a"})
+
+    assert (answer.status, answer.headers["location"]) == (303, "/timeline?key=a")
+    assert TEXTS["paused"] in visitor.page("/timeline?key=a")
+    assert TEXTS["paused"] not in visitor.page("/timeline?key=a")
+    assert digests.timeline("a").paused
+    visitor.post("/timeline/resume", {"key": "a"})
+    visitor.post("/timeline/flush", {"key": "a"})
+    assert digests.timeline("a").state == "ready"
+    visitor.post("/timeline/flush", {"key": "a"})
+    assert TEXTS["not-flushed"] in visitor.page("/timeline?key=a")
+    assert audit(service) == [
+        ("local", "flush", "a", None),
+        ("local", "resume", "a", None),
+        ("local", "pause", "a", None),
+    ]
+
+
+def test_a_record_is_retracted_and_a_timeline_deleted(visitor: Visitor, digests: Digests, service: Service) -> None:
+    key = "a/b?c=d&é"
+    digests.add(key, 1, key="r/1")
+    digests.add(key, 2, key="r/2")
+    visitor.page("/timeline?key=any")
+
+    visitor.post("/timeline/retract", {"key": key, "record": "r/1"})
+    assert [record.key for record in digests.peek(key)] == ["r/2"]
+    answer = visitor.post("/timeline/delete", {"key": key})
+
+    assert answer.headers["location"] == "/timelines"
+    assert digests.ledger().deleted == 2
+    assert audit(service) == [("local", "delete", key, None), ("local", "retract", key, "r/1")]
+
+
+def test_a_wrong_policy_is_shown_beside_what_was_typed(visitor: Visitor, digests: Digests) -> None:
+    visitor.page("/timeline?key=any")
+
+    reply = visitor.post("/timeline/policy", {"key": "a", "policy": "minimun=5m"})
+
+    assert reply.status == 422
+    assert b'value="minimun=5m"' in reply.body
+    assert b"minimum" in reply.body
+
+
+def test_policies_and_preferences_are_set_and_cleared(visitor: Visitor, digests: Digests, service: Service) -> None:
+    visitor.page("/timeline?key=any")
+
+    visitor.post("/timeline/policy", {"key": "a", "policy": "minimum=7m,maximum=9m"})
+    assert str(digests.policy_of("a").policy).startswith("minimum=7m")
+    visitor.post("/timeline/clear-policy", {"key": "a"})
+    assert digests.policy_of("a").source == "engine"
+    visitor.post("/timeline/preference", {"key": "a", "cadence": "daily", "zone": "Europe/Berlin"})
+    preference = digests.preference("a")
+    assert preference is not None
+    assert (preference.cadence, preference.zone) == ("daily", "Europe/Berlin")
+    assert visitor.post("/timeline/preference", {"key": "a", "cadence": "dayly", "zone": ""}).status == 422
+    assert [what for _, what, _, _ in audit(service)] == ["prefer", "clear_policy", "set_policy"]
+
+
+def test_dead_letters_are_replayed_requeued_and_discarded(visitor: Visitor, digests: Digests, service: Service) -> None:
+    first, second, third = (bury(digests, name) for name in "abc")
+    visitor.page("/timeline?key=any")
+    assert "mailbox full" in visitor.page(f"/dead-letter?id={first}")
+
+    visitor.post("/dead-letter/replay", {"id": first})
+    visitor.post("/dead-letter/requeue", {"id": second})
+    visitor.post("/dead-letter/discard", {"id": third})
+
+    assert digests.dead_letters() == []
+    assert digests.timeline("a").in_digest == 1
+    assert digests.timeline("b").pending == 1
+    assert digests.ledger().deleted == 1
+    assert [entry[1:] for entry in audit(service)] == [
+        ("discard", "c", third),
+        ("requeue", "b", second),
+        ("replay", "a", first),
+    ]
+    assert visitor.post("/dead-letter/replay", {"id": first}).status == 404
+
+
+def test_a_form_that_is_too_large_or_unreadable_is_refused(visitor: Visitor) -> None:
+    visitor.page("/timeline?key=any")
+
+    assert visitor.post("/timeline/flush", {"key": "a" * 70_000}).status == 413
+    assert visitor.post("/timeline/flush", {str(number): "" for number in range(50)}).status == 400

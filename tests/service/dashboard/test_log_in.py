@@ -1,0 +1,152 @@
+"""Logging in: a token becomes a session, which can't be forged, ends by itself, and ends with its token."""
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessions, shared_secret
+from digestif.service.service import Service
+from digestif.service.settings import Scope
+from digestif.stores.memory import MemoryStore
+from tests.service.dashboard.visitor import Visitor
+from tests.service.harness import Client, serving, settings_with, token_of
+
+ADMIN, ADMIN_TOKEN = token_of("ops", Scope.ADMIN)
+INGEST, INGEST_TOKEN = token_of("app", Scope.INGEST)
+SETTINGS = settings_with(ADMIN_TOKEN, INGEST_TOKEN)
+
+
+@pytest.fixture
+def running() -> Iterator[tuple[Client, Service]]:
+    with serving(settings=SETTINGS) as found:
+        yield found
+
+
+def test_every_page_asks_for_a_token_first_and_comes_back_after_the_log_in(visitor: Visitor) -> None:
+    asked = visitor.get("/timeline?key=a%2Fb")
+    visitor.get(asked.headers["location"])
+    answer = visitor.post("/login", {"token": ADMIN, "next": "/timeline?key=a%2Fb"})
+
+    assert asked.status == 303
+    assert asked.headers["location"] == "/login?next=%2Ftimeline%3Fkey%3Da%252Fb"
+    assert answer.headers["location"] == "/timeline?key=a%2Fb"
+    assert "Log out" in visitor.page("/timeline?key=a%2Fb")
+
+
+@pytest.mark.parametrize("place", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"])
+def test_a_log_in_leads_to_no_other_site(visitor: Visitor, place: str) -> None:
+    visitor.get("/login")
+
+    assert visitor.post("/login", {"token": ADMIN, "next": place}).headers["location"] == "/"
+
+
+def test_the_cookie_is_kept_from_scripts_and_from_other_sites(visitor: Visitor) -> None:
+    cookie = visitor.get("/login").headers["set-cookie"].lower()
+
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert f"max-age={LIFETIME}" in cookie
+    assert "secure" not in cookie
+
+
+def test_the_cookie_is_sent_over_tls_only_if_people_come_by_it() -> None:
+    with serving(settings=replace(SETTINGS, public="https://digests.example")) as (client, _):
+        assert "secure" in Visitor(client).get("/login").headers["set-cookie"].lower()
+
+
+def test_a_wrong_token_and_one_that_may_not_look_are_refused(visitor: Visitor) -> None:
+    assert visitor.log_in("dgf_wrong").status == 401
+    assert visitor.log_in(INGEST).status == 403
+    assert visitor.get("/").status == 303
+
+
+def test_a_session_from_before_the_log_in_is_not_the_one_after_it(visitor: Visitor) -> None:
+    visitor.get("/login")
+    before = visitor.cookies[COOKIE]
+    visitor.post("/login", {"token": ADMIN})
+
+    assert visitor.cookies[COOKIE] != before
+
+
+def test_logging_out_ends_the_session_of_the_browser(visitor: Visitor) -> None:
+    visitor.log_in(ADMIN)
+    visitor.page("/")
+    visitor.post("/logout")
+
+    assert visitor.get("/").status == 303
+    assert "You are logged out" in visitor.page("/login")
+
+
+def test_a_session_ends_when_its_token_is_removed_and_loses_what_its_token_loses(
+    visitor: Visitor, service: Service
+) -> None:
+    visitor.log_in(ADMIN)
+
+    service.replace(settings_with(replace(ADMIN_TOKEN, scopes=frozenset({Scope.READ}))), service.digests)
+    reading, acting = visitor.get("/timelines").status, visitor.post("/timeline/flush", {"key": "a"}).status
+    service.replace(settings_with(INGEST_TOKEN), service.digests)
+
+    assert (reading, acting) == (200, 403)
+    assert visitor.get("/timelines").status == 303
+
+
+def test_log_ins_that_fail_too_often_have_to_wait(visitor: Visitor) -> None:
+    answers = [visitor.log_in(f"dgf_{number}") for number in range(11)]
+
+    assert [answer.status for answer in answers] == [401] * 10 + [429]
+    assert int(answers[-1].headers["retry-after"]) <= 61
+    assert visitor.log_in(ADMIN).status == 429
+
+
+def test_a_part_of_a_page_that_was_left_open_asks_for_the_whole_when_the_session_is_over(visitor: Visitor) -> None:
+    reply = visitor.get("/timelines", **{"HX-Request": "true"})
+
+    assert reply.status == 401
+    assert reply.headers["hx-refresh"] == "true"
+
+
+# The cookie
+
+SECRET = Sessions(b"secret")
+NOW = 1_000_000.0
+
+
+def test_a_session_is_read_back_until_it_expires() -> None:
+    session = SECRET.begin(token="f", now=NOW)
+    cookie = SECRET.sealed(session)
+
+    assert SECRET.opened(cookie, now=NOW + LIFETIME - 1) == session
+    assert SECRET.opened(cookie, now=NOW + LIFETIME) is None
+
+
+def test_a_cookie_that_was_changed_or_signed_by_others_is_none_of_ours() -> None:
+    cookie = SECRET.sealed(Session("id", int(NOW) + 60, "f"))
+    body, _, signature = cookie.partition(".")
+
+    for forged in (body, f"{body}.", f"{body}x.{signature}", f"{body}.{signature[:-1]}", "é.é", ".", "", "x" * 9999):
+        assert SECRET.opened(forged, now=NOW) is None
+    assert Sessions(b"other").opened(cookie, now=NOW) is None
+
+
+def test_the_token_of_forms_is_no_cookie_and_no_cookie_is_a_token_of_forms() -> None:
+    session = SECRET.begin(now=NOW)
+
+    assert SECRET.is_form_token(session, SECRET.form_token(session))
+    assert not SECRET.is_form_token(SECRET.begin(now=NOW), SECRET.form_token(session))
+    assert not SECRET.is_form_token(session, SECRET.sealed(session).partition(".")[2])
+
+
+def test_a_page_that_stays_open_keeps_its_form_token_unless_a_token_was_used() -> None:
+    local, logged_in = SECRET.begin(now=NOW), SECRET.begin(token="f", now=NOW)
+    late = NOW + LIFETIME - 10
+
+    assert SECRET.form_token(SECRET.renewed(local, now=late)) == SECRET.form_token(local)
+    assert SECRET.renewed(local, now=late).expires > local.expires
+    assert SECRET.renewed(logged_in, now=late) == logged_in
+
+
+def test_processes_that_share_a_store_share_the_secret() -> None:
+    store = MemoryStore()
+
+    assert shared_secret(store) == shared_secret(store) != shared_secret(MemoryStore())

@@ -1,0 +1,171 @@
+"""Pages say what the store knows, whatever names are in it, and read a bounded part of it."""
+
+import re
+from urllib.parse import urlencode
+
+import pytest
+
+from digestif import Digests
+from digestif.service.service import Service
+from digestif.service.settings import Scope
+from tests.service.dashboard.visitor import Visitor
+from tests.service.harness import Client, serving, settings_with, token_of
+
+PAGES = ["/", "/timelines", "/timeline?key=a", "/digests", "/dead-letters", "/channels", "/workers", "/status"]
+WHOLE = ["/channels", "/workers", "/status", "/series"]
+HOSTILE = ["<script>alert(1)</script>", "\u202egnp.ecioVni", "👩‍💻 🚀", '"><img src=x onerror=alert(1)>', "x" * 512]
+
+
+def digests_of(service: Service) -> Digests:
+    return service.digests._digests
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_of_an_empty_store_is_complete_and_nothing_may_be_loaded_into_it(visitor: Visitor, path: str) -> None:
+    reply = visitor.get(path)
+
+    assert reply.status == 200
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    assert "unsafe" not in reply.headers["content-security-policy"]
+    assert reply.headers["cache-control"] == "no-store"
+    assert not re.search(rb"<script[^>]*>[^<]|<style|\sstyle=|\son[a-z]+=|javascript:", reply.body)
+
+
+def test_empty_pages_have_a_line_to_paste_with_the_real_address(visitor: Visitor, client: Client) -> None:
+    line = f"curl {client.url}/v1/timelines/hello/records"
+
+    assert line in visitor.page("/")
+    assert line in visitor.page("/timelines")
+    assert "digestif worker --config" in visitor.page("/workers")
+    assert "[[routes]]" in visitor.page("/channels")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_shown_and_do_nothing(visitor: Visitor, service: Service, name: str) -> None:
+    digests_of(service).add(name, {"title": name}, key=name)
+
+    for path in ("/timelines", f"/timeline?{urlencode({'key': name})}", f"/timeline/delete?{urlencode({'key': name})}"):
+        raw = visitor.get(path).body.decode()
+
+        assert "<script>alert" not in raw
+        assert "<img src=x" not in raw
+        assert "\u202e" not in re.sub(r'value="[^"]*"', "", raw)
+
+
+def test_a_timeline_says_what_is_pending_why_it_is_due_and_what_its_policy_is(
+    visitor: Visitor, service: Service
+) -> None:
+    digests_of(service).set_policy("orders", "minimum=5m,maximum=30m")
+    digests_of(service).add("orders", {"title": "Order 7"}, key="o-7")
+
+    page = visitor.page("/timeline?key=orders")
+
+    assert "o-7" in page
+    assert "Order 7" in page
+    assert "minimum=5m,maximum=30m" in page
+    assert "Remove its own policy" in page
+    assert 'class="arrival pending"' in page
+
+
+def test_timelines_are_found_by_prefix_and_by_state(visitor: Visitor, service: Service) -> None:
+    digests = digests_of(service)
+    for key in ("mail:ada", "mail:bob", "push:ada"):
+        digests.add(key, 1)
+    digests.pause("mail:bob")
+
+    assert rows(visitor.page("/timelines?prefix=mail%3A")) == ["mail:ada", "mail:bob"]
+    assert rows(visitor.page("/timelines?state=ready")) == ["mail:ada", "push:ada"]
+    assert rows(visitor.page("/timelines?state=paused")) == ["mail:bob"]
+    assert rows(visitor.page("/timelines?state=waiting")) == []
+
+
+def test_many_timelines_come_page_by_page(visitor: Visitor, service: Service) -> None:
+    digests_of(service).add_many([(f"t{number:03}", 1) for number in range(120)])
+    found, path = [], "/timelines"
+
+    for _ in range(3):
+        page = visitor.page(path)
+        found += rows(page)
+        path = more[1] if (more := re.search(r'href="([^"]+)" rel="next"', page)) else "/timelines"
+
+    assert found == [f"t{number:03}" for number in range(120)]
+
+
+def test_a_record_of_an_outcome_unknown_to_the_page_is_no_error(visitor: Visitor) -> None:
+    assert visitor.get("/dead-letter?id=unknown").status == 404
+    assert visitor.get("/digest?id=unknown").status == 404
+    assert visitor.get("/timeline?key=").status == 422
+    assert visitor.get("/timelines?after=nonsense").status == 422
+
+
+def test_files_are_kept_for_good_under_their_hash_and_nothing_else_is_served(visitor: Visitor) -> None:
+    address = re.search(r'href="(/static/[0-9a-f]+/digestif.css)"', visitor.page("/"))
+    assert address is not None
+
+    reply = visitor.get(address[1])
+
+    assert reply.headers["content-type"].startswith("text/css")
+    assert "immutable" in reply.headers["cache-control"]
+    for name in ("../rendering.py", "%2e%2e/rendering.py", "vendor/vendor.lock.json", "nothing.css"):
+        assert visitor.get(f"/static/x/{name}").status == 404
+
+
+def test_a_token_with_a_prefix_sees_its_timelines_only() -> None:
+    text, token = token_of("team", Scope.READ, prefix="team:")
+    with serving(settings=settings_with(token)) as (client, service):
+        digests_of(service).add("team:ada", "ours", key="r")
+        digests_of(service).add("other:bob", "theirs", key="r")
+        visitor = Visitor(client)
+        visitor.log_in(text)
+
+        assert rows(visitor.page("/timelines")) == ["team:ada"]
+        assert rows(visitor.page("/timelines?prefix=other")) == ["team:ada"]
+        assert visitor.get("/timeline?key=team%3Aada").status == 200
+        assert visitor.get("/timeline?key=other%3Abob").status == 403
+        assert visitor.get("/timeline/preview?key=other%3Abob").status == 403
+        assert visitor.get("/digests?timeline=other%3Abob").status == 403
+        assert visitor.get("/").headers["location"] == "/timelines"
+        assert [visitor.get(path).status for path in WHOLE] == [403] * len(WHOLE)
+
+
+def test_a_service_whose_token_may_only_read_shows_no_buttons_and_refuses_actions() -> None:
+    text, token = token_of("reader", Scope.READ)
+    with serving(settings=settings_with(token)) as (client, service):
+        digests_of(service).add("a", 1, key="r")
+        visitor = Visitor(client)
+        visitor.log_in(text)
+
+        page = visitor.page("/timeline?key=a")
+
+        assert 'action="/timeline' not in page
+        assert visitor.post("/timeline/delete", {"key": "a"}).status == 403
+        assert digests_of(service).timeline("a").pending == 1
+
+
+def rows(page: str) -> list[str]:
+    """The names in a table of timelines."""
+    return re.findall(r'<a class="key" id="[^"]*" href="[^"]*"><bdi class="name" title="([^"]*)"', page)
+
+
+def test_the_preview_is_a_document_of_its_own_that_may_do_nothing(visitor: Visitor, service: Service) -> None:
+    service.digests.route("mail:*", channel="terminal://")
+    digests_of(service).add("mail:ada", {"title": "<script>alert(1)</script>"})
+
+    page, frame = visitor.page("/timeline?key=mail%3Aada"), visitor.get("/timeline/preview?key=mail%3Aada")
+
+    assert '<iframe class="mail" sandbox=""' in page
+    assert "sandbox" in frame.headers["content-security-policy"]
+    assert "script-src" not in frame.headers["content-security-policy"]
+    assert frame.headers["x-frame-options"] == "SAMEORIGIN"
+    assert b"<script>alert" not in frame.body
+    assert b"alert(1)" in frame.body
+
+
+def test_the_stream_of_changes_tells_no_facts(client: Client, service: Service) -> None:
+    connection = client.connect()
+    connection.request("GET", "/live")
+    response = connection.getresponse()
+
+    assert response.status == 200
+    assert response.read(40).startswith(b"retry: 3000\n\nevent: changed\ndata: \n\n")
+    connection.close()
