@@ -26,6 +26,6 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"within {HEAD_SECONDS:g} seconds, or the body within {BODY_SECONDS:g}" in TEXT
     assert f"longer than {HEAD_BYTES >> 10} KiB" in TEXT
     assert f"every {HEARTBEAT:g} seconds" in TEXT
-    assert f"1 to {LONGEST} ASCII characters" in TEXT
+    assert f"1 to {LONGEST} visible ASCII characters" in TEXT
     assert BOUNDS.age is not None
     assert f"for {BOUNDS.age // 3_600_000} hours and up to\n{BOUNDS.entries:,} keys" in TEXT

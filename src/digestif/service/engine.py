@@ -41,6 +41,8 @@ def _engine(kind: type[Engine], settings: "Settings", store: "Store | str") -> E
     )
     for route in settings.routes:
         engine.route(route.pattern, channel=route.channel.reveal(), **route.options)
+    if settings.keep_messages:
+        engine.keep_messages()
     return engine
 
 

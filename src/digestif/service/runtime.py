@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from msgspec.structs import replace
 
+from digestif.attempts.sampling import Sampler
 from digestif.dsn import redacted
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, StoreError
 from digestif.service.addresses import Address, parse
 from digestif.service.app import application
 from digestif.service.delivery import Delivery
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("digestif.service")
 
 BACKLOG = 2048  # connections that wait to be accepted
+SAMPLED_EVERY = 10.0  # seconds
 REQUESTS_END = 5.0  # seconds after which a reload no longer waits for requests that began before it
 STREAM = "/v1/events"  # its requests last, and always use the engine of the moment
 
@@ -99,7 +101,8 @@ class Runtime:
         if self._is_stopping:
             stop()
         delivery.begin(self._settings, digests)
-        tasks = [asyncio.create_task(each) for each in (self._reload(service, requests, delivery), self._tell(server))]
+        lasting = (self._reload(service, requests, delivery), self._tell(server), sample(service))
+        tasks = [asyncio.create_task(each) for each in lasting]
         for task in tasks:
             task.add_done_callback(self._ended)
         try:
@@ -170,6 +173,15 @@ class Runtime:
         asked = parse(settings.listen)
         if asked.port and str(asked) != now.listen:
             raise ConfigError("listen can't change while the service runs: restart it")
+
+
+async def sample(service: Service) -> None:
+    """Note samples of the counters, from the start on: its worker does so too, later, and may not run at all."""
+    sampler = Sampler(service.digests.store)
+    while True:
+        with suppress(StoreError):
+            await service.in_thread(sampler.tick)
+        await asyncio.sleep(SAMPLED_EVERY)
 
 
 class Requests:
