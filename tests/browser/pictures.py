@@ -1,0 +1,77 @@
+"""A program that takes the pictures of the dashboard in docs/images: `python -m tests.browser.pictures`.
+
+With a FOLDER it takes every page there: light, dark, and as wide as a phone.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser
+
+from tests.browser import scene
+from tests.browser.chromium import DESK, PHONE, Desk, browser
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+TIMELINE = "/timeline?key=alerts%3Acheckout%2Feu-west-1"
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": DESK, "color_scheme": "light"},
+    "dark": {"viewport": DESK, "color_scheme": "dark"},
+    "phone": {"viewport": PHONE, "color_scheme": "light", "device_scale_factor": 2},
+}
+IN_DOCS = {
+    "dashboard-light.png": ("/", "light"),
+    "dashboard-dark.png": ("/", "dark"),
+    "dashboard-phone.png": ("/", "phone"),
+    "timeline-light.png": (TIMELINE, "light"),
+}
+PAGES = {
+    "overview": "/",
+    "timelines": "/timelines?state=waiting",
+    "timeline": TIMELINE,
+    "digests": "/digests",
+    "dead-letters": "/dead-letters",
+    "channels": "/channels",
+    "workers": "/workers",
+    "status": "/status",
+}
+
+
+def take(chromium: Browser, address: str, path: Path, look: str, *, whole: bool) -> None:
+    """One picture, once the page is live and its curves are drawn."""
+    desk = Desk(chromium, **LOOKS[look])
+    desk.page.goto(address)
+    desk.page.wait_for_selector("#pulse[data-state=on]")
+    desk.page.wait_for_load_state("load")
+    if desk.page.locator(".chart").count():
+        desk.page.wait_for_selector(".chart canvas")
+    if desk.page.locator("iframe").count():
+        desk.page.locator("iframe").scroll_into_view_if_needed()
+        desk.page.frame_locator("iframe").locator("table").first.wait_for()
+        desk.page.evaluate("scrollTo(0, 0)")
+    desk.page.screenshot(path=path, full_page=whole)
+    desk.close()
+
+
+def take_all(chromium: Browser, address: str, folder: Path | None) -> None:
+    if folder is None:
+        for name, (page, look) in IN_DOCS.items():
+            take(chromium, address + page, IMAGES / name, look, whole=look != "phone")
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        for look in LOOKS:
+            take(chromium, address + page, folder / f"{name}-{look}.png", look, whole=True)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as place, browser() as chromium:
+        scene.fill(Path(place), now=time.time())
+        with scene.shown(Path(place)) as address:
+            take_all(chromium, address, Path(sys.argv[1]) if sys.argv[1:] else None)
+
+
+if __name__ == "__main__":
+    main()
