@@ -27,6 +27,7 @@ MODULES = [
     ("digestif.channels.slack", "aiohttp", "webhooks"),
     ("digestif.channels.apprise_channel", "apprise", "apprise"),
     ("digestif.transfer.origin", "redis", "redis"),
+    ("digestif.client.aio", "aiohttp", "client"),
     ("digestif.integrations.celery", "celery", "celery"),
     ("digestif.integrations.prometheus", "prometheus_client", "prometheus"),
 ]

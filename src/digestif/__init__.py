@@ -39,6 +39,7 @@ if _TYPE_CHECKING:
     from digestif.core.workers import LiveWorker
     from digestif.digests import Digests
     from digestif.errors import (
+        AccessDenied,
         Busy,
         ConfigError,
         DigestifError,
@@ -94,6 +95,7 @@ if _TYPE_CHECKING:
 
 __all__ = [
     "Acceptance",
+    "AccessDenied",
     "Added",
     "Addition",
     "AsyncDigests",
@@ -217,8 +219,8 @@ _HOMES = {  # where each name is defined
     "digestif.core.workers": "LiveWorker",
     "digestif.channels.base": "Channel Format Message Receipt",
     "digestif.digests": "Digests",
-    "digestif.errors": "Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease StoreError "
-    "StoreUnavailable",
+    "digestif.errors": "AccessDenied Busy ConfigError DigestifError InvalidRecord InvalidState Overloaded StaleLease "
+    "StoreError StoreUnavailable",
     "digestif.events": "Added Buried ChannelDown ChannelUp Claimed Damaged Delivered Discarded DispatchFailed "
     "DispatchLost Dispatched Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed "
     "PolicyFailed PutOff Quarantined Replanned Returned Skipped StoreChanged StoreFailed Unhandled Unsettled "

@@ -6,6 +6,7 @@ DigestifError
 ├── StaleLease              the lease lapsed or was lost; nothing was changed
 ├── ConfigError             an option, a policy or a DSN is wrong
 ├── InvalidRecord           a record was refused before anything was written
+├── AccessDenied            a service refused the token of its client
 └── StoreError              the store could not do it
     ├── StoreUnavailable    … now: it can't be reached, written or locked
     └── Overloaded          … because it refuses to grow
@@ -41,6 +42,10 @@ class ConfigError(DigestifError):
 
 class InvalidRecord(DigestifError):
     """A record was refused because of its key, value or timestamp, before anything was written."""
+
+
+class AccessDenied(DigestifError):
+    """A service refused the token of its client: it is unknown, lacks a scope, or does not reach the timeline."""
 
 
 class StoreError(DigestifError):

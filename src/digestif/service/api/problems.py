@@ -52,8 +52,10 @@ class Problem(Exception):
         retry_after: float | None = None,
         headers: Mapping[str, str] | None = None,
         closes: bool = False,
+        kind: str = "about:blank",
     ) -> None:
         super().__init__(detail)
+        self.kind = kind
         self.status = status
         self.detail = detail
         self.errors = errors
@@ -68,6 +70,7 @@ class Problem(Exception):
             title=HTTPStatus(self.status).phrase,
             status=self.status,
             detail=self.detail,
+            type=self.kind,
             instance=instance,
             errors=self.errors,
         )
@@ -95,4 +98,5 @@ def problem_of(error: DigestifError) -> Problem:
     status = next(status for kind, status in STATUSES.items() if isinstance(error, kind))
     is_store = status in DETAILS
     detail = DETAILS[status] if is_store else message_of(error)
-    return Problem(status, detail, retry_after=RETRY_AFTER if is_store else None)
+    kind = f"urn:digestif:error:{type(error).__name__}"
+    return Problem(status, detail, retry_after=RETRY_AFTER if is_store else None, kind=kind)

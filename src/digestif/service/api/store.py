@@ -61,13 +61,14 @@ class VerifyAnswer(Struct, frozen=True):
     """The ledger against a recount of the data."""
 
     agrees: bool
+    ledger: LedgerAnswer  # type: ignore[valid-type]  # made from the engine's own
     recounted: Mapping[str, int]
     problems: Sequence[str]
 
 
 async def verify(request: Request) -> VerifyAnswer:
     report = await request.service.digests.verify()
-    return VerifyAnswer(not report.problems, report.recounted, report.problems)
+    return VerifyAnswer(not report.problems, ledger_answer(report.ledger), report.recounted, report.problems)
 
 
 class StatusAnswer(Struct, frozen=True):
