@@ -1,4 +1,4 @@
-"""schemathesis against a running service, by the service's own description, with all of its checks."""
+"""schemathesis against a running service, by the service's own description, with all of its checks but one."""
 
 import os
 import subprocess
@@ -10,6 +10,8 @@ from tests.service.harness import serving, settings_with, token_of
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = Path(__file__).parent / "schemathesis.toml"
+# Every name is a timeline with a policy: one that was deleted is idle, and has the policy of its route, not a 404.
+NO_SUCH_RULE = "use_after_free"
 ENDLESS = "/v1/events"  # answers only end with their connection
 
 
@@ -28,6 +30,7 @@ def attack(folder: Path, *options: str, store: str = "memory://", seconds: float
                 f"{client.url}/v1/openapi.json",
             ),
             *("--header", f"Authorization: Bearer {text}", "--exclude-path", ENDLESS, "--checks", "all"),
+            *("--exclude-checks", NO_SUCH_RULE),
             *("--request-timeout", "20", "--no-color", "--suppress-health-check", "all", *options),
         ]
         done = subprocess.run(
