@@ -29,6 +29,7 @@ IN_DOCS = {
     "dashboard-phone.png": ("/", "phone"),
     "timeline-light.png": (TIMELINE, "light"),
 }
+MOST_RECORDS = 8  # of the timeline in the picture
 PAGES = {
     "overview": "/",
     "timelines": "/timelines?state=waiting",
@@ -49,11 +50,13 @@ def take(chromium: Browser, address: str, path: Path, look: str, *, whole: bool)
     desk.page.wait_for_load_state("load")
     if desk.page.locator(".chart").count():
         desk.page.wait_for_selector(".chart canvas")
+    if whole:  # as high as the page: what is below the window, such as a frame, is not drawn otherwise
+        height = desk.page.evaluate("document.documentElement.scrollHeight")
+        desk.page.set_viewport_size({"width": LOOKS[look]["viewport"]["width"], "height": height})
     if desk.page.locator("iframe").count():
-        desk.page.locator("iframe").scroll_into_view_if_needed()
         desk.page.frame_locator("iframe").locator("table").first.wait_for()
-        desk.page.evaluate("scrollTo(0, 0)")
-    desk.page.screenshot(path=path, full_page=whole)
+        desk.page.frame_locator("iframe").locator("body").screenshot()  # once it is painted
+    desk.page.screenshot(path=path)
     desk.close()
 
 
@@ -75,7 +78,8 @@ def busiest_of(folder: Path) -> str:
     with Digests(f"sqlite:///{folder / 'digestif.db'}") as digests:
         waiting = digests.timelines("waiting", prefix="alerts:")
     soon = time.time() + 60
-    found = max((each for each in waiting if each.due and each.due > soon), key=lambda each: each.pending)
+    fitting = [each for each in waiting if each.due and each.due > soon and each.pending <= MOST_RECORDS]
+    found = max(fitting, key=lambda each: each.pending)
     return quote(found.key, safe="")
 
 
