@@ -34,7 +34,7 @@ logger = logging.getLogger("digestif.service")
 BACKLOG = 2048  # connections that wait to be accepted
 SAMPLED_EVERY = 10.0  # seconds
 REQUESTS_END = 5.0  # seconds after which a reload no longer waits for requests that began before it
-STREAM = "/v1/events"  # its requests last, and always use the engine of the moment
+STREAMS = frozenset(("/v1/events", "/live"))  # their requests last, and always use the engine of the moment
 
 
 class Runtime:
@@ -196,7 +196,7 @@ class Requests:
         self.current = Count()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope.get("path") == STREAM:
+        if scope.get("path") in STREAMS:
             await self._app(scope, receive, send)
             return
         with self.current:
