@@ -128,6 +128,7 @@ USES = {
     "postgres": "digestif.stores.postgres.store, digestif.testing.postgres",
     "prometheus": "digestif.integrations.prometheus",
     "redis": "digestif.stores.redis.store, digestif.testing.servers, digestif.transfer.origin",
+    "service": "digestif.service.runtime",
     "testing": "digestif.testing.conformance, digestif.testing.stateful, digestif.testing.plugin",
     "webhooks": "digestif.channels.webhook, digestif.channels.slack",
     "zstd": "digestif.stores.codec; digestif.stores.codec.Sealer('zstd')",

@@ -9,7 +9,7 @@ if _TYPE_CHECKING:
     from digestif.compose.renderer import Renderer, TemplateFailed
     from digestif.compose.summary import Summary
     from digestif.compose.wording import Wording
-    from digestif.core.backlog import Backlog
+    from digestif.core.backlog import Backlog, Overview
     from digestif.core.backoff import Exponential, Intervals, Retry
     from digestif.core.cadences import Cadences, PolicyInForce, Preference
     from digestif.core.damage import Damage
@@ -149,6 +149,7 @@ __all__ = [
     "Move",
     "Outcome",
     "Overloaded",
+    "Overview",
     "PartitionFailed",
     "Policy",
     "PolicyFailed",
@@ -201,7 +202,7 @@ _HOMES = {  # where each name is defined
     "digestif.compose.renderer": "Renderer TemplateFailed",
     "digestif.compose.summary": "Summary",
     "digestif.compose.wording": "Wording",
-    "digestif.core.backlog": "Backlog",
+    "digestif.core.backlog": "Backlog Overview",
     "digestif.core.backoff": "Exponential Intervals Retry",
     "digestif.core.cadences": "Cadences PolicyInForce Preference",
     "digestif.core.damage": "Damage",

@@ -369,6 +369,7 @@ class AsyncDigests:
     explain = _awaitable(Digests.explain)
     trace = _awaitable(Digests.trace)
     backlog = _awaitable(Digests.backlog)
+    overview = _awaitable(Digests.overview)
     outages = _awaitable(Digests.outages)
     workers = _awaitable(Digests.workers)
     samples = _awaitable(Digests.samples)

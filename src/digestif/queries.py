@@ -9,7 +9,7 @@ from digestif.attempts.contents import decode
 from digestif.attempts.outages import Outages
 from digestif.attempts.sampling import samples
 from digestif.attempts.worker_notes import is_unhandled, live_workers
-from digestif.core.backlog import Backlog, backlog
+from digestif.core.backlog import Backlog, Overview, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged, within_bytes
 from digestif.core.damage import Damage
 from digestif.core.explain import Explanation, explain
@@ -44,6 +44,8 @@ from digestif.stores.codec import Sealer
 from digestif.stores.partitions import visit
 from digestif.stores.reader import Part, Place
 
+COUNTED = 60  # timelines that an overview counts itself, for each number
+FRESH: Millis = 60_000  # for which an overview shows the counts of a sample
 SWEPT_PAGES = 1000  # per call; maintenance sweeps what is left
 
 
@@ -250,6 +252,20 @@ class Queries:
         at = self._time(0, self._intake.millis(now))
         ttl = self._policies.shortest_ttl  # for records with a longer ttl the age is too low, never too high
         return backlog(self.store.standing(now=at), now=at, ttl=None if ttl is None else to_millis(ttl))
+
+    def overview(self, *, now: float | None = None) -> Overview:
+        """The backlog with few rows read: in a large store the counts of timelines are those of the last sample."""
+        at = self._time(0, self._intake.millis(now))
+        standing = self.store.standing(now=at, most=COUNTED)
+        at_least = not self.store.counts_at_once and max(standing.timelines, standing.due) >= COUNTED
+        found = samples(self.store, since=at - FRESH, now=at)[-1:] if at_least else []
+        for last in found:
+            counts = {"waiting": last.waiting, "ready": last.ready, "open": last.leases, "due": last.due}
+            standing = standing._replace(timelines=last.timelines, **counts)
+        ttl = self._policies.shortest_ttl
+        shown = backlog(standing, now=at, ttl=None if ttl is None else to_millis(ttl))
+        counted = found[0].at if found else to_seconds(at)
+        return Overview(backlog=shown, counted=counted, at_least=at_least and not found)
 
     def outages(self, *, now: float | None = None) -> list[ChannelOutage]:
         """The channels that are unavailable, or have just come back: why, since when, and when that is tried again."""

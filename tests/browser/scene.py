@@ -14,8 +14,7 @@ from typing import Any
 
 from digestif import DeliveryFailed, Digest, Digests, InvalidState, Policy, Record, Unavailable
 from digestif.attempts.sampling import Sampler
-from digestif.service import config
-from tests.service.harness import serving
+from tests.service.programs import started
 
 DAY = 86_400
 STEP = 60  # seconds between two looks at the schedule
@@ -79,7 +78,7 @@ group_by = ["page"]
 
 [[routes]]
 pattern = "pager:*"
-channel = "webhook+http://127.0.0.1:9/hook"
+channel = "webhook+http://127.0.0.1:9/hook?allow_private=yes"
 policy = "minimum=1m,increment=0s,maximum=5m"
 """
 
@@ -150,6 +149,7 @@ def fill(folder: Path, *, now: float, hostile: bool = False) -> None:
         day.live()
         for name in HOSTILE if hostile else ():
             digests.add(name, {"title": name}, key=name[:100], now=now)
+        digests.add("pager:on-call", {"title": "Checkout is down"}, now=now)
         for timeline in day.alerts[30:33]:
             digests.pause(timeline, now=now)
     (folder / "digestif.toml").write_text(SETTINGS.format(store=folder / "digestif.db", folder=folder))
@@ -157,11 +157,8 @@ def fill(folder: Path, *, now: float, hostile: bool = False) -> None:
 
 @contextmanager
 def shown(folder: Path) -> Iterator[str]:
-    """Serve what `fill` wrote, and give the address."""
-    settings = config.read(folder / "digestif.toml", {})
-    with serving(settings.store.reveal(), settings, cadences=dict(settings.cadences)) as (client, service):
-        for route in settings.routes:
-            service.digests.route(route.pattern, channel=route.channel.reveal(), **route.options)
+    """Run `digestif serve` on what `fill` wrote, and give the address."""
+    with started(folder, "--config", "digestif.toml") as (_, client):
         yield client.url
 
 

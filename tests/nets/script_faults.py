@@ -305,10 +305,31 @@ ORDERS = [
     ),
     Fault(
         says="names are compared by the language of the server",
-        file="due.lua",
+        file="include/places.lua",
         old="return not is_after(member, name)",
         new="return member <= name",
         found_by=("test_schedule_misses_nothing_whatever_the_language_of_the_server",),
+    ),
+    Fault(
+        says="a page of a state's timelines begins at the first",
+        file="order.lua",
+        old="start, start + tonumber(ARGV[1]) - 1",
+        new="0, tonumber(ARGV[1]) - 1",
+        found_by=("test_timelines_that_are_due_at_the_same_time_come_once_each[sync]",),
+    ),
+    Fault(
+        says="removed documents count as bytes",
+        file="keep.lua",
+        old="bytes - remove_document(oldest, stored, collection), entries - 1",
+        new="bytes + 0 * remove_document(oldest, stored, collection), entries - 1",
+        found_by=("test_the_oldest_are_removed_beyond_the_bytes",),
+    ),
+    Fault(
+        says="a record that joins the short way does not know when it is due",
+        file="add.lua",
+        old="write('>d', fully.due_of(slot) or 0 / 0)",
+        new="write('>d', 0 / 0)",
+        found_by=("test_a_record_that_joins_a_ready_timeline_is_due_with_it[sync]",),
     ),
     Fault(
         says="listeners are not woken",

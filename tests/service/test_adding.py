@@ -97,3 +97,11 @@ def test_a_timeline_named_null_is_found(client: Client) -> None:
 
     assert client.get("/v1/timelines?prefix=null").json()["timelines"][0]["key"] == "null"
     assert client.get("/v1/timelines?state=null").status == 422
+
+
+def test_the_depth_of_values_can_be_limited() -> None:
+    with serving(settings=settings_with(limits=Limits(depth=2))) as (client, _):
+        statuses = [client.add("t", value).status for value in ([[1]], [[[1]]])]
+        many = [client.post("/v1/records", [{"timeline": "t", "value": value}]).status for value in ([[1]], [[[1]]])]
+
+    assert statuses == many == [202, 422]

@@ -51,8 +51,8 @@ def test_a_request_that_was_refused_may_be_repeated_in_a_better_form(client: Cli
     assert send(client, ADD, {"value": 1}).status == 202
 
 
-@pytest.mark.parametrize("key", ["", "k" * 256])
-def test_a_key_has_1_to_255_characters(client: Client, key: str) -> None:
+@pytest.mark.parametrize("key", ["", "k" * 256, "two words", "tab\there", "é"])
+def test_a_key_has_1_to_255_visible_characters(client: Client, key: str) -> None:
     assert send(client, ADD, {"value": 1}, key).status == 400
 
 

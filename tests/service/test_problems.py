@@ -8,7 +8,7 @@ from digestif import errors
 from digestif.errors import DigestifError, Overloaded, StoreUnavailable
 from digestif.service.api.problems import problem_of
 from digestif.service.service import Service
-from tests.service.harness import Client
+from tests.service.harness import Client, settings_with, token_of
 
 
 def every_error() -> list[type[DigestifError]]:
@@ -77,3 +77,21 @@ def test_a_wrong_parameter_is_named(client: Client) -> None:
         assert name in reply.json()["errors"][0]["path"]
     assert client.get("/v1/timelines?lmit=5").status == 422
     assert client.get("/v1/timelines?prefix=%ff").status == 400
+
+
+def test_tokens_and_keys_of_requests_are_in_no_log(
+    service: Service, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    text, token = token_of("ada")
+    service.replace(settings_with(token), service.digests)
+    fail_with(service, RuntimeError("broken"), monkeypatch)
+    secrets = {"Authorization": "Bearer dgf_wrong", "Idempotency-Key": "only-mine", "Cookie": "session=crumbs"}
+
+    with caplog.at_level(logging.DEBUG):
+        client.by(text).get("/v1/ledger?after=hidden")
+        client.by(text).get("/v1/ledger")
+        client.post("/v1/timelines/t/records", b'{"value":"private"', headers=secrets)
+        client.by(text).post("/v1/timelines/t/records", {"value": "private"}, headers={"Idempotency-Key": "only-mine"})
+
+    assert "broken" in caplog.text
+    assert not [word for word in (text, "dgf_wrong", "only-mine", "crumbs", "private") if word in caplog.text]

@@ -260,7 +260,7 @@ NEXT = (
     ("explain mail:you", "when it is delivered, and why"),
     ("status", "the store, its backlog, its ledger"),
     ("worker app", "deliver with your handlers in app.py"),
-    ("serve", "the HTTP API and the dashboard, for any language"),
+    ("serve", "the HTTP API and the dashboard"),
 )
 
 

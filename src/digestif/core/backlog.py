@@ -33,6 +33,15 @@ class Backlog:
     oldest: float | None  # age of the oldest undelivered record that expires; None if there is none
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """A backlog for a page that must not read much of a large store. Times in seconds."""
+
+    backlog: Backlog
+    counted: float  # when timelines were counted
+    at_least: bool  # there may be more timelines than the counts say
+
+
 def add_up(standings: Iterable[Standing]) -> Standing:
     """The sum of several partitions."""
     every = list(standings)

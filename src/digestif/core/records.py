@@ -252,10 +252,10 @@ def check_value(value: object) -> None:
             levels.append(iter([(name, part) for name, part in parts if type(part) not in _SCALARS]))
 
 
-def is_deep(value: object) -> bool:
+def is_deep(value: object, depth: int = VALUE_DEPTH) -> bool:
     """True if a value is nested too deep. Faster than `check_value`; the value must not contain itself."""
     level = [value]
-    for _ in range(VALUE_DEPTH):
+    for _ in range(depth):
         level = [inner for item in level for inner in _inside(item) if type(inner) not in _SCALARS]
         if not level:
             return False

@@ -33,6 +33,9 @@ class Sample:
     waiting: int  # timelines
     ready: int  # timelines
     late: float  # seconds for which the most overdue timeline has been due
+    timelines: int  # stored, also those that are paused
+    leases: int  # timelines that are open
+    due: int  # timelines that may be delivered now
 
 
 class HourNote(Struct, frozen=True):
@@ -64,4 +67,7 @@ def sample(ledger: Ledger, standing: Standing, digests: int, *, now: Millis) -> 
         waiting=standing.waiting,
         ready=standing.ready,
         late=0.0 if earliest is None else max(0.0, to_seconds(now - earliest)),
+        timelines=standing.timelines,
+        leases=standing.open,
+        due=standing.due,
     )

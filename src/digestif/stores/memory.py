@@ -53,6 +53,7 @@ class MemoryStore(RowStore):
     """Timelines in this process's memory, behind one lock."""
 
     durability = Durability.NOTHING
+    counts_at_once = True
 
     def __init__(self, *, namespace: str = "d", clock: Callable[[], float] = wall_clock) -> None:
         self.namespace = namespace
@@ -608,7 +609,7 @@ class MemoryRows(NeverDamaged):
     def digests_delivered(self) -> int:
         return self.tally["digests"]
 
-    def standing(self, now: Millis) -> Standing:
+    def standing(self, now: Millis, most: int | None = None) -> Standing:
         waiting, ready, _, until, paused_until, expires = self._orders
         due = sum(1 for order in (waiting, until) for _ in takewhile(lambda item: item[0] <= now, order.after(None)))
         firsts = [item[0] for order in (waiting, ready) for item in islice(order.after(None), 1)]

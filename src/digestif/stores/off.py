@@ -231,7 +231,7 @@ class OffStore(Store):
     def verify(self) -> Verification:
         return Verification(ledger=Ledger(), recounted={"pending": 0, "open": 0, "dead": 0})
 
-    def standing(self, *, now: Millis) -> Standing:
+    def standing(self, *, now: Millis, most: int | None = None) -> Standing:
         return Standing(0, 0, 0, 0, 0, None, None)
 
     def footprint(self) -> Mapping[str, int]:

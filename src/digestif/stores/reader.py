@@ -49,6 +49,7 @@ class StoreReader(ABC):
 
     namespace: str
     partitions: int = 1
+    counts_at_once: bool = False  # `standing` reads counters, however many timelines there are
 
     @cached_property
     def damages(self) -> Damages:
@@ -112,8 +113,11 @@ class StoreReader(ABC):
         """Digests that ended, at most the last HISTORY_LIMIT, the latest first."""
 
     @abstractmethod
-    def standing(self, *, now: Millis) -> Standing:
-        """How many timelines there are, in which state, and which is due first."""
+    def standing(self, *, now: Millis, most: int | None = None) -> Standing:
+        """How many timelines there are, in which state, and which is due first.
+
+        A store that has to count rows reads at most `most` for each number, which is then too low; by default all.
+        """
 
     def moving_since(self) -> Millis | None:
         """When a move of this store into another began; None if none is under way, as by default."""

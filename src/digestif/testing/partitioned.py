@@ -57,6 +57,7 @@ class Partitioned(Store):
         self.parts = parts
         self.namespace = parts[0].namespace
         self.durability = parts[0].durability
+        self.counts_at_once = all(part.counts_at_once for part in parts)
         self.failing: set[int] = set()
         self.lost: set[str] = set()
         self.largest: Counter[str] = Counter()
@@ -296,8 +297,8 @@ class Partitioned(Store):
         latest_first = merge(*pages, key=operator.attrgetter("ended"), reverse=True)
         return list(islice(latest_first, min(limit, HISTORY_LIMIT)))
 
-    def standing(self, *, now: Millis) -> Standing:
-        return add_up(part.standing(now=now) for part in self._all())
+    def standing(self, *, now: Millis, most: int | None = None) -> Standing:
+        return add_up(part.standing(now=now, most=most) for part in self._all())
 
     def ledger(self) -> Ledger:
         return _sum_of([part.ledger() for part in self._all()])

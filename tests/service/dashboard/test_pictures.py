@@ -1,10 +1,12 @@
 """Curves and the picture of a timeline's life: numbers from samples, history and records."""
 
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
 from digestif import Outcome, Record
 from digestif.core.records import HistoryEntry
+from digestif.core.samples import Sample
 from digestif.ids import fresh_key, time_of
 from digestif.service.dashboard.life import life
 from digestif.service.dashboard.rendering import percent, prose, visible
@@ -13,8 +15,9 @@ from digestif.service.dashboard.series import POINTS, rates, series, totals
 NOW = 1_800_000_000.0
 
 
-def sample(at: float, accepted: int, digests: int = 0, pending: int = 0, late: float = 0) -> Any:
-    return SimpleNamespace(at=at, accepted=accepted, digests=digests, pending=pending, late=late)
+def sample(at: float, accepted: int, digests: int = 0, pending: int = 0, late: float = 0) -> Sample:
+    given = {"at": at, "accepted": accepted, "digests": digests, "pending": pending, "late": late}
+    return Sample(**{**{field.name: 0 for field in fields(Sample)}, **given})  # type: ignore[arg-type]
 
 
 def test_curves_are_rates_a_minute_between_samples() -> None:

@@ -12,6 +12,7 @@ from digestif.core.records import State
 from digestif.core.terms import Openings, Override
 from digestif.core.transfer import FOREVER
 from digestif.stores.base import Admission, Burial, Completion, Lease, QuarantinedRecord, Release, Replan, Take
+from digestif.stores.documents import Bounds, Document
 from digestif.stores.redis.repair import Repair
 from digestif.stores.redis.store import RedisStore
 from digestif.stores.transfer import ExportedRecord, ImportPage, Parcel, ParcelKind, TransferStore
@@ -64,6 +65,11 @@ OWN_SEEN = Seen(State.WAITING, 400_000, None, 1)
 
 def override(opening: int) -> Override:
     return Override(text="daily@09:00 UTC", since=1, terms=replace(TERMS, openings=Openings((opening,))))
+
+
+def kept(digests: Digests, key: str) -> bool:
+    document = Document(key, b"a message", "g")
+    return digests.store.keep("messages", document, bounds=Bounds(entries=1), now=404_000)
 
 
 class Step(NamedTuple):
@@ -149,6 +155,9 @@ EVERYDAY = [  # of any store
     Step("clear_override", lambda digests: digests.store.clear_override("o", terms=TERMS, cool_down=1, now=401_000)),
     Step("add", lambda digests: digests.add("g", record("k"), first_delay=60, now=402)),
     Step("replan", lambda digests: digests.store.replan([Replan("g", SEEN, TERMS, 1)], now=403_000)),
+    Step("keep", lambda digests: kept(digests, "m1")),
+    Step("keep", lambda digests: kept(digests, "m2")),
+    Step("forget", lambda digests: digests.store.forget("messages", "m2")),
     # Damage, of each kind, and its repair
     Step("add", lambda digests: digests.add_many([("x", record("k")), ("x", record("l"))], now=300)),
 ]

@@ -29,10 +29,10 @@ def opened_here() -> Iterator[RedisStore]:
         yield store
 
 
-def send(store: RedisStore, caller: Caller, number: int, key: str) -> Any:
+def send(store: RedisStore, caller: Caller, number: int, key: str, *, asks_due: bool = False) -> Any:
     """The answer to a call of this number, which adds a record."""
     caller.calls = number
-    call = call_alone(store._scripts.keys, Arrival("t", key, b"1", 0.0, None, Terms()))
+    call = call_alone(store._scripts.keys, Arrival("t", key, b"1", 0.0, None, Terms(), asks_due))
     layout = store._scripts._layouts.argument(0, load("add"))
     [answer] = store._link.run([store._scripts._command(load("add"), call, caller, NOW, layout)])
     return answer
@@ -47,6 +47,22 @@ def test_a_call_that_is_repeated_is_done_once_and_answered_as_before() -> None:
 
         assert answers == [b"1", b"1", b"0", b"0", b"0"]
         assert store.ledger().accepted == store.ledger().pending == 3
+
+
+def test_a_repeated_call_gives_the_due_time_that_it_gave_first() -> None:
+    """Meanwhile the timeline was opened, so that a new call would not know when it is due."""
+    with opened_here() as store:
+        caller = Caller()
+        first = send(store, caller, 1, "a", asks_due=True)
+        open_digest(store)
+
+        again = send(store, caller, 1, "a", asks_due=True)
+        later = send(store, caller, 2, "b", asks_due=True)
+
+        assert first == again == b"1" + pack(">d", NOW)
+        assert later[:1] == b"0"
+        assert later[1:] != pack(">d", NOW)
+        assert store.ledger().accepted == 2
 
 
 def test_a_call_that_comes_after_a_later_one_is_not_done() -> None:

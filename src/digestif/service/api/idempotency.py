@@ -4,6 +4,7 @@ A reservation is kept before anything is done, the answer afterwards. Records wi
 token and the key: if a process dies in between, the repeated request replaces what is still pending.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from hashlib import sha256
@@ -21,6 +22,7 @@ Call = Callable[[Request, bytes, str | None], Awaitable[Answer]]
 COLLECTION = "idempotency"
 BOUNDS = Bounds(entries=100_000, bytes=200 << 20, age=86_400_000)
 LONGEST = 255  # characters of a key
+VALID = re.compile(rb"[!-~]{1,%d}" % LONGEST)
 ABANDONED = 60_000  # milliseconds after which a reservation without an answer counts as given up
 
 
@@ -38,8 +40,8 @@ _decode = msgspec.msgpack.Decoder(Kept).decode
 
 async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
     """Answer a request with a key: anew, or as the first time."""
-    if not 1 <= len(key) <= LONGEST or not key.isascii():
-        raise Problem(400, f"Idempotency-Key: give 1 to {LONGEST} ASCII characters")
+    if not VALID.fullmatch(key):
+        raise Problem(400, f"Idempotency-Key: give 1 to {LONGEST} visible ASCII characters")
     seed = f"{request.principal.name}\0{key.decode()}"
     name = sha256(seed.encode()).hexdigest()
     asked = sha256(request.scope["raw_path"] + b"\0" + body).hexdigest()

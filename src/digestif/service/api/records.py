@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from digestif.core.records import Acceptance, Addition
+from digestif.core.records import VALUE_DEPTH, Acceptance, Addition, is_deep
 from digestif.errors import InvalidRecord
 from digestif.service.api.bodies import decoded, decoded_lines
 from digestif.service.api.fields import Key, Timestamp, Within
@@ -70,6 +70,7 @@ async def add_one(request: Request) -> Answer:
 async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
     record = decoded(body, _one)
     [timeline] = request.keys
+    refuse_deep(request, [record.value])
     if request.service.settings.limits.timelines:
         await request.service.part(Room).refuse_new([timeline])
     accepted = await request.service.digests.accept(
@@ -80,6 +81,13 @@ async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
         within=record.within,
     )
     return answer(202, accepted)
+
+
+def refuse_deep(request: Request, values: Sequence[Any]) -> None:
+    """422 for values that are nested deeper than the service allows; the engine's own limit holds anyway."""
+    depth = request.service.settings.limits.depth
+    if depth < VALUE_DEPTH and any(is_deep(value, depth) for value in values):
+        raise Problem(422, f"value: nested deeper than {depth} levels")
 
 
 def key_of(seed: str, index: int) -> str:
@@ -107,6 +115,7 @@ async def _add_many(request: Request, body: bytes, seed: str | None) -> Answer:
         request.refuse_outside(timeline)
     if request.service.settings.limits.timelines:
         await request.service.part(Room).refuse_new({record.timeline for record in records})
+    refuse_deep(request, [record.value for record in records])
     additions = [_addition(record, seed, index) for index, record in enumerate(records)]
     return _results(await request.service.digests.accept_valid(additions))
 

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from digestif.core.records import DeadLetter, check_timeline
+from digestif.routes.archive import KeptMessage
 from digestif.service.dashboard.timelines import framed
 from digestif.service.dashboard.visits import Refused, Visit, reached
 
@@ -32,7 +33,7 @@ async def message(visit: Visit) -> Response:
     return framed(await _kept(visit))
 
 
-async def _kept(visit: Visit):  # type: ignore[no-untyped-def]
+async def _kept(visit: Visit) -> KeptMessage:
     found = await visit.digests.message(visit.asked("id"))
     if found is None:
         raise Refused(

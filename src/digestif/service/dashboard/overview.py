@@ -19,7 +19,7 @@ async def overview(visit: Visit) -> Response:
         return RedirectResponse("/timelines", status_code=303)
     ledger, backlog = await visit.digests.ledger(), await visit.digests.backlog()
     outages, chosen = await visit.digests.outages(), _chosen(visit)
-    samples = await visit.digests.samples(since=visit.now - RANGES["24h"])
+    samples = await visit.digests.samples(since=visit.now - RANGES[chosen])
     curves = series(samples, now=visit.now, length=RANGES[chosen])
     return visit.render(
         "overview.html",

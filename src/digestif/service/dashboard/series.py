@@ -2,23 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 from msgspec import Struct
+
+from digestif.core.samples import Sample
 
 POINTS = 180  # of a curve
 LATELY = 600  # seconds over which rates are taken
 RANGES = {"1h": 3600, "6h": 21_600, "24h": 86_400}  # seconds
-
-
-class Sampled(Protocol):
-    """The part of a sample that curves need. Counters only rise."""
-
-    at: float
-    accepted: int
-    digests: int
-    pending: int
-    late: float
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -52,7 +43,7 @@ class Totals(Struct, frozen=True, kw_only=True):
         return max(0.0, 1 - self.messages / self.events)
 
 
-def series(samples: Sequence[Sampled], *, now: float, length: float) -> Series:
+def series(samples: Sequence[Sample], *, now: float, length: float) -> Series:
     """The curves of the last seconds before now, in points of equal length."""
     step = length / POINTS
     first = int((now - length) // step) + 1
@@ -70,7 +61,7 @@ def series(samples: Sequence[Sampled], *, now: float, length: float) -> Series:
     )
 
 
-def totals(samples: Sequence[Sampled], *, since: float) -> Totals:
+def totals(samples: Sequence[Sample], *, since: float) -> Totals:
     """The sums since a time. A counter that was set back, by another store, counts from there."""
     within = [sample for sample in samples if sample.at >= since]
     return Totals(
@@ -78,7 +69,7 @@ def totals(samples: Sequence[Sampled], *, since: float) -> Totals:
     )
 
 
-def rates(samples: Sequence[Sampled], *, now: float) -> Rates:
+def rates(samples: Sequence[Sample], *, now: float) -> Rates:
     """Events and messages a minute in the last minutes."""
     within = [sample for sample in samples if sample.at >= now - LATELY]
     minutes = (within[-1].at - within[0].at) / 60 if within else 0
@@ -88,7 +79,7 @@ def rates(samples: Sequence[Sampled], *, now: float) -> Rates:
     return Rates(events=found.events / minutes, messages=found.messages / minutes)
 
 
-def _risen(samples: Sequence[Sampled], counter: Callable[[Sampled], int]) -> int:
+def _risen(samples: Sequence[Sample], counter: Callable[[Sample], int]) -> int:
     counts = [counter(sample) for sample in samples]
     return sum(max(0, after - before) for before, after in pairwise(counts))
 
@@ -102,7 +93,7 @@ class _Point:
         self.pending: float | None = None
         self.late: float | None = None
 
-    def take(self, before: Sampled | None, sample: Sampled) -> None:
+    def take(self, before: Sample | None, sample: Sample) -> None:
         self.pending = sample.pending
         self.late = max(self.late or 0.0, sample.late)
         if before is not None:

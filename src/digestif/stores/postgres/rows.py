@@ -116,9 +116,9 @@ class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
     def digests_delivered(self) -> int:
         return self._value(SQL.digests_delivered, self._namespace) or 0
 
-    def standing(self, now: Millis) -> Standing:
+    def standing(self, now: Millis, most: int | None = None) -> Standing:
         self._write_slots()
-        counts = self._execute(SQL.standing, {"namespace": self._namespace, "now": now}).fetchone()
+        counts = self._execute(SQL.standing, {"namespace": self._namespace, "now": now, "most": most}).fetchone()
         return Standing(*(counts or ()))
 
     def footprint(self) -> Mapping[str, int]:

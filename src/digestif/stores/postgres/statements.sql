@@ -426,17 +426,17 @@ SELECT count(*) FROM letter WHERE namespace = %s
 -- name: count_trash
 SELECT count(*) FROM trash WHERE namespace = %s
 
--- Each count and each minimum reads an index of its own.
+-- Each count and each minimum reads an index of its own; a count ends at `most`.
 -- name: standing
 SELECT
-    (SELECT count(*) FROM timeline_name WHERE namespace = %(namespace)s),
-    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND waiting IS NOT NULL),
-    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL),
-    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND until IS NOT NULL)
-        + (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND paused_until IS NOT NULL),
-    (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND waiting <= %(now)s)
-        + (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL)
-        + (SELECT count(*) FROM timeline WHERE namespace = %(namespace)s AND until <= %(now)s),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline_name WHERE namespace = %(namespace)s LIMIT %(most)s::bigint) AS t),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND waiting IS NOT NULL LIMIT %(most)s::bigint) AS t),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL LIMIT %(most)s::bigint) AS t),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND until IS NOT NULL LIMIT %(most)s::bigint) AS t)
+        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND paused_until IS NOT NULL LIMIT %(most)s::bigint) AS t),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND waiting <= %(now)s LIMIT %(most)s::bigint) AS t)
+        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL LIMIT %(most)s::bigint) AS t)
+        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND until <= %(now)s LIMIT %(most)s::bigint) AS t),
     least(
         (SELECT min(waiting) FROM timeline WHERE namespace = %(namespace)s AND waiting IS NOT NULL),
         (SELECT min(ready) FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL)

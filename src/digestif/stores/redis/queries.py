@@ -24,6 +24,7 @@ from digestif.stores.redis.keys import as_bytes, as_text
 from digestif.stores.redis.overview import RedisOverview
 from digestif.stores.redis.verbs import read_slots
 
+READ_AT_ONCE = 200  # letters or entries, over all partitions
 PAGE = 100  # entries of the history, or letters, that one command reads
 COUNTED = [b"left", *(name.encode() for name in COUNTERS)]  # what the ledger of a partition counts
 BATCHES = {Part.PENDING: (0,), Part.DIGEST: (3, 6)}  # where their keys begin among a timeline's; the later batch last
@@ -33,6 +34,8 @@ LetterPosition = tuple[int, int, int, str]  # buried, number, partition, id
 
 class RedisQueries(RedisOverview, Store):
     """The verbs of the store that only read."""
+
+    counts_at_once = True
 
     # Timelines
 
@@ -124,7 +127,8 @@ class RedisQueries(RedisOverview, Store):
         else:
             own = keys.of(timeline)
             orders = [(own.partition, own.keys[9])]
-        positions = merge(*(self._letter_positions(partition, order, start, limit) for partition, order in orders))
+        read = max(1, min(limit, READ_AT_ONCE // len(orders)))  # at once of each order
+        positions = merge(*(self._letter_positions(partition, order, start, read) for partition, order in orders))
         found: list[DeadLetter] = []
         while page := list(islice(positions, limit - len(found))):
             letters = self._read_letters(page)
@@ -208,17 +212,19 @@ class RedisQueries(RedisOverview, Store):
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         keys = self._scripts.keys
         partitions = range(keys.partitions) if timeline is None else [keys.partition_of(timeline)]
-        latest_first = merge(*map(self._entries, partitions), key=attrgetter("ended"), reverse=True)
+        read = max(1, min(PAGE, limit, READ_AT_ONCE // len(partitions)))
+        entries = [self._entries(partition, read=read) for partition in partitions]
+        latest_first = merge(*entries, key=attrgetter("ended"), reverse=True)
         wanted = (entry for entry in latest_first if timeline in (None, entry.timeline))
         return [encoding.history_entry(entry) for entry in islice(wanted, min(limit, HISTORY_LIMIT))]
 
-    def _entries(self, partition: int) -> Iterator[StoredEntry]:
-        """The history of a partition, the latest first."""
+    def _entries(self, partition: int, *, read: int = PAGE) -> Iterator[StoredEntry]:
+        """The history of a partition, the latest first; so many are read at once."""
         ring, keys = self._ring, self._scripts.keys
         [ended] = self._scripts.get([Command(partition, ("HGET", keys.key(partition, "ledger"), b"ended"))])
         latest = int(ended) if ended and ended.isdigit() else 0
-        for begin in range(latest, max(0, latest - ring), -PAGE):
-            fields = [number % ring for number in range(begin, max(0, begin - PAGE, latest - ring), -1)]
+        for begin in range(latest, max(0, latest - ring), -read):
+            fields = [number % ring for number in range(begin, max(0, begin - read, latest - ring), -1)]
             [stored] = self._scripts.get([Command(partition, ("HMGET", keys.key(partition, "history"), *fields))])
             for body in stored:
                 try:
@@ -236,7 +242,7 @@ class RedisQueries(RedisOverview, Store):
 
     # Counts
 
-    def standing(self, *, now: Millis) -> Standing:
+    def standing(self, *, now: Millis, most: int | None = None) -> Standing:
         keys = self._scripts.keys
         questions: list[tuple[str, str, tuple[bytes | int, ...]]] = [
             *[("ZCARD", kind, ()) for kind in ("names", "waiting", "ready", "leases", "paused")],

@@ -303,8 +303,8 @@ class RowStore(Store, TransferStore):
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         return self._read(lambda rows: rows.history(timeline, limit=limit))
 
-    def standing(self, *, now: Millis) -> Standing:
-        return self._read(lambda rows: rows.standing(now))
+    def standing(self, *, now: Millis, most: int | None = None) -> Standing:
+        return self._read(lambda rows: rows.standing(now, most))
 
     def ledger(self) -> Ledger:
         return self._read(lambda rows: rows.ledger())

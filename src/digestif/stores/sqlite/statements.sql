@@ -295,17 +295,17 @@ SELECT count(*) FROM record WHERE namespace = ?
 -- name: count_timelines
 SELECT count(*) FROM timeline WHERE namespace = ?
 
--- Each count and each minimum reads an index of its own.
+-- Each count and each minimum reads an index of its own; a count ends at `most`.
 -- name: standing
 SELECT
-    (SELECT count(*) FROM timeline WHERE namespace = :namespace),
-    (SELECT count(*) FROM timeline WHERE namespace = :namespace AND waiting IS NOT NULL),
-    (SELECT count(*) FROM timeline WHERE namespace = :namespace AND ready IS NOT NULL),
-    (SELECT count(*) FROM timeline WHERE namespace = :namespace AND until IS NOT NULL)
-        + (SELECT count(*) FROM timeline WHERE namespace = :namespace AND paused_until IS NOT NULL),
-    (SELECT count(*) FROM timeline WHERE namespace = :namespace AND waiting <= :now)
-        + (SELECT count(*) FROM timeline WHERE namespace = :namespace AND ready IS NOT NULL)
-        + (SELECT count(*) FROM timeline WHERE namespace = :namespace AND until <= :now),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND waiting IS NOT NULL LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND ready IS NOT NULL LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND until IS NOT NULL LIMIT :most))
+        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND paused_until IS NOT NULL LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND waiting <= :now LIMIT :most))
+        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND ready IS NOT NULL LIMIT :most))
+        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND until <= :now LIMIT :most)),
     (SELECT min(at) FROM (
         SELECT min(waiting) AS at FROM timeline WHERE namespace = :namespace AND waiting IS NOT NULL
         UNION ALL

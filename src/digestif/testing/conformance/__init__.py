@@ -29,7 +29,7 @@ from digestif.testing.conformance.queries import Explanations, Histories, Peeks,
 from digestif.testing.conformance.recipients import NoteSwaps, Removals, ServedRecipients
 from digestif.testing.conformance.recovery import Recovery
 from digestif.testing.conformance.requeue import Requeues
-from digestif.testing.conformance.samples import Samples
+from digestif.testing.conformance.samples import BacklogOverviews, Samples
 from digestif.testing.conformance.schedule import Schedules
 from digestif.testing.conformance.signals import Signals
 from digestif.testing.conformance.stale_leases import StaleLeases
@@ -49,6 +49,7 @@ class StoreConformance(
     Arrivals,
     AskedStores,
     BacklogCounts,
+    BacklogOverviews,
     Backoffs,
     Capacity,
     Claims,

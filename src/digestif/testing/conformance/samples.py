@@ -59,3 +59,34 @@ class Samples(Suite):
         assert digests.samples(now=NOW / 1000) == []
         assert Sampler(store).tick(NOW)
         assert len(digests.samples(now=NOW / 1000)) == 1
+
+
+class BacklogOverviews(Suite):
+    def test_a_small_store_is_counted_at_once(self, digests: Digests) -> None:
+        """Twenty timelines: an overview is the backlog."""
+        digests.add_many([(f"t{n}", n) for n in range(20)], now=T)
+
+        found = digests.overview(now=T + 5)
+
+        assert found.backlog == digests.backlog(now=T + 5)
+        assert (found.counted, found.at_least) == (T + 5, False)
+
+    def test_a_large_store_shows_the_counts_of_the_last_sample(self, digests: Digests, store: Store) -> None:
+        """300 timelines: without a sample the counts are lower bounds or exact, with one they are those of it."""
+        digests.add_many([(f"t{n}", n) for n in range(300)], now=T)
+        before = digests.overview(now=T + 5)
+        Sampler(store).tick(round(T * 1000) + 6 * SECOND)
+
+        after = digests.overview(now=T + 7)
+
+        assert before.at_least == (before.backlog.timelines < 300)
+        assert (after.backlog.timelines, after.backlog.ready, after.backlog.due) == (300, 300, 300)
+        assert (after.at_least, after.backlog.late) == (False, 7.0)
+        assert after.counted in (T + 6, T + 7)
+
+    def test_an_old_sample_is_not_shown(self, digests: Digests, store: Store) -> None:
+        """A sample of two minutes ago says nothing about now."""
+        digests.add_many([(f"t{n}", n) for n in range(300)], now=T)
+        Sampler(store).tick(round(T * 1000))
+
+        assert digests.overview(now=T + 120).counted == T + 120

@@ -65,7 +65,7 @@
       due = null;
       last = Date.now();
       htmx.trigger(document.body, "digestif:changed");
-      curves.forEach((curve) => curve.load());
+      load();
     }, Math.max(0, last + CALM - Date.now()));
   };
 
@@ -106,15 +106,9 @@
       new ResizeObserver(() => this.fit()).observe(figure);
     }
 
-    async load() {
-      const answer = await fetch(`/series?range=${this.figure.dataset.range}`).catch(() => null);
-      if (!answer || !answer.ok) return;
-      this.data = await answer.json();
-      this.draw();
-    }
-
-    draw() {
-      if (!this.data) return;
+    draw(data = this.data) {
+      this.data = data;
+      if (!data) return;
       const values = [this.data.at, ...this.names.map((name) => this.data[name])];
       if (this.plot) { this.plot.setData(values); return; }
       const sketch = this.figure.querySelector("svg");
@@ -175,6 +169,14 @@
 
   const curves = [];
 
+  const load = async () => {
+    if (!curves.length) return;
+    const answer = await fetch(`/series?range=${curves[0].figure.dataset.range}`).catch(() => null);
+    if (!answer || !answer.ok) return;
+    const data = await answer.json();
+    curves.forEach((curve) => curve.draw(data));
+  };
+
   // The switch of colours
 
   const switchable = (button) => {
@@ -221,7 +223,7 @@
     setInterval(tick, 1000);
     switchable(document.getElementById("theme"));
     for (const figure of find("[data-chart]")) curves.push(new Curve(figure));
-    curves.forEach((curve) => curve.load());
+    load();
     document.addEventListener("keydown", onKey);
     if (location.hash === "#search") document.getElementById("search")?.focus();
     document.addEventListener("htmx:afterSwap", () => { localise(document); copyable(document); tick(); });

@@ -15,3 +15,7 @@ CREATE INDEX document_timeline ON document (namespace, timeline, collection, num
 
 -- Digests that ended as delivered.
 ALTER TABLE ledger ADD COLUMN digests bigint NOT NULL DEFAULT 0;
+
+-- The history for people, who look at its latest entries.
+CREATE INDEX history_number   ON history (namespace, number);
+CREATE INDEX history_timeline ON history (namespace, timeline, number);
