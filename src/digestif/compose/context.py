@@ -9,11 +9,13 @@ from digestif.compose.phrases import distinct_counts, enumerated, label_beside, 
 from digestif.compose.summary import Group, Subject, Summary, different_records
 from digestif.compose.texts import (
     ITEM_LENGTH,
+    LABEL_LENGTH,
     VALUE_SIZE,
     author_of,
     body_of,
     cut,
     differing_texts,
+    joined_lines,
     link_of,
     one_line,
     safe_link,
@@ -27,6 +29,7 @@ from digestif.core.records import Record
 LINKS = ("open", "settings", "unsubscribe")  # in this order, others after them
 MOST_LINKS = 8
 MOST_GROUPS = 20
+LINK_TAG = 90  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ class _Page:
         shown = []
         for group in groups:
             label = name_of(group, self._words)
-            self._left -= self._limit.group + _weight(label)
+            self._left -= self._limit.group + _weight(label) + _link_weight(group.url)
             lines = self._subjects(group)
             if lines:
                 shown.append(self._group(group, label, lines))
@@ -167,7 +170,8 @@ class _Page:
         lines = []
         for subject in group.subjects:
             line = self._line(subject)
-            self._left -= self._limit.subject + _weight(line["label"], line["title"], line["url"], line["facts"])
+            texts = _weight(line["label"], line["title"], line["url"], line["facts"])
+            self._left -= self._limit.subject + texts + _link_weight(line["newest_url"])
             if self._left < 0:
                 break
             lines.append(line)
@@ -181,6 +185,7 @@ class _Page:
         note = words.more_subjects.format(more=words.number(more), records=words.records(more_records))
         return {
             "label": label,
+            "url": group.url,
             "count": group.count,
             "size": group.size,
             "first": group.first,
@@ -200,8 +205,9 @@ class _Page:
         when = self._times.span(subject.first, subject.last, dated=self._dated)
         line = {
             "label": label,
-            "title": "" if title == label else self._words.signed(author_of(value), title),
-            "url": link_of(value),
+            "title": "" if title == label else self._title(subject, LABEL_LENGTH),
+            "url": subject.url or link_of(value),
+            "newest_url": link_of(value) if subject.url else "",
             "count": subject.count,
             "distinct": dict(subject.distinct),
             "facts": enumerated(*distinct_counts(subject, self._words), when),
@@ -225,12 +231,20 @@ class _Page:
             self._left += _weight(line["title"])
             line["title"] = ""  # it is the first item
         if any(item["url"] for item in line["items"]):
-            self._left += _weight(line["url"])
-            line["url"] = ""  # it would be that of the first item
+            link = "newest_url" if subject.url else "url"
+            self._left += _weight(line[link])
+            line[link] = ""  # it would be that of the first item
+
+    def _title(self, subject: Subject, length: int) -> str:
+        """What the newest record says; after its number, if a person wrote the same several times."""
+        value = subject.newest.value
+        author = author_of(value)
+        said = self._words.signed(author, title_of(value, self._words.no_text, length))
+        alike = author and 1 < subject.count == len(subject.items) and not self._items(subject.items)
+        return f"{self._words.number(subject.count)} × {said}" if alike else said
 
     def _lengthen_title(self, subject: Subject, line: dict[str, Any]) -> None:
-        value = subject.newest.value
-        title = self._words.signed(author_of(value), title_of(value, self._words.no_text, ITEM_LENGTH))
+        title = self._title(subject, ITEM_LENGTH)
         cost = _weight(title) - _weight(line["title"])
         if line["title"] and 0 < cost < self._left:
             self._left -= cost
@@ -295,7 +309,7 @@ class _Page:
             "title": title,
             "label": "" if label == title else label,
             "body": body,
-            "url": "" if any(item["url"] for item in items) else link_of(value),
+            "url": self._single_link(summary, items),
             "author": author_of(value),
             "at": summary.newest.timestamp,
             "when": self._times.moment(summary.newest.timestamp),
@@ -305,9 +319,15 @@ class _Page:
         }
         return single | {"value": trimmed(value)} if self._values else single
 
+    def _single_link(self, summary: Summary, items: list[dict[str, Any]]) -> str:
+        """The link of the only record; if several are listed, that of their subject."""
+        own = summary.groups[0].subjects[0].url
+        link = "" if any(item["url"] for item in items) else link_of(summary.newest.value)
+        return own or link if items else link or own
+
     def _body(self, value: Any, above: str) -> str:
         body = body_of(value, above)
-        if one_line(body, ITEM_LENGTH) == above:
+        if joined_lines(body, ITEM_LENGTH) == above:
             return ""
         while _weight(body) > self._limit.body:
             body = cut(body, len(body) * 9 // 10)
@@ -323,6 +343,11 @@ def _links(links: Mapping[str, str], words: Wording) -> list[dict[str, str]]:
 def _link_label(name: str, words: Wording) -> str:
     label: str = getattr(words, name) if name in LINKS else one_line(name, 40).capitalize()
     return label
+
+
+def _link_weight(url: str) -> int:
+    """Bytes of a link that not every group or subject has, with the tag around it."""
+    return LINK_TAG + _weight(url) if url else 0
 
 
 def _weight(*texts: str) -> int:
