@@ -212,8 +212,8 @@ def test_a_subject_whose_id_is_the_key_of_its_record_keeps_its_title() -> None:
 @pytest.mark.parametrize("letter", ["a", "&", "é"])
 def test_links_of_many_subjects_never_make_a_mail_too_long(letter: str) -> None:
     def value(n: int) -> dict[str, Any]:
-        page = {"id": n, "title": f"{n}{letter * 90}", "url": f"https://x.example/{n}{letter * 90}"}
-        return {"group": {**page, "id": n % 20}, "post": page, "text": letter * 900, "url": page["url"] + "c"}
+        page: dict[str, Any] = {"id": n, "title": f"{n}{letter * 90}", "url": f"https://x.example/{n}{letter * 90}"}
+        return {"group": {**page, "id": n % 20}, "post": page, "text": letter * 900, "url": f"{page['url']}c"}
 
     rendered = mail_of(*map(value, range(400)), group_by=["group", "post"])
 

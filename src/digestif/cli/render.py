@@ -75,7 +75,7 @@ def _rendered(digest: "Digest", route: "Route | None", template: str | None, kin
     recipient = route.recipient(digest.timeline) if route else ""
     hours: Any = int(options["hours"]) if options["hours"] else route.hours if route else 24
     links = route.links_for(digest.timeline, recipient) if route else SAMPLE_LINKS
-    wording = route.wording_for(recipient) if route else None
+    wording = route.wording_for(recipient, timeline=digest.timeline) if route else None
     renderer = Renderer(name, folder=folder, zone=options["zone"], hours=hours, wording=wording, preview=True)
     try:
         rendered = renderer.render(
