@@ -235,4 +235,20 @@ def test_the_same_comment_of_one_person_several_times_is_told_with_its_number() 
 
     assert "3 × Green tea\n    3 × Ben: +1\n" in rendered.text
     assert "1 × Ten knots\n    Ben: Nice\n" in rendered.text
+    assert "\n  3 × Ben: +1\n" in rendered.markdown
     assert "Ben · 3 comments · " in mail_of(*[comment(TEA, "+1")] * 3).text
+
+
+def test_the_same_comments_with_links_of_their_own_are_all_listed() -> None:
+    three = [comment(TEA, "+1", url=f"https://blog.example/c/{number}") for number in range(3)]
+
+    for rendered in (mail_of(*three, comment(KNOTS)), mail_of(*three)):
+        assert rendered.text.count("- Ben: +1 · 08:1") == 3
+        assert all(rendered.html.count(f'href="https://blog.example/c/{number}"') == 1 for number in range(3))
+    assert mail_of(*three).subject == "3 comments on Green tea"
+
+
+def test_more_than_is_listed_is_not_said_to_be_the_same() -> None:
+    text = mail_of(*[comment(TEA, "+1")] * 7, comment(KNOTS)).text
+
+    assert "7 × Green tea\n    Ben: +1\n" in text

@@ -206,6 +206,7 @@ class _Page:
         line = {
             "label": label,
             "title": "" if title == label else self._title(subject, LABEL_LENGTH),
+            "alike": self._is_alike(subject),
             "url": subject.url or link_of(value),
             "newest_url": link_of(value) if subject.url else "",
             "count": subject.count,
@@ -238,10 +239,13 @@ class _Page:
     def _title(self, subject: Subject, length: int) -> str:
         """What the newest record says; after its number, if a person wrote the same several times."""
         value = subject.newest.value
-        author = author_of(value)
-        said = self._words.signed(author, title_of(value, self._words.no_text, length))
-        alike = author and 1 < subject.count == len(subject.items) and not self._items(subject.items)
-        return f"{self._words.number(subject.count)} × {said}" if alike else said
+        said = self._words.signed(author_of(value), title_of(value, self._words.no_text, length))
+        return f"{self._words.number(subject.count)} × {said}" if self._is_alike(subject) else said
+
+    def _is_alike(self, subject: Subject) -> bool:
+        """True if a person wrote the same several times, and nothing else is known about the subject."""
+        all_known = 1 < subject.count == len(subject.items)
+        return all_known and author_of(subject.newest.value) != "" and not self._items(subject.items)
 
     def _lengthen_title(self, subject: Subject, line: dict[str, Any]) -> None:
         title = self._title(subject, ITEM_LENGTH)
@@ -266,18 +270,23 @@ class _Page:
         return shown, more, note
 
     def _items(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """What differs between records; nothing if they all look the same."""
+        """What differs between records; nothing if they all look the same.
+
+        If a person wrote the same several times, each with a link of its own, all are listed.
+        """
         values = [record.value for record in records]
         if len(values) < 2:  # one can't differ
             return []
         texts = differing_texts(values, self._words.no_text)
         links = list(map(link_of, values))
         has_links = len(set(links)) > 1
+        if has_links and not any(texts) and len(set(map(author_of, values))) == 1 and author_of(values[0]):
+            texts = [title_of(value, self._words.no_text, ITEM_LENGTH) for value in values]
         items = [
             self._item(record, text, link if has_links else "")
             for record, text, link in zip(records, texts, links, strict=True)
         ]
-        return items if len({item["line"] for item in items}) > 1 else []
+        return items if any(texts) or len({item["line"] for item in items}) > 1 else []
 
     def _item(self, record: Record, text: str, url: str) -> dict[str, Any]:
         author = author_of(record.value)
