@@ -9,7 +9,6 @@ from digestif.compose.phrases import distinct_counts, enumerated, label_beside, 
 from digestif.compose.summary import Group, Subject, Summary, different_records
 from digestif.compose.texts import (
     ITEM_LENGTH,
-    LABEL_LENGTH,
     VALUE_SIZE,
     author_of,
     body_of,
@@ -152,7 +151,7 @@ class _Page:
         for subject, line in self._lines:
             if self._left > limit.item:
                 self._list_items(subject, line)
-                self._lengthen_title(subject, line)
+                self._complete_title(subject, line)
 
     def _fitting(self, groups: tuple[Group, ...]) -> list[dict[str, Any]]:
         shown = []
@@ -205,8 +204,8 @@ class _Page:
         when = self._times.span(subject.first, subject.last, dated=self._dated)
         line = {
             "label": label,
-            "title": "" if title == label else self._title(subject, LABEL_LENGTH),
-            "alike": self._is_alike(subject),
+            "title": "" if title == label else self._words.signed(author_of(value), title),
+            "alike": False,
             "url": subject.url or link_of(value),
             "newest_url": link_of(value) if subject.url else "",
             "count": subject.count,
@@ -226,6 +225,7 @@ class _Page:
         """List what differs between the newest records of a subject, and say how many more it has."""
         listed = self._items(subject.items)
         if not listed:
+            line["alike"] = 1 < subject.count == len(subject.items) and author_of(subject.newest.value) != ""
             return
         line["items"], line["more_items"], line["items_note"] = self._fitting_items(listed, subject.count)
         if line["items"] and title_of(subject.newest.value, length=ITEM_LENGTH) == listed[0]["text"]:
@@ -236,19 +236,11 @@ class _Page:
             self._left += _weight(line[link])
             line[link] = ""  # it would be that of the first item
 
-    def _title(self, subject: Subject, length: int) -> str:
-        """What the newest record says; after its number, if a person wrote the same several times."""
+    def _complete_title(self, subject: Subject, line: dict[str, Any]) -> None:
+        """Show more of a title, and before it the number of records that look the same, if there is room."""
         value = subject.newest.value
-        said = self._words.signed(author_of(value), title_of(value, self._words.no_text, length))
-        return f"{self._words.number(subject.count)} × {said}" if self._is_alike(subject) else said
-
-    def _is_alike(self, subject: Subject) -> bool:
-        """True if a person wrote the same several times, and nothing else is known about the subject."""
-        all_known = 1 < subject.count == len(subject.items)
-        return all_known and author_of(subject.newest.value) != "" and not self._items(subject.items)
-
-    def _lengthen_title(self, subject: Subject, line: dict[str, Any]) -> None:
-        title = self._title(subject, ITEM_LENGTH)
+        title = self._words.signed(author_of(value), title_of(value, self._words.no_text, ITEM_LENGTH))
+        title = f"{self._words.number(subject.count)} × {title}" if line["alike"] else title
         cost = _weight(title) - _weight(line["title"])
         if line["title"] and 0 < cost < self._left:
             self._left -= cost

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from digestif.compose.fields import Field, Identity, Reader, reader
-from digestif.compose.levels import Level, identities, identity_of, key_of, level_reader, name_of_level, url_of
+from digestif.compose.levels import Level, identities, identity_of, level_reader, shown_as
 from digestif.compose.summary import Group, Subject, Summary, different_records
 from digestif.core.records import Digest
 from digestif.core.texts import shortened
@@ -221,11 +221,11 @@ class _Sheet:
     def tally(self, rows: Sequence[int], key: Identity = None, column: "_Level | None" = None) -> Subject:
         """Count rows that share a value in a column."""
         newest = self.records[rows[0]]
-        value = column.value(key, rows[0]) if column else None
+        value, label, url = shown_as(column.value(key, rows[0])) if column else (None, "", "")
         return Subject(
-            key=key_of(value),
-            label=name_of_level(value) if column else "",
-            url=url_of(value),
+            key=value,
+            label=label,
+            url=url,
             count=len(rows),
             first=self.records[rows[-1]].timestamp,
             last=newest.timestamp,

@@ -74,26 +74,21 @@ def identity_of(value: Any) -> Identity:
     return identity({name: value[name]} if name else value)
 
 
-def key_of(value: Any) -> Any:
-    """What records with the same value share: the key of an object that has one, else the value."""
-    value = value.value if isinstance(value, Named) else value
-    name = _key_field(value)
-    return value[name] if name else value
+def shown_as(value: Any) -> tuple[Any, str, str]:
+    """What records with the same value share, its label, and its link if there is a safe one.
 
-
-def name_of_level(value: Any) -> str:
-    """The label that was given with a value, else the name of an object, else what it shares with others."""
-    key = key_of(value)
+    They share the key of an object that has one, else the value. The label is what was given with it, else the name of
+    the object, else what they share.
+    """
     if isinstance(value, Named):
-        given = "" if key is None or not _is_text(value.label) else label_of(value.label)
-        return given or name_of_level(value.value)
-    name = text_of(value, NAME_FIELDS) if isinstance(value, dict) else ""
-    return label_of(name or key)
-
-
-def url_of(value: Any) -> str:
-    """The link that was given with a value, or that of an object; nothing if it is not safe."""
-    return safe_link(value.url) or url_of(value.value) if isinstance(value, Named) else link_of(value)
+        key, label, url = shown_as(value.value)
+        has_label = key is not None and _is_text(value.label)
+        return key, label_of(value.label) if has_label else label, safe_link(value.url) or url
+    if not isinstance(value, dict):
+        return value, label_of(value), ""
+    name = _key_field(value)
+    key = value[name] if name else value
+    return key, label_of(text_of(value, NAME_FIELDS) or key), link_of(value)
 
 
 def _key_field(value: Any) -> str:
