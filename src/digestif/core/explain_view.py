@@ -130,7 +130,7 @@ class View:
         if error is None:
             return None
         is_due = slot.state is not State.WAITING or slot.at <= self._now
-        again = "when it is delivered" if is_due else f"at {self._clock(slot.at)}, and with the next record"
+        again = "when it is about to be delivered" if is_due else f"at {self._clock(slot.at)}, and with the next record"
         return f"its time zone can't be told: {error}; it is asked again {again}"
 
     def _zone_error(self) -> str | None:
