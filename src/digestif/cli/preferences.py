@@ -51,7 +51,7 @@ def prefer(session: Session, timeline: str, words: Sequence[str], zone: str | No
         if "@" in chosen:  # which the name of a cadence can't have
             digests.set_policy(timeline, _with_zone(chosen, zone, stored))
         elif chosen:
-            digests.prefer(timeline, chosen, zone=zone or stored)
+            digests.prefer(timeline, chosen, zone=stored if zone is None else zone)
         return _show_choice(session, digests, timeline)
 
 
