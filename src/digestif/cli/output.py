@@ -6,6 +6,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from digestif.core.spans import span as span
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -134,18 +136,6 @@ def broken(lead: str, text: str, *, columns: int, indent: str) -> str:
 
 
 # Time
-
-
-def span(seconds: float) -> str:
-    """A duration as people say it: 340 ms, 42 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
-    if seconds < 0.9995:
-        return f"{round(seconds * 1000)} ms"
-    whole = round(seconds)
-    for size, unit, part, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size:,} {unit}" + (f" {rest} {smaller}" if rest else "")
-    return f"{whole} s"
 
 
 def when(at: float, *, now: float) -> str:

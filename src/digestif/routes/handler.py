@@ -253,7 +253,7 @@ class RouteHandler:
         route, policy = self.route, attempt.policy
 
         def zone() -> str:
-            return route.zone_of(recipient, timeline=attempt.timeline, policy=policy)
+            return route.zone_of(recipient, timeline=attempt.timeline, policy=policy, chosen=attempt.chosen_zone)
 
         asks_window = route.zone is None and policy.window is not None and policy.window.holds_callable
         return await (self._called(zone) if asks_window else self._asked(route.zone, zone))

@@ -145,10 +145,12 @@ class Route:
         found = stars(self.pattern, timeline)
         return found[-1] if found else timeline
 
-    def zone_of(self, recipient: str, *, timeline: str, policy: Policy) -> str:
-        """The zone in which a reader sees times: as the route says, else that of the window of the policy in force."""
+    def zone_of(self, recipient: str, *, timeline: str, policy: Policy, chosen: str | None = None) -> str:
+        """The zone in which a reader sees times: as the route says, else the chosen one, else that of the window of
+        the policy in force.
+        """
         if self.zone is None:
-            return policy.zone_of(timeline) or UTC
+            return chosen or policy.zone_of(timeline) or UTC
         return self.zone if isinstance(self.zone, str) else _asked(self.zone, recipient, timeline)
 
     def wording_for(self, recipient: str, *, timeline: str) -> Wording:
