@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import wraps
 from inspect import Signature, signature
 from itertools import chain
 from types import TracebackType
@@ -14,7 +15,7 @@ from digestif.attempts.outages import Outages
 from digestif.attempts.reports import report_maintenance
 from digestif.core.cadences import Cadences
 from digestif.core.damage import Damage
-from digestif.core.policy import Policy, check_delay
+from digestif.core.policy import Policy, check_delay, check_options
 from digestif.core.records import (
     Digest,
     Record,
@@ -67,6 +68,21 @@ def _with_options_of(
         return call
 
     return decorate
+
+
+def _with_options_checked(
+    route: "Callable[Concatenate[Digests, P], None]",
+) -> "Callable[Concatenate[Digests, P], None]":
+    """Name a misspelt option of a route before Python says that `channel` is missing."""
+
+    @wraps(route)
+    def checked(self: "Digests", /, *arguments: P.args, **options: P.kwargs) -> None:
+        from digestif.routes.route import Route
+
+        check_options(Route, options)
+        route(self, *arguments, **options)
+
+    return checked
 
 
 class Digests(Additions, Queries, Preferences, Messages):
@@ -383,6 +399,7 @@ class Digests(Additions, Queries, Preferences, Messages):
 
         return register
 
+    @_with_options_checked
     def route(self, pattern: str, *, channel: "str | Channel", **options: "Unpack[RouteOptions]") -> None:
         """Let a channel deliver the digests of timelines that match the pattern, grouped and rendered.
 

@@ -80,7 +80,9 @@ class Messages:
         records = [] if route is None else self.peek(timeline, now=now)
         if route is None or not records:
             return None
-        from digestif.routes.preview import preview
+        from digestif.routes.preview import digest_of, look_of, preview
 
-        policy = self._policies.in_force(timeline, self.store.inspect(timeline).override).policy
-        return preview(route, timeline, records, policy=policy, now=self._intake.seconds(now))
+        override = self.store.inspect(timeline).override
+        policy, chosen = self._policies.in_force(timeline, override).policy, override.zone if override else None
+        look = look_of(route, timeline, policy, chosen=chosen)
+        return preview(route, digest_of(timeline, records), look, now=self._intake.seconds(now))

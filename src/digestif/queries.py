@@ -220,8 +220,17 @@ class Queries:
         found = self._policies.in_force(key, slot.override)
         at = to_millis(self._intake.seconds(now))
         outage, moving = self._outages.shown_for(key, now=at), self.store.moving_since() is not None
-        unhandled = is_unhandled(key, self.workers(now=now))
-        return explain(key, slot, now=at, found=found, outage=outage, moving=moving, unhandled=unhandled)
+        workers = self.workers(now=now)
+        return explain(
+            key,
+            slot,
+            now=at,
+            found=found,
+            outage=outage,
+            moving=moving,
+            unhandled=is_unhandled(key, workers),
+            unattended=not workers,
+        )
 
     def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
         """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""
@@ -378,6 +387,8 @@ def _timeline(key: str, slot: Slot) -> Timeline:
         paused=slot.paused,
         in_digest=0 if slot.digest is None else slot.digest.records,
         was_due=to_seconds(slot.at) if slot.state is State.READY else None,
+        off=slot.override is not None and slot.override.off,
+        cadence=None if slot.override is None else slot.override.cadence,
     )
 
 

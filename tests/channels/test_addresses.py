@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -160,3 +162,18 @@ def post(url: str, *, allow_private: bool = False) -> Answer:
             await poster.close()
 
     return asyncio.run(post())
+
+
+def test_the_end_of_the_interpreter_is_not_disturbed() -> None:
+    """Python sets the globals of modules to None when it ends, and goes on announcing events."""
+    code = """
+import sys
+from digestif.channels import addresses
+
+with addresses.public_only():
+    pass
+vars(addresses).update(dict.fromkeys(vars(addresses)))
+sys.audit("any.event")
+sys.audit("socket.connect", None, ("127.0.0.1", 1))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,6 +1,7 @@
 """Applications that are made by a function: `module:make`."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,24 @@ def test_a_function_that_fails_is_shown_with_its_traceback(run: Run) -> None:
     assert code == 2
     assert 'made_app.py", line' in err
     assert "made_app:failing: failing() failed: RuntimeError: no settings (made_app.py, line" in err
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("def make():\n    return Digests('memory://')", "; name the function that makes one: hinted:make"),
+        ("def mail_digests():\n    ...", "; name the function that makes one: hinted:mail_digests"),
+        ("def build() -> 'Digests':\n    ...", "; name the function that makes one: hinted:build"),
+        ("def build() -> Digests:\n    ...", "; name the function that makes one: hinted:build"),
+        ("def make(dsn):\n    ...", "; there is no Digests in it"),
+        ("def other():\n    ...", "; there is no Digests in it"),
+    ],
+)
+def test_a_function_that_looks_as_if_it_makes_one_is_suggested(run: Run, folder: Path, code: str, hint: str) -> None:
+    (folder / "hinted.py").write_text(f"from digestif import Digests\n\n{code}\n")
+    sys.modules.pop("hinted", None)
+
+    answer = run("worker", "hinted")
+
+    assert answer.code == 2
+    assert answer.err.endswith(f"hinted has no 'digests'{hint}\n")

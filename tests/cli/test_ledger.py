@@ -201,3 +201,14 @@ def test_status_and_top_name_the_live_workers(run: Run, digests: Digests) -> Non
     assert (known["workers"][0]["name"], known["workers"][0]["patterns"]) == ("w0", ["mail:*", "a", "b", "c"])
     assert "workers    7 live: host:0, host:1" in run("top", "--once").out
     assert len(run("top", "--once", "--json").json["workers"]) == 7
+
+
+def test_status_says_when_a_silent_worker_was_seen_last(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+    now = digests.store.time(0)
+    note = WorkerNote("w", "host", 7, now - 90_000, now - 30_000, ("mail:*",))
+    note_worker(digests.store, "w", note, now=now)
+
+    out = run("status").out
+
+    assert re.search(r"w on host \(process 7\) for 1 min serves mail:\*, seen 3\d s ago\n", out)

@@ -82,6 +82,18 @@ def test_times_that_are_no_policy_are_refused(run: Run, digests: Digests, words:
     assert digests.policy_of("t").source == "engine"
 
 
+def test_the_stored_zone_holds_unless_another_is_given(run: Run) -> None:
+    run("prefer", "t", "daily", "--zone", "Europe/Berlin")
+
+    assert run("prefer", "t", "weekly").out == "t is weekly: weekly@mon 09:00 Europe/Berlin\n"
+    assert run("prefer", "t", "instant").out == "t is instant, in the zone Europe/Berlin: immediate\n"
+    assert run("prefer", "t", "off").out == "t is off: no record is accepted\n"
+    assert run("prefer", "t", "daily").out == "t is daily: daily@09:00 Europe/Berlin\n"
+    assert run("prefer", "t", "daily", "--zone", "UTC").out == "t is daily: daily@09:00 UTC\n"
+    run("prefer", "t", "daily", "--zone", "Asia/Tokyo")
+    assert "daily@08:00 Asia/Tokyo" in run("prefer", "t", "daily@08:00").out
+
+
 def test_nothing_chosen_is_code_1(run: Run, digests: Digests) -> None:
     digests.add("t", 1)
 

@@ -50,6 +50,8 @@ def test_timelines_as_json_are_one_object_per_line(run: Run, digests: Digests) -
         "paused": False,
         "in_digest": 0,
         "was_due": None,
+        "off": False,
+        "cadence": None,
         "unhandled": False,
     }
     assert chat["was_due"] == pytest.approx(digests.store.time(0) / 1000, abs=60)
@@ -255,3 +257,19 @@ def test_a_zone_without_a_name_is_told_by_its_distance(monkeypatch: pytest.Monke
         time.tzset()
         assert zone_name(JANUARY) == "UTC+03"
     time.tzset()
+
+
+def test_what_a_person_chose_is_shown(run: Run, digests: Digests) -> None:
+    assert "cadence" not in run("timelines").out
+    digests.prefer("chat:#ops", "off")
+    digests.prefer("mail:ada", "daily")
+
+    for rows in (run("timelines").out, run("top", "--once").out):
+        assert re.search(r"timeline .* last delivery +cadence\n", rows)
+        assert re.search(r"chat:#ops +off +0 +.*off\n", rows)
+        assert re.search(r"mail:ada +waiting +1 .* daily\n", rows)
+    assert re.search(r"state +off\n +policy +off \(cadence off\)\n", run("show", "chat:#ops").out)
+    assert [(each["off"], each["cadence"]) for each in run("timelines", "--json").lines] == [
+        (True, "off"),
+        (False, "daily"),
+    ]

@@ -63,6 +63,9 @@ def test_times_are_in_the_zone_that_the_reader_chose(run: Run, digests: Digests)
     assert "07:13 (Asia/Tokyo)" in run("render", "--timeline", "mail:ada").out
     assert "22:13 (UTC)" in run("render", "--timeline", "mail:ada", "--zone", "UTC").out
 
+    digests.prefer("mail:ada", "instant", zone="America/New_York")  # which has no window
+    assert "17:13 (America/New_York)" in run("render", "--timeline", "mail:ada").out
+
 
 def test_fields_may_be_named(run: Run, digests: Digests) -> None:
     for number in range(4):

@@ -109,7 +109,7 @@ def one_post() -> Summary:
 def one_comment() -> Summary:
     """One comment, of several paragraphs."""
     text = (
-        "I disagree. We tried the same two years ago, and the pot made less of a difference than the water.\n\n"
+        "I disagree. We tried it all two years ago, and the pot made less of a difference than the water.\n\n"
         "Soft water at seventy degrees gives a sweet cup; hard water at the same heat tastes of nothing. Before you "
         "buy another pot, try a bottle of still water from the shop, and let two friends taste without telling them "
         "which is which.\n\nThank you for the pictures, though!"

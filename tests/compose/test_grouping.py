@@ -432,9 +432,15 @@ def test_a_summary_for_programs_says_the_same() -> None:
     digest = digest_of(issue("errors", "crash", 1), issue("errors", "crash", 2), issue("errors", "slow"), dropped=4)
     newest = {"key": "k0", "value": issue("errors", "crash", 1), "timestamp": 3.0}
     all_three = {"count": 3, "first": 1.0, "last": 3.0, "newest": newest, "distinct": {"users": 2}}
-    crash = {"key": "crash", "label": "crash", "count": 2, "first": 2.0, "last": 3.0, "newest": newest}
+    crash = {"key": "crash", "label": "crash", "url": "", "count": 2, "first": 2.0, "last": 3.0, "newest": newest}
     crash |= {"items": ["k0", "k1"], "weight": 0}
-    errors = {"key": "errors", "label": "errors", "subjects": [{**crash, "distinct": {"users": 2}}], **all_three}
+    errors = {
+        "key": "errors",
+        "label": "errors",
+        "url": "",
+        "subjects": [{**crash, "distinct": {"users": 2}}],
+        **all_three,
+    }
     groups = {"groups": [{**errors, "more": 1, "more_records": 1}], "more": 0, "more_records": 0}
 
     found = summarize(digest, group_by=["rule", "issue"], distinct={"users": "user.id"}, top=1).to_dict()

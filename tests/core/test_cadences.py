@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from digestif import Cadences, ConfigError, Policy, Window
+from digestif import Cadences, ConfigError, Policy, Preference, Window
 
 
 def test_the_usual_ones_are_there() -> None:
@@ -96,3 +96,18 @@ def test_what_is_no_mapping_is_refused() -> None:
 def test_times_are_no_name_and_the_error_says_where_they_belong() -> None:
     with pytest.raises(ConfigError, match=r"'daily@08:00' has times.*set_policy takes the text of a policy"):
         Cadences().choose("daily@08:00")
+
+
+@pytest.mark.parametrize(
+    ("preference", "text"),
+    [
+        (
+            Preference(cadence="daily", zone="Europe/Berlin", policy=Policy.daily("09:00", tz="Europe/Berlin")),
+            "daily (Europe/Berlin): daily@09:00 Europe/Berlin",
+        ),
+        (Preference(cadence="hourly", zone=None, policy=Policy.hourly()), "hourly: hourly"),
+        (Preference(cadence="off", zone=None, policy=None), "off"),
+    ],
+)
+def test_a_preference_is_short_as_text(preference: Preference, text: str) -> None:
+    assert str(preference) == text

@@ -1,11 +1,15 @@
 """Explanations: policy and source, the sum of the delays, what the window makes of it, and what would change it."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from digestif import Digest, Digests, Explanation, Policy, Unavailable, Window
+from digestif import Digest, Digests, Explanation, InvalidState, Policy, Unavailable, Window
+from digestif.attempts.worker_notes import note_worker
+from digestif.core.terms import Override, Terms
+from digestif.core.workers import WorkerNote
 
 MONDAY = 1_772_442_000  # 2026-03-02, 10:00 in Berlin
 NIGHT = MONDAY + 12 * 3600 + 60  # 22:01
@@ -39,7 +43,7 @@ def test_a_wait_by_the_delays_alone(digests: Digests) -> None:
         "`set_policy` or `prefer` plans it anew",
     )
     assert str(why) == (
-        "t: waiting with 1 pending, due in 320 s. 2026-03-02T09:05:00.000Z + 30 s of increment_delay = due "
+        "t: waiting with 1 pending, due in 5 min 20 s. 2026-03-02T09:05:00.000Z + 30 s of increment_delay = due "
         "2026-03-02T09:05:30.000Z. Whatever is added, it is due 2026-03-02T09:30:00.000Z at the latest. Its policy is "
         "default, from the engine. `flush` makes it ready now; a further record moves it by 30 s, at most to "
         "2026-03-02T09:30:00.000Z; a record with a deadline (`within`) pulls it forward; `set_policy` or `prefer` "
@@ -58,11 +62,50 @@ def test_a_wait_for_the_end_of_quiet_hours_is_told_in_their_zone(digests: Digest
     assert (why.by_delays, why.aligned, why.next, why.latest) == (NIGHT + 210, SEVEN, SEVEN, SEVEN)
     assert why.arithmetic == (
         "2026-03-02T22:04:00.000+01:00 + 30 s of increment_delay = due 2026-03-02T22:04:30.000+01:00, "
-        "quiet hours until 07:00 Europe/Berlin"
+        "its window holds it back until 07:00 Europe/Berlin"
     )
     assert "`flush` makes it ready now, whatever its window says" in why.changes
     assert not any("within" in change for change in why.changes)
     assert "from `set_policy`" in str(why)
+
+
+def test_a_due_time_far_away_is_told_in_hours_and_a_time_of_the_clock(digests: Digests) -> None:
+    digests.set_policy("t", Policy.daily("17:30", tz="Europe/Berlin"), now=MONDAY)
+    digests.add("t", 1, now=MONDAY)
+
+    assert digests.explain("t", now=MONDAY).summary == "waiting with 1 pending, due in 7 h 30 min"
+    with pytest.raises(InvalidState, match=r"due at 2026-03-02T16:30:00\.000Z"):
+        digests.digest("t", now=MONDAY).__enter__()
+
+
+def test_a_cool_down_without_records_says_so(digests: Digests) -> None:
+    digests.add("t", 1, now=MONDAY)
+    with digests.digest("t", now=MONDAY):
+        pass
+
+    assert (
+        digests.explain("t", now=MONDAY + 7).summary == "cooling down until 2026-03-02T09:05:00.000Z, nothing pending"
+    )
+    assert (
+        digests.explain("t", now=MONDAY + 301).summary == "cooled down since 2026-03-02T09:05:00.000Z, nothing pending"
+    )
+
+
+@pytest.mark.parametrize(
+    ("since", "moved"),
+    [
+        (MONDAY, "a further record moves it by 30 s, at most to"),
+        (NIGHT - 400, "further records move it to a later opening of its window, at most to"),
+    ],
+    ids=["inside the hours", "at their end"],
+)
+def test_what_a_further_record_does_depends_on_where_the_hours_end(digests: Digests, since: float, moved: str) -> None:
+    digests.set_policy("t", Policy.quiet_hours("22:00-07:00", tz="Europe/Berlin"), now=MONDAY)
+    let_wait(digests, since)
+
+    changes = digests.explain("t", now=since + 10).changes
+
+    assert any(change.startswith(moved) for change in changes), changes
 
 
 def test_a_wait_for_a_time_of_the_calendar(digests: Digests) -> None:
@@ -128,7 +171,7 @@ def test_a_paused_timeline_says_what_lets_it_go_on(digests: Digests) -> None:
 
     why = digests.explain("t", now=MONDAY + 10)
 
-    assert why.summary == "paused; waiting with 1 pending, due in 320 s"
+    assert why.summary == "paused; waiting with 1 pending, due in 5 min 20 s"
     assert (why.next, why.latest, why.changes) == (None, None, ("`resume` lets it go on",))
 
 
@@ -155,6 +198,88 @@ def test_a_policy_that_holds_a_function_is_shown_as_in_the_code() -> None:
     assert why.zone == "Europe/Berlin"
     assert why.window is not None
     assert (unknown.zone, unknown.latest) == (None, None)
+
+
+def unknown_zone(timeline: str) -> str:
+    raise LookupError("no row")
+
+
+def test_a_zone_that_cannot_be_told_is_named_with_its_reason() -> None:
+    policy = Policy.quiet_hours("22:00-07:00", tz=unknown_zone)
+    with Digests("memory://", policy=policy) as digests:
+        digests.add("t", 1, now=MONDAY)
+        assert list(digests.schedule(now=MONDAY)) == []
+
+        why = digests.explain("t", now=MONDAY)
+
+    reason = "tz: the callable fails for 't': LookupError: no row"
+    again = f"it is asked again at {iso(why.facts['due'])}, and with the next record"
+    assert why.failure == f"its time zone can't be told: {reason}; {again}"
+    assert "holds it back" not in str(why)
+    assert "Its time zone can't be told: tz:" in str(why)
+
+
+def test_a_policy_that_cannot_be_told_is_named_with_its_reason() -> None:
+    def fails(timeline: str) -> Policy:
+        raise LookupError("no row")
+
+    with Digests("memory://", policy=fails) as digests:
+        digests.add("t", 1, now=MONDAY)
+
+        why = digests.explain("t", now=MONDAY)
+
+    assert why.failure == (
+        "its policy can't be told: LookupError: no row; its last answer or else the default holds, and it is asked "
+        "again after 5 s"
+    )
+    assert "Its policy can't be told: " in str(why)
+
+
+def test_a_stored_policy_that_cannot_be_read_is_named(digests: Digests) -> None:
+    digests.store.set_override("t", Override(text="lunar@full", since=0, terms=Terms()), now=MONDAY * 1000)
+
+    why = digests.explain("t", now=MONDAY)
+
+    assert why.failure is not None
+    assert why.failure.startswith("its stored policy can't be read: ")
+    assert why.failure.endswith("; that in the code holds")
+
+
+def iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# Workers
+
+
+def test_what_is_due_says_that_no_worker_was_seen(digests: Digests) -> None:
+    digests.add("t", 1, now=MONDAY)
+
+    why = digests.explain("t", now=MONDAY)
+
+    assert why.unattended
+    assert "No worker was seen in the last minute: it waits, unless your program delivers by itself." in str(why)
+
+
+def test_what_is_not_due_needs_no_worker_yet(digests: Digests) -> None:
+    let_wait(digests, MONDAY)
+    digests.add("paused", 1, now=MONDAY)
+    digests.pause("paused", now=MONDAY)
+
+    assert "No worker" not in str(digests.explain("t", now=MONDAY + 10))
+    assert "No worker" in str(digests.explain("t", now=MONDAY + 1800))
+    assert "No worker" not in str(digests.explain("paused", now=MONDAY))
+
+
+def test_a_live_worker_attends_to_what_is_due(digests: Digests) -> None:
+    digests.add("t", 1, now=MONDAY)
+    note = WorkerNote("w", "host", 7, MONDAY * 1000, MONDAY * 1000, ("t",))
+    note_worker(digests.store, "w", note, now=MONDAY * 1000)
+
+    why = digests.explain("t", now=MONDAY)
+
+    assert not why.unattended
+    assert "No worker" not in str(why)
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy.daily("09:00", tz="UTC"), Policy(backoff=lambda n: 60.0)])
@@ -184,6 +309,8 @@ def test_the_document_is_json_and_has_everything(policy: Policy) -> None:
         "passes",
         "outage",
         "unhandled",
+        "unattended",
+        "failure",
         "changes",
     ]
 

@@ -129,8 +129,8 @@ def policy_of(timeline):
     return Policy(minimum_delay=77)
 
 
-def zone_of(recipient):
-    return "Asia/Tokyo" if Order.objects.count() >= 0 else "UTC"
+def zone_of(recipient, timeline):
+    return "Asia/Tokyo" if Order.objects.count() >= 0 and timeline == "mail:ada" else "UTC"
 
 
 def words_for(recipient):
@@ -171,6 +171,7 @@ def test_the_functions_of_a_route_may_be_named(project: Project) -> None:
         assert text.index("No. 8") < text.index("No. 7")
         assert "No. -1" not in text
         assert "Look" in text
+        assert "(Asia/Tokyo)" in text
         assert "https://example.org/ada/" in text
 
 

@@ -428,6 +428,23 @@ def test_links_and_times_are_the_readers_own(digests: Digests, channel: Recordin
     assert "07:13" in message.text  # 22:13 UTC
 
 
+def test_times_are_in_the_zone_that_the_reader_chose(digests: Digests, channel: Recording) -> None:
+    office = Policy.quiet_hours("03:00-04:00", tz="America/New_York")
+    digests.route("plain:*", channel=channel)
+    digests.route("window:*", channel=channel, policy=office)
+    digests.route("own:*", channel=channel, zone="America/New_York")
+    for name in ("plain", "window", "own"):
+        digests.prefer(f"{name}:ada", "instant", zone="Asia/Tokyo", now=T)
+        add(digests, f"{name}:ada", "a")
+
+    once(digests, now=T)
+
+    shown = {message.timeline: message.text for message in channel.messages}
+    assert "07:13 (Asia/Tokyo)" in shown["plain:ada"]
+    assert "07:13 (Asia/Tokyo)" in shown["window:ada"]
+    assert "17:13 (America/New_York)" in shown["own:ada"]
+
+
 def test_times_are_in_the_zone_of_the_window_unless_the_route_names_one(digests: Digests, channel: Recording) -> None:
     office = Policy.quiet_hours("03:00-04:00", tz="Asia/Tokyo")
     digests.route("plain:*", channel=channel)

@@ -109,6 +109,11 @@ class Attempt:
         self.weight = 0
 
     @property
+    def chosen_zone(self) -> str | None:
+        """The time zone that a person chose for the timeline."""
+        return None if self.lease.override is None else self.lease.override.zone
+
+    @property
     def took(self) -> float:
         """Seconds since it began."""
         return monotonic() - self.began

@@ -103,8 +103,14 @@ def _listen_for_connections() -> None:
     sys.addaudithook(_judge_connection)  # once: Python can't remove it
 
 
-def _judge_connection(event: str, arguments: tuple[Any, ...]) -> None:
-    if event not in _CONNECTIONS or (refused := _refused.get()) is None:
+def _judge_connection(
+    event: str,
+    arguments: tuple[Any, ...],
+    # Bound here: at the end of the interpreter, globals are None while hooks are still called.
+    connections: frozenset[str] = _CONNECTIONS,
+    refused_here: ContextVar[list[str] | None] = _refused,
+) -> None:
+    if event not in connections or (refused := refused_here.get()) is None:
         return
     address = arguments[1]
     host = str(address[0]) if isinstance(address, tuple) else "a local socket"

@@ -4,6 +4,7 @@ Instead of a `Digests`, a function that makes one may be named.
 """
 
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from digestif.dsn import redacted_lines
 from digestif.errors import ConfigError
 
 ATTRIBUTE = "digests"  # unless another one is named
+_MAKER = re.compile(r"make|create|(\w+_)?digests")
 
 
 class Loaded(NamedTuple):
@@ -46,7 +48,7 @@ def load(app: str) -> Loaded:
     found: Any = _module(module_name)
     for name in attribute.split("."):
         if not hasattr(found, name):
-            raise ConfigError(f"{app}: {module_name} has no {attribute!r}{_hint(found, name)}")
+            raise ConfigError(f"{app}: {module_name} has no {attribute!r}{_hint(module_name, found, name)}")
         found = getattr(found, name)
     is_factory = inspect.isroutine(found) or isinstance(found, partial)
     made = _made(app, attribute, found) if is_factory else found
@@ -153,6 +155,25 @@ def _place(error: BaseException) -> str:
     return f"{reason} ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"
 
 
-def _hint(owner: object, name: str) -> str:
+def _hint(module: str, owner: object, name: str) -> str:
     engines = [known for known, value in vars(owner).items() if isinstance(value, Digests | AsyncDigests)]
-    return did_you_mean(name, engines) if engines else "; there is no Digests in it"
+    if engines:
+        return did_you_mean(name, engines)
+    if isinstance(owner, ModuleType) and (makers := _makers(owner)):
+        return f"; name the function that makes one: {', '.join(f'{module}:{maker}' for maker in makers)}"
+    return "; there is no Digests in it"
+
+
+def _makers(module: ModuleType) -> list[str]:
+    """The functions of a module that seem to make a Digests, by their names or by what they say they return."""
+    own = {name: value for name, value in vars(module).items() if inspect.isfunction(value) and not _needed(value)}
+    return [
+        name
+        for name, value in own.items()
+        if value.__module__ == module.__name__ and (_MAKER.fullmatch(name) or _returns_digests(value))
+    ]
+
+
+def _returns_digests(function: Callable[..., Any]) -> bool:
+    returned = getattr(function, "__annotations__", {}).get("return")
+    return returned in (Digests, AsyncDigests, "Digests", "AsyncDigests")

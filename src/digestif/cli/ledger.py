@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from digestif import Backlog, ChannelOutage, Digests, Ledger, LiveWorker
 
 WORKERS = 5  # that are shown one by one
+SILENT = 20.0  # seconds: a worker that lives is seen more often
 
 
 @click.command()
@@ -138,8 +139,9 @@ def workers_live(workers: "Sequence[LiveWorker]", *, now: float) -> list[tuple[s
 
 def _worker(worker: "LiveWorker", *, now: float) -> str:
     patterns = ", ".join(worker.patterns[:3]) + (f" and {len(worker.patterns) - 3:,} more" * (len(worker.patterns) > 3))
-    since = span(max(0.0, now - worker.since))
-    return f"{worker.name} on {worker.host} (process {worker.pid}) for {since} serves {patterns}"
+    since, silent = span(max(0.0, worker.seen - worker.since)), now - worker.seen
+    seen = f", seen {span(silent)} ago" if silent > SILENT else ""
+    return f"{worker.name} on {worker.host} (process {worker.pid}) for {since} serves {patterns}{seen}"
 
 
 def channels_down(outages: "Sequence[ChannelOutage]", *, now: float) -> list[tuple[str, str]]:

@@ -28,7 +28,9 @@ def complete_cadence(context: click.Context, _: click.Parameter, incomplete: str
 @click.command()
 @timeline_argument()
 @click.argument("words", metavar="[CADENCE]", nargs=-1, shell_complete=complete_cadence)
-@click.option("--zone", metavar="ZONE", help="The time zone for the hours of the cadence: Europe/Berlin. Default: UTC.")
+@click.option(
+    "--zone", metavar="ZONE", help="The reader's time zone: Europe/Berlin. Default: the stored one, else UTC."
+)
 @with_session
 def prefer(session: Session, timeline: str, words: Sequence[str], zone: str | None) -> int:
     """Choose how often TIMELINE is delivered.
@@ -45,22 +47,31 @@ def prefer(session: Session, timeline: str, words: Sequence[str], zone: str | No
     if not chosen and zone is not None:
         raise click.UsageError("--zone belongs to a CADENCE: name one")
     with session.digests(makes=bool(chosen)) as digests:
+        stored = _stored_zone(digests, timeline) if chosen else None
         if "@" in chosen:  # which the name of a cadence can't have
-            digests.set_policy(timeline, _with_zone(chosen, zone))
+            digests.set_policy(timeline, _with_zone(chosen, zone, stored))
         elif chosen:
-            digests.prefer(timeline, chosen, zone=zone)
+            digests.prefer(timeline, chosen, zone=stored if zone is None else zone)
         return _show_choice(session, digests, timeline)
 
 
-def _with_zone(text: str, zone: str | None) -> str:
-    """Times as the text of a policy, in the zone that was given, as for cadences by default UTC."""
+def _stored_zone(digests: "Digests", timeline: str) -> str | None:
+    """The time zone that was chosen before, with another cadence."""
+    found = digests.preference(timeline)
+    return None if found is None else found.zone
+
+
+def _with_zone(text: str, zone: str | None, stored: str | None) -> str:
+    """Times as the text of a policy, in the zone that is given, else the stored one, else as for cadences UTC."""
     from digestif.core.windows import check_zone
     from digestif.errors import ConfigError
 
     try:
         check_zone(text.rpartition(" ")[2])
     except ConfigError:
-        return text if "=" in text else f"{text} {zone or 'UTC'}"  # fields come last: then the text is complete
+        return (
+            text if "=" in text else f"{text} {zone or stored or 'UTC'}"
+        )  # fields come last: then the text is complete
     if zone is not None:
         raise click.UsageError("the time zone is given twice: leave out --zone")
     return text
@@ -77,7 +88,8 @@ def _show_choice(session: Session, digests: "Digests", timeline: str) -> int:
     told = "no record is accepted" if text is None else f"{text}{_due(digests, timeline)}"
     name, zone = ("on a policy of its own", None) if found is None else (printable(found.cadence), found.zone)
     known = {"cadence": None if found is None else found.cadence, "zone": zone, "policy": text}
-    session.answer(f"{printable(timeline)} is {name}: {told}", {**document, **known})
+    in_zone = f", in the zone {zone}" if zone is not None and text is not None and zone not in text else ""
+    session.answer(f"{printable(timeline)} is {name}{in_zone}: {told}", {**document, **known})
     return 0
 
 
@@ -140,7 +152,7 @@ def replan(session: Session, pattern: str) -> None:
 
 
 def _text(policy: Any) -> str:
-    from digestif.core.explain import policy_text
+    from digestif.core.policy_shown import policy_text
 
     return policy_text(policy)
 

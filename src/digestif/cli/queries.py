@@ -16,7 +16,6 @@ from digestif.cli.output import (
     plain,
     printable,
     shown_value,
-    span,
     stamp,
     table,
     time_head,
@@ -89,8 +88,10 @@ def timeline_document(timeline: "Timeline", lost: "Sequence[str]") -> "dict[str,
 
 
 def timeline_table(found: "Iterable[Timeline]", *, now: float) -> Iterator[str]:
-    heads = ("timeline", "state", "pending", "in digest", "due", "last delivery")
-    rows = [_row(each, now=now) for each in found]
+    shown = list(found)
+    has_choices = any(timeline.cadence for timeline in shown)
+    heads = ("timeline", "state", "pending", "in digest", "due", "last delivery", *(["cadence"] * has_choices))
+    rows = [_row(each, now=now)[: len(heads)] for each in shown]
     return table(heads, rows, right=["pending", "in digest"], give=["timeline"])
 
 
@@ -98,12 +99,20 @@ def _row(timeline: "Timeline", *, now: float) -> tuple[str, ...]:
     due = timeline.was_due if timeline.due is None else timeline.due
     return (
         printable(timeline.key),
-        f"{timeline.state}, paused" if timeline.paused else str(timeline.state),
+        _state(timeline),
         f"{timeline.pending:,}",
         f"{timeline.in_digest:,}" if timeline.in_digest else "",
         "" if due is None else when(due, now=now),
         "" if timeline.last is None else when(timeline.last, now=now),
+        printable(timeline.cadence or ""),
     )
+
+
+def _state(timeline: "Timeline") -> str:
+    """The state, and what keeps records from being accepted or delivered."""
+    state = "off" if timeline.off and timeline.state == "idle" else str(timeline.state)
+    off = ", off" if timeline.off and state != "off" else ""
+    return state + off + (", paused" if timeline.paused else "")
 
 
 @click.command()
@@ -120,7 +129,7 @@ def show(session: Session, timeline: str) -> int:
     if session.as_json:
         click.echo(as_json({**plain(found), "digest": digest, "policy": why.policy, "source": why.source}))
         return 0 if is_stored else 1
-    lines = [("timeline", printable(timeline)), ("state", str(found.state) + (", paused" if found.paused else ""))]
+    lines = [("timeline", printable(timeline)), ("state", _state(found))]
     due = found.was_due if found.due is None else found.due
     if due is not None:
         lines.append(("due", f"{when(due, now=now)} ({stamp(due, now=now)})"))
@@ -193,12 +202,9 @@ def explain(session: Session, timeline: str) -> None:
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:Z|[+-]\d\d:\d\d)")
 
-_LEFT = re.compile(r"due in ([\d.e+]+) s")
-
 
 def _local(text: str, *, now: float, zone: str | None) -> str:
-    """A text with its times in local time or in the window's zone, and its durations in words."""
-    text = _LEFT.sub(lambda found: f"due in {span(float(found[1]))}", text)
+    """A text with its times in local time or in the window's zone."""
     return _INSTANT.sub(lambda found: clock(datetime.fromisoformat(found[0]).timestamp(), now=now, zone=zone), text)
 
 

@@ -32,7 +32,11 @@ NOW = 1_767_614_400.0  # of the sample: the same every time
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there. Default: print it.")
 @click.option("--group-by", multiple=True, metavar="FIELD", help="Group by a field; may be given twice.")
 @click.option("--distinct", multiple=True, metavar="NAME=FIELD", help="Count different values; may be repeated.")
-@click.option("--zone", metavar="ZONE", help="The reader's time zone. Default: the route's, the window's, else UTC.")
+@click.option(
+    "--zone",
+    metavar="ZONE",
+    help="The reader's time zone. Default: the route's, the chosen one, the window's, else UTC.",
+)
 @click.option("--hours", type=click.Choice(["12", "24"]), help="The reader's clock. Default: the route's, else 24.")
 @with_session
 def render(session: Session, template: str | None, *, wanted: str | None, output: Path | None, **options: Any) -> int:
@@ -100,12 +104,14 @@ def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Look]":
     with session.digests() as digests:
         records = digests.peek(timeline)
         route = None if digests._routes is None else digests._routes.find(timeline)
-        policy = digests.policy_of(timeline).policy
+        policy, choice = digests.policy_of(timeline).policy, digests.preference(timeline)
     if not records:
         raise InvalidState(f"{timeline!r} has nothing pending to show; without --timeline there are samples")
+    chosen = None if choice is None else choice.zone
     if route is None:
-        return digest_of(timeline, records), Look(links=SAMPLE_LINKS, zone=policy.zone_of(timeline) or "UTC")
-    return digest_of(timeline, records), look_of(route, timeline, policy)
+        zone = chosen or policy.zone_of(timeline) or "UTC"
+        return digest_of(timeline, records), Look(links=SAMPLE_LINKS, zone=zone)
+    return digest_of(timeline, records), look_of(route, timeline, policy, chosen=chosen)
 
 
 _SAMPLE_GROUPS = ("project", "title")

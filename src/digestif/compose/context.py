@@ -14,6 +14,7 @@ from digestif.compose.texts import (
     body_of,
     cut,
     differing_texts,
+    joined_lines,
     link_of,
     one_line,
     safe_link,
@@ -27,6 +28,7 @@ from digestif.core.records import Record
 LINKS = ("open", "settings", "unsubscribe")  # in this order, others after them
 MOST_LINKS = 8
 MOST_GROUPS = 20
+LINK_TAG = 90  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +151,13 @@ class _Page:
         for subject, line in self._lines:
             if self._left > limit.item:
                 self._list_items(subject, line)
-                self._lengthen_title(subject, line)
+                self._complete_title(subject, line)
 
     def _fitting(self, groups: tuple[Group, ...]) -> list[dict[str, Any]]:
         shown = []
         for group in groups:
             label = name_of(group, self._words)
-            self._left -= self._limit.group + _weight(label)
+            self._left -= self._limit.group + _weight(label) + _link_weight(group.url)
             lines = self._subjects(group)
             if lines:
                 shown.append(self._group(group, label, lines))
@@ -167,7 +169,8 @@ class _Page:
         lines = []
         for subject in group.subjects:
             line = self._line(subject)
-            self._left -= self._limit.subject + _weight(line["label"], line["title"], line["url"], line["facts"])
+            texts = _weight(line["label"], line["title"], line["url"], line["facts"])
+            self._left -= self._limit.subject + texts + _link_weight(line["newest_url"])
             if self._left < 0:
                 break
             lines.append(line)
@@ -181,6 +184,7 @@ class _Page:
         note = words.more_subjects.format(more=words.number(more), records=words.records(more_records))
         return {
             "label": label,
+            "url": group.url,
             "count": group.count,
             "size": group.size,
             "first": group.first,
@@ -201,7 +205,9 @@ class _Page:
         line = {
             "label": label,
             "title": "" if title == label else self._words.signed(author_of(value), title),
-            "url": link_of(value),
+            "alike": False,
+            "url": subject.url or link_of(value),
+            "newest_url": link_of(value) if subject.url else "",
             "count": subject.count,
             "distinct": dict(subject.distinct),
             "facts": enumerated(*distinct_counts(subject, self._words), when),
@@ -219,18 +225,22 @@ class _Page:
         """List what differs between the newest records of a subject, and say how many more it has."""
         listed = self._items(subject.items)
         if not listed:
+            line["alike"] = 1 < subject.count == len(subject.items) and author_of(subject.newest.value) != ""
             return
         line["items"], line["more_items"], line["items_note"] = self._fitting_items(listed, subject.count)
         if line["items"] and title_of(subject.newest.value, length=ITEM_LENGTH) == listed[0]["text"]:
             self._left += _weight(line["title"])
             line["title"] = ""  # it is the first item
         if any(item["url"] for item in line["items"]):
-            self._left += _weight(line["url"])
-            line["url"] = ""  # it would be that of the first item
+            link = "newest_url" if subject.url else "url"
+            self._left += _weight(line[link])
+            line[link] = ""  # it would be that of the first item
 
-    def _lengthen_title(self, subject: Subject, line: dict[str, Any]) -> None:
+    def _complete_title(self, subject: Subject, line: dict[str, Any]) -> None:
+        """Show more of a title, and before it the number of records that look the same, if there is room."""
         value = subject.newest.value
         title = self._words.signed(author_of(value), title_of(value, self._words.no_text, ITEM_LENGTH))
+        title = f"{self._words.number(subject.count)} × {title}" if line["alike"] else title
         cost = _weight(title) - _weight(line["title"])
         if line["title"] and 0 < cost < self._left:
             self._left -= cost
@@ -252,18 +262,23 @@ class _Page:
         return shown, more, note
 
     def _items(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """What differs between records; nothing if they all look the same."""
+        """What differs between records; nothing if they all look the same.
+
+        If a person wrote the same several times, each with a link of its own, all are listed.
+        """
         values = [record.value for record in records]
         if len(values) < 2:  # one can't differ
             return []
         texts = differing_texts(values, self._words.no_text)
         links = list(map(link_of, values))
         has_links = len(set(links)) > 1
+        if has_links and not any(texts) and len(set(map(author_of, values))) == 1 and author_of(values[0]):
+            texts = [title_of(value, self._words.no_text, ITEM_LENGTH) for value in values]
         items = [
             self._item(record, text, link if has_links else "")
             for record, text, link in zip(records, texts, links, strict=True)
         ]
-        return items if len({item["line"] for item in items}) > 1 else []
+        return items if any(texts) or len({item["line"] for item in items}) > 1 else []
 
     def _item(self, record: Record, text: str, url: str) -> dict[str, Any]:
         author = author_of(record.value)
@@ -295,7 +310,7 @@ class _Page:
             "title": title,
             "label": "" if label == title else label,
             "body": body,
-            "url": "" if any(item["url"] for item in items) else link_of(value),
+            "url": self._single_link(summary, items),
             "author": author_of(value),
             "at": summary.newest.timestamp,
             "when": self._times.moment(summary.newest.timestamp),
@@ -305,9 +320,15 @@ class _Page:
         }
         return single | {"value": trimmed(value)} if self._values else single
 
+    def _single_link(self, summary: Summary, items: list[dict[str, Any]]) -> str:
+        """The link of the only record; if several are listed, that of their subject."""
+        own = summary.groups[0].subjects[0].url
+        link = "" if any(item["url"] for item in items) else link_of(summary.newest.value)
+        return own or link if items else link or own
+
     def _body(self, value: Any, above: str) -> str:
         body = body_of(value, above)
-        if one_line(body, ITEM_LENGTH) == above:
+        if joined_lines(body, ITEM_LENGTH) == above:
             return ""
         while _weight(body) > self._limit.body:
             body = cut(body, len(body) * 9 // 10)
@@ -323,6 +344,11 @@ def _links(links: Mapping[str, str], words: Wording) -> list[dict[str, str]]:
 def _link_label(name: str, words: Wording) -> str:
     label: str = getattr(words, name) if name in LINKS else one_line(name, 40).capitalize()
     return label
+
+
+def _link_weight(url: str) -> int:
+    """Bytes of a link that not every group or subject has, with the tag around it."""
+    return LINK_TAG + _weight(url) if url else 0
 
 
 def _weight(*texts: str) -> int:

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from digestif.compose.fields import Field, Identity, Reader, identity, label_of, reader
+from digestif.compose.fields import Field, Identity, Reader, reader
+from digestif.compose.levels import Level, identities, identity_of, level_reader, shown_as
 from digestif.compose.summary import Group, Subject, Summary, different_records
 from digestif.core.records import Digest
 from digestif.core.texts import shortened
@@ -23,7 +24,7 @@ Weight = Callable[[list[Subject]], Sequence[float]]  # a number for each
 def summarize(
     digest: Digest,
     *,
-    group_by: Sequence[Field] = (),
+    group_by: Sequence[Level] = (),
     distinct: Mapping[str, Field] = {},
     top: int = 10,
     top_groups: int = 20,
@@ -40,9 +41,11 @@ class Grouping:
     """How records are grouped: checked once, used for many digests.
 
     Two fields in `group_by` give groups of subjects, one gives subjects in one group without a label, and none makes
-    each record a subject. A field whose value is a list puts the record under each value of the list. `distinct` counts
-    different values except None. A path that leads nowhere, a callable that raises and a value that JSON can't express
-    read as None, so that one bad record stops no digest.
+    each record a subject. A field whose value is a list puts the record under each value of the list. Objects with an
+    `id` or a `key` are compared by that, and labelled by their title or name. A mapping such as
+    `{"by": "post.id", "label": "post.title", "url": "post.url"}` takes label and link from other fields of the newest
+    record. `distinct` counts different values except None. A path that leads nowhere, a callable that raises and a
+    value that JSON can't express read as None, so that one bad record stops no digest.
 
     Subjects are sorted by `weight`, then by count, then by distinct counts in the order of `distinct`; groups by number
     of subjects, then by count; largest first. Ties go to the newer one, then by label. The order of the records does
@@ -52,7 +55,7 @@ class Grouping:
     def __init__(
         self,
         *,
-        group_by: Sequence[Field] = (),
+        group_by: Sequence[Level] = (),
         distinct: Mapping[str, Field] = {},
         top: int = 10,
         top_groups: int = 20,
@@ -139,6 +142,7 @@ class Draft:
         return Group(
             key=tally.key,
             label=tally.label,
+            url=tally.url,
             count=tally.count,
             first=tally.first,
             last=tally.last,
@@ -154,12 +158,12 @@ class Draft:
 # Options
 
 
-def _readers(group_by: Sequence[Field]) -> list[Reader]:
+def _readers(group_by: Sequence[Level]) -> list[Reader]:
     if isinstance(group_by, str) or not isinstance(group_by, Sequence):
         raise ConfigError(f"group_by: {shortened(group_by)} is no list; write it like ['rule', 'issue.id']")
     if len(group_by) > LEVELS:
         raise ConfigError(f"group_by: {len(group_by)} levels, allowed are {LEVELS}: a group and a subject")
-    return [reader(field, "group_by") for field in group_by]
+    return [level_reader(level, "group_by") for level in group_by]
 
 
 def _distinct_readers(distinct: Mapping[str, Field]) -> dict[str, Reader]:
@@ -217,10 +221,11 @@ class _Sheet:
     def tally(self, rows: Sequence[int], key: Identity = None, column: "_Level | None" = None) -> Subject:
         """Count rows that share a value in a column."""
         newest = self.records[rows[0]]
-        value = column.value(key, rows[0]) if column else None
+        value, label, url = shown_as(column.value(key, rows[0])) if column else (None, "", "")
         return Subject(
             key=value,
-            label=label_of(value) if column else "",
+            label=label,
+            url=url,
             count=len(rows),
             first=self.records[rows[-1]].timestamp,
             last=newest.timestamp,
@@ -244,20 +249,20 @@ class _Sheet:
 
     def _column(self, values: list[Any], rows: Sequence[int] | None = None) -> "_Column":
         try:
-            return _Column(values, list(map(identity, values)))
+            return _Column(values, identities(values))
         except Exception:  # noqa: BLE001  # an encoder may fail in many ways
             return self._column_with_faults(values, self.rows if rows is None else rows)
 
     def _column_with_faults(self, values: list[Any], rows: Sequence[int]) -> "_Column":
-        identities: list[Identity] = []
+        found: list[Identity] = []
         for place, value in enumerate(values):
             try:
-                identities.append(identity(value))
+                found.append(identity_of(value))
             except Exception:  # noqa: BLE001  # one bad record stops no digest
                 self.faults.add(rows[place])
-                identities.append(None)
+                found.append(None)
                 values[place] = None
-        return _Column(values, identities)
+        return _Column(values, found)
 
 
 def _listed(value: Any) -> Sequence[Any]:

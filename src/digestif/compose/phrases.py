@@ -13,14 +13,17 @@ MOST_DISTINCT = 4
 
 def named(part: Group | Subject) -> str:
     """The label of a group or subject; nothing if it has no text of its own, or if it stands for a record only."""
-    # Without grouping, the key of a subject is that of its only record, which means nothing to people.
-    stands_for_record = isinstance(part, Subject) and part.key == part.newest.key
-    return "" if stands_for_record or _is_other(part) or _is_empty(part) else one_line(part.label)
+    return "" if _stands_for_record(part) or _is_other(part) or _is_empty(part) else one_line(part.label)
 
 
 def name_of(part: Group | Subject, words: Wording) -> str:
     """The label of a group or subject, in the reader's words if it has no text of its own."""
     return words.other if _is_other(part) else words.empty if _is_empty(part) else one_line(part.label)
+
+
+def _stands_for_record(part: Group | Subject) -> bool:
+    """Without grouping, the key of a subject is that of its only record, which means nothing to people."""
+    return isinstance(part, Subject) and part.key == part.newest.key and part.label == label_of(part.key)
 
 
 def _is_other(part: Group | Subject) -> bool:
@@ -35,7 +38,7 @@ def label_beside(title: str, subject: Subject, words: Wording) -> str:
     """The label of a subject; nothing if it only repeats the title, or is the key of a record."""
     text = text_of(subject.newest.value)
     is_title = subject.label == title or (text and subject.label == label_of(text))
-    return "" if is_title or subject.key == subject.newest.key else name_of(subject, words)
+    return "" if is_title or _stands_for_record(subject) else name_of(subject, words)
 
 
 def unsaid(text: str, *names: str) -> list[str]:

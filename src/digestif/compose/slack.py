@@ -14,6 +14,7 @@ LONGEST_HEADER = 150
 LONGEST_ESCAPE = len("&amp;")
 
 LONGEST_PART = 600  # of the four parts of a line: link, label, facts, title
+SHORT_LINK = 300  # of the facts of a line, and of each link in the foot
 
 # Keeps a message below Slack's 50 blocks: each of at most 20 groups begins a section, and two sections of a group are
 # together longer than 3,000 characters, so there are at most 20 + 36,000 / 1,500 sections, and four other blocks.
@@ -90,7 +91,7 @@ def _notification(single: dict[str, Any], details: str) -> Iterator[str]:
 
 def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
     if group["label"]:
-        yield f"*{_part(group['label'])}* · {_part(group['facts'])}"
+        yield f"*{_linked(group['url'], group['label'])}* · {_part(group['facts'])}"
     for subject in group["subjects"]:
         yield _line(subject, counted)
         yield from _items(subject, "      ◦  ")
@@ -101,7 +102,8 @@ def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
 def _line(subject: dict[str, Any], counted: bool) -> str:
     count = f"*{subject['count']:,} ×* " if counted else ""
     title = f"\n      {_part(subject['title'])}" if subject["title"] else ""
-    return f"•  {count}{_linked(subject['url'], subject['label'])} · {_part(subject['facts'])}{title}"
+    facts = _linked(subject["newest_url"], subject["facts"], SHORT_LINK)
+    return f"•  {count}{_linked(subject['url'], subject['label'])} · {facts}{title}"
 
 
 def _items(subject: dict[str, Any], bullet: str) -> Iterator[str]:
@@ -116,7 +118,7 @@ def _foot(context: dict[str, Any]) -> Iterator[Block]:
     notes = [*context["omissions"], *filter(None, [context["outlook"]])]
     if notes:
         yield _remark("\n".join(map(_part, notes)))
-    links = [_linked(link["url"], link["label"]) for link in context["links"] if len(escaped(link["url"])) < 300]
+    links = [_linked(link["url"], link["label"]) for link in context["links"] if len(escaped(link["url"])) < SHORT_LINK]
     if links:
         yield _remark(" · ".join(links))
 
@@ -147,9 +149,9 @@ def _part(text: str, length: int = LONGEST_PART) -> str:
     return escaped(text)
 
 
-def _linked(url: str, label: str) -> str:
+def _linked(url: str, label: str, longest: int = LONGEST_PART) -> str:
     link = escaped(url.replace("|", "%7C"))
-    return f"<{link}|{_part(label)}>" if link and len(link) <= LONGEST_PART else _part(label)
+    return f"<{link}|{_part(label)}>" if link and len(link) <= longest else _part(label)
 
 
 def _header(text: str) -> Block:

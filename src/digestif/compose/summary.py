@@ -12,8 +12,8 @@ from digestif.core.records import Record
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """Records with the same value of the last `group_by` field."""
 
-    key: Any  # the value that the records share
-    label: str  # that value as text
+    key: Any  # the value that the records share; of an object its id, if it has one
+    label: str  # that value, or its title, as text
     count: int
     first: float  # timestamps, in seconds
     last: float
@@ -22,6 +22,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Record, ...] = ()  # the newest records, newest first
     weight: float = 0  # from outside; the heaviest come first
     rows: Sequence[int] = ()  # the numbers of its records, by which overlaps are found
+    url: str = ""  # a link of its own, not that of a record
 
     def to_dict(self) -> dict[str, Any]:
         return {**_tallied(self), "items": [record.key for record in self.items], "weight": self.weight}
@@ -41,6 +42,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     more_records: int  # …and of their records
     distinct: Mapping[str, int] = {}
     rows: Sequence[int] = ()
+    url: str = ""
 
     @property
     def size(self) -> int:
@@ -103,6 +105,7 @@ def _tallied(part: Subject | Group) -> dict[str, Any]:
     return {
         "key": bounded(part.key),
         "label": part.label,
+        "url": part.url,
         "count": part.count,
         "first": part.first,
         "last": part.last,

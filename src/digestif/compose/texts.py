@@ -21,6 +21,7 @@ LABEL_LENGTH = 160
 ITEM_LENGTH = 500
 AUTHOR_LENGTH = 60
 BODY_LENGTH = 8000
+LINE_BREAK = " / "  # where lines are joined to one
 HEADER_LENGTH = 150
 MOST_PAIRS = 100  # fields of a value without a text that are looked at
 VALUE_SIZE = 20_000  # characters; a context may hold 100 such values
@@ -47,10 +48,17 @@ def one_line(text: str, length: int = LABEL_LENGTH) -> str:
     return cut(" ".join(_harmless(text.lstrip()[: 4 * length]).split()), length)
 
 
+def joined_lines(text: str, length: int = LABEL_LENGTH) -> str:
+    """A text as one harmless line, with a stroke between what were several."""
+    if text.isprintable():
+        return one_line(text, length)
+    lines = _harmless_lines(text.lstrip()[: 4 * length])
+    return one_line(LINE_BREAK.join(line.strip() for line in lines if line.strip()), length)
+
+
 def paragraphs(text: str, length: int = BODY_LENGTH) -> str:
     """A text of several harmless lines, without two empty lines in a row."""
-    blanked = _ODD_BLANKS.sub(" ", _harmless(text[: 2 * length]))
-    lines = (line.rstrip() for line in blanked.splitlines())
+    lines = (line.rstrip() for line in _harmless_lines(text[: 2 * length]))
     return cut(_BLANK_LINES.sub("\n\n", "\n".join(lines)).strip(), length)
 
 
@@ -66,7 +74,7 @@ def cut(text: str, length: int) -> str:
 
 def title_of(value: Any, no_text: str = "(no text)", length: int = LABEL_LENGTH) -> str:
     """What a value says, in one line: its first field with text, or all of its fields with their names."""
-    return one_line(text_of(value) or ", ".join(_pairs(value)), length) or no_text
+    return joined_lines(text_of(value) or ", ".join(_pairs(value)), length) or no_text
 
 
 def text_of(value: Any, names: tuple[str, ...] = TEXT_FIELDS) -> str:
@@ -108,7 +116,7 @@ def _repeats(body: str, title: str) -> bool:
 def differing_texts(values: Sequence[Any], no_text: str) -> list[str]:
     """What tells values apart: the first of their text fields that differs, or all fields; empty if none does."""
     for name in TEXT_FIELDS:
-        texts = [one_line(text_of(value, (name,)), ITEM_LENGTH) for value in values]
+        texts = [joined_lines(text_of(value, (name,)), ITEM_LENGTH) for value in values]
         if len(set(texts)) > 1:
             return [text or title_of(value, no_text, ITEM_LENGTH) for text, value in zip(texts, values, strict=True)]
     titles = [] if any(map(text_of, values)) else [title_of(value, no_text, ITEM_LENGTH) for value in values]
@@ -218,6 +226,10 @@ def _leaves(value: Any, path: str) -> Iterator[str]:
     elif value is not None and value != "":
         text = value if isinstance(value, str) else json.dumps(value)
         yield f"{path}: {text}" if path else text
+
+
+def _harmless_lines(text: str) -> list[str]:
+    return _ODD_BLANKS.sub(" ", _harmless(text)).splitlines()
 
 
 def _harmless(text: str) -> str:

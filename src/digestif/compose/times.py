@@ -22,7 +22,7 @@ class Times:
         self.wording = wording
         try:
             self._zone = ZoneInfo(zone)
-        except (KeyError, ValueError, OSError):
+        except (KeyError, TypeError, ValueError, OSError):
             raise ConfigError(f"zone: {zone!r} is not an IANA time zone such as Europe/Berlin") from None
         if hours not in (12, 24):
             raise ConfigError(f"hours: {hours!r} is not 12 or 24")

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Literal
 
 from digestif.core.policy import Policy
+from digestif.core.policy_shown import policy_text
 from digestif.core.texts import did_you_mean, shortened
 from digestif.core.windows import check_zone
 from digestif.errors import ConfigError
@@ -29,6 +30,7 @@ class PolicyInForce:
 
     policy: Policy
     source: str  # override, cadence NAME, handler PATTERN, route PATTERN, engine
+    failure: str | None = None  # why the policy can't be told for which this one stands in
     off: bool = False  # no record is accepted; the policy is that in the code, for a digest that is still open
 
 
@@ -39,6 +41,10 @@ class Preference:
     cadence: str
     zone: str | None  # the time zone that was given
     policy: Policy | None  # None: off
+
+    def __str__(self) -> str:
+        zone = "" if self.zone is None else f" ({self.zone})"
+        return f"{self.cadence}{zone}" + ("" if self.policy is None else f": {policy_text(self.policy)}")
 
 
 class Cadences(Mapping[str, Choice]):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from digestif.core.records import DeadLetter, State
 from digestif.core.terms import Count, Openings, Override, Terms, Time, in_force
-from digestif.core.times import Millis, to_seconds
+from digestif.core.times import Millis, instant_text, to_seconds
 from digestif.errors import Busy, InvalidState
 
 
@@ -388,11 +388,13 @@ def refuse_opening(slot: Slot, timeline: str, *, now: Millis) -> None:
     if slot.parked is not None:
         raise Busy(f"{timeline!r} is on its way from or to another store; `digestif move`, called again, ends that")
     if is_live(slot, now=now):
-        raise Busy(f"{timeline!r} is open under a lease that is alive until {to_seconds(slot.until or 0)}")
+        raise Busy(
+            f"{timeline!r} is open under a lease that is alive until {instant_text(to_seconds(slot.until or 0))}"
+        )
     if slot.paused:
         raise InvalidState(f"{timeline!r} is paused; resume it first")
     if slot.state not in (State.READY, State.OPEN):
-        hint = f": due at {to_seconds(slot.at)}, then schedule() makes it ready; flush() at once"
+        hint = f": due at {instant_text(to_seconds(slot.at))}, then schedule() makes it ready; flush() at once"
         raise InvalidState(f"{timeline!r} is {slot.state}, not ready{hint if slot.state is State.WAITING else ''}")
 
 

@@ -1,7 +1,7 @@
 """Policy: when a timeline is delivered, and how much it keeps."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import wraps
@@ -30,17 +30,22 @@ _GIVEN = {FIRST_DELAY: "first_delay", INCREMENT: "increment_delay", MAXIMUM: "ma
 def refuse_unknown(cls: type[T]) -> type[T]:
     """Let a dataclass answer an unknown option with a ConfigError that suggests the right one."""
     init = cls.__init__
-    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]  # it is a dataclass
 
     @wraps(init)
     def checked(self: Any, **options: Any) -> None:
-        for name in options:
-            if name not in known:
-                raise ConfigError(f"{name}: no such option of {cls.__name__}{did_you_mean(name, known)}")
+        check_options(cls, options)
         init(self, **options)
 
     cls.__init__ = checked  # type: ignore[method-assign]
     return cls
+
+
+def check_options(cls: type, options: Iterable[str]) -> None:
+    """Raises ConfigError for an option that is not a field of the dataclass, with the one that may be meant."""
+    known = [f.name for f in fields(cls)]
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{name}: no such option of {cls.__name__}{did_you_mean(name, known)}")
 
 
 @refuse_unknown

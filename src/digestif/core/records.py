@@ -53,6 +53,8 @@ class Timeline:
     paused: bool
     in_digest: int = 0  # records of its unfinished digest
     was_due: float | None = None  # of a ready one
+    off: bool = False  # a person switched it off: no record is accepted
+    cadence: str | None = None  # that a person chose
 
 
 @dataclass(frozen=True, slots=True)

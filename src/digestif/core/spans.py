@@ -1,8 +1,10 @@
-"""Durations and distances in time as people say them."""
+"""Durations and distances in time as people say them: 340 ms, 42 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def span(seconds: float) -> str:
-    """A duration as people say it: 340 ms, 42 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
+    """A duration in its two largest units."""
     if seconds < 0.9995:
         return f"{round(seconds * 1000)} ms"
     whole = round(seconds)
@@ -11,6 +13,16 @@ def span(seconds: float) -> str:
             rest = whole % size // part
             return f"{whole // size:,} {unit}" + (f" {rest} {smaller}" if rest else "")
     return f"{whole} s"
+
+
+def exact_span(millis: int) -> str:
+    """A duration to the millisecond, for a sum: 1 h 30 min 0.5 s."""
+    rest, pieces = millis / 1000, []
+    for size, unit in _UNITS:
+        if rest >= size:
+            pieces.append(f"{int(rest // size):,} {unit}")
+            rest = millis / 1000 % size
+    return " ".join([*pieces, f"{round(rest, 3):g} s"] if rest or not pieces else pieces)
 
 
 def when(at: float, *, now: float) -> str:

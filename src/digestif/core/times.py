@@ -1,7 +1,7 @@
 """Time: integer milliseconds inside, seconds as float at the public border."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, TypeAlias
 
 Millis: TypeAlias = int
@@ -23,9 +23,14 @@ def to_seconds(millis: Millis) -> float:
 
 
 def instant_text(seconds: float) -> str:
-    """A time for people, in UTC; the number itself where the calendar ends."""
+    """A time for people, in UTC."""
+    return instant_in(seconds, UTC)
+
+
+def instant_in(seconds: float, zone: tzinfo) -> str:
+    """A time for people, in a zone; the number itself where the calendar ends."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return datetime.fromtimestamp(seconds, zone).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):  # the clock of a test may give any time
         return f"{seconds:.3f}"
 

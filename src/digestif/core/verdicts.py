@@ -29,7 +29,7 @@ class RetryLater(Exception):
 
 
 class Discard(Exception):
-    """Raise it in a handler to discard the digest. It is not delivered, and its records count as deleted."""
+    """Raise it in a handler, or in a function of a route, to discard the digest: its records count as deleted."""
 
     def __init__(self, reason: str = "the handler discarded it") -> None:
         super().__init__(reason)

@@ -16,6 +16,7 @@ class Event:
     """Something that happened. Durations in seconds."""
 
     level: ClassVar[int] = logging.INFO
+    trace_level: ClassVar[int | None] = None  # of a line of its own for the traceback; None: it follows the event
 
     def __str__(self) -> str:
         """One line for the log: the event, its timeline, and its fields with rounded numbers."""
@@ -34,18 +35,18 @@ class Event:
         for name in [*names, *_NAMED_LAST[1:]]:
             value = getattr(self, name, None)
             if value is not None and value != "" and value != ():
-                yield f"{name}={_shown(value)}"
+                yield f"{name}={shown(value)}"
 
 
 _NAMED_LAST = ("timeline", "attempt", "digest_id")  # but the timeline stands before all others
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
     if isinstance(value, tuple):
         more = f" and {len(value) - 3} more" if len(value) > 3 else ""
-        return " ".join(map(_shown, value[:3])) + more
+        return " ".join(map(shown, value[:3])) + more
     return in_one_line(reason_of(value) if isinstance(value, BaseException) else str(value))
 
 
@@ -75,10 +76,19 @@ class Events:
     def emit(self, event: Event) -> None:
         """Log the event and call the listeners. If one raises, that is logged, and the others are still called."""
         if logger.isEnabledFor(event.level):
-            trace = traceback_of(event.trace).rstrip()  # as text of bounded length that any log can write
-            logger.log(event.level, "%s\n%s" if trace else "%s%s", event, trace)
+            _log(event)
         for listener in list(self._listeners):
             try:
                 listener(event)
             except (Exception, SystemExit):  # sys.exit() in a listener must not silence the listeners after it
                 logger.exception("a listener failed on %s", event)
+
+
+def _log(event: Event) -> None:
+    trace = traceback_of(event.trace).rstrip()  # as text of bounded length that any log can write
+    if event.trace_level is None:
+        logger.log(event.level, "%s\n%s" if trace else "%s%s", event, trace)
+        return
+    logger.log(event.level, "%s", event)
+    if trace:
+        logger.log(event.trace_level, "traceback of %s:\n%s", type(event).__name__, trace)

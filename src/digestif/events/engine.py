@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from digestif.core.texts import in_one_line
-from digestif.events.base import Event
+from digestif.events.base import Event, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +99,18 @@ class ChannelUp(Event):
     reason: str  # why it was down
     down_for: float
 
+    def __str__(self) -> str:
+        """The reason comes last, as one that is past: the line is good news."""
+        was = f", was: {in_one_line(self.reason)}" if self.reason else ""
+        return f"ChannelUp: channel={in_one_line(self.channel)}, down_for={shown(self.down_for)}{was}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFailed(Event):
     """A policy is unknown: a function failed, or a stored text can't be read. Another one holds meanwhile."""
 
     level: ClassVar[int] = logging.WARNING
+    trace_level: ClassVar[int | None] = logging.DEBUG  # a program that adds records is not to be flooded
     timeline: str
     source: str  # engine, route mail:*, handler mail:*, override
     error: Exception

@@ -16,7 +16,7 @@ from digestif.clock import monotonic
 from digestif.core.cadences import PolicyInForce
 from digestif.core.policy import Policy
 from digestif.core.terms import Openings, Override, Terms
-from digestif.core.texts import shortened
+from digestif.core.texts import reason_of, shortened
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
 from digestif.events.base import Events
@@ -104,7 +104,8 @@ class Policies:
         """The policy of a timeline and its source: the stored override, else what the code says."""
         source = self._find(timeline)
         if override is None:
-            return PolicyInForce(policy=source.find(timeline).policy, source=source.name)
+            policy = source.find(timeline).policy
+            return PolicyInForce(policy=policy, source=source.name, failure=source.failure(timeline))
         name = "override" if override.cadence is None else f"cadence {override.cadence}"
         if override.off:
             return PolicyInForce(policy=source.find(timeline).policy, source=name, off=True)
@@ -112,7 +113,8 @@ class Policies:
             return PolicyInForce(policy=_with_redelivery(parsed(override.text), source.redelivery), source=name)
         except ConfigError as error:  # written by another release
             self._failures.report(timeline, name, error)
-            return PolicyInForce(policy=source.find(timeline).policy, source=source.name)
+            failure = f"its stored policy can't be read: {error}; that in the code holds"
+            return PolicyInForce(policy=source.find(timeline).policy, source=source.name, failure=failure)
 
     def report(self, timeline: str, source: str, error: Exception) -> None:
         """Emit that a policy failed, at most once a minute for each source."""
@@ -222,6 +224,10 @@ class _Source(ABC):
     def forget(self, timeline: str | None) -> None:
         """Forget the answer about a timeline, or all answers."""
 
+    def failure(self, timeline: str) -> str | None:  # noqa: ARG002  # for functions
+        """Why the policy of a timeline could not be told when it was asked for last."""
+        return None
+
     @property
     def fingerprint(self) -> str:
         return _fingerprint(self.policy)
@@ -253,6 +259,7 @@ class _Fixed(_Source):
 class _Answer(NamedTuple):
     until: float  # by the clock that never steps
     prepared: Prepared
+    failure: str | None = None
 
 
 class _Asked(_Source):
@@ -289,12 +296,21 @@ class _Asked(_Source):
         known = self._answers.get(timeline)
         return known is not None and self._clock() < known.until and not known.prepared.asks_for_zone
 
+    def failure(self, timeline: str) -> str | None:
+        known = self._answers.get(timeline)
+        if known is None or known.failure is None:
+            return None
+        return (
+            f"its policy can't be told: {known.failure}; its last answer or else the default holds, "
+            f"and it is asked again after {FAILURE_LASTS:g} s"
+        )
+
     def _ask(self, timeline: str, otherwise: Prepared) -> Prepared:
         try:
             answer = _Answer(ANSWER_LASTS, _prepared(_policy(self._call(timeline)), self.redelivery))
         except Exception as error:  # noqa: BLE001  # a record must be accepted whatever the function does
             self._failures.report(timeline, self.name, error)
-            answer = _Answer(FAILURE_LASTS, otherwise)
+            answer = _Answer(FAILURE_LASTS, otherwise, reason_of(error))
         self._remember(timeline, answer._replace(until=self._clock() + answer.until))
         return answer.prepared
 

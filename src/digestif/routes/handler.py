@@ -20,10 +20,12 @@ from digestif.core.verdicts import DeliveryFailed, Discard, Unavailable, Unexpec
 from digestif.errors import StaleLease, StoreError
 from digestif.routes.archive import MessageArchive
 from digestif.routes.budget import Account
-from digestif.routes.route import Route, check_recipients, kept_keys, prepared_records
+from digestif.routes.route import Route, check_links, check_recipient, check_recipients, kept_keys, prepared_records
 from digestif.threads import DaemonThreads
 
 T = TypeVar("T")
+
+SOON = 120.0  # seconds
 
 
 class Resources:
@@ -61,7 +63,9 @@ class RouteHandler:
             await self._send_shares(attempt, _prepared_shares(await self._shares(attempt), prepared))
         elif prepared is None or prepared:  # if there is nothing to show, nothing is sent
             recipient = await self._asked(self.route.to, lambda: self.route.recipient(attempt.timeline))
-            await self._send(attempt, recipient, attempt.digest.records if prepared is None else prepared)
+            await self._send(
+                attempt, check_recipient(recipient), attempt.digest.records if prepared is None else prepared
+            )
 
     async def _send_shares(self, attempt: Attempt, shares: Mapping[str, Sequence[Record]]) -> None:
         """Send to the recipients that were not served yet. The failure of one does not stop the others.
@@ -70,6 +74,7 @@ class RouteHandler:
         """
         served = await self._resources.store.run(attempt.served)
         failures = {name: _GIVEN_UP for name in shares if name in served.unreachable}
+        discards: list[Discard] = []
         for recipient, records in shares.items():
             if recipient in served.reached or recipient in failures:
                 continue
@@ -77,6 +82,8 @@ class RouteHandler:
                 await self._send(attempt, recipient, records)
             except (StaleLease, StoreError):
                 raise
+            except Discard as discard:  # by a hook, for this recipient
+                discards.append(discard)
             except Exception as error:  # noqa: BLE001  # whatever it is, it concerns one recipient
                 failures[recipient] = _failure_of(error)
                 if isinstance(error, Unavailable):
@@ -84,6 +91,8 @@ class RouteHandler:
             await self._mark(attempt, recipient, failures.get(recipient))
         if failures:
             raise _summed_up(failures, len(shares)) from _first_unexpected(failures)
+        if len(discards) == len(shares) > 0:
+            raise discards[0]
 
     async def _mark(self, attempt: Attempt, recipient: str, failure: DeliveryFailed | None) -> None:
         """Note a recipient that has the message or can never get it: the next attempt leaves that one out."""
@@ -206,7 +215,7 @@ class RouteHandler:
         route, digest = self.route, attempt.digest
         part = replace(digest, records=tuple(records))
         summary = await self._summary(part)
-        links = await self._asked(route.links, lambda: route.links_for(digest.timeline, recipient))
+        links = check_links(await self._asked(route.links, lambda: route.links_for(digest.timeline, recipient)))
         rendered = await self._rendered(attempt, summary, recipient, links, channel)
         key = digest.idempotency_key
         return Message(
@@ -233,9 +242,9 @@ class RouteHandler:
     async def _rendered(
         self, attempt: Attempt, summary: Summary, recipient: str, links: Mapping[str, str], channel: Channel
     ) -> Rendered:
-        route, next_delivery = self.route, attempt.next_delivery()
+        route, next_delivery = self.route, _next_delivery(attempt)
         zone = await self._zone(attempt, recipient)
-        wording = await self._asked(route.wording, lambda: route.wording_for(recipient))
+        wording = await self._asked(route.wording, lambda: route.wording_for(recipient, timeline=attempt.timeline))
 
         def render() -> Rendered:
             return self._renderer.render(
@@ -257,10 +266,16 @@ class RouteHandler:
         route, policy = self.route, attempt.policy
 
         def zone() -> str:
-            return route.zone_of(recipient, timeline=attempt.timeline, policy=policy)
+            return route.zone_of(recipient, timeline=attempt.timeline, policy=policy, chosen=attempt.chosen_zone)
 
         asks_window = route.zone is None and policy.window is not None and policy.window.holds_callable
         return await (self._called(zone) if asks_window else self._asked(route.zone, zone))
+
+
+def _next_delivery(attempt: Attempt) -> float | None:
+    """When the next message may come; None if that is so soon that it may be past when this one is read."""
+    at = attempt.next_delivery()
+    return None if at is None or at - attempt.time() < SOON else at
 
 
 def _prepared_shares(

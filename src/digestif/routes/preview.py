@@ -12,7 +12,7 @@ from digestif.compose.wording import Wording
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.errors import ConfigError
-from digestif.routes.route import FieldOf, Route
+from digestif.routes.route import FieldOf, Level, Route
 
 FORMATS = frozenset({"text", "html"})
 PREVIEW = "preview"  # in the place of a digest's id
@@ -22,7 +22,7 @@ PREVIEW = "preview"  # in the place of a digest's id
 class Look:
     """How a digest is grouped and rendered."""
 
-    group_by: Sequence[FieldOf] = ()
+    group_by: Sequence[Level] = ()
     distinct: Mapping[str, FieldOf] = field(default_factory=dict)
     top: int = 10
     items: int = 5
@@ -35,8 +35,11 @@ class Look:
     title: str | None = None
 
 
-def look_of(route: Route, timeline: str, policy: Policy) -> Look:
-    """The look of a timeline's digests. The hooks keep, prepare, split and weight are left out."""
+def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) -> Look:
+    """The look of a timeline's digests, by the policy in force and the zone that the reader chose.
+
+    The hooks keep, prepare, split and weight are left out.
+    """
     recipient = route.recipient(timeline)
     return Look(
         group_by=route.group_by,
@@ -45,10 +48,10 @@ def look_of(route: Route, timeline: str, policy: Policy) -> Look:
         items=route.items,
         template=route.template,
         folder=None if route.templates is None else Path(route.templates),
-        zone=route.zone_of(recipient, timeline=timeline, policy=policy),
+        zone=route.zone_of(recipient, timeline=timeline, policy=policy, chosen=chosen),
         hours=route.hours,
         links=route.links_for(timeline, recipient),
-        wording=route.wording_for(recipient),
+        wording=route.wording_for(recipient, timeline=timeline),
         title=route.title,
     )
 
@@ -71,14 +74,13 @@ def digest_of(timeline: str, records: Sequence[Record]) -> Digest:
     return Digest(timeline, PREVIEW, 1, 1, 0, tuple(records))
 
 
-def preview(route: Route, timeline: str, records: Sequence[Record], *, policy: Policy, now: float) -> Message:
-    """The message with these records, by the policy in force."""
-    digest, look = digest_of(timeline, records), look_of(route, timeline, policy)
+def preview(route: Route, digest: Digest, look: Look, *, now: float) -> Message:
+    """The message with these records."""
     made = rendered(digest, look, formats=FORMATS)
     return Message(
         key=digest.idempotency_key,
-        timeline=timeline,
-        recipient=route.recipient(timeline),
+        timeline=digest.timeline,
+        recipient=route.recipient(digest.timeline),
         subject=made.subject,
         text=made.text,
         html=made.html,

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import iscoroutinefunction
+from inspect import Parameter, iscoroutinefunction, signature
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 from urllib.parse import quote
 
 from digestif.channels.base import Channel
 from digestif.channels.registry import open_channel
+from digestif.compose.levels import Level
 from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Subject
 from digestif.compose.wording import Wording, wording_of
@@ -27,6 +28,8 @@ Prepare = Callable[[list[Record]], Any]  # the records as this message shows the
 Split = Callable[[Digest], Any]  # from recipient to records; may be a coroutine
 Weight = Callable[[list[Subject]], Any]  # a number for each subject; may be a coroutine
 Words = Wording | Mapping[str, Any]
+ZoneOf = Callable[[str], str] | Callable[[str, str], str]  # from recipient, or from recipient and timeline
+WordsOf = Callable[[str], Words] | Callable[[str, str], Words]
 Links = Mapping[str, str] | Callable[[str, str], Mapping[str, str]]
 
 
@@ -35,7 +38,7 @@ class RouteOptions(TypedDict, total=False):
 
     policy: Policy | PolicyOf | None
     redelivery: Literal["merge", "same"] | None
-    group_by: Sequence[FieldOf]
+    group_by: Sequence[Level]
     distinct: Mapping[str, FieldOf]
     top: int
     items: int
@@ -47,9 +50,9 @@ class RouteOptions(TypedDict, total=False):
     prepare: Prepare | None
     split: Split | None
     budget: Budget | None
-    zone: str | Callable[[str], str] | None
+    zone: str | ZoneOf | None
     hours: Literal[12, 24]
-    wording: Words | Callable[[str], Words]
+    wording: Words | WordsOf
     links: Links
     title: str | None
     digest: bool
@@ -64,7 +67,7 @@ class Route:
     channel: str | Channel = field(repr=False)  # may hold a password
     policy: Policy | PolicyOf | None = None  # or from timeline to policy
     redelivery: Literal["merge", "same"] | None = None  # by default the policy's; "same" for webhooks and split
-    group_by: Sequence[FieldOf] = ()
+    group_by: Sequence[Level] = ()
     distinct: Mapping[str, FieldOf] = field(default_factory=dict)
     top: int = 10
     items: int = 5  # records that are listed of each subject
@@ -76,9 +79,9 @@ class Route:
     prepare: Prepare | None = None
     split: Split | None = None
     budget: Budget | None = None
-    zone: str | Callable[[str], str] | None = None  # or from recipient to zone; by default that of the policy's window
+    zone: str | ZoneOf | None = None  # by default that of the policy's window
     hours: Literal[12, 24] = 24
-    wording: Words | Callable[[str], Words] = field(default_factory=dict)  # or from recipient to words
+    wording: Words | WordsOf = field(default_factory=dict)
     links: Links = field(default_factory=dict)
     title: str | None = None
     digest: bool = True  # False: `notify` sends each record at once
@@ -142,15 +145,17 @@ class Route:
         found = stars(self.pattern, timeline)
         return found[-1] if found else timeline
 
-    def zone_of(self, recipient: str, *, timeline: str, policy: Policy) -> str:
-        """The zone in which a reader sees times: as the route says, else that of the window of the policy in force."""
+    def zone_of(self, recipient: str, *, timeline: str, policy: Policy, chosen: str | None = None) -> str:
+        """The zone in which a reader sees times: as the route says, else the chosen one, else that of the window of
+        the policy in force.
+        """
         if self.zone is None:
-            return policy.zone_of(timeline) or UTC
-        return self.zone if isinstance(self.zone, str) else self.zone(recipient)
+            return chosen or policy.zone_of(timeline) or UTC
+        return self.zone if isinstance(self.zone, str) else _asked(self.zone, recipient, timeline)
 
-    def wording_for(self, recipient: str) -> Wording:
+    def wording_for(self, recipient: str, *, timeline: str) -> Wording:
         """Raises ConfigError if a function gave something else."""
-        return wording_of(self.wording(recipient) if callable(self.wording) else self.wording)
+        return wording_of(_asked(self.wording, recipient, timeline) if callable(self.wording) else self.wording)
 
     def links_for(self, timeline: str, recipient: str) -> Mapping[str, str]:
         """The links of a message, with timeline and recipient filled in."""
@@ -173,8 +178,11 @@ _KINDS: dict[str, tuple[tuple[Any, ...], str]] = {
     "prepare": ((_NONE, callable), "a function"),
     "split": ((_NONE, callable), "a function"),
     "budget": ((Budget, _NONE), "a Budget"),
-    "zone": ((str, _NONE, callable), "a time zone or a function from recipient to zone"),
-    "wording": ((Wording, Mapping, callable), "a mapping, a Wording or a function from recipient to them"),
+    "zone": ((str, _NONE, callable), "a time zone or a function from recipient, or recipient and timeline, to zone"),
+    "wording": (
+        (Wording, Mapping, callable),
+        "a mapping, a Wording or a function from recipient, or recipient and timeline, to them",
+    ),
     "links": ((Mapping, callable), "a mapping or a function of timeline and recipient"),
     "title": ((str, _NONE), "a text"),
     "digest": ((bool,), "True or False"),
@@ -188,6 +196,20 @@ def _check_link(name: object, link: object) -> None:
         raise ConfigError(f"links: {name}: {shortened(link)} is not an https:, http: or mailto: address")
     if "{" in link.replace("{timeline}", "").replace("{recipient}", ""):
         raise ConfigError(f"links: {name}: {shortened(link)} has other names in braces than timeline and recipient")
+
+
+def _asked(function: Callable[..., Any], recipient: str, timeline: str) -> Any:
+    """What a function says about a reader. It gets the timeline too if it has two parameters without a default."""
+    return function(recipient, timeline) if _needs_two(function) else function(recipient)
+
+
+def _needs_two(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = signature(function).parameters.values()
+    except (TypeError, ValueError):  # of a function in C, say
+        return False
+    positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in positional and each.default is Parameter.empty for each in parameters) == 2
 
 
 def _filled(link: str, timeline: str, recipient: str) -> str:
@@ -220,6 +242,20 @@ def prepared_records(records: Sequence[Record], prepared: object) -> list[Record
             raise ConfigError(f"prepare: gave {shortened(record)}, whose key is not in the digest, or there twice")
         known.remove(record.key)
     return list(prepared)
+
+
+def check_recipient(recipient: object) -> str:
+    """What `to` returned. ConfigError if it is not a text."""
+    if not isinstance(recipient, str) or not recipient.strip():
+        raise ConfigError(f"to: gave {shortened(recipient)}; return the recipient as a text, or raise Discard")
+    return recipient
+
+
+def check_links(links: object) -> Mapping[str, str]:
+    """What `links` returned. ConfigError if it is not a mapping."""
+    if not isinstance(links, Mapping):
+        raise ConfigError(f'links: gave {shortened(links)}, not a mapping such as {{"open": "https://…"}}')
+    return links
 
 
 def check_recipients(shares: object) -> dict[str, list[Record]]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from inspect import Signature, signature
 from typing import Any
 
 from django.conf import settings
@@ -84,6 +85,10 @@ class NamedFunction:
 
     def __call__(self, *arguments: Any) -> Any:
         return self.load()(*arguments)
+
+    @property
+    def __signature__(self) -> Signature:
+        return signature(self.load())
 
     def load(self) -> Any:
         try:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from digestif.aio import AsyncDigests
-from digestif.core.explain import policy_text
+from digestif.core.policy_shown import policy_text
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.security.audit import note_change

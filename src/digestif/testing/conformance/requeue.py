@@ -222,7 +222,7 @@ class Requeues(Suite):
         explanation = burying.explain("t", now=T + 100)
 
         assert explanation.rule == "requeued"
-        assert "dead letters were requeued at 2023-11-14T22:15:00.000Z + 60 s of cool-down" in explanation.arithmetic
+        assert "dead letters were requeued at 2023-11-14T22:15:00.000Z + 1 min of cool-down" in explanation.arithmetic
 
     # Versions, capacity, expiry
 
