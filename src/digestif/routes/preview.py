@@ -7,12 +7,13 @@ from typing import Literal
 
 from digestif.channels.base import Message
 from digestif.compose.grouping import summarize
+from digestif.compose.levels import Level
 from digestif.compose.renderer import Rendered, Renderer, TemplateFailed
 from digestif.compose.wording import Wording
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.errors import ConfigError
-from digestif.routes.route import FieldOf, Level, Route
+from digestif.routes.route import FieldOf, Route
 
 FORMATS = frozenset({"text", "html"})
 PREVIEW = "preview"  # in the place of a digest's id
