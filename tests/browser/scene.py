@@ -78,7 +78,7 @@ group_by = ["page"]
 
 [[routes]]
 pattern = "pager:*"
-channel = "webhook+http://127.0.0.1:9/hook?allow_private=yes"
+channel = "webhook+http://127.0.0.1:9/hook?allow_private=yes&secret=whsec_{secret}"
 policy = "minimum=1m,increment=0s,maximum=5m"
 """
 
@@ -117,7 +117,7 @@ class Day:
         hour = (self.clock % DAY) / DAY
         busy = 1.2 + math.sin(2 * math.pi * (hour - 0.35))
         is_burst = self.now - BURST[0] < self.clock < self.now - BURST[1]
-        for _ in range(self.amount(7 * busy + (130 if is_burst else 0))):
+        for _ in range(self.amount(9 * busy + (110 if is_burst else 0))):
             timeline = self.chance.choice(self.alerts[:12] if is_burst else self.alerts)
             service, _, region = timeline.removeprefix("alerts:").partition("/")
             yield timeline, {"title": self.chance.choice(PROBLEMS), "service": service, "region": region}
@@ -129,7 +129,8 @@ class Day:
             )
 
     def amount(self, mean: float) -> int:
-        return int(mean) + (self.chance.random() < mean % 1)
+        """A number that varies as people and machines do."""
+        return max(0, round(self.chance.gauss(mean, 0.6 * mean)))
 
     def deliver(self, timeline: str) -> None:
         with suppress(InvalidState):  # its window, or an outage, holds it back
@@ -152,7 +153,9 @@ def fill(folder: Path, *, now: float, hostile: bool = False) -> None:
         digests.add("pager:on-call", {"title": "Checkout is down"}, now=now)
         for timeline in day.alerts[30:33]:
             digests.pause(timeline, now=now)
-    (folder / "digestif.toml").write_text(SETTINGS.format(store=folder / "digestif.db", folder=folder))
+    (folder / "digestif.toml").write_text(
+        SETTINGS.format(store=folder / "digestif.db", folder=folder, secret="A" * 43 + "=")
+    )
 
 
 @contextmanager

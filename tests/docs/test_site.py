@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import pictures as dashboard
 from tests.compose import pictures
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, headings, links
 from tests.docs.site import Problem, check
@@ -15,7 +16,11 @@ SETTINGS = (ROOT / "mkdocs.yml").read_text("utf-8")
 IMAGES = DOCS / "images"
 
 # What makes each picture anew. Those without a program are written by hand, as SVG.
-PROGRAMS = {picture.PICTURE.name: "tests.docs.week"} | dict.fromkeys(pictures.IN_DOCS, "tests.compose.pictures")
+PROGRAMS = {
+    picture.PICTURE.name: "tests.docs.week",
+    **dict.fromkeys(pictures.IN_DOCS, "tests.compose.pictures"),
+    **dict.fromkeys(dashboard.IN_DOCS, "tests.browser.pictures"),
+}
 WRITTEN_BY_HAND = {"move.svg", "states.svg", "timeline.svg"}
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,6 +1,8 @@
 """Pages say what the store knows, whatever names are in it, and read a bounded part of it."""
 
 import re
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -169,3 +171,31 @@ def test_the_stream_of_changes_tells_no_facts(client: Client, service: Service) 
     assert response.status == 200
     assert response.read(40).startswith(b"retry: 3000\n\nevent: changed\ndata: \n\n")
     connection.close()
+
+
+def test_no_page_reads_more_than_500_rows_of_a_full_store(visitor: Visitor, service: Service) -> None:
+    digests = digests_of(service)
+    digests.add_many([(f"t{number:04}", 1) for number in range(1200)])
+    digests.add_many([("full", number) for number in range(1200)])
+    seen: list[int] = []
+    store, reading = digests.store, ("records", "letters", "letter_records", "history", "scan", "look_over")
+    for verb in reading:
+        setattr(store, verb, counted(getattr(store, verb), seen))
+
+    for path in ("/", "/timelines", "/timelines?prefix=t09", "/timeline?key=full", "/digests", "/dead-letters"):
+        seen.clear()
+        assert visitor.get(path).status == 200
+        assert sum(seen) <= 500, path
+    assert "the newest 100 of 1,200" in visitor.page("/timeline?key=full")
+    assert "too many records for a preview" in visitor.page("/timeline?key=full")
+
+
+def counted(read: Callable[..., Any], seen: list[int]) -> Callable[..., Any]:
+    """The same verb of a store, which notes how many rows its caller let it read."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        found = read(*args, **options)
+        seen.append(len(getattr(found, "timelines", found)))
+        return found
+
+    return call

@@ -64,7 +64,7 @@ def life(records: Sequence[Record], history: Iterable[HistoryEntry], explanation
     """The picture of a timeline from its pending records, the digests that ended lately, and its explanation."""
     ended = sorted(history, key=lambda entry: entry.ended)[-DELIVERIES:]
     arrivals = [*_delivered(ended), *((record.timestamp, record.key, True) for record in records)]
-    due = explanation.next if explanation.state in (State.WAITING, State.READY) else None
+    due = explanation.next if records and explanation.state in (State.WAITING, State.READY) else None
     latest = explanation.latest if due is not None else None
     begin = _begin(arrivals, ended, now=now)
     end = max(now, due or now, min(latest or now, now + 2 * max((due or now) - now, now - begin)))

@@ -44,7 +44,7 @@ class Sessions:
 
     def sealed(self, session: Session) -> str:
         """The session as the text of a cookie."""
-        body = base64.urlsafe_b64encode(msgspec.json.encode(session)).decode()
+        body = _text(msgspec.json.encode(session))
         return f"{body}.{self._signature('session', body)}"
 
     def opened(self, cookie: str | None, *, now: float) -> Session | None:
@@ -54,7 +54,7 @@ class Sessions:
         body, _, signature = cookie.partition(".")
         if not hmac.compare_digest(signature, self._signature("session", body)):
             return None
-        session = msgspec.json.decode(base64.urlsafe_b64decode(body), type=Session)
+        session = msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=Session)
         return session if now < session.expires else None
 
     def form_token(self, session: Session) -> str:
@@ -65,8 +65,12 @@ class Sessions:
         return given.isascii() and hmac.compare_digest(given, self.form_token(session))
 
     def _signature(self, purpose: str, text: str) -> str:
-        found = hmac.digest(self._secret, f"{purpose}:{text}".encode(), hashlib.sha256)
-        return base64.urlsafe_b64encode(found).decode().rstrip("=")
+        return _text(hmac.digest(self._secret, f"{purpose}:{text}".encode(), hashlib.sha256))
+
+
+def _text(content: bytes) -> str:
+    """Bytes in letters, digits, - and _, which need no quotes in a cookie."""
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
 def shared_secret(store: Store) -> bytes:

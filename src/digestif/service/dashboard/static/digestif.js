@@ -130,7 +130,7 @@
         width: this.figure.clientWidth,
         height: Number(this.figure.dataset.height),
         legend: { show: false },
-        padding: [6, 4, 0, 0],
+        padding: [6, 14, 0, 0],
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, sync: { key: "overview" } },
         scales: { y: { range: (plot, low, high) => [0, Math.max(1, high) * 1.08] } },
         axes: [
