@@ -72,7 +72,7 @@ class SqliteFiles:
         connect = sqlite3.connect
 
         def counted(*args: Any, **options: Any) -> sqlite3.Connection:
-            connection = connect(*args, **options)
+            connection: sqlite3.Connection = connect(*args, **options)
             connection.set_progress_handler(self._step, 1)
             return connection
 
@@ -138,7 +138,7 @@ class PostgresDatabases:
 READ_ROWS = """SELECT (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables)
     + (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes)"""
 
-STORES = {"sqlite": SqliteFiles, "redis": RedisServers, "postgres": PostgresDatabases}
+STORES: dict[str, Callable[[Path], Any]] = {"sqlite": SqliteFiles, "redis": RedisServers, "postgres": PostgresDatabases}
 
 
 def seconds(call: Callable[[], object]) -> float:
