@@ -1,4 +1,4 @@
-"""What is public: four packages name it in `__all__`, the docs explain it, and examples import nothing else."""
+"""What is public: five packages name it in `__all__`, the docs explain it, and examples import nothing else."""
 
 import ast
 import types
@@ -8,16 +8,18 @@ import pytest
 
 import digestif
 import digestif.channels
+import digestif.client
 import digestif.integrations.django
 import digestif.stores
 import digestif.testing
 from tests.docs.pages import DOCS, PAGES, blocks, code_names
 
-PACKAGES = [digestif, digestif.channels, digestif.stores, digestif.testing]
+PACKAGES = [digestif, digestif.channels, digestif.client, digestif.stores, digestif.testing]
 INTEGRATIONS = {f"digestif.integrations.{name}" for name in ("celery", "django", "logging", "prometheus")}
 EXPLAINED_IN = {
     "digestif": "reference/api.md",
     "digestif.channels": "reference/channels.md",
+    "digestif.client": "reference/client.md",
     "digestif.stores": "how-to/write-a-store.md",
     "digestif.testing": "reference/testing.md",
 }

@@ -1,6 +1,5 @@
 """`digestif render`: what a reader would get."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +66,8 @@ def _harmless(text: str) -> str:
 
 
 def _rendered(digest: "Digest", look: "Look", template: str | None, kind: str, options: dict[str, Any]) -> str:
+    from dataclasses import replace
+
     from digestif.errors import ConfigError
     from digestif.routes.preview import rendered
 

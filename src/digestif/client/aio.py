@@ -219,6 +219,8 @@ class AsyncClient:
         if self._session is None or self._session.closed or self._loop is not loop:
             connector = aiohttp.TCPConnector(ssl=self._tls or True, keepalive_timeout=IDLE_SECONDS, limit=0)
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+            # aiohttp has no option for it, and would repeat a DELETE whose answer was lost.
+            self._session._retry_connection = False
             self._loop = loop
         return self._session
 

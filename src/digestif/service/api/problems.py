@@ -76,7 +76,7 @@ class Problem(Exception):
         )
 
 
-STATUSES: Mapping[type[DigestifError], HTTPStatus] = {  # the first that fits
+STATUSES: Mapping[type[DigestifError], HTTPStatus] = {  # the first that fits; AccessDenied is raised by clients only
     InvalidRecord: HTTPStatus.UNPROCESSABLE_ENTITY,
     ConfigError: HTTPStatus.UNPROCESSABLE_ENTITY,
     Busy: HTTPStatus.CONFLICT,
