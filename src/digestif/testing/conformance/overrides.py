@@ -589,6 +589,17 @@ class TimelinesThatAreOff(Suite):
         assert ledger.balanced
         assert digests.verify()
 
+    def test_the_timeline_says_what_was_chosen(self, digests: Digests) -> None:
+        """Fact 61. One by one and in lists: whether it is off, and the cadence."""
+        digests.prefer("t", "off", now=clock("11:00"))
+        digests.prefer("u", "daily", now=clock("11:00"))
+
+        listed = digests.timelines()
+        found = [digests.timeline(key) for key in ("t", "u")]
+
+        assert [(each.off, each.cadence) for each in found] == [(True, "off"), (False, "daily")]
+        assert listed == found
+
     def test_nothing_is_delivered(self, digests: Digests) -> None:
         """Fact 61. notify answers False, and no handler is called."""
         sent = sent_by(digests, "t")
