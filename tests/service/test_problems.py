@@ -10,7 +10,6 @@ from digestif.service.api.problems import problem_of
 from digestif.service.service import Service
 from tests.service.harness import Client, settings_with, token_of
 
-
 OF_CLIENTS = {errors.AccessDenied}
 
 
