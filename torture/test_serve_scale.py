@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ FEW = 1_000  # of the store whose times are compared
 TINY = 400  # of the store whose steps are compared: there are no more rows to read
 MOST = 500  # rows or keys for one page
 ROUNDS = 7
+VISITS = 4
 SLOWER = 3.0
 GROWTH = 1.25  # of the steps of SQLite's virtual machine, against the tiny store: 400 × 1.25 are 500 rows
 PAGES = [
@@ -60,25 +62,26 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any
 def test_no_page_reads_more_or_takes_longer_on_a_large_store(stores: tuple[Any, dict[str, str]]) -> None:
     kind, dsns = stores
 
-    large, tiny = reads_of(kind, "large", dsns), reads_of(kind, "tiny", dsns)
-    times = times_of(dsns)
+    large, times = reads_of(kind, "large", dsns), times_of(dsns)
 
     if kind.counts_rows:
         assert {path: count for path, count in large.items() if count > MOST} == {}
     else:
+        tiny = reads_of(kind, "tiny", dsns)
         assert {path: (count, tiny[path]) for path, count in large.items() if count > GROWTH * tiny[path]} == {}
     assert {path: pair for path, pair in times.items() if pair[0] > SLOWER * pair[1]} == {}
 
 
 def reads_of(kind: Any, name: str, dsns: dict[str, str]) -> dict[str, int]:
-    """What each page reads at its second visit: a first one may look at the schema."""
+    """What each page reads, the least of some visits: others may open a connection, and look at the schema."""
     found: dict[str, int] = {}
     with kind.counting(name) as reads, serving(dsns[name], policy=POLICY) as (client, _):
         for path in PAGES:
-            get(client, path)
-            before = reads()
-            get(client, path)
-            found[path] = reads() - before
+            counts = [reads()]
+            for _ in range(VISITS):
+                get(client, path)
+                counts.append(reads())
+            found[path] = min(after - before for before, after in pairwise(counts))
     return found
 
 
