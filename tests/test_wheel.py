@@ -135,6 +135,7 @@ def conforming(environment: Environment, installed: Distribution, chosen: str) -
 USES = {
     "apprise": "digestif.channels.apprise_channel",
     "celery": "digestif.integrations.celery",
+    "client": "digestif.client; digestif.client.AsyncClient",
     "django": "digestif.integrations.django",
     "mail": "digestif.channels.smtp, css_inline",
     "postgres": "digestif.stores.postgres.store, digestif.testing.postgres",

@@ -30,6 +30,7 @@ ORIGIN = [
         file="stores/rows/endings.py",
         old="""\
         delete_digest(rows, digest)
+        rows.tally["digests"] += 1
     rows.tally["open"] -= digest.records
     rows.tally["delivered"] += digest.records
 """,

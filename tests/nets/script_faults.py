@@ -315,7 +315,7 @@ ORDERS = [
         file="order.lua",
         old="start, start + tonumber(ARGV[1]) - 1",
         new="0, tonumber(ARGV[1]) - 1",
-        found_by=("test_timelines_that_are_due_at_the_same_time_come_once_each[sync]",),
+        found_by=("test_timelines_that_are_due_at_the_same_time_come_once_each",),
     ),
     Fault(
         says="removed documents count as bytes",
@@ -329,7 +329,7 @@ ORDERS = [
         file="add.lua",
         old="write('>d', fully.due_of(slot) or 0 / 0)",
         new="write('>d', 0 / 0)",
-        found_by=("test_a_record_that_joins_a_ready_timeline_is_due_with_it[sync]",),
+        found_by=("test_a_record_that_joins_a_ready_timeline_is_due_with_it",),
     ),
     Fault(
         says="listeners are not woken",

@@ -34,6 +34,8 @@ class ServiceStatus:
     workers: tuple[LiveWorker, ...]
     outages: tuple[ChannelOutage, ...]
     backlog: Backlog
+    counted: float  # when the timelines of the backlog were counted, in seconds
+    at_least: bool  # there may be more timelines than the backlog says
     ledger: Ledger
 
 

@@ -140,7 +140,7 @@ class Hub:
         history = await digests.history(limit=RECENT if self._poller else HISTORY_LIMIT)
         parts: dict[str, Any] = {
             "ledger": ledger_answer(await digests.ledger()),
-            "backlog": await digests.backlog(),
+            "backlog": (await digests.overview()).backlog,
             "channels": await digests.outages(),
         }
         timelines = {each: encode(await digests.timeline(each)) for each in watched}

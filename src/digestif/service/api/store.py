@@ -83,6 +83,8 @@ class StatusAnswer(Struct, frozen=True):
     workers: Sequence[LiveWorker]
     outages: Sequence[ChannelOutage]
     backlog: Backlog
+    counted: float  # when the timelines of the backlog were counted
+    at_least: bool  # there may be more of them
     ledger: LedgerAnswer  # type: ignore[valid-type]  # made from the engine's own
 
 
@@ -91,9 +93,9 @@ async def show_status(request: Request) -> StatusAnswer:
 
     digests = request.service.digests
     store = digests.store
-    ledger, backlog, outages, workers, moving = await asyncio.gather(
+    ledger, overview, outages, workers, moving = await asyncio.gather(
         digests.ledger(),
-        digests.backlog(),
+        digests.overview(),
         digests.outages(),
         digests.workers(),
         request.service.in_thread(store.moving_since),
@@ -107,7 +109,9 @@ async def show_status(request: Request) -> StatusAnswer:
         moving_since=None if moving is None else moving / 1000,
         workers=workers,
         outages=outages,
-        backlog=backlog,
+        backlog=overview.backlog,
+        counted=overview.counted,
+        at_least=overview.at_least,
         ledger=ledger_answer(ledger),
     )
 

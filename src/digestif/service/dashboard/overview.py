@@ -17,7 +17,8 @@ SKETCH = (600, 160)  # width and height of the drawing for browsers without scri
 async def overview(visit: Visit) -> Response:
     if not visit.sees_everything:
         return RedirectResponse("/timelines", status_code=303)
-    ledger, backlog = await visit.digests.ledger(), await visit.digests.backlog()
+    ledger, looked = await visit.digests.ledger(), await visit.digests.overview()
+    backlog = looked.backlog
     outages, chosen = await visit.digests.outages(), _chosen(visit)
     samples = await visit.digests.samples(since=visit.now - RANGES[chosen])
     curves = series(samples, now=visit.now, length=RANGES[chosen])
@@ -26,6 +27,7 @@ async def overview(visit: Visit) -> Response:
         ledger=ledger,
         fates=[(fate, getattr(ledger, fate)) for fate in FATES],
         backlog=backlog,
+        at_least=looked.at_least,
         is_late=backlog.late > LATE,
         totals=totals(samples, since=visit.now - RANGES[chosen]),
         lately_a_minute=rates(samples, now=visit.now),

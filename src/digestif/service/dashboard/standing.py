@@ -50,7 +50,7 @@ async def workers(visit: Visit) -> Response:
 
 
 async def status(visit: Visit) -> Response:
-    ledger = await visit.digests.ledger()
+    ledger, overview = await visit.digests.ledger(), await visit.digests.overview()
     return visit.render(
         "status.html",
         version=version("digestif"),
@@ -58,6 +58,7 @@ async def status(visit: Visit) -> Response:
         store=redacted(visit.service.settings.store.reveal()),
         ledger=ledger,
         fates=[(fate, getattr(ledger, fate)) for fate in FATES],
-        backlog=await visit.digests.backlog(),
+        backlog=overview.backlog,
+        at_least=overview.at_least,
         changes=[entry for _, entry in await audit_entries(visit.service, limit=CHANGES)],
     )

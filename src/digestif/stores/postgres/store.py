@@ -85,6 +85,9 @@ class PostgresStore(RowStore):
     def _read(self, unit: Callable[[Rows], T]) -> T:
         return self._after_inbox(unit, writes=False)
 
+    def _read_aside(self, unit: Callable[[Rows], T]) -> T:
+        return self._database.read(unit)
+
     # Verbs
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:

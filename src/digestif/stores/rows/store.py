@@ -86,6 +86,10 @@ class RowStore(Store, TransferStore):
     def _read(self, unit: Callable[[Rows], T]) -> T:
         """Run a unit of work that only reads, on one snapshot of the data."""
 
+    def _read_aside(self, unit: Callable[[Rows], T]) -> T:
+        """The same for notes and documents, which do not depend on records."""
+        return self._read(unit)
+
     def _now(self, now: Millis | None) -> Millis:
         return self.time(0) if now is None else now
 
@@ -393,7 +397,7 @@ class RowStore(Store, TransferStore):
         self._write(lambda rows: transfer.import_counts(rows, name, counts, fence=fence))
 
     def note(self, partition: int, name: str) -> bytes | None:
-        return self._read(lambda rows: rows.note(name))
+        return self._read_aside(lambda rows: rows.note(name))
 
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
         return self._write(lambda rows: transfer.swap_note(rows, name, old, new))
@@ -410,13 +414,13 @@ class RowStore(Store, TransferStore):
 
     def kept(self, collection: str, key: str, *, now: Millis | None) -> Document | None:
         at = self._now(now)
-        return self._read(lambda rows: documents.kept(rows, collection, key, now=at))
+        return self._read_aside(lambda rows: documents.kept(rows, collection, key, now=at))
 
     def documents(
         self, collection: str, *, timeline: str | None = None, before: str | None = None, limit: int, now: Millis | None
     ) -> list[Document]:
         at, most = self._now(now), min(limit, DOCUMENTS_PAGE)
-        return self._read(
+        return self._read_aside(
             lambda rows: documents.documents(rows, collection, timeline=timeline, before=before, limit=most, now=at)
         )
 
@@ -424,6 +428,6 @@ class RowStore(Store, TransferStore):
         return self._write(lambda rows: documents.forget(rows, collection, key))
 
     def forget_timeline(self, timeline: str) -> None:
-        if self._read(lambda rows: rows.documents_of(timeline, limit=1)):
+        if self._read_aside(lambda rows: rows.documents_of(timeline, limit=1)):
             while self._write(lambda rows: documents.forget_timeline(rows, timeline, limit=DOCUMENTS_PAGE)):
                 pass

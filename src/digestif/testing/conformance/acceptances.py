@@ -15,7 +15,7 @@ from digestif.testing.conformance.windows import clock, nine
 
 class Acceptances(Suite):
     def test_the_first_record_is_due_at_once(self, digests: Digests) -> None:
-        """An unknown timeline: it is ready, and due now. The key is the given one, or one that was chosen."""
+        """Fact 72. An unknown timeline: it is ready, and due now. The key is the given one, or one that was chosen."""
         given = digests.accept("t", "hello", key="a", now=T)
         chosen = digests.accept("u", "hello", now=T)
 
@@ -23,7 +23,7 @@ class Acceptances(Suite):
         assert digests.peek("u", now=T)[0].key == chosen.key
 
     def test_a_record_says_where_it_moved_its_timeline(self, digests_with: DigestsWith) -> None:
-        """Waiting, due T, increment 1: the answer is the due time that `timeline` shows afterwards."""
+        """Fact 72. Waiting, due T, increment 1: the answer is the due time that `timeline` shows afterwards."""
         digests = digests_with(minimum_delay=0, increment_delay=1, maximum_delay=10)
         let_wait(digests, "t", due=T, last=T)
 
@@ -33,7 +33,7 @@ class Acceptances(Suite):
         assert digests.timeline("t").due == T + 3
 
     def test_a_record_that_joins_a_ready_timeline_is_due_with_it(self, digests: Digests) -> None:
-        """Ready since T: a record at T+5 does not change when it is due."""
+        """Fact 72. Ready since T: a record at T+5 does not change when it is due."""
         digests.accept("t", "first", now=T)
 
         answers = [digests.accept("t", n, now=T + 5) for n in range(2)]
@@ -41,7 +41,7 @@ class Acceptances(Suite):
         assert [(answer.ready, answer.due) for answer in answers] == [(False, T)] * 2
 
     def test_what_waits_for_a_retry_is_due_at_the_retry(self, store: Store) -> None:
-        """A digest that failed is tried again at NOW+500: so is what joins meanwhile."""
+        """Fact 72. A digest that failed is tried again at NOW+500: so is what joins meanwhile."""
         [accepted] = store.add([_asking("t")], now=NOW)
         lease = open_digest(store)
         release(store, lease, until=NOW + 500)
@@ -52,7 +52,7 @@ class Acceptances(Suite):
         assert joined == Accepted(due=NOW + 500)
 
     def test_while_it_is_open_paused_or_off_no_due_time_is_known(self, digests: Digests) -> None:
-        """Open, paused and switched off: the record is accepted, or declined, and there is no due time."""
+        """Fact 72. Open, paused and switched off: the record is accepted, or declined, and there is no due time."""
         digests.add("open", 1, now=T)
         digests.pause("paused", now=T)
         digests.prefer("off", "off", now=T)
@@ -63,13 +63,13 @@ class Acceptances(Suite):
         assert [(answer.ready, answer.due) for answer in answers] == [(False, None)] * 3
 
     def test_a_window_decides_when_it_is_due(self, digests_with: DigestsWith) -> None:
-        """Daily at nine: a record at noon is due at nine of the next day."""
+        """Fact 72. Daily at nine: a record at noon is due at nine of the next day."""
         digests = digests_with(**nine())
 
         assert digests.accept("t", 1, now=clock("12:00")).due == clock("09:00", day=1)
 
     def test_many_records_say_what_became_of_each(self, digests: Digests) -> None:
-        """Two timelines, one of them twice, each with its own key: answers in the order of the records."""
+        """Fact 72. Two timelines, one of them twice, each with its own key: answers in the order of the records."""
         additions: list[tuple[str, Any] | Addition] = [
             ("a", Record("x", 1, T)),
             Addition("b", 1, key="y", within=60),
@@ -86,7 +86,7 @@ class Acceptances(Suite):
         assert digests.timeline("a").pending == 2
 
     def test_more_than_a_page_is_answered_in_order(self, digests: Digests) -> None:
-        """1,500 records of 30 timelines in two calls of the store: the keys come back in their order."""
+        """Fact 72. 1,500 records of 30 timelines in two calls of the store: the keys come back in their order."""
         additions = [Addition(f"t{n % 30}", n, key=f"k{n}") for n in range(1500)]
 
         answers = digests.accept_many(additions, now=T)
@@ -96,7 +96,7 @@ class Acceptances(Suite):
         assert {answer.due for answer in answers} == {T}
 
     def test_valid_records_are_accepted_beside_wrong_ones(self, digests: Digests) -> None:
-        """A wrong key and a value that can't be stored: the records around them are accepted, each has its answer."""
+        """Fact 72. A wrong key and a value that can't be stored: the others are accepted, each has its answer."""
         wrong = [Addition("", 2), Addition("t", {1: object()})]
         additions: list[tuple[str, Any] | Addition] = [Addition("t", 1, key="a"), *wrong, ("t", Record("d", 4, T))]
 
@@ -108,14 +108,14 @@ class Acceptances(Suite):
         assert digests.ledger().accepted == 2
 
     def test_one_wrong_record_of_many_keeps_all_from_being_accepted(self, digests: Digests) -> None:
-        """`accept_many` is all or nothing, as `add_many` is."""
+        """Fact 72. `accept_many` is all or nothing, as `add_many` is."""
         with pytest.raises(InvalidRecord, match="record 1: "):
             digests.accept_many([Addition("t", 1), Addition("t", 2, within=-1)], now=T)
 
         assert digests.ledger().accepted == 0
 
     def test_the_answers_of_dropped_records_are_those_of_add(self, store: Store) -> None:
-        """Capacity 2, four records that ask: dropped ones are counted as without the question."""
+        """Fact 72. Capacity 2, four records that ask: dropped ones are counted as without the question."""
         batch = [_asking("t", f"r{n}", Terms(capacity=2), timestamp=float(n)) for n in range(4)]
 
         answers = store.add(batch, now=NOW)
@@ -128,7 +128,7 @@ class Acceptances(Suite):
         ]
 
     def test_a_timeline_that_was_delivered_is_due_by_its_cool_down(self, digests_with: DigestsWith) -> None:
-        """Delivered at T, cool-down 60, increment 30: the first record after it is due T+90."""
+        """Fact 72. Delivered at T, cool-down 60, increment 30: the first record after it is due T+90."""
         digests = digests_with(minimum_delay=60, increment_delay=30, maximum_delay=600)
         digests.accept("t", 1, now=T)
         deliver(digests, "t", now=T)

@@ -27,7 +27,7 @@ def keys(store: Store, *, now: int = NOW, **wanted: object) -> list[str]:
 
 class KeptDocuments(Suite):
     def test_a_document_is_kept_under_its_key(self, store: Store) -> None:
-        """What was kept is found, with the time; what was not is None."""
+        """Fact 74. What was kept is found, with the time; what was not is None."""
         assert keep(store, "a", b"\0\xff body", timeline="t") is True
 
         assert store.kept("shelf", "a", now=NOW) == Document("a", b"\0\xff body", "t", NOW)
@@ -35,7 +35,7 @@ class KeptDocuments(Suite):
         assert store.kept("other", "a", now=NOW) is None
 
     def test_a_key_is_kept_once_unless_it_is_to_be_replaced(self, store: Store) -> None:
-        """The second `keep` answers False and changes nothing; with `replace` it is the newest."""
+        """Fact 74. The second `keep` answers False and changes nothing; with `replace` it is the newest."""
         keep(store, "a", b"first")
         keep(store, "b")
 
@@ -49,7 +49,7 @@ class KeptDocuments(Suite):
         assert found.body == b"third"
 
     def test_the_oldest_are_removed_beyond_the_entries(self, store: Store) -> None:
-        """At most three: of five the last three are left."""
+        """Fact 74. At most three: of five the last three are left."""
         for number in range(5):
             keep(store, f"k{number}", bounds=Bounds(entries=3))
 
@@ -57,7 +57,7 @@ class KeptDocuments(Suite):
         assert store.kept("shelf", "k1", now=NOW) is None
 
     def test_the_oldest_are_removed_beyond_the_bytes(self, store: Store) -> None:
-        """At most 100 bytes: a body of 60 leaves room for one of 40, and one of 101 is not kept at all."""
+        """Fact 74. At most 100 bytes: a body of 60 leaves room for one of 40, and one of 101 is not kept at all."""
         bounds = Bounds(entries=10, bytes=100)
         for key, size in (("a", 50), ("b", 40), ("c", 60)):
             keep(store, key, b"x" * size, bounds=bounds)
@@ -68,7 +68,7 @@ class KeptDocuments(Suite):
         assert keys(store) == []
 
     def test_replaced_and_forgotten_bytes_make_room(self, store: Store) -> None:
-        """Bytes are counted as they are, whatever happened to documents before."""
+        """Fact 74. Bytes are counted as they are, whatever happened to documents before."""
         bounds = Bounds(entries=10, bytes=100)
         keep(store, "a", b"x" * 90, bounds=bounds)
         keep(store, "a", b"x" * 10, bounds=bounds, replace=True)
@@ -79,7 +79,7 @@ class KeptDocuments(Suite):
         assert keys(store) == ["c", "a"]
 
     def test_a_document_that_is_too_old_counts_as_gone(self, store: Store) -> None:
-        """Kept for 100 ms: it is there 99 ms later, not after 100, and its key can be kept again."""
+        """Fact 74. Kept for 100 ms: it is there 99 ms later, not after 100, and its key can be kept again."""
         bounds = Bounds(entries=10, age=100)
         keep(store, "a", bounds=bounds)
 
@@ -89,7 +89,7 @@ class KeptDocuments(Suite):
         assert keep(store, "a", bounds=bounds, now=NOW + 100) is True
 
     def test_too_old_documents_are_removed_by_later_ones(self, store: Store) -> None:
-        """Nothing else has to sweep them."""
+        """Fact 74. Nothing else has to sweep them."""
         for number in range(5):
             keep(store, f"old{number}", bounds=Bounds(entries=10, age=100))
         keep(store, "new", bounds=Bounds(entries=10, age=100), now=NOW + 200)
@@ -98,7 +98,7 @@ class KeptDocuments(Suite):
         assert_nothing_left(store)
 
     def test_documents_come_page_by_page_newest_first(self, store: Store) -> None:
-        """Ten in pages of four; after one that is gone there is nothing."""
+        """Fact 74. Ten in pages of four; after one that is gone there is nothing."""
         for number in range(10):
             keep(store, f"k{number}")
 
@@ -115,7 +115,7 @@ class KeptDocuments(Suite):
         assert store.documents("shelf", before="unknown", limit=4, now=NOW) == []
 
     def test_documents_of_a_timeline_have_a_list_of_their_own(self, store: Store) -> None:
-        """Those of one timeline, newest first, page by page."""
+        """Fact 74. Those of one timeline, newest first, page by page."""
         for number in range(6):
             keep(store, f"k{number}", timeline="ab"[number % 2])
 
@@ -125,7 +125,7 @@ class KeptDocuments(Suite):
         assert [document.key for document in [*first, *rest]] == ["k4", "k2", "k0"]
 
     def test_documents_of_a_timeline_are_forgotten_together(self, store: Store) -> None:
-        """In all collections, and no others; also more than a page."""
+        """Fact 74. In all collections, and no others; also more than a page."""
         for number in range(250):
             keep(store, f"k{number}", timeline="t")
         store.keep("other", Document("x", b"1", "t"), bounds=MANY, now=NOW)
@@ -138,6 +138,7 @@ class KeptDocuments(Suite):
         assert store.documents("other", limit=10, now=NOW) == []
 
     def test_forgetting_what_is_not_there_changes_nothing(self, store: Store) -> None:
+        """Fact 74. Neither a document nor a timeline that was never there."""
         keep(store, "a")
 
         assert store.forget("shelf", "b") is False
@@ -149,7 +150,7 @@ class KeptDocuments(Suite):
 
     @pytest.mark.parametrize("name", HOSTILE[1:])
     def test_no_name_is_taken_for_another(self, store: Store, name: str) -> None:
-        """Hostile keys and timelines side by side: only the named one is forgotten."""
+        """Fact 74. Hostile keys and timelines side by side: only the named one is forgotten."""
         for other in HOSTILE[1:]:
             keep(store, other, other.encode(), timeline=other)
 
@@ -158,7 +159,7 @@ class KeptDocuments(Suite):
         assert sorted(keys(store)) == sorted(other for other in HOSTILE[1:] if other != name)
 
     def test_neither_records_nor_their_counts_are_touched(self, store: Store) -> None:
-        """Documents beside records: verify agrees, a repair finds nothing, and deleting the timeline leaves them."""
+        """Fact 74. Beside records: verify agrees, a repair finds nothing, and deleting the timeline leaves them."""
         arrive(store, "t", ["a", "b"])
         keep(store, "m", timeline="t")
 

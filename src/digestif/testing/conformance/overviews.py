@@ -29,7 +29,7 @@ def names(timelines: list[Timeline]) -> list[str]:
 
 class Overviews(Suite):
     def test_waiting_timelines_come_by_their_due_times(self, digests: Digests) -> None:
-        """Ten timelines that wait, added in another order than they are due: each comes once, the earliest first."""
+        """Fact 73. Ten that wait, added in another order than they are due: each comes once, the earliest first."""
         for number in (5, 2, 9, 0, 7, 1, 8, 3, 6, 4):
             digests.add(f"t{number}", 1, first_delay=60 + number, now=T)
         digests.add("ready", 1, now=T)
@@ -40,7 +40,7 @@ class Overviews(Suite):
         assert [timeline.due for timeline in found] == [T + 60 + number for number in range(10)]
 
     def test_ready_timelines_come_by_the_times_they_were_due(self, digests: Digests) -> None:
-        """Five that became ready at different times, and others that wait."""
+        """Fact 73. Five that became ready at different times, and others that wait."""
         for number in (3, 1, 4, 0, 2):
             digests.add(f"t{number}", 1, now=T + number)
             digests.add(f"waits{number}", 1, first_delay=60, now=T)
@@ -48,7 +48,7 @@ class Overviews(Suite):
         assert names(walk(digests, state="ready")) == [f"t{number}" for number in range(5)]
 
     def test_open_timelines_come_by_the_end_of_their_leases(self, digests: Digests, store: Store) -> None:
-        """Three that were opened one after another."""
+        """Fact 73. Three that were opened one after another."""
         arrive_everywhere(store, ["b", "c", "a", "ready"])
         for number, name in enumerate("cab"):
             open_lease(store, name, now=NOW + number)
@@ -57,7 +57,7 @@ class Overviews(Suite):
         assert names(walk(digests, state="open", limit=10)) == ["c", "a", "b"]
 
     def test_timelines_that_are_due_at_the_same_time_come_once_each(self, digests: Digests) -> None:
-        """Sixty due at the same millisecond, in pages of seven."""
+        """Fact 73. Sixty due at the same millisecond, in pages of seven."""
         digests.add_many([(f"t{n}", n) for n in range(60)], first_delay=60, now=T)
 
         found = names(walk(digests, limit=7, state="waiting"))
@@ -65,7 +65,7 @@ class Overviews(Suite):
         assert sorted(found) == sorted({f"t{n}" for n in range(60)})
 
     def test_a_page_goes_on_after_a_timeline_that_has_left(self, digests: Digests) -> None:
-        """The last timeline of a page is deleted before the next page is read: the others follow."""
+        """Fact 73. The last timeline of a page is deleted before the next page is read: the others follow."""
         digests.add_many([(f"t{n}", n) for n in range(6)], first_delay=60, now=T)
         first = digests.timelines_page(state="waiting", limit=3)
 
@@ -76,7 +76,7 @@ class Overviews(Suite):
         assert rest.after is None
 
     def test_paused_timelines_have_a_list_of_their_own(self, digests: Digests) -> None:
-        """Paused ones are in no state's list; `paused=True` gives them, with a state those of that state."""
+        """Fact 73. Paused ones are in no state's list; `paused=True` gives them, with a state those of that state."""
         digests.add_many([(f"t{n}", n) for n in range(6)], first_delay=60, now=T)
         digests.add("ready", 1, now=T)
         for name in ("t1", "t4", "ready", "idle"):
@@ -88,7 +88,7 @@ class Overviews(Suite):
         assert names(walk(digests, paused=False)) == ["t0", "t2", "t3", "t5"]
 
     def test_without_a_state_timelines_come_by_their_keys(self, digests: Digests) -> None:
-        """All states, with a prefix, and those that are idle and stored."""
+        """Fact 73. All states, with a prefix, and those that are idle and stored."""
         for name in ("b:2", "a:1", "b:1", "c", "b:é", "b"):
             digests.add(name, 1, now=T)
         digests.prefer("b:0", "daily", zone="UTC", now=T)
@@ -98,7 +98,7 @@ class Overviews(Suite):
         assert names(walk(digests, state="idle")) == ["b:0"]
 
     def test_a_prefix_within_a_state_keeps_the_order_of_the_state(self, digests: Digests) -> None:
-        """Every fifth of 50 begins so: pages may be short, but the walk finds all of them."""
+        """Fact 73. Every fifth of 50 begins so: pages may be short, but the walk finds all of them."""
         for number in range(50):
             prefix = "wanted" if number % 5 == 0 else "other"
             digests.add(f"{prefix}:{50 - number}", 1, first_delay=60 + number, now=T)
@@ -108,7 +108,7 @@ class Overviews(Suite):
         assert found == [f"wanted:{50 - number}" for number in range(0, 50, 5)]
 
     def test_a_timeline_moves_to_the_list_of_its_state(self, digests_with: DigestsWith) -> None:
-        """Ready, then waiting after its delivery: it is in one list at a time."""
+        """Fact 73. Ready, then waiting after its delivery: it is in one list at a time."""
         digests = digests_with(minimum_delay=60)
         digests.add("t", 1, now=T)
         before = [len(walk(digests, state=state)) for state in ("waiting", "ready", "open")]
@@ -119,12 +119,12 @@ class Overviews(Suite):
 
     @pytest.mark.parametrize("after", ["x", "", "W10", "WyJyZWFkeSIsMSwidCJd", "é", "bnVsbA"])
     def test_a_cursor_of_another_list_is_refused(self, digests: Digests, after: str) -> None:
-        """Words that no page gave, or a page of ready timelines: ConfigError."""
+        """Fact 73. Words that no page gave, or a page of ready timelines: ConfigError."""
         with pytest.raises(ConfigError, match="after"):
             digests.timelines_page(state="waiting", after=after)
 
     def test_a_large_limit_gives_what_a_page_reads(self, store: Store) -> None:
-        """A limit of a million: one call of the port gives at most 500, and a walk finds all 700."""
+        """Fact 73. A limit of a million: one call of the port gives at most 500, and a walk finds all 700."""
         timelines = [f"t{n:03}" for n in range(700)]
         let_wait(store, timelines, at=NOW + LEASE)
 

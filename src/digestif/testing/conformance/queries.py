@@ -168,7 +168,7 @@ class Explanations(Suite):
         ]
         assert seen[2].facts["digest"]["id"] == digest.id
         assert seen[2].facts["lease_until"] == T + 32
-        assert "60 s" in seen[3].arithmetic
+        assert "1 min" in seen[3].arithmetic
 
     def test_a_paused_timeline_never_moves_by_itself(self, digests: Digests) -> None:
         """Fact 53. Paused: there is no next instant, and the explanation says why."""
@@ -193,7 +193,7 @@ class Explanations(Suite):
         why = digests.explain("t", now=T)
 
         assert json.loads(json.dumps(why.to_dict()))["next"] == T + 60
-        assert "t: waiting" in str(why)
+        assert "t: cooling down" in str(why)
         assert why.arithmetic[1:] in str(why)  # it begins a sentence there
 
 

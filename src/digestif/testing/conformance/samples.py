@@ -14,7 +14,7 @@ HOUR = 3600 * SECOND
 
 class Samples(Suite):
     def test_a_sample_says_what_was_counted_then(self, digests: Digests, store: Store) -> None:
-        """Two records delivered in one digest, one that waits: records, messages and timelines are told apart."""
+        """Fact 75. Two records in one digest, one that waits: records, messages and timelines are told apart."""
         digests.add_many([("a", 1), ("a", 2), ("b", 1)], now=T)
         deliver(digests, "a", 60, now=T)
 
@@ -25,7 +25,7 @@ class Samples(Suite):
         assert (sample.pending, sample.open, sample.waiting, sample.ready, sample.late) == (1, 0, 1, 1, 1.0)
 
     def test_of_several_processes_one_notes_each_interval(self, digests: Digests, store: Store) -> None:
-        """Three samplers over a minute, each every second: seven intervals of ten seconds have one sample each."""
+        """Fact 75. Three samplers over a minute, each every second: seven intervals have one sample each."""
         samplers = [Sampler(store) for _ in range(3)]
 
         noted = [sampler.tick(NOW + n * SECOND) for n in range(61) for sampler in samplers]
@@ -38,7 +38,7 @@ class Samples(Suite):
 
     @in_sync_mode_only
     def test_samples_of_the_last_day_are_kept_and_no_others(self, digests: Digests, store: Store) -> None:
-        """One an hour for 60 hours: the last 24 hours are there, in at most 25 notes."""
+        """Fact 75. One an hour for 60 hours: the last 24 hours are there, in at most 25 notes."""
         sampler = Sampler(store)
         for hour in range(60):
             sampler.tick(NOW + hour * HOUR)
@@ -52,7 +52,7 @@ class Samples(Suite):
         assert_nothing_left(store)
 
     def test_a_note_that_can_not_be_read_is_written_anew(self, digests: Digests, store: Store) -> None:
-        """Garbage under the name of this hour: the next sample takes its place."""
+        """Fact 75. Garbage under the name of this hour: the next sample takes its place."""
         name = f"samples:{NOW // HOUR % 25}"
         assert store.swap_note(0, name, None, b"[garbage")
 
@@ -63,7 +63,7 @@ class Samples(Suite):
 
 class BacklogOverviews(Suite):
     def test_a_small_store_is_counted_at_once(self, digests: Digests) -> None:
-        """Twenty timelines: an overview is the backlog."""
+        """Fact 75. Twenty timelines: an overview is the backlog."""
         digests.add_many([(f"t{n}", n) for n in range(20)], now=T)
 
         found = digests.overview(now=T + 5)
@@ -72,7 +72,7 @@ class BacklogOverviews(Suite):
         assert (found.counted, found.at_least) == (T + 5, False)
 
     def test_a_large_store_shows_the_counts_of_the_last_sample(self, digests: Digests, store: Store) -> None:
-        """300 timelines: without a sample the counts are lower bounds or exact, with one they are those of it."""
+        """Fact 75. 300 timelines: without a sample the counts are exact or lower bounds, with one they are its."""
         digests.add_many([(f"t{n}", n) for n in range(300)], now=T)
         before = digests.overview(now=T + 5)
         Sampler(store).tick(round(T * 1000) + 6 * SECOND)
@@ -85,7 +85,7 @@ class BacklogOverviews(Suite):
         assert after.counted in (T + 6, T + 7)
 
     def test_an_old_sample_is_not_shown(self, digests: Digests, store: Store) -> None:
-        """A sample of two minutes ago says nothing about now."""
+        """Fact 75. A sample of two minutes ago says nothing about now."""
         digests.add_many([(f"t{n}", n) for n in range(300)], now=T)
         Sampler(store).tick(round(T * 1000))
 
