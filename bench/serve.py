@@ -15,6 +15,7 @@ import click
 
 from bench._measure import Child, Figures, console, interleaved, middle, middle_ratio, start
 from bench._serve_load import Load, Post, cycled, numbered
+from bench._serve_starts import seconds_to_start
 from bench._serve_subjects import BULK, TIMELINES, Subject, alertmanager, bare, service
 from bench._table import Report, show
 from bench._targets import Target, as_figures, show_targets
@@ -141,7 +142,7 @@ def measured(scale: Scale) -> tuple[dict[str, list[Figures]], int, int]:
         return found, int(own.acknowledged), lost(folders[0], names, own.acknowledged)
 
 
-def targets_of(found: dict[str, list[Figures]], gone: int) -> list[Target]:
+def targets_of(found: dict[str, list[Figures]], gone: int, started: float) -> list[Target]:
     own, base = found["digestif"], found["bare"]
     single, ratio = middle(own, "single"), middle_ratio(own, base, "single")
     wanted = [
@@ -153,6 +154,7 @@ def targets_of(found: dict[str, list[Figures]], gone: int) -> list[Target]:
         if single >= 5_000
         else Target("singly, of the bare handler", ratio, 0.5),
         Target("acknowledged and lost", gone, 0, unit="", at_most=True),
+        Target("seconds until it is usable in an empty folder", started, 1.5, unit=" s", at_most=True),
     ]
     if other := found.get("Alertmanager"):
         wanted += [
@@ -192,10 +194,11 @@ def serve(quick: bool, as_json: bool, output: Path | None) -> int:
     """Measure what the service accepts over HTTP, and that a kill loses nothing of it."""
     if not as_json:
         console().print("[dim]three servers in turn…[/]")
+    started = seconds_to_start()
     found, acknowledged, gone = measured(QUICK if quick else FULL)
-    report, targets = report_of(found), targets_of(found, gone)
+    report, targets = report_of(found), targets_of(found, gone, started)
     report.notes.append(f"Killed at the end: of {acknowledged:,} acknowledged records {gone:,} were lost.")
-    figures = {"quick": quick, **report.figures, "acknowledged": acknowledged, "lost": gone}
+    figures = {"quick": quick, **report.figures, "acknowledged": acknowledged, "lost": gone, "started": started}
     text = json.dumps({**figures, "asked": as_figures(targets)}, indent=2)
     if output is not None:
         output.write_text(text + "\n")

@@ -19,6 +19,7 @@ def test_the_service_is_measured_and_a_kill_loses_nothing(program: Program) -> N
 
     assert found["acknowledged"] > 500
     assert found["lost"] == 0
+    assert 0 < found["started"] < 60
     for name in ("digestif", "bare"):
         assert found[name]["single"] > 0
         assert found[name]["bulk"] > 0
