@@ -48,7 +48,7 @@ def bury(digests: Digests, timeline: str) -> None:
 
 
 class SqliteFiles:
-    """A row that is read takes at least one step of the virtual machine, and each step is counted."""
+    """The steps of the virtual machine are counted: some for each row that is read, and some for each statement."""
 
     counts_rows = False
 
