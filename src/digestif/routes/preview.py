@@ -9,11 +9,10 @@ from digestif.channels.base import Message
 from digestif.compose.grouping import summarize
 from digestif.compose.levels import Level
 from digestif.compose.renderer import Rendered, Renderer, TemplateFailed
-from digestif.compose.wording import Wording
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.errors import ConfigError
-from digestif.routes.route import FieldOf, Route
+from digestif.routes.route import FieldOf, Route, Words
 
 FORMATS = frozenset({"text", "html"})
 PREVIEW = "preview"  # in the place of a digest's id
@@ -32,7 +31,7 @@ class Look:
     zone: str = "UTC"
     hours: Literal[12, 24] = 24
     links: Mapping[str, str] = field(default_factory=dict)
-    wording: Wording | None = None
+    wording: Words | None = None
     title: str | None = None
 
 

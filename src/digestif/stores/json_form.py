@@ -57,12 +57,13 @@ def _written(step: str | int) -> str:
 def _form(value: Any, place: _Place) -> Any:
     if place.depth > VALUE_DEPTH:
         raise InvalidRecord(f"{place}: nested deeper than {VALUE_DEPTH} levels, which are allowed")
-    if isinstance(value, Enum):
+    real = type(value)  # not `__class__`, which proxies have from what they stand for
+    if issubclass(real, Enum):
         return _form(value.value, place)
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or issubclass(real, bool | int | float | str):
         return _scalar(value, place)
     for kind, convert in _CONVERSIONS:
-        if isinstance(value, kind):
+        if issubclass(real, kind):
             return convert(value, place)
     parts = _parts(value, place)
     if parts is None:
