@@ -346,5 +346,7 @@ class Proxy:
 
 @pytest.mark.parametrize("inner", [{"a": 1}, [1], {1}, "text", 7, True, Decimal(1), UUID(int=1), b"raw", Colour.RED])
 def test_an_object_that_only_claims_a_class_is_refused(inner: Any) -> None:
-    with pytest.raises(InvalidRecord, match=r"^value\.user: .* has no JSON form"):
+    with pytest.raises(
+        InvalidRecord, match=r"^value\.user: .* of the class tests.*\.Proxy, has no JSON form; give text"
+    ):
         Sealer("json").seal({"user": Proxy(inner)})

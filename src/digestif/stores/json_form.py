@@ -68,10 +68,14 @@ def _form(value: Any, place: _Place) -> Any:
     parts = _parts(value, place)
     if parts is None:
         raise InvalidRecord(
-            f"{place}: {shortened(value)} has no JSON form; give text, a number, a list, a dict or a dataclass, "
-            "or an engine with a codec of your own"
+            f"{place}: {shortened(value)}, of the class {_name_of(real)}, has no JSON form; give text (str(…) of a lazy "
+            "one), a number, a list, a dict or a dataclass, or an engine with a codec of your own"
         )
     return _form(parts, place)
+
+
+def _name_of(kind: type) -> str:
+    return shortened_text(f"{kind.__module__}.{kind.__qualname__}", PATH_LENGTH)
 
 
 def _scalar(value: Any, place: _Place) -> Any:
