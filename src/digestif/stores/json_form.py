@@ -68,8 +68,8 @@ def _form(value: Any, place: _Place) -> Any:
     parts = _parts(value, place)
     if parts is None:
         raise InvalidRecord(
-            f"{place}: {shortened(value)}, of the class {_name_of(real)}, has no JSON form; give text (str(…) of a lazy "
-            "one), a number, a list, a dict or a dataclass, or an engine with a codec of your own"
+            f"{place}: {shortened(value)}, of the class {_name_of(real)}, has no JSON form; give text (str(…) of a "
+            "lazy one), a number, a list, a dict or a dataclass, or an engine with a codec of your own"
         )
     return _form(parts, place)
 
