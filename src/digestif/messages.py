@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from digestif.core.records import Record, check_timeline
+from digestif.core.verdicts import Discard
 from digestif.errors import ConfigError
 from digestif.intake.arrivals import Intake, check_limit, check_text
 from digestif.intake.policies import Policies
@@ -72,9 +73,10 @@ class Messages:
         return None if found is None else kept_message(found)
 
     def preview(self, timeline: str, *, now: float | None = None) -> "Message | None":
-        """The message that the timeline's route would send now, in text and HTML; None without route or records.
+        """The message that the timeline's route would send now, in text and HTML; None without route or records, or if
+        a function about the reader raises Discard.
 
-        No hook of the route is called, and nothing is sent. ConfigError if a template fails.
+        No hook of the route is called, and nothing is sent. ConfigError if a template or such a function fails.
         """
         route = None if self._routes is None else self._routes.find(check_timeline(timeline))
         records = [] if route is None else self.peek(timeline, now=now)
@@ -84,5 +86,8 @@ class Messages:
 
         override = self.store.inspect(timeline).override
         policy, chosen = self._policies.in_force(timeline, override).policy, override.zone if override else None
-        look = look_of(route, timeline, policy, chosen=chosen)
-        return preview(route, digest_of(timeline, records), look, now=self._intake.seconds(now))
+        try:
+            look = look_of(route, timeline, policy, chosen=chosen)
+        except Discard:
+            return None
+        return preview(digest_of(timeline, records), look, now=self._intake.seconds(now))

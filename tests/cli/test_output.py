@@ -83,6 +83,27 @@ def test_columns_give_way_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line == f"  {'n' * 15}…  {'i' * 10}  {'r' * 15}…"
 
 
+@pytest.mark.parametrize(
+    ("columns", "heads"),
+    [
+        (61, ["name", "due", "last"]),
+        (60, ["name", "due", "last"]),
+        (50, ["name", "due", "last"]),
+        (49, ["name", "due"]),
+    ],
+)
+def test_columns_that_can_be_spared_are_left_out_if_cutting_is_not_enough(
+    monkeypatch: pytest.MonkeyPatch, columns: int, heads: list[str]
+) -> None:
+    monkeypatch.setattr("digestif.cli.output.width", lambda: columns)
+    row = ("n" * 27, "d" * 14, "l" * 14)
+
+    lines = [click.unstyle(line) for line in table(("name", "due", "last"), [row], give=["name"], spare=["last"])]
+
+    assert lines[0].split() == heads
+    assert max(map(len, lines)) <= columns
+
+
 REASON = "a server of the provider said that it can't take any more messages from this address today"
 
 

@@ -3,11 +3,13 @@
 import re
 import time
 
+import click
 import pytest
 
 from digestif import Digests, Record
 from digestif.attempts.worker_notes import note_worker
-from digestif.cli.output import zone_name
+from digestif.cli.output import cells, zone_name
+from digestif.cli.queries import timeline_table
 from digestif.core.workers import WorkerNote
 from tests.cli.runner import Run
 
@@ -192,6 +194,22 @@ def test_records_of_an_unfinished_digest_are_counted(run: Run, digests: Digests)
     assert (known["pending"], known["in_digest"]) == (1, 1)
     assert "1 pending and 1 of an unfinished digest" in " ".join(run("explain", "chat:#ops").out.split())
     assert run("top", "--once", "--json").json["timelines"][0]["in_digest"] == 1
+
+
+def test_timelines_fit_in_80_columns(digests: Digests, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("digestif.cli.output.width", lambda: 80)
+    for name in ("mail:ada.lovelace@example.org", "mail:grace"):
+        digests.add(name, 1)
+        with digests.digest(name):
+            pass
+        digests.add(name, 2)
+        digests.prefer(name, "weekly")
+    digests.pause("mail:grace")
+
+    lines = [click.unstyle(line) for line in timeline_table(digests.timelines(), now=time.time() + 83)]
+
+    assert [line for line in lines if cells(line) > 80] == []
+    assert lines[0].split()[-1] == "cadence"
 
 
 def test_timelines_that_no_live_worker_serves_are_named(run: Run, digests: Digests) -> None:

@@ -18,6 +18,15 @@ digests.route(
 """
 
 
+DISCARDING = """
+from digestif import Digests, Discard
+def refuse(timeline):
+    raise Discard("has left")
+digests = Digests("sqlite:///digestif.db")
+digests.route("mail:*", channel="terminal://", to=refuse)
+"""
+
+
 def test_samples_are_shown_without_a_store(run: Run) -> None:
     code, out, _ = run("render")
 
@@ -54,6 +63,17 @@ def test_pending_records_are_shown_as_the_route_of_the_application_says(
     assert "- three · 7:13 am\n    - two · 7:13 am\n    … and 1 more\n" in out
     assert "7:13 am" in out
     assert "https://shop.example/ada" in out
+
+
+def test_what_a_route_discards_is_told(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "leavers.py").write_text(DISCARDING)
+    monkeypatch.syspath_prepend(folder)
+    run("add", "mail:ada", '"Hello"', "--app", "leavers:digests")
+
+    code, out, error = run("render", "--timeline", "mail:ada", "--app", "leavers:digests")
+
+    assert (code, out) == (1, "")
+    assert error == "digestif: nothing would be sent of 'mail:ada': its route discards it: has left\n"
 
 
 def test_times_are_in_the_zone_that_the_reader_chose(run: Run, digests: Digests) -> None:

@@ -123,6 +123,18 @@ def test_if_nothing_but_the_people_differs_they_are_listed() -> None:
     assert "    - bob · " in text
 
 
+def test_the_same_comment_of_several_people_can_be_read_under_each_name() -> None:
+    values = [{"about": "tea", "text": "+1", "author": author} for author in ("Ada", "Bob", "Ada")]
+    alone = render(summarize(digest_of(*values), group_by=["about"]))
+
+    assert [line for line in mail_of(*values).splitlines() if ": +1" in line] == [
+        f"    - {name}: +1 · {time}" for name, time in (("Ada", "09:12"), ("Bob", "09:11"), ("Ada", "09:10"))
+    ]
+    for text in everywhere(alone):
+        assert "Bob: +1" in text
+    assert [alone.text.count("Ada: +1"), alone.text.count("Bob: +1"), alone.text.count("+1")] == [2, 1, 3]
+
+
 def test_a_title_that_is_listed_is_not_said_twice() -> None:
     text = mail_of(*({"about": "tea", "title": title} for title in ("First!", "Second")))
 

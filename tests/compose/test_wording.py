@@ -1,5 +1,6 @@
 """The words of the built-in templates: every one can be replaced."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import fields
@@ -9,6 +10,7 @@ import pytest
 
 from digestif import ConfigError, Renderer, Wording, summarize
 from digestif.compose.renderer import Rendered
+from digestif.compose.slack import read_blocks
 from digestif.compose.summary import Summary
 from digestif.compose.wording import ENGLISH
 from tests.compose.comments import (
@@ -186,3 +188,13 @@ def test_a_wrong_word_is_refused_with_its_name(wording: Any, complaint: str) -> 
 
 def test_braces_may_be_written() -> None:
     assert "{3 events}" in render(single(count=3, lasts=9), {"counted": "{{{count} {noun}}}"}).text
+
+
+@pytest.mark.parametrize("title", [None, "Alerts"])
+@pytest.mark.parametrize("what", [comments, one_post])
+def test_without_a_headline_slack_gets_no_empty_text(title: str | None, what: Callable[[], Summary]) -> None:
+    made = render(what(), {"headline": "", "headline_each": ""}, title=title).blocks
+
+    assert read_blocks(json.dumps(made)) == made
+    assert "**" not in json.dumps(made)
+    assert '"text": " · ' not in json.dumps(made)

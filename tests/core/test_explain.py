@@ -186,6 +186,31 @@ def test_silence_and_full_digests_are_among_what_changes_it() -> None:
     assert "5 pending records make it due at once" in why.changes
 
 
+@pytest.mark.parametrize("pending", [2, 3])
+def test_a_record_that_fills_a_digest_is_not_said_to_put_it_off(pending: int) -> None:
+    digests = Digests("memory://", policy=Policy(max_records=3))
+    let_wait(digests, MONDAY)
+    for number in range(pending - 1):
+        digests.add("t", number, now=MONDAY + 11)
+
+    told = str(digests.explain("t", now=MONDAY + 12))
+
+    assert "3 pending records make it due at once" in told
+    assert "a further record moves it" not in told
+    assert ("at the latest" in told) is (pending < 3)
+    assert ("The number of max_records was pending at" in told) is (pending == 3)
+
+
+def test_a_bound_that_has_passed_is_not_told(digests: Digests) -> None:
+    let_wait(digests, MONDAY)
+
+    told = str(digests.explain("t", now=MONDAY + 86_400))
+
+    assert "waiting with 1 pending, due." in told
+    assert "at the latest" not in told
+    assert "a further record moves it" not in told
+
+
 def test_a_policy_that_holds_a_function_is_shown_as_in_the_code() -> None:
     window = Window.daily("09:00", tz=lambda timeline: "Europe/Berlin" if timeline == "t" else str(1 / 0))
     with Digests("memory://", policy=Policy(window=window)) as digests:

@@ -139,6 +139,10 @@ def words_for(recipient):
 
 def links_for(timeline, recipient):
     return {"open": f"https://example.org/{recipient}/{Order.objects.count()}"}
+
+
+def address_of(timeline):
+    return f"{timeline}@example.org" if Order.objects.count() >= 0 else ""
 """
 NAMED = """
 from django.conf import settings
@@ -151,10 +155,13 @@ hooks = {"policy": "policy_of", "zone": "zone_of", "wording": "words_for", "link
 hooks |= {"keep": "keep", "prepare": "prepare", "split": "split", "weight": sys.argv[1]}
 route = {"channel": "terminal://", "group_by": ["title"]}
 route |= {option: f"shop.functions.{name}" for option, name in hooks.items()}
-with override_settings(DIGESTIF={"STORE": "memory://", "ROUTES": {"mail:*": route}}):
+chat = {"channel": "terminal://", "to": "shop.functions.address_of"}
+with override_settings(DIGESTIF={"STORE": "memory://", "ROUTES": {"mail:*": route, "chat:*": chat}}):
     assert run_checks(tags=["digestif"]) == []
     digests().add_many([("mail:ada", {"number": number}) for number in (-1, 7, 8)])
     print(digests().policy_of("mail:ada").policy.minimum_delay)
+    digests().add("chat:1", "Hello")
+    print(digests().preview("chat:1").recipient)
     assert digests().deliver("mail:ada")
 """
 
@@ -164,10 +171,10 @@ def test_the_functions_of_a_route_may_be_named(project: Project) -> None:
     (project.folder / "shop" / "functions.py").write_text(FUNCTIONS)
 
     for weight in ("weigh", "weigh_later"):
-        delay, *said = project.run("-c", SETUP + NAMED, weight).splitlines()
+        delay, recipient, *said = project.run("-c", SETUP + NAMED, weight).splitlines()
         text = "\n".join(said)
 
-        assert delay == "77"
+        assert (delay, recipient) == ("77", "chat:1@example.org")
         assert text.index("No. 8") < text.index("No. 7")
         assert "No. -1" not in text
         assert "Look" in text

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from digestif import ConfigError, Digests
+from digestif import ConfigError, Digests, Discard
 from digestif.stores.base import Store
 from digestif.stores.documents import Document
 from digestif.stores.memory import MemoryStore
@@ -143,3 +143,28 @@ def test_without_a_route_or_records_there_is_no_preview() -> None:
         assert without_routes is None
         assert digests.preview("other", now=T) is None
         assert digests.preview("mail:empty", now=T) is None
+
+
+def refuse(*_: str) -> Any:
+    raise Discard("has left")
+
+
+@pytest.mark.parametrize("name", ["to", "zone", "wording", "links"])
+def test_what_a_function_about_the_reader_discards_has_no_preview(name: str) -> None:
+    with Digests(MemoryStore(), policy=POLICY) as digests:
+        options: Any = {name: refuse}
+        digests.route("mail:*", channel=Recording(), **options)
+        add(digests, "mail:ada", "a")
+
+        assert digests.preview("mail:ada", now=T) is None
+
+
+@pytest.mark.parametrize(("name", "complaint"), [("to", "to: gave None"), ("links", "links: gave None")])
+def test_a_preview_tells_of_wrong_answers_as_a_delivery_does(name: str, complaint: str) -> None:
+    with Digests(MemoryStore(), policy=POLICY) as digests:
+        options: Any = {name: lambda *_: None}
+        digests.route("mail:*", channel=Recording(), **options)
+        add(digests, "mail:ada", "a")
+
+        with pytest.raises(ConfigError, match=complaint):
+            digests.preview("mail:ada", now=T)

@@ -98,18 +98,44 @@ def test_a_recipient_that_is_no_text_fails_with_what_to_return(
         ({"links": lambda *_: None}, "links: gave None, not a mapping"),
         ({"zone": lambda _: 7}, "zone: 7 is not an IANA time zone"),
         ({"wording": lambda _: 7}, "wording: 7 is neither a Wording nor a mapping"),
+        ({"links": lambda *_: {7: "https://example.org"}}, "links: gave 7: 'https://example.org', not a name with"),
+        ({"links": lambda *_: {"open": 7}}, "links: gave 'open': 7, not a name with an address"),
+        ({"split": lambda _: {"ada": None}}, "split: gave None for 'ada', not a list of records"),
+        ({"split": lambda _: {"ada": "abc"}}, "split: gave 'abc' for 'ada', not a list of records"),
+        ({"wording": {"record": {1: "Tag"}.get}}, "wording: the function of a noun gave None for 0, not a text"),
     ],
 )
 def test_another_wrong_answer_fails_with_the_name_of_its_option(
     digests: Digests, channel: Recording, options: Any, complaint: str
 ) -> None:
     digests.route("t", channel=channel, policy=Policy(attempts=1), **options)
-    add(digests, "t", "a")
+    add(digests, "t", "a", "b")
 
     once(digests, now=T)
 
     [letter] = digests.dead_letters()
     assert complaint in letter.reason
+
+
+def test_a_link_that_a_reader_does_not_have_is_left_out(digests: Digests, channel: Recording) -> None:
+    digests.route("t", channel=channel, links=lambda *_: {"open": "https://example.org", "unsubscribe": None})
+    add(digests, "t", "a")
+
+    once(digests, now=T)
+
+    assert channel.messages[0].links == {"open": "https://example.org"}
+
+
+def test_words_may_come_from_a_coroutine_as_recipients_and_zones_may(digests: Digests, channel: Recording) -> None:
+    async def words(recipient: str) -> dict[str, Any]:
+        return {"record": ("Ereignis", "Ereignisse")}
+
+    digests.route("t", channel=channel, wording=words)  # type: ignore[arg-type]
+    add(digests, "t", "a", "b")
+
+    once(digests, now=T)
+
+    assert "2 Ereignisse" in channel.messages[0].text
 
 
 # Functions of recipient and timeline

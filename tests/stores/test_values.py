@@ -331,3 +331,22 @@ def test_a_subclass_is_stored_with_what_it_holds(value: Any, stored: Any) -> Non
     sealer = Sealer("json")
 
     assert sealer.unseal(sealer.seal(value)) == stored
+
+
+class Proxy:
+    """Stands for another object, as the lazy objects of web frameworks do: it has the class of that."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    @property  # type: ignore[misc]  # which is what proxies do
+    def __class__(self) -> Any:
+        return type(self.inner)
+
+
+@pytest.mark.parametrize("inner", [{"a": 1}, [1], {1}, "text", 7, True, Decimal(1), UUID(int=1), b"raw", Colour.RED])
+def test_an_object_that_only_claims_a_class_is_refused(inner: Any) -> None:
+    with pytest.raises(
+        InvalidRecord, match=r"^value\.user: .* of the class tests.*\.Proxy, has no JSON form; give text"
+    ):
+        Sealer("json").seal({"user": Proxy(inner)})

@@ -75,26 +75,45 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = (), give: Sequence[str]
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    give: Sequence[str],
+    spare: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Rows under their heads. If they are wider than the terminal, the columns in `give` are cut, in that order."""
+    """Rows under their heads. If they are wider than the terminal, the columns in `give` are cut, in that order; if
+    that is not enough, those in `spare` are left out.
+    """
     body = [list(row) for row in rows]
-    sizes = [max(map(cells, column)) for column in zip(heads, *body, strict=True)]
-    excess = sum(sizes) + len(INDENT) * len(heads) - width()
-    for place in map(heads.index, give):
-        less = max(0, min(excess, sizes[place] - NARROWEST_COLUMN))
-        sizes[place] -= less
-        excess -= less
+    needed = {head: max(map(cells, column)) for head, *column in zip(heads, heads, *body, strict=True)}
+    sizes = _fitting(needed, give, spare)
 
     def line(cells_of_row: Sequence[str]) -> str:
         parts = [
-            padded(cut(text, size), size, right=head in right)
-            for head, text, size in zip(heads, cells_of_row, sizes, strict=True)
+            padded(cut(text, sizes[head]), sizes[head], right=head in right)
+            for head, text in zip(heads, cells_of_row, strict=True)
+            if head in sizes
         ]
         return (INDENT + INDENT.join(parts)).rstrip()
 
     yield click.style(line(heads), bold=True)
     yield from map(line, body)
+
+
+def _fitting(needed: dict[str, int], give: Sequence[str], spare: Sequence[str]) -> dict[str, int]:
+    """The columns that are shown, with their sizes."""
+    sizes = dict(needed)
+    excess = sum(sizes.values()) + len(INDENT) * len(sizes) - width()
+    elastic = sum(max(0, sizes[head] - NARROWEST_COLUMN) for head in give)
+    for head in spare:
+        if excess > elastic:
+            excess -= sizes.pop(head) + len(INDENT)
+    for head in give:
+        less = max(0, min(excess, sizes[head] - NARROWEST_COLUMN))
+        sizes[head] -= less
+        excess -= less
+    return sizes
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:

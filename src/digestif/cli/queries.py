@@ -92,7 +92,8 @@ def timeline_table(found: "Iterable[Timeline]", *, now: float) -> Iterator[str]:
     has_choices = any(timeline.cadence for timeline in shown)
     heads = ("timeline", "state", "pending", "in digest", "due", "last delivery", *(["cadence"] * has_choices))
     rows = [_row(each, now=now)[: len(heads)] for each in shown]
-    return table(heads, rows, right=["pending", "in digest"], give=["timeline"])
+    spare = ["last delivery", "in digest"]  # `show` has them
+    return table(heads, rows, right=["pending", "in digest"], give=["timeline"], spare=spare)
 
 
 def _row(timeline: "Timeline", *, now: float) -> tuple[str, ...]:

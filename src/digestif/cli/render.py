@@ -97,6 +97,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Look]":
     """What is shown, and how."""
+    from digestif.core.verdicts import Discard
     from digestif.errors import InvalidState
     from digestif.routes.preview import Look, digest_of, look_of
 
@@ -112,7 +113,10 @@ def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Look]":
     if route is None:
         zone = chosen or policy.zone_of(timeline) or "UTC"
         return digest_of(timeline, records), Look(links=SAMPLE_LINKS, zone=zone)
-    return digest_of(timeline, records), look_of(route, timeline, policy, chosen=chosen)
+    try:
+        return digest_of(timeline, records), look_of(route, timeline, policy, chosen=chosen)
+    except Discard as discard:
+        raise InvalidState(f"nothing would be sent of {timeline!r}: its route discards it: {discard}") from discard
 
 
 _SAMPLE_GROUPS = ("project", "title")

@@ -14,10 +14,12 @@ from digestif.compose.texts import (
     body_of,
     cut,
     differing_texts,
+    has_heading,
     joined_lines,
     link_of,
     one_line,
     safe_link,
+    text_of,
     title_of,
     trimmed,
 )
@@ -264,7 +266,7 @@ class _Page:
     def _items(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         """What differs between records; nothing if they all look the same.
 
-        If a person wrote the same several times, each with a link of its own, all are listed.
+        If a person wrote the same several times, each with a link of its own, or several persons did, all are listed.
         """
         values = [record.value for record in records]
         if len(values) < 2:  # one can't differ
@@ -272,7 +274,9 @@ class _Page:
         texts = differing_texts(values, self._words.no_text)
         links = list(map(link_of, values))
         has_links = len(set(links)) > 1
-        if has_links and not any(texts) and len(set(map(author_of, values))) == 1 and author_of(values[0]):
+        authors = set(map(author_of, values))
+        is_repeated = has_links if len(authors) == 1 else text_of(values[0]) and not has_heading(values[0])
+        if is_repeated and all(authors) and not any(texts):
             texts = [title_of(value, self._words.no_text, ITEM_LENGTH) for value in values]
         items = [
             self._item(record, text, link if has_links else "")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from digestif.compose.context import SizeLimit
+from digestif.compose.phrases import enumerated
 from digestif.compose.texts import cut
 
 LONGEST_TEXT = 3000
@@ -25,7 +26,7 @@ Block = dict[str, Any]
 
 def blocks(context: dict[str, Any]) -> tuple[Block, ...]:
     """A message for Slack, from a context within the limit SLACK."""
-    return (_header(context["title"] or context["headline"]), *_body(context), *_foot(context))
+    return (*_head(context["title"] or context["headline"]), *_body(context), *_foot(context))
 
 
 def read_blocks(text: str) -> tuple[Block, ...]:
@@ -72,11 +73,11 @@ def escaped(text: str) -> str:
 def _body(context: dict[str, Any]) -> Iterator[Block]:
     facts, single = context["facts"], context["single"]
     if single is None:
-        yield _remark(escaped(f"{context['headline']} · {facts}" if context["title"] else facts))
+        yield _remark(escaped(enumerated(context["headline"] if context["title"] else "", facts)))
         for group in context["groups"]:
             yield from map(_section, _packed(_lines(group, context["counted"])))
         return
-    if context["title"]:
+    if context["title"] and context["headline"]:
         yield _section(f"*{_part(context['headline'])}*")
     yield _remark(escaped(facts))
     yield from map(_section, _packed(_notification(single, context["wording"]["details"])))
@@ -154,8 +155,9 @@ def _linked(url: str, label: str, longest: int = LONGEST_PART) -> str:
     return f"<{link}|{_part(label)}>" if link and len(link) <= longest else _part(label)
 
 
-def _header(text: str) -> Block:
-    return {"type": "header", "text": {"type": "plain_text", "text": cut(text, LONGEST_HEADER), "emoji": False}}
+def _head(text: str) -> Iterator[Block]:
+    if text.strip():  # Slack refuses an empty header
+        yield {"type": "header", "text": {"type": "plain_text", "text": cut(text, LONGEST_HEADER), "emoji": False}}
 
 
 def _section(text: str) -> Block:

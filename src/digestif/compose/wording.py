@@ -77,7 +77,7 @@ class Wording:
 
     def count(self, count: int, noun: Noun) -> str:
         """A number with its noun."""
-        form = noun(count) if callable(noun) else noun[count != 1]
+        form = _form_of(noun, count) if callable(noun) else noun[count != 1]
         return self.counted.format(count=self.number(count), noun=form)
 
     def records(self, count: int) -> str:
@@ -107,6 +107,13 @@ def wording_of(given: object) -> Wording:
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise ConfigError(f'wording: {shortened(given)} is neither a Wording nor a mapping such as {{"open": "Show"}}')
     return Wording(**given)
+
+
+def _form_of(noun: Callable[[int], str], count: int) -> str:
+    form = noun(count)
+    if not isinstance(form, str):
+        raise ConfigError(f"wording: the function of a noun gave {shortened(form)} for {count}, not a text")
+    return form
 
 
 def _singular(name: str) -> str:

@@ -64,7 +64,7 @@ class Explanation:
             told.append(f"{_capital(self.failure)}.")
         if self.passes is not None:
             told.append(f"No window holds it back: {self.passes}.")
-        if self.latest is not None and self.latest != self.facts["due"]:
+        if self.latest is not None and self.latest > max(self.facts["due"], self.next or 0):
             told.append(f"Whatever is added, it is due {instant_in(self.latest, _zone(self.zone))} at the latest.")
         told.append(f"Its policy is {self.policy}, from {_from(self.source)}.")
         if self.changes:

@@ -77,7 +77,7 @@ class View:
             case Rule.DEADLINE:
                 return f"a pending record asked to go by {self._clock(at)}: {due}"
             case Rule.COUNT:
-                return f"max_records were pending at {self._clock(at)}: {due}{at_once}"
+                return f"the number of max_records was pending at {self._clock(at)}: {due}{at_once}"
             case Rule.PLANNED:
                 return f"another policy holds since {self._clock(at)}, by which it was due before: {due}{at_once}"
             case Rule.RETRY:
@@ -149,7 +149,7 @@ class View:
         slot = self._slot
         if slot.state is not State.WAITING or slot.paused or not (slot.pending or slot.digest):
             return None
-        if slot.digest is not None or slot.passes:
+        if slot.digest is not None or slot.passes or slot.rule is Rule.COUNT:
             return slot.at
         at = max(due_by_delays(slot), self._cap() or due_by_delays(slot))
         at = at if slot.deadline is None else min(at, slot.deadline)
@@ -239,7 +239,9 @@ class View:
     def _by_records(self) -> list[str]:
         slot, terms, window = self._slot, self._policy.terms(), self._policy.window
         latest, changes = self.latest(), []
-        if latest is not None and slot.at < latest and self._cap() is not None and (terms.increment or terms.quiet):
+        is_movable = latest is not None and max(slot.at, self._now) < latest and self._cap() is not None
+        is_full = terms.max_records is not None and slot.pending + 1 >= terms.max_records
+        if latest is not None and is_movable and not is_full and (terms.increment or terms.quiet):
             changes.append(f"{self._by_a_record()}, at most to {self._clock(latest)}")
         if terms.max_records is not None:
             changes.append(f"{terms.max_records} pending records make it due at once")

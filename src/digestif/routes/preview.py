@@ -9,11 +9,10 @@ from digestif.channels.base import Message
 from digestif.compose.grouping import summarize
 from digestif.compose.levels import Level
 from digestif.compose.renderer import Rendered, Renderer, TemplateFailed
-from digestif.compose.wording import Wording
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.errors import ConfigError
-from digestif.routes.route import FieldOf, Route
+from digestif.routes.route import FieldOf, Route, Words, check_links, check_recipient
 
 FORMATS = frozenset({"text", "html"})
 PREVIEW = "preview"  # in the place of a digest's id
@@ -21,8 +20,9 @@ PREVIEW = "preview"  # in the place of a digest's id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a digest is grouped and rendered."""
+    """How a digest is grouped and rendered, and for whom."""
 
+    recipient: str = ""
     group_by: Sequence[Level] = ()
     distinct: Mapping[str, FieldOf] = field(default_factory=dict)
     top: int = 10
@@ -32,17 +32,18 @@ class Look:
     zone: str = "UTC"
     hours: Literal[12, 24] = 24
     links: Mapping[str, str] = field(default_factory=dict)
-    wording: Wording | None = None
+    wording: Words | None = None
     title: str | None = None
 
 
 def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) -> Look:
     """The look of a timeline's digests, by the policy in force and the zone that the reader chose.
 
-    The hooks keep, prepare, split and weight are left out.
+    The hooks keep, prepare, split and weight are left out. Raises ConfigError for a wrong answer of another function.
     """
-    recipient = route.recipient(timeline)
+    recipient = check_recipient(route.recipient(timeline))
     return Look(
+        recipient=recipient,
         group_by=route.group_by,
         distinct=route.distinct,
         top=route.top,
@@ -51,7 +52,7 @@ def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) 
         folder=None if route.templates is None else Path(route.templates),
         zone=route.zone_of(recipient, timeline=timeline, policy=policy, chosen=chosen),
         hours=route.hours,
-        links=route.links_for(timeline, recipient),
+        links=check_links(route.links_for(timeline, recipient)),
         wording=route.wording_for(recipient, timeline=timeline),
         title=route.title,
     )
@@ -75,13 +76,13 @@ def digest_of(timeline: str, records: Sequence[Record]) -> Digest:
     return Digest(timeline, PREVIEW, 1, 1, 0, tuple(records))
 
 
-def preview(route: Route, digest: Digest, look: Look, *, now: float) -> Message:
+def preview(digest: Digest, look: Look, *, now: float) -> Message:
     """The message with these records."""
     made = rendered(digest, look, formats=FORMATS)
     return Message(
         key=digest.idempotency_key,
         timeline=digest.timeline,
-        recipient=route.recipient(digest.timeline),
+        recipient=look.recipient,
         subject=made.subject,
         text=made.text,
         html=made.html,

@@ -1,6 +1,6 @@
 """A route: policy, grouping, template and channel of the timelines of a pattern, checked when it is made."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, iscoroutinefunction, signature
 from pathlib import Path
@@ -153,9 +153,9 @@ class Route:
             return chosen or policy.zone_of(timeline) or UTC
         return self.zone if isinstance(self.zone, str) else _asked(self.zone, recipient, timeline)
 
-    def wording_for(self, recipient: str, *, timeline: str) -> Wording:
-        """Raises ConfigError if a function gave something else."""
-        return wording_of(_asked(self.wording, recipient, timeline) if callable(self.wording) else self.wording)
+    def wording_for(self, recipient: str, *, timeline: str) -> Words:
+        """The words for a reader. What a function gave is checked where it is used."""
+        return _asked(self.wording, recipient, timeline) if callable(self.wording) else self.wording
 
     def links_for(self, timeline: str, recipient: str) -> Mapping[str, str]:
         """The links of a message, with timeline and recipient filled in."""
@@ -252,10 +252,14 @@ def check_recipient(recipient: object) -> str:
 
 
 def check_links(links: object) -> Mapping[str, str]:
-    """What `links` returned. ConfigError if it is not a mapping."""
+    """What `links` returned, without those that are None. ConfigError if it is not a mapping of texts."""
     if not isinstance(links, Mapping):
         raise ConfigError(f'links: gave {shortened(links)}, not a mapping such as {{"open": "https://…"}}')
-    return links
+    given = {name: link for name, link in links.items() if link is not None}
+    for name, link in given.items():
+        if not isinstance(name, str) or not isinstance(link, str):
+            raise ConfigError(f"links: gave {shortened(name)}: {shortened(link)}, not a name with an address")
+    return given
 
 
 def check_recipients(shares: object) -> dict[str, list[Record]]:
@@ -267,5 +271,12 @@ def check_recipients(shares: object) -> dict[str, list[Record]]:
             check_timeline(name)
         except InvalidRecord:
             raise ConfigError(f"split: {shortened(name)} is not a recipient of 1 to 512 bytes of UTF-8") from None
-    lists = {name: list(records) for name, records in shares.items()}
+    lists = {name: _records_for(name, records) for name, records in shares.items()}
     return {name: records for name, records in lists.items() if records}
+
+
+def _records_for(name: str, given: Any) -> list[Record]:
+    records = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(record, Record) for record in records):
+        raise ConfigError(f"split: gave {shortened(given)} for {shortened(name)}, not a list of records")
+    return records

@@ -57,20 +57,25 @@ def _written(step: str | int) -> str:
 def _form(value: Any, place: _Place) -> Any:
     if place.depth > VALUE_DEPTH:
         raise InvalidRecord(f"{place}: nested deeper than {VALUE_DEPTH} levels, which are allowed")
-    if isinstance(value, Enum):
+    real = type(value)  # not `__class__`, which proxies have from what they stand for
+    if issubclass(real, Enum):
         return _form(value.value, place)
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or issubclass(real, bool | int | float | str):
         return _scalar(value, place)
     for kind, convert in _CONVERSIONS:
-        if isinstance(value, kind):
+        if issubclass(real, kind):
             return convert(value, place)
     parts = _parts(value, place)
     if parts is None:
         raise InvalidRecord(
-            f"{place}: {shortened(value)} has no JSON form; give text, a number, a list, a dict or a dataclass, "
-            "or an engine with a codec of your own"
+            f"{place}: {shortened(value)}, of the class {_name_of(real)}, has no JSON form; give text (str(…) of a "
+            "lazy one), a number, a list, a dict or a dataclass, or an engine with a codec of your own"
         )
     return _form(parts, place)
+
+
+def _name_of(kind: type) -> str:
+    return shortened_text(f"{kind.__module__}.{kind.__qualname__}", PATH_LENGTH)
 
 
 def _scalar(value: Any, place: _Place) -> Any:

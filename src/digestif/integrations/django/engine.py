@@ -115,7 +115,7 @@ def _register(register: Registration) -> None:
 
 def _with_connections(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a route, with functions that may use the database."""
-    names = (*HOOKS, *FUNCTIONS, "to")
+    names = (*HOOKS, *FUNCTIONS)
     return options | {name: _between_requests(options[name]) for name in names if callable(options.get(name))}
 
 

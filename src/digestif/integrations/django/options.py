@@ -20,7 +20,7 @@ SMTP = "django.core.mail.backends.smtp.EmailBackend"  # Django's own default
 ENGINE_KEYS = {"POLICY", "NAMESPACE", "LEASE", "CODEC", "CADENCES", "CLOCK"}  # arguments of Digests
 KEYS = ["STORE", "DATABASE", *sorted(ENGINE_KEYS), "ROUTES", "EMAIL", "ADMINS"]
 HOOKS = ("keep", "prepare", "split", "weight")  # of a route: functions, which may ask the database
-FUNCTIONS = ("links", "wording", "zone")  # of a route: functions or values
+FUNCTIONS = ("links", "to", "wording", "zone")  # of a route: functions or values
 ADMINS_POLICY = Policy(capacity=1000)  # of tracebacks; the older ones are counted
 
 
