@@ -12,8 +12,9 @@ from digestif.compose.renderer import Rendered, Renderer, TemplateFailed
 from digestif.compose.wording import Wording
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
+from digestif.core.verdicts import Discard
 from digestif.errors import ConfigError
-from digestif.routes.route import FieldOf, Route
+from digestif.routes.route import FieldOf, Route, check_recipient
 
 FORMATS = frozenset({"text", "html"})
 PREVIEW = "preview"  # in the place of a digest's id
@@ -39,9 +40,9 @@ class Look:
 def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) -> Look:
     """The look of a timeline's digests, by the policy in force and the zone that the reader chose.
 
-    The hooks keep, prepare, split and weight are left out.
+    The hooks keep, prepare, split and weight are left out. ConfigError if `to` names no recipient.
     """
-    recipient = route.recipient(timeline)
+    recipient = recipient_of(route, timeline)
     return Look(
         group_by=route.group_by,
         distinct=route.distinct,
@@ -55,6 +56,14 @@ def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) 
         wording=route.wording_for(recipient, timeline=timeline),
         title=route.title,
     )
+
+
+def recipient_of(route: Route, timeline: str) -> str:
+    """Who would get it. ConfigError if `to` gives no text, or discards the digest: then no message is made."""
+    try:
+        return check_recipient(route.recipient(timeline))
+    except Discard as error:
+        raise ConfigError(f"to: discards the digests of {timeline!r}, so there is nothing to show: {error}") from error
 
 
 def rendered(digest: Digest, look: Look, *, formats: Collection[str]) -> Rendered:
@@ -81,7 +90,7 @@ def preview(route: Route, digest: Digest, look: Look, *, now: float) -> Message:
     return Message(
         key=digest.idempotency_key,
         timeline=digest.timeline,
-        recipient=route.recipient(digest.timeline),
+        recipient=recipient_of(route, digest.timeline),
         subject=made.subject,
         text=made.text,
         html=made.html,

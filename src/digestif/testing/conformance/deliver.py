@@ -199,6 +199,29 @@ class FailedAttempts(Suite):
         timeline = digests.timeline("t")
         assert (timeline.state, timeline.due) == ("waiting", T + 90)
 
+    def test_why_the_latest_attempt_failed_is_known_until_the_digest_ends(
+        self, digests_with: DigestsWith, store: Store
+    ) -> None:
+        """Fact 47. After the second of three attempts its reason is shown; after the third, or a delivery, nothing."""
+        digests = digests_with(attempts=3, minimum_delay=0, retry=Retry(initial=10, factor=1, jitter=0))
+        failing(digests, "t", times=2)
+        failing(digests, "buried")
+        for timeline in ("t", "buried"):
+            digests.add(timeline, 1, now=T)
+        work(digests, now=T)
+        work(digests, now=T + 10)
+
+        [first, second] = digests.failures(now=T + 12)
+        why = digests.explain("t", now=T + 12)
+
+        assert {first.timeline, second.timeline} == {"t", "buried"}
+        assert why.failed in (first, second)
+        assert str(why.failed) == "attempt 2 of 3 failed 2 s ago: Boom: "
+        work(digests, now=T + 20)
+        assert digests.failures(now=T + 20) == []
+        assert digests.explain("t", now=T + 20).failed is None
+        assert store.footprint()["documents"] == 0
+
     def test_other_timelines_are_on_time_beside_one_that_always_fails(self, digests_with: DigestsWith) -> None:
         """Fact 47. However one timeline fails, the others are delivered when they are due, in the same round."""
         digests = digests_with(minimum_delay=10, increment_delay=0, retry=Retry(initial=1, factor=1, jitter=0))
