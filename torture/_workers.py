@@ -23,7 +23,7 @@ from random import Random
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
-from digestif import Claimed, Digest, Digests, Event, LeaseLost, Policy, Record, Retry, StoreError
+from digestif import Claimed, Digest, Digests, Ended, Event, LeaseLost, Policy, Record, Retry, StoreError
 from tests.logbook import Logbook
 
 WORKERS = 4
@@ -32,6 +32,7 @@ BATCH = 20  # records of an add
 PAUSE = 0.02  # seconds between two adds
 LONGEST = 0.02  # seconds that a handler takes, at most
 SLOW = 0.3  # the same while workers are stopped
+LONGEST_STOP = 90.0  # seconds in which another worker takes over what a stopped one holds
 ALLOWANCE = 2.0  # seconds after a digest could have come again at the latest
 SUSPECTS_WAIT = 60.0  # seconds that a busy worker lets others go first, as the docs say
 POLL = 0.2
@@ -78,7 +79,7 @@ class Findings:
 class Note(NamedTuple):
     """A line of the notes."""
 
-    what: str  # claimed, sent or lost
+    what: str  # claimed, sent, lost or ended
     at: float
     pid: int
     digest_id: str
@@ -95,6 +96,17 @@ class Notes:
 
     def add(self, what: str, digest_id: str, attempt: int = 0, key: str = "", records: tuple[str, ...] = ()) -> None:
         self._logbook.note(Note(what, time.time(), os.getpid(), digest_id, attempt, key, records))
+
+    def held_by(self, pid: int) -> dict[str, float]:
+        """The digests that a worker has claimed and not ended, and when it claimed them."""
+        own = [note for note in self.read() if note.pid == pid]
+        ended = {note.digest_id for note in own if note.what in ("ended", "lost")}
+        return {note.digest_id: note.at for note in own if note.what == "claimed" and note.digest_id not in ended}
+
+    def taken_over(self, held: dict[str, float], pid: int) -> bool:
+        """True if another worker has claimed one of them since."""
+        others = (note for note in self.read() if note.pid != pid and note.what == "claimed")
+        return any(note.at > held.get(note.digest_id, note.at) for note in others)
 
     def read(self) -> list[Note]:
         notes = [Note(*noted) for noted in self._logbook.read()]
@@ -118,6 +130,8 @@ def serve(dsn: str, notes: Notes, *, lease: float, longest: float) -> None:
             notes.add("claimed", event.digest_id, event.attempt)
         elif isinstance(event, LeaseLost):
             notes.add("lost", event.digest_id)
+        elif isinstance(event, Ended):
+            notes.add("ended", event.digest_id)
 
     with Digests(dsn, policy=POLICY, lease=lease) as digests:
         digests.handler("*")(send)
@@ -146,15 +160,25 @@ class Herd:
         os.waitpid(pid, 0)
         self.fill()
 
-    def stop(self, *, seconds: float) -> int:
-        """Freeze one of them; gives the process that lets it go on: it may hold what all others wait for."""
+    def stop(self, notes: Notes, *, seconds: float, most: float) -> int | None:
+        """Freeze one of them, until another has taken over what it holds; None if it holds nothing, then it goes on.
+
+        The answer is the process that lets it go on, after some seconds: it may hold what all others wait for.
+        """
         pid = self._random.choice(self.pids)
+        os.kill(pid, signal.SIGSTOP)
+        held = notes.held_by(pid)
+        if not held:
+            os.kill(pid, signal.SIGCONT)
+            return None
 
         def wake() -> None:
             time.sleep(seconds)
+            end = time.monotonic() + most - seconds
+            while time.monotonic() < end and not notes.taken_over(held, pid):
+                time.sleep(0.1)
             os.kill(pid, signal.SIGCONT)
 
-        os.kill(pid, signal.SIGSTOP)
         return _forked(wake)
 
     def dismiss(self) -> list[int]:
@@ -201,7 +225,7 @@ def torture(dsn: str, *, kills: int, stops: int, lease: float, seed: int = 1) ->
     with tempfile.TemporaryDirectory() as folder, Digests(dsn, policy=POLICY, lease=lease) as digests:
         notes = Notes(Path(folder) / "notes")
         assert digests.ledger().accepted == 0, "the store has to be empty"
-        longest = SLOW if stops else LONGEST
+        longest, is_locked = SLOW if stops else LONGEST, dsn.startswith("sqlite")  # a stopped writer holds its lock
         producer = Producer(digests, random)
         with herd(lambda: serve(dsn, notes, lease=lease, longest=longest), random) as workers:
             producer.add_for(0.5)
@@ -209,8 +233,10 @@ def torture(dsn: str, *, kills: int, stops: int, lease: float, seed: int = 1) ->
                 producer.add_for(random.uniform(0, 0.4))
                 workers.kill()
             for _ in range(stops):
-                producer.add_for(random.uniform(0.2, 0.6))
-                waker = workers.stop(seconds=3 * lease)
+                waker = None
+                while waker is None:
+                    producer.add_for(random.uniform(0.2, 0.6))
+                    waker = workers.stop(notes, seconds=3 * lease, most=3 * lease if is_locked else LONGEST_STOP)
                 producer.add_for(3 * lease)
                 os.waitpid(waker, 0)
             wait_until_delivered(digests)

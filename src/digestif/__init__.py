@@ -14,6 +14,7 @@ if _TYPE_CHECKING:
     from digestif.core.cadences import Cadences, PolicyInForce, Preference
     from digestif.core.damage import Damage
     from digestif.core.explain import Explanation
+    from digestif.core.failures import FailedAttempt
     from digestif.core.ledger import Ledger, Verification
     from digestif.core.outages import ChannelOutage
     from digestif.core.policy import Policy
@@ -132,6 +133,7 @@ __all__ = [
     "Explanation",
     "Exponential",
     "Failed",
+    "FailedAttempt",
     "Fate",
     "Format",
     "Grouping",
@@ -207,6 +209,7 @@ _HOMES = {  # where each name is defined
     "digestif.core.cadences": "Cadences PolicyInForce Preference",
     "digestif.core.damage": "Damage",
     "digestif.core.explain": "Explanation",
+    "digestif.core.failures": "FailedAttempt",
     "digestif.core.ledger": "Ledger Verification",
     "digestif.core.outages": "ChannelOutage",
     "digestif.core.policy": "Policy",

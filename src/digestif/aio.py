@@ -230,9 +230,11 @@ class AsyncDigests:
     ) -> bool:
         """Add a record and deliver its timeline at once if that makes it ready, as `Digests.notify` does."""
         check_notify_delays(minimum_delay, dispatch)
-        gathers = self._digests._gathers(check_timeline(timeline))
-        if not gathers and not await self._in_thread(partial(self._digests._is_off, timeline)):
-            return await self._deliver_alone(self._digests._unstored(timeline, value, now=now, **record), now=now)
+        if not self._digests._gathers(check_timeline(timeline)):
+            override = await self._in_thread(partial(self._digests._override, timeline))
+            if override is None or not override.off:
+                attempt = self._digests._unstored(timeline, value, override=override, now=now, **record)
+                return await self._deliver_alone(attempt, now=now)
         if not dispatch:
             self._digests._handlers.required(timeline)
         is_ready = await self.add(timeline, value, now=now, **record)
@@ -371,6 +373,7 @@ class AsyncDigests:
     backlog = _awaitable(Digests.backlog)
     overview = _awaitable(Digests.overview)
     outages = _awaitable(Digests.outages)
+    failures = _awaitable(Digests.failures)
     workers = _awaitable(Digests.workers)
     samples = _awaitable(Digests.samples)
     ledger = _awaitable(Digests.ledger)

@@ -23,6 +23,7 @@ from digestif.core.records import (
     check_record_key,
     check_timeline,
 )
+from digestif.core.terms import Override
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, Instant, Millis, in_seconds, is_duration, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED
@@ -183,8 +184,10 @@ class Digests(Additions, Queries, Preferences, Messages):
         check_notify_delays(minimum_delay, dispatch)
         delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
         record: dict[str, Any] = {"key": key, "timestamp": timestamp, "within": within, "now": now, **delays}
-        if not self._gathers(timeline) and not self._is_off(timeline):
-            return self._deliver_alone(self._unstored(timeline, value, **record), now=now)
+        if not self._gathers(timeline):
+            override = self._override(timeline)
+            if override is None or not override.off:
+                return self._deliver_alone(self._unstored(timeline, value, override=override, **record), now=now)
         handler = None if dispatch else self._handlers.required(timeline)
         is_ready = self.add(timeline, value, **record)
         if is_ready and dispatch:
@@ -198,16 +201,16 @@ class Digests(Additions, Queries, Preferences, Messages):
         """False if each record of the timeline is delivered on its own."""
         return self.enabled and (self._routes is None or self._routes.gathers(timeline))
 
-    def _is_off(self, timeline: str) -> bool:
-        """True if people switched the timeline off."""
-        override = self.store.inspect(check_timeline(timeline)).override
-        return override is not None and override.off
+    def _override(self, timeline: str) -> Override | None:
+        """What people chose for the timeline."""
+        return self.store.inspect(check_timeline(timeline)).override
 
     def _unstored(
         self,
         timeline: str,
         value: Any,
         *,
+        override: Override | None,
         key: str | None = None,
         timestamp: Instant | None = None,
         within: Duration | None = None,
@@ -220,7 +223,7 @@ class Digests(Additions, Queries, Preferences, Messages):
             timeline, value, key, timestamp, within=within, terms=self._intake.terms(now=now, **delays), now=now
         )
         record = Record(arrival.key, self._sealer.unseal(arrival.payload), arrival.timestamp)
-        return self.attempts(now).unstored(timeline, record, handler)
+        return self.attempts(now).unstored(timeline, record, handler, override)
 
     def _deliver_alone(self, attempt: Attempt, *, now: float | None) -> bool:
         """Deliver a record that is not stored. What its handler raises is raised here."""
@@ -292,7 +295,7 @@ class Digests(Additions, Queries, Preferences, Messages):
             while more:
                 since = time - MAINTENANCE_DELAY if given is None else given
                 page = self.store.maintain(partition, since, limit=PAGE_TIMELINES, now=at)
-                report_maintenance(page, self.events, now=time)
+                report_maintenance(page, self.store, self.events, now=time)
                 yield page
                 more = page.more
 

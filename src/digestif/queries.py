@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from digestif.attempts.contents import decode
+from digestif.attempts.failures import failure_of, latest_failures
 from digestif.attempts.outages import Outages
 from digestif.attempts.sampling import samples
 from digestif.attempts.worker_notes import is_unhandled, live_workers
@@ -13,6 +14,7 @@ from digestif.core.backlog import Backlog, Overview, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged, within_bytes
 from digestif.core.damage import Damage
 from digestif.core.explain import Explanation, explain
+from digestif.core.failures import FailedAttempt
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot, is_live
 from digestif.core.outages import ChannelOutage
@@ -227,6 +229,7 @@ class Queries:
             now=at,
             found=found,
             outage=outage,
+            failed=failure_of(self.store, key, slot, now=at),
             moving=moving,
             unhandled=is_unhandled(key, workers),
             unattended=not workers,
@@ -279,6 +282,11 @@ class Queries:
     def outages(self, *, now: float | None = None) -> list[ChannelOutage]:
         """The channels that are unavailable, or have just come back: why, since when, and when that is tried again."""
         return self._outages.shown(now=self._time(0, self._intake.millis(now)))
+
+    def failures(self, limit: int = 10, *, now: float | None = None) -> list[FailedAttempt]:
+        """Why digests failed that are tried again, the latest first. It looks at the latest 50 failures."""
+        check_limit("limit", limit)
+        return latest_failures(self.store, limit=limit, now=self._time(0, self._intake.millis(now)))
 
     def workers(self, *, now: float | None = None) -> list[LiveWorker]:
         """The workers of all processes that were seen in the last minute, by name, and which timelines they serve."""

@@ -102,9 +102,9 @@ def test_other_shells_get_whole_names(shell: str) -> None:
 def test_completion_does_not_wait_for_a_store_that_refuses(run: Run) -> None:
     environment = {**os.environ, "_DIGESTIF_COMPLETE": "bash_complete", "COMP_LINE": "digestif explain m"}
 
-    done = subprocess.run(
-        PROGRAM, env={**environment, "DIGESTIF_STORE": "redis://127.0.0.1:1"}, capture_output=True, timeout=8
-    )
+    patient = "redis://127.0.0.1:1?patience=300"  # one that waits is told from one that is slow to start
+
+    done = subprocess.run(PROGRAM, env={**environment, "DIGESTIF_STORE": patient}, capture_output=True, timeout=100)
 
     assert done.stdout.strip() == b""
 

@@ -131,6 +131,25 @@ def test_status_says_when_the_next_is_due(run: Run, digests: Digests) -> None:
     assert "due         none; the next in 5 min (" in run("status").out
 
 
+def test_why_a_digest_is_tried_again_is_shown(run: Run, digests: Digests) -> None:
+    digests.handler("t")(refuse)
+    digests.add("t", 1)
+    digests.deliver("t")
+
+    known = run("status", "--json").json["failures"]
+
+    assert [(failed["timeline"], failed["attempt"], failed["attempts"]) for failed in known] == [("t", 1, 8)]
+    assert re.search(r"retried     1 timeline; t: attempt 1 of 8 failed \d+ m?s ago: OSError: full", run("status").out)
+    assert re.search(r"failed     attempt 1 of 8 failed \d+ m?s ago: OSError: full", run("show", "t").out)
+    assert run("show", "t", "--json").json["failed"]["reason"] == "OSError: full"
+    assert "Attempt 1 of 8 failed " in run("explain", "t").out
+    assert run("explain", "t", "--json").json["failed"]["digest_id"] == known[0]["digest_id"]
+
+
+def refuse(_: Digest) -> None:
+    raise OSError("full")
+
+
 def test_status_of_a_store_that_is_off(run: Run) -> None:
     assert "durability  switched off: accepts nothing" in run("status", "--store", "off://").out
 

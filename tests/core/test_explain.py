@@ -336,6 +336,7 @@ def test_the_document_is_json_and_has_everything(policy: Policy) -> None:
         "unhandled",
         "unattended",
         "failure",
+        "failed",
         "changes",
     ]
 

@@ -119,3 +119,17 @@ def test_a_dead_letter_of_who_is_off_is_kept() -> None:
         assert digests.dead_letters() == [letter]
         digests.clear_policy("t", now=NOON)
         assert digests.replay(letter.id, now=NOON) is True
+
+
+def test_a_digest_that_can_not_be_opened_for_its_zone_says_so() -> None:
+    zones = Zones()
+    with Digests("memory://", policy=Policy.daily("09:00", tz=zones)) as digests:
+        digests.add("t", 1, now=NOON)
+        assert len(list(digests.schedule(now=NOON + 21 * HOUR))) == 1
+        zones.fails = True
+
+        with pytest.raises(InvalidState) as raised, digests.digest("t", now=NOON + 21 * HOUR):
+            pass
+
+        assert "its time zone can't be told: " in str(raised.value)
+        assert "by its window" not in str(raised.value)

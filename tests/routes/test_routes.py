@@ -287,6 +287,18 @@ def test_a_route_that_does_not_digest_sends_each_record_at_once(digests: Digests
     assert digests.ledger().accepted == 0
 
 
+def test_a_record_that_is_sent_at_once_shows_times_in_the_zone_that_its_reader_chose(
+    digests: Digests, channel: Recording
+) -> None:
+    digests.route("now:*", channel=channel, digest=False)
+    digests.prefer("now:ada", "daily", zone="Asia/Tokyo")
+
+    assert digests.notify("now:ada", {"title": "one"}, timestamp=1_700_000_000.0)
+    assert asyncio.run(_notified_in_tokyo(channel))
+
+    assert ["07:13 (Asia/Tokyo)" in message.text for message in channel.messages] == [True, True]
+
+
 def test_a_record_that_is_not_kept_is_not_sent_at_once_either(digests: Digests, channel: Recording) -> None:
     digests.route("now:*", channel=channel, digest=False, keep=lambda _: [])
     dispatched: list[str] = []
@@ -295,6 +307,13 @@ def test_a_record_that_is_not_kept_is_not_sent_at_once_either(digests: Digests, 
     assert not asyncio.run(_notified_async(channel, dispatched))
 
     assert (channel.messages, dispatched) == ([], [])
+
+
+async def _notified_in_tokyo(channel: Recording) -> bool:
+    async with AsyncDigests("memory://") as digests:
+        digests.route("now:*", channel=channel, digest=False)
+        await digests.prefer("now:ada", "daily", zone="Asia/Tokyo")
+        return await digests.notify("now:ada", {"title": "one"}, timestamp=1_700_000_000.0)
 
 
 async def _notified_async(channel: Recording, dispatched: list[str]) -> bool:

@@ -1,9 +1,12 @@
 """Everything of a store goes into another: nothing is lost, doubled or changed."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -525,3 +528,33 @@ def test_a_move_that_is_cut_off_at_any_call_goes_on(make: Make, here: str, there
 
 def _has_parcels(source: Any) -> bool:
     return any(slot.parked is not None for _, slot in source.scan(prefix="", after=None, limit=200))
+
+
+def test_a_stop_from_a_signal_handler_ends_a_run_at_any_moment(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the middle of a wait: the handler runs in the waiting thread, between two of its lines."""
+    monkeypatch.setattr("digestif.transfer.move.PAUSE_SECONDS", 0.001)
+    source, target = make("memory"), make("memory")
+
+    for line in range(1, 80):
+        assert _ends_if_stopped_at(line, Move(source, target)), f"it did not end after a stop at line {line}"
+
+
+def _ends_if_stopped_at(line: int, move: Move) -> bool:
+    """True if a run ends that is stopped so many lines after it began to follow, wherever these are."""
+    passed = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        nonlocal passed
+        passed += event == "line" and move.progress.following
+        if passed == line:
+            move.stop()
+        return trace
+
+    def run() -> None:
+        sys.settrace(trace)
+        move.run(follow=True)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(10)
+    return not thread.is_alive()

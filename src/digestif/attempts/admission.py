@@ -7,6 +7,7 @@ from digestif.attempts.outages import Outages
 from digestif.core import machine
 from digestif.core.policy import Policy
 from digestif.core.terms import Override
+from digestif.core.texts import message_of
 from digestif.core.times import Millis
 from digestif.core.windows import admission
 from digestif.stores.base import Admission, Candidate
@@ -73,6 +74,11 @@ class Admissions:
         """A candidate was admitted, and could not be opened."""
         self._outages.cancel_probe(timeline, now=now)
 
-    def reason(self, timeline: str, *, now: Millis) -> str:
+    def reason(self, candidate: Candidate) -> str:
         """Why a timeline is held back, as the end of a sentence."""
+        timeline, slot, now = candidate
+        try:
+            admission(slot, self._policies.in_force(timeline, slot.override).policy.window, timeline, now=now)
+        except Exception as error:  # noqa: BLE001  # a user's function
+            return f"as its time zone can't be told: {message_of(error)}; it is asked again then, or flush() at once"
         return self._outages.reason(timeline, now=now) or "by its window; flush() at once"

@@ -9,6 +9,7 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.machine import Plan, lost, who_got, who_never_can
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
+from digestif.core.terms import Override
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.errors import ConfigError, StaleLease
 from digestif.ids import fresh_id
@@ -184,10 +185,13 @@ class Unstored(Attempt):
 
     __slots__ = ()
 
-    def __init__(self, timeline: str, record: Record, policy: Policy, *, now: Now) -> None:
+    def __init__(
+        self, timeline: str, record: Record, policy: Policy, *, override: Override | None = None, now: Now
+    ) -> None:
         at = now()
         began = to_millis(wall_clock()) if at is None else at
-        super().__init__(Lease(timeline, "", began, fresh_id(), 1, 0, 0, began), policy, store=OffStore(), now=now)
+        lease = Lease(timeline, "", began, fresh_id(), 1, 0, 0, began, override=override)
+        super().__init__(lease, policy, store=OffStore(), now=now)
         self.digest = replace(self.digest, records=(record,))
         self.is_completed = True
 

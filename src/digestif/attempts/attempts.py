@@ -11,6 +11,7 @@ from digestif.attempts import contents, reports
 from digestif.attempts.admission import Admissions, PolicySource
 from digestif.attempts.attempt import Attempt, Now, Unstored
 from digestif.attempts.claims import Claims
+from digestif.attempts.failures import forget_failures_of, keep_failures
 from digestif.attempts.handlers import Handler, Handlers
 from digestif.attempts.heartbeat import Heartbeat
 from digestif.attempts.outages import Outages
@@ -20,6 +21,7 @@ from digestif.attempts.submission import Answer, Judged, Unanswerable, submit
 from digestif.attempts.unhandled import UnhandledTimelines
 from digestif.core.machine import Plan
 from digestif.core.records import Record
+from digestif.core.terms import Override
 from digestif.core.texts import reason_of
 from digestif.core.times import Duration, Millis, in_seconds, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED, Discard, Ending, Verdict, give_back, judge, judge_block, poison, put_off
@@ -366,9 +368,10 @@ class Attempts:
             self._complete_first(attempt)
         return attempt
 
-    def unstored(self, timeline: str, record: Record, handler: Handler) -> Attempt:
-        """An attempt to deliver a record that is not stored."""
-        attempt = Unstored(timeline, record, self._policies.of(timeline), now=self._now)
+    def unstored(self, timeline: str, record: Record, handler: Handler, override: Override | None) -> Attempt:
+        """An attempt to deliver a record that is not stored, by the policy and zone that its reader chose."""
+        policy = self._policies.in_force(timeline, override).policy
+        attempt = Unstored(timeline, record, policy, override=override, now=self._now)
         attempt.handler = handler
         self._clear_alone(RUNNING.add(attempt))
         return attempt
@@ -385,6 +388,7 @@ class Attempts:
         """End attempts, one store call for each way to end. Those without an answer are still to be ended."""
         judged = [(attempt, self._settled(attempt, verdict)) for attempt, verdict in judged]
         open_ones = [(attempt, verdict) for attempt, verdict in judged if not attempt.is_completed]
+        forget_failures_of(self.store, open_ones)
         answers = iter(self._submit(open_ones))
         given: list[Answer] = []
         for attempt, verdict in judged:
@@ -396,6 +400,8 @@ class Attempts:
             given.append(answer)
             if not isinstance(answer, StoreError) or isinstance(answer, Unanswerable):
                 self._report_answer(attempt, verdict, answer)
+        ended = [one for one, answer in zip(judged, given, strict=True) if answer is True]
+        keep_failures(self.store, ended, now=self._now())
         self._sweep_after(judged)
         return given
 
@@ -496,7 +502,7 @@ class Attempts:
 
         pages = list(visit(self.store, "maintenance", page, self.events))
         for done in pages:
-            reports.report_maintenance(done, self.events)
+            reports.report_maintenance(done, self.store, self.events, now=self._now())
         return any(done.more for done in pages)
 
     @contextmanager

@@ -97,7 +97,7 @@ class Claims:
         admitted = self._store.admit([decided], token=fresh_id(), lease=self._lease, now=now, alone=alone)
         if decided.until is not None:
             when = instant_text(to_seconds(decided.until))
-            why = self._admissions.reason(timeline, now=candidate.now)
+            why = self._admissions.reason(candidate)
             raise InvalidState(f"{timeline!r} may not be delivered before {when}, {why}")
         if not admitted.leases:
             self._admissions.not_opened(timeline, now=candidate.now)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from digestif.attempts.attempt import Attempt
+from digestif.attempts.failures import forget_expired_failures
 from digestif.core.times import Millis, to_seconds
 from digestif.core.verdicts import Ending, Verdict
 from digestif.errors import StoreError
@@ -21,7 +22,7 @@ from digestif.events.attempts import (
 )
 from digestif.events.base import Events
 from digestif.events.engine import DispatchLost, Expired, Lapsed
-from digestif.stores.base import Maintained
+from digestif.stores.base import Maintained, Store
 
 
 def begun(attempt: Attempt) -> Claimed:
@@ -71,10 +72,14 @@ def unsettled(attempt: Attempt, verdict: Verdict, error: StoreError) -> Unsettle
     return Unsettled(**_who(attempt), ending=verdict.ending.value, error=error)
 
 
-def report_maintenance(done: Maintained, events: Events, *, now: Millis = 0) -> None:
-    """Emit the events of a page; `now` is needed if timelines were moved that had been ready for too long."""
+def report_maintenance(done: Maintained, store: Store, events: Events, *, now: Millis | None) -> None:
+    """Emit the events of a page, and forget why digests failed that have expired.
+
+    `now` is needed if timelines were moved that had been ready for too long.
+    """
+    forget_expired_failures(store, {timeline for timeline, _ in done.expired}, now=now)
     for timeline, at in done.moved:
-        events.emit(DispatchLost(timeline=timeline, late=to_seconds(max(0, now - at))))
+        events.emit(DispatchLost(timeline=timeline, late=to_seconds(max(0, (now or at) - at))))
     for timeline in done.lapsed:
         events.emit(Lapsed(timeline=timeline))
     for timeline, records in done.expired:

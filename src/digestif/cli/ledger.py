@@ -12,8 +12,9 @@ from digestif.cli.session import Session, with_session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from digestif import Backlog, ChannelOutage, Digests, Ledger, LiveWorker
+    from digestif import Backlog, ChannelOutage, Digests, FailedAttempt, Ledger, LiveWorker
 
+FAILURES = 20  # that are counted
 WORKERS = 5  # that are shown one by one
 SILENT = 20.0  # seconds: a worker that lives is seen more often
 
@@ -92,7 +93,7 @@ def status(session: Session) -> None:
     with session.digests() as digests:
         store = digests.store
         counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
-        outages, workers = digests.outages(), digests.workers()
+        outages, workers, failures = digests.outages(), digests.workers(), digests.failures(FAILURES)
         known: dict[str, Any] = {
             "store": session.place,
             "namespace": store.namespace,
@@ -103,7 +104,8 @@ def status(session: Session) -> None:
             "moving_since": _moving_since(store),
         }
     if session.as_json:
-        lists = {"workers": [plain(each) for each in workers], "outages": [plain(outage) for outage in outages]}
+        found: dict[str, Sequence[Any]] = {"workers": workers, "outages": outages, "failures": failures}
+        lists = {name: [plain(each) for each in values] for name, values in found.items()}
         click.echo(as_json({**known, **lists, "backlog": plain(backlog), "ledger": plain(counts)}))
         return
     survives = "switched off: accepts nothing" if not known["enabled"] else f"records survive {known['durability']}"
@@ -117,6 +119,7 @@ def status(session: Session) -> None:
                 ("versions", ", ".join(f"{name} {version}" for name, version in known["versions"].items())),
                 *workers_live(workers, now=now),
                 *channels_down(outages, now=now),
+                *being_retried(failures),
                 ("timelines", in_states(backlog)),
                 ("due", lateness(backlog, now=now)),
                 *([("oldest", f"record arrived {span(backlog.oldest)} ago")] if backlog.oldest is not None else []),
@@ -147,6 +150,14 @@ def _worker(worker: "LiveWorker", *, now: float) -> str:
 def channels_down(outages: "Sequence[ChannelOutage]", *, now: float) -> list[tuple[str, str]]:
     """A line for each channel that is not open, and why."""
     return [("channel", f"{printable(outage.channel)} {_state_of(outage, now=now)}") for outage in outages]
+
+
+def being_retried(failures: "Sequence[FailedAttempt]") -> list[tuple[str, str]]:
+    """How many timelines are tried again, and why the latest of them failed."""
+    if not failures:
+        return []
+    many = "at least " * (len(failures) == FAILURES) + counted(len(failures), "timeline")
+    return [("retried", f"{many}; {printable(failures[0].timeline)}: {printable(str(failures[0]))}")]
 
 
 def _state_of(outage: "ChannelOutage", *, now: float) -> str:

@@ -128,7 +128,9 @@ def show(session: Session, timeline: str) -> int:
     digest, has_policy = why.facts.get("digest"), why.source.startswith(("override", "cadence "))
     is_stored = found.state != "idle" or found.paused or has_policy
     if session.as_json:
-        click.echo(as_json({**plain(found), "digest": digest, "policy": why.policy, "source": why.source}))
+        failed = None if why.failed is None else plain(why.failed)
+        known = {"digest": digest, "failed": failed, "policy": why.policy, "source": why.source}
+        click.echo(as_json({**plain(found), **known}))
         return 0 if is_stored else 1
     lines = [("timeline", printable(timeline)), ("state", _state(found))]
     due = found.was_due if found.due is None else found.due
@@ -140,6 +142,8 @@ def show(session: Session, timeline: str) -> int:
     if digest:
         attempts = f"{counted(digest['records'], 'record')}, attempt {digest['attempt']}, {digest['lapses']} lapsed"
         lines.append(("digest", f"{digest['id']}: {attempts}"))
+    if why.failed is not None:
+        lines.append(("failed", printable(str(why.failed))))
     if found.last is not None:
         lines.append(("last", f"delivered {when(found.last, now=now)} ({stamp(found.last, now=now)})"))
     lines.append(("iteration", f"{counted(found.iteration, 'digest')} in a row"))
@@ -189,6 +193,7 @@ def explain(session: Session, timeline: str) -> None:
     known = [
         ("rule", explanation.rule),
         *explanation.facts.items(),
+        ("failed", explanation.failed),
         ("by_delays", by_delays),
         ("zone", explanation.zone or f"{zone_name(now)}, as on this computer"),
     ]
@@ -219,7 +224,7 @@ def _fact(name: str, value: object, *, now: float, zone: str | None) -> str:
         return f"{clock(value, now=now, zone=zone)} ({when(value, now=now)})"
     if isinstance(value, dict):
         return ", ".join(f"{part} {what}" for part, what in value.items())
-    return str(value)
+    return printable(str(value))
 
 
 @click.command()

@@ -10,6 +10,7 @@ from msgspec import Struct
 from digestif.client.problems import ProblemDocument
 from digestif.core.backlog import Backlog
 from digestif.core.cadences import PolicyInForce, Preference
+from digestif.core.failures import FailedAttempt
 from digestif.core.ledger import Ledger
 from digestif.core.outages import ChannelOutage
 from digestif.core.policy import Policy
@@ -33,6 +34,7 @@ class ServiceStatus:
     moving_since: float | None  # seconds; None unless the store is being moved
     workers: tuple[LiveWorker, ...]
     outages: tuple[ChannelOutage, ...]
+    failures: tuple[FailedAttempt, ...]  # of digests that are tried again, the latest first
     backlog: Backlog
     counted: float  # when the timelines of the backlog were counted, in seconds
     at_least: bool  # there may be more timelines than the backlog says

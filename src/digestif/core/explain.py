@@ -6,6 +6,7 @@ from typing import Any
 
 from digestif.core.cadences import PolicyInForce
 from digestif.core.explain_view import View
+from digestif.core.failures import FailedAttempt
 from digestif.core.machine import Rule, Slot, due_by_delays, is_empty
 from digestif.core.outages import ChannelOutage
 from digestif.core.policy_shown import policy_text, shown
@@ -37,13 +38,16 @@ class Explanation:
     unhandled: bool  # live workers are known, and none has a handler for it
     unattended: bool  # it can be delivered now, and no worker was seen in the last minute
     failure: str | None  # why its policy or time zone can't be told, and when that is asked again
+    failed: FailedAttempt | None  # why the latest attempt of its unfinished digest failed
     changes: tuple[str, ...]  # what would change the due time
 
     def to_dict(self) -> dict[str, Any]:
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         rule = None if self.rule is None else str(self.rule)
         outage = None if self.outage is None else {**asdict(self.outage), "patterns": list(self.outage.patterns)}
-        return {**found, "state": str(self.state), "rule": rule, "outage": outage, "changes": list(self.changes)}
+        failed = None if self.failed is None else asdict(self.failed)
+        shown = {"rule": rule, "outage": outage, "failed": failed, "changes": list(self.changes)}
+        return {**found, "state": str(self.state), **shown}
 
     def __str__(self) -> str:
         """One paragraph."""
@@ -56,6 +60,8 @@ class Explanation:
             told.append(f"{_capital(self.arithmetic)}.")
         if self.outage is not None:
             told.append(_told_of(self.outage, _zone(self.zone)))
+        if self.failed is not None:
+            told.append(f"{_capital(str(self.failed)).rstrip('.')}.")
         if self.unhandled and self.state is not State.IDLE:
             told.append("No worker that is running has a handler for it.")
         if self.unattended:
@@ -79,6 +85,7 @@ def explain(
     now: Millis,
     found: PolicyInForce,
     outage: ChannelOutage | None = None,
+    failed: FailedAttempt | None = None,
     moving: bool = False,
     unhandled: bool = False,
     unattended: bool = False,
@@ -115,6 +122,7 @@ def explain(
         unhandled=unhandled,
         unattended=unattended and moment is not None and moment <= now and not is_empty(slot),
         failure=found.failure or view.zone_failure(),
+        failed=failed,
         changes=tuple(view.changes()),
     )
 

@@ -8,9 +8,11 @@ finds the exports and their progress. Only one page is kept in memory.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from threading import Event
+from queue import Empty, SimpleQueue
 
+from digestif.attempts.failures import forget_failures
 from digestif.clock import monotonic
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter
@@ -67,13 +69,13 @@ class Move:
         self._target = target
         self._report = report
         self._now = now
-        self._stop = Event()
+        self._stop = _Stop()
         self._lock = MoveLock(source, target, seconds=lock_seconds)
         self._limit = self._room = min(source.page_records, target.page_records)
         self.progress = Progress()
 
     def stop(self) -> None:
-        """Let `run` end soon. Any thread may call it."""
+        """Let `run` end soon. Any thread may call it, and a signal handler."""
         self._stop.set()
 
     def run(self, *, patience: float = 60, follow: bool = False) -> Progress:
@@ -282,7 +284,27 @@ class Move:
             self._target.import_counts(name, self._source.export_counts(partition, name), fence=self._lock.fence)
         self._lock.end()
         if isinstance(self._source, Store):
+            forget_failures(self._source)
             while self._source.sweep():
                 pass
         self.progress = replace(self.progress, finished=True)
         self._report(self.progress)
+
+
+class _Stop:
+    """An event that a signal handler may set: `threading.Event.set` waits for ever if it interrupts `wait`."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._signals: SimpleQueue[None] = SimpleQueue()  # its `put` is reentrant
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        self._signals.put(None)
+
+    def wait(self, seconds: float) -> None:
+        with suppress(Empty):
+            self._signals.get(timeout=seconds)

@@ -69,6 +69,24 @@ def test_a_timeline_says_what_is_pending_why_it_is_due_and_what_its_policy_is(
     assert 'class="arrival pending"' in page
 
 
+def test_why_a_digest_is_tried_again_is_shown_by_pages_and_api(
+    visitor: Visitor, service: Service, client: Client
+) -> None:
+    digests = digests_of(service)
+    digests.add("t", 1)
+    with pytest.raises(OSError, match="full"), digests.digest("t"):
+        raise OSError("<b>full</b>")
+
+    pages = [visitor.get(path).body.decode() for path in ("/", "/timeline?key=t")]
+
+    for page in pages:
+        assert "ttempt 1 of 8 failed" in page
+        assert "OSError: &lt;b&gt;full&lt;/b&gt;" in page
+    assert "1 timeline is tried again after a failure" in pages[0]
+    assert client.get("/v1/timelines/t/explain").json()["failed"]["reason"] == "OSError: <b>full</b>"
+    assert [each["timeline"] for each in client.get("/v1/status").json()["failures"]] == ["t"]
+
+
 def test_timelines_are_found_by_prefix_and_by_state(visitor: Visitor, service: Service) -> None:
     digests = digests_of(service)
     for key in ("mail:ada", "mail:bob", "push:ada"):

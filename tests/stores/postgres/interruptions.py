@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 
 from digestif import Digests, InvalidState, Policy, Record
-from digestif.clock import monotonic
 from digestif.stores.reader import Part
 from digestif.testing.conformance.port import stored
 
@@ -31,8 +30,8 @@ class Interruption(BaseException):
     """Like KeyboardInterrupt: a signal handler raises it in the main thread, at any moment."""
 
 
-def interrupt(url: str, seconds: float) -> dict[str, Any]:
-    """Work in the main thread, interrupted again and again by a timer, and in two other threads."""
+def interrupt(url: str, times: int) -> dict[str, Any]:
+    """Work in the main thread, interrupted so many times by a timer, and in two other threads."""
     acknowledged: list[str] = []
     given: list[str] = []
     errors: list[str] = []
@@ -76,9 +75,9 @@ def interrupt(url: str, seconds: float) -> dict[str, Any]:
         raise Interruption
 
     signal.signal(signal.SIGALRM, raise_interruption)
-    interruptions, chance, ends = 0, random.Random(7), monotonic() + seconds
+    interruptions, chance = 0, random.Random(7)
     for number in count():
-        if monotonic() >= ends:
+        if interruptions == times:
             break
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.00005 + chance.random() * 0.004)
@@ -95,7 +94,6 @@ def interrupt(url: str, seconds: float) -> dict[str, Any]:
     # An interrupted delivery leaves its digest open, until the lease lapses.
     found = {record.key for n in range(5) for part in Part for record in stored(digests.store, f"t{n}", part)}
     return {
-        "interruptions": interruptions,
         "given to others": given[:3],
         "other errors": errors[:3],
         "missing": sorted(set(acknowledged) - found)[:3],

@@ -17,10 +17,7 @@ from tests.stores.postgres.interruptions import check, interrupt
 
 
 def test_interruptions_at_any_moment_leave_a_store_that_works(url: str) -> None:
-    account = alone(interrupt, url, 1.5)
-
-    assert account["interruptions"] > 100
-    check(account)
+    check(alone(interrupt, url, 150))
 
 
 def test_a_signal_handler_may_call_the_store_inside_of_a_call(url: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from digestif.core.backlog import Backlog
+from digestif.core.failures import FailedAttempt
 from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
@@ -82,6 +83,7 @@ class StatusAnswer(Struct, frozen=True):
     moving_since: float | None
     workers: Sequence[LiveWorker]
     outages: Sequence[ChannelOutage]
+    failures: Sequence[FailedAttempt]  # of digests that are tried again, the latest first
     backlog: Backlog
     counted: float  # when the timelines of the backlog were counted
     at_least: bool  # there may be more of them
@@ -93,10 +95,11 @@ async def show_status(request: Request) -> StatusAnswer:
 
     digests = request.service.digests
     store = digests.store
-    ledger, overview, outages, workers, moving = await asyncio.gather(
+    ledger, overview, outages, failures, workers, moving = await asyncio.gather(
         digests.ledger(),
         digests.overview(),
         digests.outages(),
+        digests.failures(),
         digests.workers(),
         request.service.in_thread(store.moving_since),
     )
@@ -109,6 +112,7 @@ async def show_status(request: Request) -> StatusAnswer:
         moving_since=None if moving is None else moving / 1000,
         workers=workers,
         outages=outages,
+        failures=failures,
         backlog=overview.backlog,
         counted=overview.counted,
         at_least=overview.at_least,

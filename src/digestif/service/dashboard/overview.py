@@ -32,6 +32,7 @@ async def overview(visit: Visit) -> Response:
         totals=totals(samples, since=visit.now - RANGES[chosen]),
         lately_a_minute=rates(samples, now=visit.now),
         outages=outages,
+        failures=await visit.digests.failures(),
         channels=channels_of(visit.service.settings.routes, outages)[:CHANNELS],
         workers=await visit.digests.workers(),
         ended=await visit.digests.history(limit=LATELY),

@@ -9,6 +9,7 @@ import pytest
 
 from digestif import Digest, Digests, InvalidState, Policy, Record, Retry, Worker
 from digestif.attempts import Room
+from digestif.attempts.failures import COLLECTION
 from digestif.stores.base import PAGE_RECORDS, Store
 from digestif.testing.conformance.actions import Boom, T, add_all, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
@@ -198,6 +199,29 @@ class FailedAttempts(Suite):
         assert (digests.ledger().dead, digests.ledger().open) == (1, 0)
         timeline = digests.timeline("t")
         assert (timeline.state, timeline.due) == ("waiting", T + 90)
+
+    def test_why_the_latest_attempt_failed_is_known_until_the_digest_ends(
+        self, digests_with: DigestsWith, store: Store
+    ) -> None:
+        """Fact 47. After the second of three attempts its reason is shown; after the third, or a delivery, nothing."""
+        digests = digests_with(attempts=3, minimum_delay=0, retry=Retry(initial=10, factor=1, jitter=0))
+        failing(digests, "t", times=2)
+        failing(digests, "buried")
+        for timeline in ("t", "buried"):
+            digests.add(timeline, 1, now=T)
+        work(digests, now=T)
+        work(digests, now=T + 10)
+
+        [first, second] = digests.failures(now=T + 12)
+        why = digests.explain("t", now=T + 12)
+
+        assert {first.timeline, second.timeline} == {"t", "buried"}
+        assert why.failed in (first, second)
+        assert str(why.failed) == "attempt 2 of 3 failed 2 s ago: Boom: "
+        work(digests, now=T + 20)
+        assert digests.failures(now=T + 20) == []
+        assert digests.explain("t", now=T + 20).failed is None
+        assert store.documents(COLLECTION, limit=10, now=None) == []
 
     def test_other_timelines_are_on_time_beside_one_that_always_fails(self, digests_with: DigestsWith) -> None:
         """Fact 47. However one timeline fails, the others are delivered when they are due, in the same round."""
