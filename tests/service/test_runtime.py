@@ -181,8 +181,18 @@ def test_a_wrong_file_is_reported_and_changes_nothing(tmp_path: Path) -> None:
         client.add("mail:ada", 1)
         program.said("Delivered mail:ada")
 
-    assert "not reloaded: line 1: stoer: there is no such setting; did you mean store?" in program.log
-    assert "not reloaded: line 2: routes[0].channel: is missing" in program.log
+    assert "not reloaded: digestif.toml: line 1: stoer: there is no such setting; did you mean store?" in program.log
+    assert "not reloaded: digestif.toml: line 2: routes[0].channel: is missing" in program.log
+
+
+def test_a_file_that_went_away_is_named_and_changes_nothing(tmp_path: Path) -> None:
+    written(tmp_path)
+    with started(tmp_path) as (program, client):
+        (tmp_path / "digestif.toml").unlink()
+        program.signal(signal.SIGHUP)
+        program.said("not reloaded: digestif.toml: there is no such file")
+
+        assert client.get("/readyz").status == 200
 
 
 @pytest.mark.parametrize(
