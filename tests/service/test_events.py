@@ -164,6 +164,18 @@ def test_a_stream_goes_on_when_the_settings_change_elsewhere(path: str) -> None:
         assert until(response, "digest").data["timeline"] == "t"
 
 
+@pytest.mark.parametrize("place", ["/v1/events", "/live"])
+def test_who_asks_for_the_head_of_a_stream_only_does_not_listen(there: Client, place: str) -> None:
+    connection = there.connect()
+
+    head = there.send("HEAD", place, connection=connection)
+    after = there.get("/healthz", connection=connection)  # on the same connection: the answer before has ended
+    connection.close()
+
+    assert (head.status, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert after.status == 200
+
+
 def test_only_so_many_clients_may_listen() -> None:
     with serving(settings=settings_with(limits=Limits(streams=1))) as (client, _), listening(client) as response:
         until(response, "channels")
