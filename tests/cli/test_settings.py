@@ -62,6 +62,20 @@ def test_check_reports_every_problem(run: Run, folder: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "exposed", ['listen = "0.0.0.0:8321"', 'public = "https://a.example"', 'hosts = ["a.example"]']
+)
+def test_check_reports_a_service_that_other_computers_could_use_without_a_token(
+    run: Run, folder: Path, exposed: str
+) -> None:
+    (folder / "a.toml").write_text(f"[serve]\n{exposed}\n")
+
+    code, out, _ = run("check", "a.toml")
+
+    assert code == 2
+    assert "can be reached from other computers, and there are no tokens" in out
+
+
 def test_check_answers_in_json(run: Run, folder: Path) -> None:
     (folder / "a.toml").write_text("stoer = 1")
 

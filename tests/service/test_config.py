@@ -99,6 +99,7 @@ def test_without_a_file_there_is_a_store_in_the_working_directory(
     assert (found.routes, found.tokens, found.source) == ((), (), None)
 
 
+TOKEN = f'[[tokens]]\nname = "a"\nhash = "sha256:{"0" * 64}"\nscopes = ["read"]\n'
 ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
 
 
@@ -136,6 +137,7 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         ("tokens = 1", "line 1: tokens: is not a list of tables: write [[tokens]]"),
         ("[[tokens]]", "line 1: tokens[0].name: is missing"),
         ('[[tokens]]\nhash = "abc"', "line 2: tokens[0].hash: is not sha256:… as digestif token prints it"),
+        (f"{TOKEN}{TOKEN}", "line 7: tokens[1].hash: is that of tokens[0]: make a token of its own"),
         ('[[tokens]]\nscopes = ["raed"]', "line 2: tokens[0].scopes: 'raed' is unknown; did you mean read?"),
         ("[[tokens]]\nscopes = []", "line 2: tokens[0].scopes: is not a list of some of ingest, read, admin"),
         ("[[tokens]]\nscop = 1", "line 2: tokens[0].scop: there is no such setting; did you mean scopes?"),

@@ -15,7 +15,7 @@ from digestif.service.api import events
 from digestif.service.api.events import QUEUE
 from digestif.service.api.events import Client as Listener
 from digestif.service.settings import Limits
-from tests.service.harness import Client, serving, settings_with
+from tests.service.harness import Client, serving, settings_with, token_of
 
 
 class Heard(NamedTuple):
@@ -29,7 +29,9 @@ class Heard(NamedTuple):
 @contextmanager
 def listening(client: Client, query: str = "", last: str | None = None) -> Iterator[HTTPResponse]:
     connection = client.connect()
-    connection.request("GET", f"/v1/events{query}", headers={} if last is None else {"Last-Event-ID": last})
+    headers = {} if last is None else {"Last-Event-ID": last}
+    known = {} if client.token is None else {"Authorization": f"Bearer {client.token}"}
+    connection.request("GET", f"/v1/events{query}", headers={**headers, **known})
     response = connection.getresponse()
     try:
         yield response
@@ -138,6 +140,40 @@ def test_a_client_that_does_not_keep_up_is_dropped() -> None:
 
     assert len(received) == QUEUE
     assert received[-1] is None
+
+
+def test_a_stream_ends_when_its_token_is_removed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT", 0.05)
+    (text, ada), (_, bob) = token_of("ada"), token_of("bob")
+    with serving(path, settings_with(ada, bob)) as (client, service), listening(client.by(text)) as response:
+        until(response, "channels")
+
+        service.replace(settings_with(bob), service.digests)
+
+        assert list(heard(response)) == []  # and it ends: otherwise this would wait for ever
+
+
+def test_a_stream_goes_on_when_the_settings_change_elsewhere(path: str) -> None:
+    (text, ada), (_, bob) = token_of("ada"), token_of("bob")
+    with serving(path, settings_with(ada, bob)) as (client, service), listening(client.by(text)) as response:
+        until(response, "channels")
+
+        service.replace(settings_with(ada), service.digests)
+        deliver(path, "t")
+
+        assert until(response, "digest").data["timeline"] == "t"
+
+
+@pytest.mark.parametrize("place", ["/v1/events", "/live"])
+def test_who_asks_for_the_head_of_a_stream_only_does_not_listen(there: Client, place: str) -> None:
+    connection = there.connect()
+
+    head = there.send("HEAD", place, connection=connection)
+    after = there.get("/healthz", connection=connection)  # on the same connection: the answer before has ended
+    connection.close()
+
+    assert (head.status, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert after.status == 200
 
 
 def test_only_so_many_clients_may_listen() -> None:

@@ -6,12 +6,15 @@ import resource
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
-from digestif.service.server import HEAD_BYTES, Protocol
+from digestif import AsyncDigests
+from digestif.service.server import CONNECTIONS, HEAD_BYTES, OTHER_FILES, Protocol, most_connections
+from digestif.service.service import Service
 from digestif.service.settings import Limits
-from tests.service.harness import TIMEOUT, Client, Reply, serving, settings_with, token_of
+from tests.service.harness import TIMEOUT, Client, Reply, served, serving, settings_with, token_of
 
 ADD = "/v1/timelines/t/records"
 
@@ -212,6 +215,15 @@ def test_a_head_that_is_too_long_is_refused(strict: Client) -> None:
     assert [answer[:13] for answer in (at_once, endless, address)] == [b"HTTP/1.1 431 "] * 3
 
 
+def test_what_is_refused_before_the_application_sees_it_is_no_error_in_the_log(
+    strict: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw(strict, HEAD + b"X-Long: " + b"x" * HEAD_BYTES + b"\r\n\r\n")
+    raw(strict, b"CONNECT example.org:443 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_a_head_that_does_not_arrive_is_given_up(strict: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Protocol, "head_seconds", 0.2)
 
@@ -232,6 +244,33 @@ def test_the_connection_is_kept_after_a_small_problem(client: Client) -> None:
     assert client.post(ADD, b"{", connection=connection).status == 400
     assert client.post(ADD, {"value": 1}, connection=connection).status == 202
     connection.close()
+
+
+def test_connections_beyond_the_limit_are_refused_at_once_and_hold_nothing_up() -> None:
+    with (
+        served(Service(settings_with(), AsyncDigests("memory://")), limit_concurrency=5) as client,
+        ExitStack() as held,
+    ):
+        for _ in range(5):
+            held.enter_context(socket.create_connection(("127.0.0.1", client.port)))
+        refused = raw(client)  # sends nothing, and would wait for as long as a head may take
+        held.close()
+
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"application/problem+json" in refused
+
+
+def test_there_are_fewer_connections_than_files_that_the_process_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 524_288))
+    assert most_connections() == CONNECTIONS
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
+    assert most_connections() == 1024 - OTHER_FILES
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (128, 128))
+    assert most_connections() == 64
+    assert asked == [(CONNECTIONS + OTHER_FILES, 524_288)]
 
 
 @pytest.mark.parametrize("name", ["Host", "Authorization", "Content-Type", "Origin"])

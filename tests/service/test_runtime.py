@@ -113,6 +113,30 @@ def test_other_computers_are_refused_without_tokens(tmp_path: Path, address: str
     assert "and there are no tokens; make one with 'digestif token NAME --scope admin'" in program.log
 
 
+@pytest.mark.parametrize("names", ['public = "https://digests.example.org"', 'hosts = ["digests.example.org"]'])
+def test_a_name_for_other_computers_is_refused_without_tokens(tmp_path: Path, names: str) -> None:
+    """A proxy on this computer would let all of them in."""
+    written(tmp_path, f"[serve]\n{names}\n")
+    with Program("serve", "--listen", "127.0.0.1:0", folder=tmp_path) as program:
+        assert program.wait() == 2
+
+    assert "digests.example.org can be reached from other computers, and there are no tokens" in program.log
+
+
+def test_removing_the_last_token_of_a_public_service_changes_nothing(tmp_path: Path) -> None:
+    text, token = token_of("ada")
+    public = '[serve]\npublic = "https://digests.example.org"\n'
+    written(tmp_path, f'{public}[[tokens]]\nname = "ada"\nhash = "{token.hash}"\nscopes = ["admin"]\n')
+    with Program("serve", "--listen", f"127.0.0.1:{(port := free_port())}", folder=tmp_path) as program:
+        program.said("there are no routes")
+        written(tmp_path, public)
+        program.signal(signal.SIGHUP)
+        program.said("not reloaded: public: https://digests.example.org can be reached from other computers")
+
+        assert Client(port).get("/v1/ledger").status == 401
+        assert Client(port, text).get("/v1/ledger").status == 200
+
+
 def test_what_is_added_over_http_is_delivered(tmp_path: Path, receiver: Receiver) -> None:
     written(tmp_path, channel=receiver.dsn)
     receiver.allowed.set()
@@ -181,8 +205,18 @@ def test_a_wrong_file_is_reported_and_changes_nothing(tmp_path: Path) -> None:
         client.add("mail:ada", 1)
         program.said("Delivered mail:ada")
 
-    assert "not reloaded: line 1: stoer: there is no such setting; did you mean store?" in program.log
-    assert "not reloaded: line 2: routes[0].channel: is missing" in program.log
+    assert "not reloaded: digestif.toml: line 1: stoer: there is no such setting; did you mean store?" in program.log
+    assert "not reloaded: digestif.toml: line 2: routes[0].channel: is missing" in program.log
+
+
+def test_a_file_that_went_away_is_named_and_changes_nothing(tmp_path: Path) -> None:
+    written(tmp_path)
+    with started(tmp_path) as (program, client):
+        (tmp_path / "digestif.toml").unlink()
+        program.signal(signal.SIGHUP)
+        program.said("not reloaded: digestif.toml: there is no such file")
+
+        assert client.get("/readyz").status == 200
 
 
 @pytest.mark.parametrize(

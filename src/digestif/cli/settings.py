@@ -48,14 +48,19 @@ def check(file: Path | None, as_json_: bool) -> int:
     FILE is that of --config or DIGESTIF_CONFIG, else digestif.toml. Texts from the environment have to be there. Exit
     code 2 if something is wrong. No store and no channel is connected to.
     """
-    from digestif.service.problems import WrongSettings
+    from digestif.errors import ConfigError
+    from digestif.service.addresses import check_open
+    from digestif.service.problems import Problem, WrongSettings
 
     file = file or config_file(outer("config")) or Path(FILE)
     as_json_ = as_json_ or outer_json()
     try:
         settings = settings_reader(file)()
+        check_open(settings)
     except WrongSettings as wrong:
         problems = wrong.problems
+    except ConfigError as error:
+        problems = (Problem(path="serve", text=str(error)),)
     else:
         problems = ()
     if as_json_:

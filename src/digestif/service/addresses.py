@@ -1,5 +1,6 @@
 """Addresses in settings: where the service listens, where people reach it, and files that DSNs name."""
 
+from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from urllib.parse import urlsplit
 from digestif.core.texts import shortened
 from digestif.dsn import Dsn
 from digestif.errors import ConfigError
+from digestif.service.settings import Settings
 from digestif.stores.registry import open_store
 from digestif.stores.sqlite import SQLiteOptions, path_of
 
@@ -21,10 +23,7 @@ class Address(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         """True if only this computer reaches it."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -50,6 +49,33 @@ def check_public(public: object) -> None:
         raise ConfigError("public: is not an address such as https://digests.example.org")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ConfigError("public: a path can't be part of it; give the service a host name of its own")
+
+
+def check_open(settings: Settings) -> None:
+    """ConfigError if people on other computers could use the service without a token."""
+    exposed = next(_exposed(settings), None)
+    if exposed is not None and not settings.tokens:
+        raise ConfigError(
+            f"{exposed} can be reached from other computers, and there are no tokens; make one with "
+            "'digestif token NAME --scope admin' and put what it prints into the file, or listen on 127.0.0.1"
+        )
+
+
+def _exposed(settings: Settings) -> Iterator[str]:
+    """Names under which other computers reach the service, perhaps through a proxy on this one."""
+    if not parse(settings.listen).is_loopback:
+        yield f"listen: {settings.listen}"
+    if settings.public is not None and not is_loopback(urlsplit(settings.public).hostname or ""):
+        yield f"public: {settings.public}"
+    yield from (f"hosts: {host}" for host in settings.hosts if not is_loopback(urlsplit(f"//{host}").hostname or ""))
+
+
+def is_loopback(host: str) -> bool:
+    """True for a name or an address that only this computer reaches."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_store(text: str) -> None:

@@ -235,8 +235,11 @@ class _Reader:
             prefix = self._text(f"{path}.prefix", given.get("prefix", ""))
             if not name or name in [token.name for token in tokens]:
                 self._problems.add(f"{path}.name", "is missing" if not name else f"{name!r} is there twice")
+            same = next((place for place, token in enumerate(tokens) if token.hash == digest), None)
             if not _HASH.fullmatch(digest):
                 self._problems.add(f"{path}.hash", "is not sha256:… as digestif token prints it")
+            elif same is not None:
+                self._problems.add(f"{path}.hash", f"is that of tokens[{same}]: make a token of its own")
             tokens.append(Token(name=name, hash=digest, scopes=self._scopes(path, given), prefix=prefix))
         return tuple(tokens)
 

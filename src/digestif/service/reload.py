@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from digestif.core.texts import message_of
 from digestif.errors import ConfigError, DigestifError
+from digestif.service.problems import WrongSettings
 from digestif.service.settings import Settings
 
 logger = logging.getLogger("digestif.service")
@@ -63,6 +64,7 @@ def refuse_other_store(settings: Settings, now: Settings) -> None:
 
 def report(error: DigestifError) -> None:
     """Log each problem of settings that could not be read again."""
-    for problem in getattr(error, "problems", None) or [message_of(error)]:
+    wrong = [f"{error.source}: {problem}" for problem in error.problems] if isinstance(error, WrongSettings) else []
+    for problem in wrong or [message_of(error)]:
         logger.error("not reloaded: %s", problem)
     logger.error("the settings before stay in force")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from digestif.attempts.sampling import Sampler
 from digestif.dsn import redacted
 from digestif.errors import ConfigError, StoreError
-from digestif.service.addresses import Address, parse
+from digestif.service.addresses import Address, check_open, parse
 from digestif.service.app import application
 from digestif.service.delivery import Delivery
 from digestif.service.engine import open_engine
@@ -238,15 +238,6 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.listening.set()
-
-
-def check_open(settings: Settings) -> None:
-    """ConfigError if people on other computers could use the service without a token."""
-    if not settings.tokens and not parse(settings.listen).is_loopback:
-        raise ConfigError(
-            f"listen: {settings.listen} can be reached from other computers, and there are no tokens; make one with "
-            "'digestif token NAME --scope admin' and put what it prints into the file, or listen on 127.0.0.1"
-        )
 
 
 def bind(address: Address) -> socket.socket:

@@ -1,6 +1,7 @@
 """The HTTP server: uvicorn's settings, and limits that it does not have by itself."""
 
 import asyncio
+import resource
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ HEAD_SECONDS = 10.0  # for them to arrive
 BODY_SECONDS = 30.0  # for the body of a request to arrive
 KEEP_ALIVE = 75  # seconds; proxies often keep connections for 60
 CONNECTIONS = 2_000
+OTHER_FILES = 256  # that the process may have open: of the store, of channels
 GRACE = 10  # seconds for requests that are under way when the service stops
 
 
@@ -31,12 +33,22 @@ def uvicorn_config(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, **mo
         "log_config": None,
         "server_header": False,
         "proxy_headers": False,
-        "limit_concurrency": CONNECTIONS,
+        "limit_concurrency": most_connections(),
         "timeout_keep_alive": KEEP_ALIVE,
         "timeout_graceful_shutdown": GRACE,
         **more,
     }
     return Config(app, **options)
+
+
+def most_connections() -> int:
+    """How many connections leave files for the rest: without any, neither store nor channels could be reached."""
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS + OTHER_FILES
+    if files < wanted <= most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        files = wanted
+    return min(CONNECTIONS, max(files - OTHER_FILES, files // 2))
 
 
 class Protocol(HttpToolsProtocol):
@@ -51,6 +63,8 @@ class Protocol(HttpToolsProtocol):
         self._in_head, self._head_size = True, 0
         self._timer: asyncio.TimerHandle | None = None  # set while a part of a request is awaited
         self._await_head()
+        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency:
+            self._refuse(Problem(503, "there are as many connections as may be"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_wait()
@@ -59,6 +73,8 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._is_large = len(data) > HEAD_BYTES
         super().data_received(data)
+        if self.transport.is_closing():  # refused: there may be no request at all
+            return
         if self._in_head:
             self._head_size += len(data)
             if self._head_size > HEAD_BYTES:

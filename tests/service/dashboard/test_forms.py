@@ -133,7 +133,11 @@ def test_policies_and_preferences_are_set_and_cleared(visitor: Visitor, digests:
     assert preference is not None
     assert (preference.cadence, preference.zone) == ("daily", "Europe/Berlin")
     assert visitor.post("/timeline/preference", {"key": "a", "cadence": "dayly", "zone": ""}).status == 422
-    assert [what for _, what, _, _ in audit(service)] == ["prefer", "clear_policy", "set_policy"]
+    assert [entry[1:] for entry in audit(service)] == [
+        ("prefer", "a", "daily, Europe/Berlin"),
+        ("clear policy", "a", None),
+        ("set policy", "a", "minimum=7m,maximum=9m"),
+    ]
 
 
 def test_dead_letters_are_replayed_requeued_and_discarded(visitor: Visitor, digests: Digests, service: Service) -> None:

@@ -1,13 +1,16 @@
 """Pages say what the store knows, whatever names are in it, and read a bounded part of it."""
 
+import asyncio
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from digestif import Digests
+from digestif.errors import Overloaded, StoreError, StoreUnavailable
 from digestif.service.service import Service
 from digestif.service.settings import Scope
 from tests.service.dashboard.visitor import Visitor
@@ -179,6 +182,44 @@ def test_the_preview_is_a_document_of_its_own_that_may_do_nothing(visitor: Visit
     assert frame.headers["x-frame-options"] == "SAMEORIGIN"
     assert b"<script>alert" not in frame.body
     assert b"alert(1)" in frame.body
+
+
+def test_a_kept_message_is_shown_as_it_was_sent(visitor: Visitor, service: Service, tmp_path: Path) -> None:
+    service.digests.route("mail:*", channel=f"file://{tmp_path}/out")
+    service.digests.keep_messages()
+    digests_of(service).add("mail:ada", {"title": "<script>alert(1)</script>"})
+    asyncio.run(service.digests.deliver("mail:ada"))
+    [ended] = digests_of(service).history()
+
+    page, frame = visitor.page(f"/digest?id={ended.id}"), visitor.get(f"/digest/message?id={ended.id}")
+
+    assert "mail:ada" in page
+    assert f"/digest/message?id={ended.id}" in page
+    assert "sandbox" in frame.headers["content-security-policy"]
+    assert b"<script>alert" not in frame.body
+    assert b"alert(1)" in frame.body
+
+
+@pytest.mark.parametrize(("error", "status"), [(StoreUnavailable, 503), (StoreError, 503), (Overloaded, 507)])
+def test_a_page_without_its_store_says_so_and_names_no_server(
+    visitor: Visitor, service: Service, monkeypatch: pytest.MonkeyPatch, error: type[StoreError], status: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise error("db.internal:5432: no route to host")
+
+    monkeypatch.setattr(service.digests.store, "note", fail)
+    first = visitor.get("/timelines")  # without the secret that signs sessions
+    monkeypatch.undo()
+    visitor.page("/timelines")
+    monkeypatch.setattr(service.digests.store, "ledger", fail)
+    later = visitor.get("/status")
+
+    assert (first.status, later.status) == (status, status)
+    for reply in (first, later):
+        assert b"store" in reply.body
+        assert b"db.internal" not in reply.body
+        assert reply.headers["retry-after"]
+        assert "default-src 'none'" in reply.headers["content-security-policy"]
 
 
 def test_the_stream_of_changes_tells_no_facts(client: Client, service: Service) -> None:

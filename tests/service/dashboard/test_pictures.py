@@ -4,6 +4,8 @@ from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from digestif import Outcome, Record
 from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
@@ -102,3 +104,8 @@ def test_sentences_carry_their_times_as_times() -> None:
 
     assert '<time datetime="2026-11-17T16:14:52.000Z"' in text
     assert "<code>flush</code> &lt;b&gt;" in text
+
+
+@pytest.mark.parametrize("time", ["2026-99-99T99:99:99Z", "2026-11-17T16:14:52+99:99", "0000-01-01T00:00:00Z"])
+def test_what_only_looks_like_a_time_stays_as_it_is(time: str) -> None:
+    assert str(prose(f"the server said {time}")) == f"the server said {time}"

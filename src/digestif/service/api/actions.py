@@ -9,7 +9,7 @@ from digestif.aio import AsyncDigests
 from digestif.core.policy_shown import policy_text
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
-from digestif.service.security.audit import note_change
+from digestif.service.security.audit import note_change, preference_noted
 
 
 class Changed(Struct, frozen=True):
@@ -119,6 +119,6 @@ async def set_preference(request: Request) -> PreferenceAnswer:
     given = await request.json(_new_preference)
     [timeline] = request.keys
     await request.service.digests.prefer(timeline, given.cadence, zone=given.zone)
-    chosen = given.cadence if given.zone is None else f"{given.cadence}, {given.zone}"
+    chosen = preference_noted(given.cadence, given.zone)
     await note_change(request.service, request.principal, "prefer", timeline=timeline, subject=chosen)
     return await show_preference(request)

@@ -38,6 +38,8 @@ class Api:
         given = await self._answer(scope, headers, receive)
         if isinstance(given, Answer):
             await respond(send, given)
+        elif scope["method"] == "HEAD":
+            await respond(send, Answer(200, b"", given.content_type))
         else:
             await _stream(given, receive, send)
 

@@ -6,6 +6,7 @@ changed. A client that does not keep up is dropped; it resumes where history rea
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -16,6 +17,7 @@ from digestif.service.api.fields import Key, given
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import STREAMING, Request, Stream, encode
 from digestif.service.api.shapes import ledger_answer
+from digestif.service.security.authentication import principal_of
 from digestif.service.service import Service
 from digestif.stores.base import HISTORY_LIMIT
 
@@ -165,4 +167,14 @@ async def stream(request: Request) -> Stream:
         raise Problem(429, "as many clients listen as may", retry_after=10)
     last = request.headers.get(b"last-event-id")
     request.scope["state"][STREAMING] = True
-    return Stream(hub.listen(timeline, None if last is None else last.decode("latin-1")), CONTENT_TYPE)
+    parts = hub.listen(timeline, None if last is None else last.decode("latin-1"))
+    return Stream(_while_known(request, parts), CONTENT_TYPE)
+
+
+async def _while_known(request: Request, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The parts until the caller's token is removed, or may do less than when the stream began."""
+    async with aclosing(parts):
+        async for part in parts:
+            if principal_of(request.service, request.headers) != request.principal:
+                return
+            yield part

@@ -6,12 +6,12 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from digestif.core.records import DeadLetter
-from digestif.core.texts import message_of
 from digestif.errors import DigestifError, StoreError
+from digestif.service.api.problems import problem_of
 from digestif.service.dashboard import deliveries
 from digestif.service.dashboard.timelines import asked_timeline, show
-from digestif.service.dashboard.visits import Answer, Visit, status_of
-from digestif.service.security.audit import note_change
+from digestif.service.dashboard.visits import Answer, Visit
+from digestif.service.security.audit import note_change, preference_noted
 
 Deed = Callable[[Visit, str], Awaitable[str]]  # returns the name of the message
 LetterDeed = Callable[[Visit, DeadLetter], Awaitable[bool]]
@@ -51,8 +51,24 @@ async def _prefer(visit: Visit, key: str) -> str:
     return "preferred"
 
 
-def _on_timeline(name: str, deed: Deed, subject: str | None = None) -> Answer:
-    """An action on a timeline. `subject` is the field of the form that the audit log keeps."""
+def _nothing(_: Visit) -> None:
+    return None
+
+
+def _record(visit: Visit) -> str:
+    return visit.asked("record")
+
+
+def _policy(visit: Visit) -> str:
+    return visit.asked("policy")
+
+
+def _preference(visit: Visit) -> str:
+    return preference_noted(visit.asked("cadence"), visit.asked("zone"))
+
+
+def _on_timeline(name: str, deed: Deed, subject: Callable[[Visit], str | None] = _nothing) -> Answer:
+    """An action on a timeline. `subject` is what the audit log keeps of the form."""
 
     async def answer(visit: Visit) -> Response:
         key = asked_timeline(visit)
@@ -61,8 +77,9 @@ def _on_timeline(name: str, deed: Deed, subject: str | None = None) -> Answer:
         except StoreError:
             raise
         except DigestifError as error:
-            return await show(visit, key, problem=message_of(error), status=status_of(error))
-        await _note(visit, name, said, key, subject and visit.asked(subject))
+            problem = problem_of(error)
+            return await show(visit, key, problem=problem.detail, status=problem.status)
+        await _note(visit, name, said, key, subject(visit))
         place = "/timelines" if said == "deleted" else "/timeline?" + urlencode({"key": key})
         return visit.went_to(place, said)
 
@@ -89,8 +106,8 @@ def _on_letter(name: str, deed: LetterDeed, said: str) -> Answer:
         except StoreError:
             raise
         except DigestifError as error:
-            problem, status = message_of(error), status_of(error)
-            return await deliveries.show_letter(visit, letter, problem=problem, status=status)
+            problem = problem_of(error)
+            return await deliveries.show_letter(visit, letter, problem=problem.detail, status=problem.status)
         if is_done:
             await _note(visit, name, said, letter.timeline, letter.id)
         return visit.went_to("/dead-letters", said if is_done else "gone")
@@ -108,11 +125,11 @@ ON_TIMELINES = {
     "/timeline/flush": _on_timeline("flush", _flush),
     "/timeline/pause": _on_timeline("pause", _pause),
     "/timeline/resume": _on_timeline("resume", _resume),
-    "/timeline/retract": _on_timeline("retract", _retract, "record"),
+    "/timeline/retract": _on_timeline("retract", _retract, _record),
     "/timeline/delete": _on_timeline("delete", _delete),
-    "/timeline/policy": _on_timeline("set_policy", _set_policy, "policy"),
-    "/timeline/clear-policy": _on_timeline("clear_policy", _clear_policy),
-    "/timeline/preference": _on_timeline("prefer", _prefer, "cadence"),
+    "/timeline/policy": _on_timeline("set policy", _set_policy, _policy),
+    "/timeline/clear-policy": _on_timeline("clear policy", _clear_policy),
+    "/timeline/preference": _on_timeline("prefer", _prefer, _preference),
 }
 ON_DEAD_LETTERS = {
     "/dead-letter/replay": _on_letter("replay", _replay, "replayed"),

@@ -25,8 +25,7 @@ async def digests(visit: Visit) -> Response:
 
 async def digest(visit: Visit) -> Response:
     """A message that was sent, if messages are kept."""
-    found = await _kept(visit)
-    return visit.render("digest.html", message=found)
+    return visit.render("digest.html", kept=await _kept(visit))
 
 
 async def message(visit: Visit) -> Response:

@@ -10,6 +10,7 @@ from digestif.service.api.events import Hub
 from digestif.service.api.requests import STREAMING
 from digestif.service.dashboard.visits import Visit
 
+KIND = "text/event-stream"
 CHANGED = b"event: changed\ndata: \n\n"
 RETRY = b"retry: 3000\n\n"  # milliseconds after which a browser connects again
 
@@ -18,8 +19,10 @@ async def live(visit: Visit) -> Response:
     hub = visit.service.part(Hub)
     if len(hub) >= visit.service.settings.limits.streams:
         return PlainTextResponse("as many pages listen as may\n", status_code=429, headers={"Retry-After": "10"})
+    if visit.request.method == "HEAD":
+        return Response(media_type=KIND)
     visit.request.scope.setdefault("state", {})[STREAMING] = True
-    return StreamingResponse(_changes(visit, hub), media_type="text/event-stream")
+    return StreamingResponse(_changes(visit, hub), media_type=KIND)
 
 
 async def _changes(visit: Visit, hub: Hub) -> AsyncGenerator[bytes, None]:

@@ -131,8 +131,10 @@ def prose(text: str) -> Markup:
 
 
 def _as_time(found: re.Match[str]) -> str:
-    at = datetime.fromisoformat(found[0]).timestamp()
-    return str(moment(at))
+    try:
+        return str(moment(datetime.fromisoformat(found[0]).timestamp()))
+    except ValueError:  # it only looks like one: reasons are texts of other programs
+        return found[0]
 
 
 def shown_value(value: Any) -> str:

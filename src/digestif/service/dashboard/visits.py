@@ -10,8 +10,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from digestif.aio import AsyncDigests
 from digestif.clock import wall_clock
-from digestif.core.texts import message_of
-from digestif.errors import ConfigError, DigestifError, InvalidRecord, InvalidState, StoreUnavailable
+from digestif.errors import DigestifError, StoreError
+from digestif.service.api.problems import problem_of
 from digestif.service.dashboard import messages
 from digestif.service.dashboard.rendering import environment
 from digestif.service.security.logins import LogInLimit
@@ -174,8 +174,8 @@ class Reception:
         async def endpoint(request: Request) -> Response:
             try:
                 visit = await self._visit(request)
-            except StoreUnavailable:
-                return finished(_bare("The store can't be reached", "The page comes back when the store does."))
+            except StoreError as error:
+                return finished(_bare(error))
             try:
                 response = await answer(visit)
             except (Refused, DigestifError) as error:
@@ -272,24 +272,25 @@ def reached(visit: Visit, timeline: str) -> str:
     return timeline
 
 
-def status_of(error: DigestifError) -> int:
-    if isinstance(error, ConfigError | InvalidRecord):
-        return 422
-    if isinstance(error, InvalidState):
-        return 409
-    return 503
-
-
 def _refusal(visit: Visit, error: Refused | DigestifError) -> Response:
     if isinstance(error, DigestifError):
-        error = Refused(status_of(error), "That did not work", message_of(error))
+        error = _refused(error)
     response = visit.render("refusal.html", status=error.status, title=error.title, detail=error.detail)
     if error.wait is not None:
         response.headers["Retry-After"] = str(int(error.wait) + 1)
     return response
 
 
-def _bare(title: str, detail: str) -> Response:
+def _refused(error: DigestifError) -> Refused:
+    """What an error of the engine is for a reader: the same as for callers of the API."""
+    problem = problem_of(error)
+    wait = problem.headers.get("retry-after")
+    title = "The store can’t do this now" if isinstance(error, StoreError) else "That did not work"
+    return Refused(problem.status, title, problem.detail, wait=None if wait is None else float(wait))
+
+
+def _bare(error: StoreError) -> Response:
     """An error page without a session, which needs the store."""
-    page = environment().get_template("bare.html").render(title=title, detail=detail)
-    return HTMLResponse(page, status_code=503, headers={"Retry-After": "5"})
+    refused = _refused(error)
+    page = environment().get_template("bare.html").render(title=refused.title, detail=refused.detail)
+    return HTMLResponse(page, status_code=refused.status, headers={"Retry-After": f"{refused.wait:.0f}"})

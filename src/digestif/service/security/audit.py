@@ -48,6 +48,11 @@ async def note_change(
         logger.exception("the audit log lacks: %s by %s", what, principal.name)
 
 
+def preference_noted(cadence: str, zone: str | None) -> str:
+    """A preference as the log has it."""
+    return f"{cadence}, {zone}" if zone else cadence
+
+
 async def audit_entries(
     service: Service, *, before: str | None = None, limit: int = 100
 ) -> list[tuple[str, AuditEntry]]:

@@ -1,8 +1,8 @@
 """Which names the service answers to, and which pages of other sites may send it something: none."""
 
-import ipaddress
 from urllib.parse import urlsplit
 
+from digestif.service.addresses import is_loopback
 from digestif.service.settings import Settings
 
 REMEMBERED = 1_000
@@ -54,12 +54,3 @@ class Hosts:
 def _secure(host: bytes) -> str:
     """The origin behind a proxy that speaks TLS."""
     return f"https://{host.decode('latin-1').lower()}"
-
-
-def is_loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
