@@ -1,4 +1,4 @@
-"""The API holds what its description promises."""
+"""The API holds what its description promises; torture/ attacks it with random requests, and for longer."""
 
 from pathlib import Path
 
@@ -6,6 +6,6 @@ from tests.service.attack import attack
 
 
 def test_a_short_attack_finds_no_server_error_and_no_mismatch(tmp_path: Path) -> None:
-    found = attack(tmp_path, "--max-examples", "5", "--seed", "1", "--phases", "examples,coverage,fuzzing")
+    found = attack(tmp_path, "--seed", "1", "--phases", "examples,coverage")
 
     assert not found, found
