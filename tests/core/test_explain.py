@@ -211,6 +211,37 @@ def test_a_bound_that_has_passed_is_not_told(digests: Digests) -> None:
     assert "a further record moves it" not in told
 
 
+def test_without_a_window_a_flush_says_nothing_of_windows(digests: Digests) -> None:
+    let_wait(digests, MONDAY)
+    digests.flush("t", now=MONDAY + 20)
+
+    assert "window" not in str(digests.explain("t", now=MONDAY + 21))
+
+
+def test_an_opening_that_has_passed_is_told_with_its_date() -> None:
+    digests = Digests("memory://", policy=Policy(window=Window.daily("09:00", tz="UTC")))
+    let_wait(digests, MONDAY)
+    digests.pause("t")
+
+    told = digests.explain("t", now=MONDAY + 30 * 3600).arithmetic
+
+    assert told.endswith("the next time of daily@09:00 UTC is Tue 2026-03-03 09:00 UTC")
+
+
+def test_what_is_off_and_empty_waits_for_no_channel(digests: Digests) -> None:
+    @digests.handler("t", channel="crm")
+    def unreachable(digest: Digest) -> None:
+        raise Unavailable("crm is away")
+
+    digests.add("t", 1, now=MONDAY)
+    digests.deliver("t", now=MONDAY)
+    waiting = str(digests.explain("t", now=MONDAY + 1))
+    digests.prefer("t", "off", now=MONDAY + 2)
+
+    assert "Its channel crm is unavailable" in waiting
+    assert "crm" not in str(digests.explain("t", now=MONDAY + 3))
+
+
 def test_a_policy_that_holds_a_function_is_shown_as_in_the_code() -> None:
     window = Window.daily("09:00", tz=lambda timeline: "Europe/Berlin" if timeline == "t" else str(1 / 0))
     with Digests("memory://", policy=Policy(window=window)) as digests:

@@ -14,6 +14,8 @@ from digestif.core.records import State
 from digestif.core.times import Millis, instant_in, to_seconds
 from digestif.core.windows.zones import zone_of
 
+OFF = "off"  # in the place of a policy
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
@@ -58,7 +60,7 @@ class Explanation:
         told = [f"{self.timeline}: {self.summary}."]
         if self.arithmetic:
             told.append(f"{_capital(self.arithmetic)}.")
-        if self.outage is not None:
+        if self.outage is not None and not (self.policy == OFF and self.state is State.IDLE):
             told.append(_told_of(self.outage, _zone(self.zone)))
         if self.failed is not None:
             told.append(f"{_capital(str(self.failed)).rstrip('.')}.")
@@ -68,7 +70,7 @@ class Explanation:
             told.append("No worker was seen in the last minute: it waits, unless your program delivers by itself.")
         if self.failure is not None:
             told.append(f"{_capital(self.failure)}.")
-        if self.passes is not None:
+        if self.passes is not None and self.window is not None:
             told.append(f"No window holds it back: {self.passes}.")
         if self.latest is not None and self.latest > max(self.facts["due"], self.next or 0):
             told.append(f"Whatever is added, it is due {instant_in(self.latest, _zone(self.zone))} at the latest.")
@@ -110,7 +112,7 @@ def explain(
         arithmetic="" if is_idle else view.arithmetic(),
         next=None if moment is None else to_seconds(moment),
         summary=view.summary(),
-        policy="off" if found.off else policy_text(policy),
+        policy=OFF if found.off else policy_text(policy),
         source=found.source,
         window=None if found.off or policy.window is None else shown(policy.window),
         zone=zone,

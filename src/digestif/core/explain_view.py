@@ -116,12 +116,12 @@ class View:
         return f", its window holds it back until {until}"
 
     def _short(self, millis: Millis) -> str:
-        """A time with the name of its zone, and with its date unless it is near."""
+        """A time with the name of its zone, and with its date unless it comes within a day."""
         try:
             moment = datetime.fromtimestamp(millis / 1000, self._zone)
         except (ValueError, OverflowError, OSError):
             return self._clock(millis)
-        day = "" if abs(millis - self._now) < DAY else f"{moment:%a %Y-%m-%d} "
+        day = "" if 0 <= millis - self._now < DAY else f"{moment:%a %Y-%m-%d} "
         return f"{day}{moment:{'%H:%M:%S' if moment.second else '%H:%M'}} {self._zone}"
 
     def zone_failure(self) -> str | None:
