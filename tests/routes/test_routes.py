@@ -291,7 +291,7 @@ def test_a_record_that_is_sent_at_once_shows_times_in_the_zone_that_its_reader_c
     digests: Digests, channel: Recording
 ) -> None:
     digests.route("now:*", channel=channel, digest=False)
-    digests.prefer("now:ada", "daily", zone="Asia/Tokyo")
+    digests.prefer("now:ada", "instant", zone="Asia/Tokyo")  # which has no window
 
     assert digests.notify("now:ada", {"title": "one"}, timestamp=1_700_000_000.0)
     assert asyncio.run(_notified_in_tokyo(channel))
@@ -312,7 +312,7 @@ def test_a_record_that_is_not_kept_is_not_sent_at_once_either(digests: Digests, 
 async def _notified_in_tokyo(channel: Recording) -> bool:
     async with AsyncDigests("memory://") as digests:
         digests.route("now:*", channel=channel, digest=False)
-        await digests.prefer("now:ada", "daily", zone="Asia/Tokyo")
+        await digests.prefer("now:ada", "instant", zone="Asia/Tokyo")
         return await digests.notify("now:ada", {"title": "one"}, timestamp=1_700_000_000.0)
 
 

@@ -71,7 +71,7 @@ def _document(attempt: Attempt, verdict: Verdict) -> Document:
 
 def forget_failures(store: Store) -> None:
     """Forget all of them: no digest is left in the store."""
-    while page := store.documents(COLLECTION, limit=DOCUMENTS_PAGE, now=None):
+    while page := store.documents(COLLECTION, limit=DOCUMENTS_PAGE, now=0):  # also those that are too old
         for document in page:
             store.forget(COLLECTION, document.key)
 

@@ -221,7 +221,7 @@ class FailedAttempts(Suite):
         work(digests, now=T + 20)
         assert digests.failures(now=T + 20) == []
         assert digests.explain("t", now=T + 20).failed is None
-        assert store.documents(COLLECTION, limit=10, now=None) == []
+        assert store.documents(COLLECTION, limit=10, now=0) == []
 
     def test_other_timelines_are_on_time_beside_one_that_always_fails(self, digests_with: DigestsWith) -> None:
         """Fact 47. However one timeline fails, the others are delivered when they are due, in the same round."""
