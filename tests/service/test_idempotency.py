@@ -51,6 +51,11 @@ def test_a_request_that_was_refused_may_be_repeated_in_a_better_form(client: Cli
     assert send(client, ADD, {"value": 1}).status == 202
 
 
+def test_many_records_of_which_none_was_accepted_may_be_repeated_in_a_better_form(client: Client) -> None:
+    assert send(client, "/v1/records", [{"timeline": "", "value": 1}]).status == 422
+    assert send(client, "/v1/records", [{"timeline": "t", "value": 1}]).status == 202
+
+
 @pytest.mark.parametrize("key", ["", "k" * 256, "two words", "tab\there", "é"])
 def test_a_key_has_1_to_255_visible_characters(client: Client, key: str) -> None:
     assert send(client, ADD, {"value": 1}, key).status == 400

@@ -1,5 +1,6 @@
 """Disks that are full, files that can't be written, files that are not ours: clear errors, and no false answers."""
 
+import errno
 import os
 import re
 import resource
@@ -175,6 +176,16 @@ def test_a_folder_that_may_only_be_read_is_refused_and_serves_again_when_it_may_
     assert account["error"] == "StoreUnavailable"
     assert re.search(r"d\.db.*check .*permissions", account["message"])
     assert account["keys"] == ["before", "after"]
+
+
+def test_a_file_system_that_may_only_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))  # also for a file that is not there
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+
+    with pytest.raises(StoreUnavailable, match=r"missing/d\.db"):
+        SQLiteStore(tmp_path / "missing" / "d.db")
 
 
 def test_a_store_that_can_not_reopen_its_file_refuses_adds_until_it_can() -> None:

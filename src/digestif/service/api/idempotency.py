@@ -49,12 +49,14 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
     earlier = await request.service.in_thread(partial(_reserve, store, name, asked))
     if earlier is not None:
         return _repeated(earlier, asked)
+    forget = partial(store.forget, COLLECTION, name)
     try:
         given = await call(request, body, seed)
     except BaseException:
-        await request.service.in_thread(partial(store.forget, COLLECTION, name))
+        await request.service.in_thread(forget)
         raise
-    await request.service.in_thread(partial(_keep_answer, store, name, asked, given))
+    is_refused = given.status >= 400  # nothing was accepted
+    await request.service.in_thread(forget if is_refused else partial(_keep_answer, store, name, asked, given))
     return given
 
 

@@ -43,7 +43,8 @@ class WriteLock:
     def remove(self) -> None:
         """Remove the side file, after its database turned out to be none of ours."""
         self.close()
-        self._path.unlink(missing_ok=True)
+        with suppress(OSError):  # a file system that may only be read refuses even if there is no such file
+            self._path.unlink(missing_ok=True)
 
     def through(self, call: Callable[[], T]) -> T:
         """Run the call while no other process does. StoreUnavailable if the lock is not free in time."""
