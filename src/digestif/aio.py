@@ -146,9 +146,10 @@ class AsyncDigests:
     def _gate(self) -> "_AddGate":
         """The gate of the running loop. Several loops, each in its own thread, may use this object."""
         loop = asyncio.get_running_loop()
-        if loop not in self._gates:
-            self._gates[loop] = _AddGate(self)
-        return self._gates[loop]
+        gate = self._gates.get(loop)
+        if gate is None:
+            gate = self._gates[loop] = _AddGate(self)
+        return gate
 
     @_like(Digests.add)
     async def add(
@@ -165,7 +166,9 @@ class AsyncDigests:
     ) -> bool:
         """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
         intake = self._digests._intake
-        terms = await self._terms(timeline, now=now, **delays)
+        terms = intake.terms(now=now, **delays)
+        if self._digests._policies.asks:
+            terms = await self._terms(timeline, terms)
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if connection is not None:
             await self.store.add_inside_async(connection, [arrival], in_thread=self._in_thread)
@@ -186,13 +189,14 @@ class AsyncDigests:
     ) -> Acceptance:
         """Accept a record, as `Digests.accept` does. If cancelled, the record may or may not have been accepted."""
         intake = self._digests._intake
-        terms = await self._terms(timeline, now=now, **delays)
+        terms = intake.terms(now=now, **delays)
+        if self._digests._policies.asks:
+            terms = await self._terms(timeline, terms)
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
         return acceptance(arrival, await self._gate.add(arrival, intake.millis(now)))
 
-    async def _terms(self, timeline: str, *, now: float | None, **delays: Duration | None) -> TermsOf:
+    async def _terms(self, timeline: str, terms: TermsOf) -> TermsOf:
         """The terms of one add. A function of the user's that gives the policy may take its time: it has a thread."""
-        terms = self._digests._intake.terms(now=now, **delays)
         if self._digests._policies.is_known(check_timeline(timeline)):
             return terms
         return partial(_same, await self._in_thread(partial(terms, timeline)))
@@ -407,12 +411,12 @@ class _AddGate:
         self._waiting: list[tuple[Arrival, Millis | None, asyncio.Future[Accepted]]] = []
         self._flushing: asyncio.Task[None] | None = None
 
-    async def add(self, arrival: Arrival, now: Millis | None) -> Accepted:
+    def add(self, arrival: Arrival, now: Millis | None) -> "asyncio.Future[Accepted]":
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting.append((arrival, now, answer))
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._flush())
-        return await answer
+        return answer
 
     async def _flush(self) -> None:
         try:

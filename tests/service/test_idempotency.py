@@ -1,11 +1,14 @@
 """`Idempotency-Key`: what is sent twice is done once."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from digestif.service.api import idempotency
 from digestif.service.service import Service
+from digestif.stores.base import Store
 from tests.service.harness import Client, Reply, serving, settings_with, token_of
 
 ADD = "/v1/timelines/t/records"
@@ -61,9 +64,9 @@ def test_a_key_has_1_to_255_visible_characters(client: Client, key: str) -> None
     assert send(client, ADD, {"value": 1}, key).status == 400
 
 
-def test_of_two_that_come_at_once_the_second_waits(
-    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def sending_slowly(client: Client, service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A request is under way in the block, and ends after it."""
     begun, goes_on = threading.Event(), threading.Event()
     add = service.digests.store.add
 
@@ -75,13 +78,62 @@ def test_of_two_that_come_at_once_the_second_waits(
     monkeypatch.setattr(service.digests.store, "add", slow)
     first = threading.Thread(target=send, args=(client, ADD, {"value": 1}))
     first.start()
-    assert begun.wait(20)
+    try:
+        assert begun.wait(20)
+        yield
+    finally:
+        goes_on.set()
+        first.join()
 
-    second = send(client, ADD, {"value": 1})
-    goes_on.set()
-    first.join()
+
+def test_of_two_that_come_at_once_the_second_waits(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sending_slowly(client, service, monkeypatch):
+        second = send(client, ADD, {"value": 1})
 
     assert (second.status, second.headers["retry-after"]) == (409, "1")
+    assert send(client, ADD, {"value": 1}).status == 202
+
+
+def pass_time(service: Service, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    time = service.digests.store.time
+    monkeypatch.setattr(service.digests.store, "time", lambda partition: time(partition) + int(seconds * 1000))
+
+
+def test_the_second_waits_for_the_first_however_long_that_takes(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew, renewed = idempotency._renew, threading.Semaphore(0)
+
+    def noted(store: Store, name: str, own: idempotency.Kept) -> idempotency.Kept:
+        found = renew(store, name, own)
+        renewed.release()
+        return found
+
+    monkeypatch.setattr(idempotency, "_renew", noted)
+    monkeypatch.setattr(idempotency, "RENEWED_EVERY", 0.01)
+    with sending_slowly(client, service, monkeypatch):
+        pass_time(service, monkeypatch, 100)
+        assert renewed.acquire(timeout=20)
+        assert renewed.acquire(timeout=20)  # it has begun after the time had passed
+
+        assert send(client, ADD, {"value": 1}).status == 409
+
+    again = send(client, ADD, {"value": 1})
+    assert (again.status, again.headers["idempotent-replayed"]) == (202, "true")
+
+
+def test_a_client_has_the_patience_to_wait_for_a_process_that_died(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as dying:
+        dying.setattr(idempotency, "_keep_answer", lambda *_: None)
+        send(client, ADD, {"value": 1})
+
+    pass_time(service, monkeypatch, 5)
+    assert send(client, ADD, {"value": 1}).status == 409
+    pass_time(service, monkeypatch, 6)
     assert send(client, ADD, {"value": 1}).status == 202
 
 

@@ -4,6 +4,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.client import HTTPException
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests
+from digestif.cli.serve import YOUNG_OBJECTS
 from digestif.testing.servers import free_port
 from tests.service.harness import Client, token_of
 from tests.service.programs import PATIENCE, Program, started
@@ -397,3 +400,14 @@ def test_one_link_is_printed(tmp_path: Path) -> None:
 
     assert re.fullmatch(r"Digestif is at http://127\.0\.0\.1:\d+/\n", line)
     assert rest == ""
+
+
+def test_the_collector_leaves_alone_what_the_start_has_loaded() -> None:
+    program = (
+        "import gc, digestif.cli.serve as s; s.collect_less_often(); print(gc.get_freeze_count(), *gc.get_threshold())"
+    )
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    frozen, young, *_ = map(int, output.split())
+
+    assert frozen > 1_000
+    assert young == YOUNG_OBJECTS

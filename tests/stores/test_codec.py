@@ -1,5 +1,6 @@
 """Values pass through a codec that is named in each of them, and are bounded on the way in and on the way out."""
 
+import json
 import pickle
 import sys
 import zlib
@@ -7,13 +8,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from digestif import ConfigError, Digest, Digests, InvalidRecord, Policy
 from digestif.core import records
 from digestif.core.terms import Terms
 from digestif.stores.base import Arrival
-from digestif.stores.codec import Sealer
+from digestif.stores.codec import VALUE_BYTES, Decoded, Sealer
 from tests.worker.workers import once
 
 VALUE = {"title": "Build failed", "tags": ["a", "b"], "count": 3, "ratio": 0.5, "none": None, "text": "ü" * 2000}
@@ -335,3 +339,53 @@ def test_a_frame_that_would_fill_the_memory_is_quarantined_alone(frame: bytes) -
     (letter,) = digests.dead_letters()
     assert "the codec zstd/1 can't decode it" in letter.reason
     assert "JSON" not in letter.reason
+
+
+def outcome(seal: Callable[[Any], bytes], value: Any) -> bytes | str:
+    try:
+        return seal(value)
+    except InvalidRecord as error:
+        return str(error)
+
+
+NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+LIMITS = [
+    *("[" * depth + "]" * depth for depth in (63, 64, 65, 66, 200)),
+    *('{"a":' * depth + "1" + "}" * depth for depth in (63, 64, 65, 66)),
+    *(f'"{"a" * size}"' for size in (VALUE_BYTES - 3, VALUE_BYTES - 2, VALUE_BYTES - 1, records.VALUE_SIZE)),
+    *(f'"{"ü" * size}"' for size in (VALUE_BYTES // 2 - 1, VALUE_BYTES // 2)),
+    *(str(number) for number in (2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**39)),
+    *("-0.0", "-0", "1e308", "5e-324", "1E2", r'"\ud83d\ude00"', r'"[{\u0000"', "{}", "[]", '""', "null"),
+]
+
+
+@pytest.mark.parametrize("codec", ["json", "zstd", shouting])
+@given(value=JSON_VALUES)
+def test_a_value_that_was_decoded_is_sealed_as_any_other(codec: str | Shouting, value: object) -> None:
+    sealer = Sealer(codec)
+    try:
+        decoded = msgspec.json.decode(json.dumps(value))
+    except msgspec.DecodeError:
+        return
+
+    assert outcome(sealer.seal, Decoded(decoded)) == outcome(sealer.seal, decoded)
+
+
+@pytest.mark.parametrize("codec", ["json", "zstd", shouting])
+@pytest.mark.parametrize("text", LIMITS, ids=lambda text: f"{text[:8]}-{len(text)}")
+def test_what_was_decoded_has_the_same_limits(codec: str | Shouting, text: str) -> None:
+    sealer, decoded = Sealer(codec), msgspec.json.decode(text)
+
+    assert outcome(sealer.seal, Decoded(decoded)) == outcome(sealer.seal, decoded)
+
+
+def test_what_was_decoded_is_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    sealer = Sealer("json")
+    monkeypatch.setattr(sealer._codec, "decode", pytest.fail)
+
+    assert sealer.seal(Decoded({"a": [1]})) == b'json/1 {"a":[1]}'

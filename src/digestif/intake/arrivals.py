@@ -109,12 +109,10 @@ class Intake:
         """Records for the store, and in the place of each wrong one what is wrong with it."""
         for item in records:
             try:
-                [arrival] = self.arrivals([item], within=None, terms=terms, now=now, asks=True)
+                timeline, value, key, timestamp, within = _parts(item)
+                yield self.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
             except InvalidRecord as error:
-                cause = error.__cause__
-                yield cause if isinstance(cause, InvalidRecord) else error
-            else:
-                yield arrival
+                yield error
 
     def millis(self, now: float | None) -> Millis | None:
         """The caller's time, else the engine's clock, else None: then the store's clock counts."""

@@ -58,7 +58,7 @@ class Protocol(HttpToolsProtocol):
     body_seconds = BODY_SECONDS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(_Corked(transport, self.loop))  # type: ignore[arg-type]
+        super().connection_made(_Corked(transport))  # type: ignore[arg-type]
         self._is_large = False
         self._in_head, self._head_size = True, 0
         self._timer: asyncio.TimerHandle | None = None  # set while a part of a request is awaited
@@ -101,6 +101,10 @@ class Protocol(HttpToolsProtocol):
         self._end_wait()
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        self.transport.flush()  # type: ignore[attr-defined]  # an answer may have no body
+        super().on_response_complete()
+
     def _await_head(self) -> None:
         self._timer = self.loop.call_later(self.head_seconds, self._refuse_slow, "head", self.head_seconds)
 
@@ -136,14 +140,14 @@ class Protocol(HttpToolsProtocol):
 
 
 class _Corked:
-    """A transport that sends the head of an answer together with its body.
+    """A transport that sends the head of an answer together with its body, unless that is a stream.
 
     Each system call lets the threads run that wait for the store, and costs the event loop its turn.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._loop = loop
+        self.is_closing = transport.is_closing
         self._head = b""
 
     def __getattr__(self, name: str) -> Any:
@@ -152,20 +156,17 @@ class _Corked:
     def write(self, data: bytes) -> None:
         if self._head:
             data, self._head = self._head + data, b""
-        elif data.endswith(b"\r\n\r\n") and data.startswith(b"HTTP/"):
+        elif data.endswith(b"\r\n\r\n") and data.startswith(b"HTTP/") and b"\r\ncontent-length: " in data:
             self._head = data
-            self._loop.call_soon(self._flush)  # an answer may have no body
             return
         self._transport.write(data)
 
     def close(self) -> None:
-        self._flush()
+        self.flush()
         self._transport.close()
 
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send a head whose answer has no body."""
         if self._head:
             self._transport.write(self._head)
             self._head = b""

@@ -125,6 +125,15 @@ MINUS_ZERO = b"-"
 BUILT_IN: dict[str, type[JsonCodec] | type[ZstdCodec]] = {"json": JsonCodec, "zstd": ZstdCodec}
 
 
+class Decoded:
+    """A value that `msgspec` has decoded from JSON. A built-in codec need not read it back to know that it can."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class Sealer:
     """Encodes values with one codec, and decodes what that codec or a built-in one has encoded."""
 
@@ -139,6 +148,8 @@ class Sealer:
 
         A built-in codec stores the JSON form of what is not JSON itself, by the table in docs/reference/values.md.
         """
+        if type(value) is Decoded:
+            return self._seal_decoded(value.value)
         try:
             if not self._checks:
                 check_value(value)
@@ -155,6 +166,20 @@ class Sealer:
             same = False
         if same is not True:
             body = self._encoded_form(value)
+        return self._prefixed(body)
+
+    def _seal_decoded(self, value: Any) -> bytes:
+        if not self._checks:
+            return self.seal(value)
+        try:
+            body = self._codec.encode(value)
+        except InvalidRecord:
+            raise
+        except Exception:  # noqa: BLE001  # such as an integer beyond 64 bits, which has a form of its own
+            return self.seal(value)
+        return self._prefixed(body)
+
+    def _prefixed(self, body: bytes) -> bytes:
         if len(body) > VALUE_BYTES:
             raise InvalidRecord(f"value: {len(body)} bytes encoded, allowed are {VALUE_BYTES}")
         return self._prefix + body

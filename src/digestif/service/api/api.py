@@ -83,7 +83,7 @@ ANYONE = Principal(name="anyone", scopes=frozenset())
 
 
 def _as_answer(route: Route, found: Any) -> Answer | Stream:
-    if isinstance(found, Answer | Stream):
+    if type(found) is Answer or type(found) is Stream:
         return found
     return answer(route.status, found)
 

@@ -1,19 +1,26 @@
 """`Idempotency-Key`: a request that comes again gets the answer of the first, byte for byte, and does nothing.
 
-A reservation is kept before anything is done, the answer afterwards. Records without keys get ones that derive from the
-token and the key: if a process dies in between, the repeated request replaces what is still pending.
+A reservation is kept before anything is done, and renewed until the answer is kept. Records without keys get ones that
+derive from the token and the key: if a process dies in between, the repeated request replaces what is still pending.
 """
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from digestif.core.times import Millis
+from digestif.errors import StoreError
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Answer, Request
+from digestif.service.service import Service
 from digestif.stores.base import Store
 from digestif.stores.documents import Bounds, Document
 
@@ -23,7 +30,8 @@ COLLECTION = "idempotency"
 BOUNDS = Bounds(entries=100_000, bytes=200 << 20, age=86_400_000)
 LONGEST = 255  # characters of a key
 VALID = re.compile(rb"[!-~]{1,%d}" % LONGEST)
-ABANDONED = 60_000  # milliseconds after which a reservation without an answer counts as given up
+ABANDONED = 10_000  # milliseconds without a renewal, after which the process of a request counts as dead
+RENEWED_EVERY = 3.0  # seconds
 
 
 class Kept(Struct, frozen=True):
@@ -46,12 +54,13 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
     name = sha256(seed.encode()).hexdigest()
     asked = sha256(request.scope["raw_path"] + b"\0" + body).hexdigest()
     store = request.service.digests.store
-    earlier = await request.service.in_thread(partial(_reserve, store, name, asked))
-    if earlier is not None:
-        return _repeated(earlier, asked)
+    found = await request.service.in_thread(partial(_reserve, store, name, asked))
+    if not found.is_own:
+        return _repeated(found.kept, asked)
     forget = partial(store.forget, COLLECTION, name)
     try:
-        given = await call(request, body, seed)
+        async with _renewed(request.service, partial(_renew, store, name), found.kept):
+            given = await call(request, body, seed)
     except BaseException:
         await request.service.in_thread(forget)
         raise
@@ -60,24 +69,70 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
     return given
 
 
-def _reserve(store: Store, name: str, asked: str) -> Kept | None:
-    """Reserve the key; what is kept under it if another request has it."""
+class Found(NamedTuple):
+    """What is kept under a key, and whether that is the reservation of this request."""
+
+    kept: Kept
+    is_own: bool
+
+
+def _reserve(store: Store, name: str, asked: str) -> Found:
+    """Reserve the key, unless another request has it."""
     now = store.time(0)
-    document = Document(name, msgspec.msgpack.encode(Kept(asked, now)))
-    if store.keep(COLLECTION, document, bounds=BOUNDS, now=now):
-        return None
-    found = store.kept(COLLECTION, name, now=now)
-    earlier = None if found is None else _decode(found.body)
+    own = Kept(asked, now)
+    if _keep(store, name, own, anyway=False):
+        return Found(own, is_own=True)
+    earlier = _kept(store, name, now)
     if earlier is not None and (earlier.status is not None or now - earlier.at < ABANDONED):
-        return earlier
-    store.keep(COLLECTION, document, bounds=BOUNDS, replace=True, now=now)
-    return None
+        return Found(earlier, is_own=False)
+    _keep(store, name, own)
+    return Found(own, is_own=True)
+
+
+@asynccontextmanager
+async def _renewed(service: Service, renew: Callable[[Kept], Kept], own: Kept) -> AsyncIterator[None]:
+    """Renew a reservation during the block. After it no renewal is under way, which would replace the answer."""
+    over = asyncio.Event()
+
+    async def renew_often() -> None:
+        kept = own
+        while not over.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), RENEWED_EVERY)
+                return
+            with suppress(StoreError):
+                kept = await service.in_thread(partial(renew, kept))
+
+    renewing = asyncio.create_task(renew_often())
+    try:
+        yield
+    finally:
+        over.set()
+        await renewing
+
+
+def _renew(store: Store, name: str, own: Kept) -> Kept:
+    """Set the reservation to now, unless another request has taken it over."""
+    now = store.time(0)
+    if _kept(store, name, now) != own:
+        return own
+    renewed = replace(own, at=now)
+    _keep(store, name, renewed)
+    return renewed
 
 
 def _keep_answer(store: Store, name: str, asked: str, given: Answer) -> None:
-    now = store.time(0)
-    body = msgspec.msgpack.encode(Kept(asked, now, given.status, given.body))
-    store.keep(COLLECTION, Document(name, body), bounds=BOUNDS, replace=True, now=now)
+    _keep(store, name, Kept(asked, store.time(0), given.status, given.body))
+
+
+def _keep(store: Store, name: str, kept: Kept, *, anyway: bool = True) -> bool:
+    document = Document(name, msgspec.msgpack.encode(kept))
+    return store.keep(COLLECTION, document, bounds=BOUNDS, replace=anyway, now=kept.at)
+
+
+def _kept(store: Store, name: str, now: Millis) -> Kept | None:
+    found = store.kept(COLLECTION, name, now=now)
+    return None if found is None else _decode(found.body)
 
 
 def _repeated(earlier: Kept, asked: str) -> Answer:

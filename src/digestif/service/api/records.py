@@ -15,6 +15,7 @@ from digestif.service.api.idempotency import once
 from digestif.service.api.problems import Problem, ProblemDocument, problem_of
 from digestif.service.api.requests import JSON, NDJSON, Answer, Request, answer, require_type
 from digestif.service.api.room import Room
+from digestif.stores.codec import Decoded
 
 
 class NewRecord(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -75,7 +76,7 @@ async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
         await request.service.part(Room).refuse_new([timeline])
     accepted = await request.service.digests.accept(
         timeline,
-        record.value,
+        Decoded(record.value),
         key=record.key if seed is None or record.key is not None else key_of(seed, 0),
         timestamp=record.timestamp,
         within=record.within,
@@ -122,7 +123,7 @@ async def _add_many(request: Request, body: bytes, seed: str | None) -> Answer:
 
 def _addition(record: RecordOf, seed: str | None, index: int) -> Addition:
     key = key_of(seed, index) if seed is not None and record.key is None else record.key
-    return Addition(record.timeline, record.value, key, record.timestamp, record.within)
+    return Addition(record.timeline, Decoded(record.value), key, record.timestamp, record.within)
 
 
 def _result(found: Acceptance | InvalidRecord) -> Result:
