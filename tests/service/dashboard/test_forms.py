@@ -1,6 +1,7 @@
 """Forms change what they say, once, and only if a page of ours has sent them. The audit log keeps who did it."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,6 +160,31 @@ def test_dead_letters_are_replayed_requeued_and_discarded(visitor: Visitor, dige
         ("replay", "a", first),
     ]
     assert visitor.post("/dead-letter/replay", {"id": first}).status == 404
+
+
+@pytest.mark.parametrize("doubt", [{"unknown": True}, {"lapses": 1}, {"served": ("ada",)}], ids=str)
+def test_a_dead_letter_that_may_have_gone_out_can_be_forced(
+    visitor: Visitor, digests: Digests, monkeypatch: pytest.MonkeyPatch, doubt: dict[str, Any]
+) -> None:
+    letter_id = bury(digests, "a")
+    plain = visitor.page(f"/dead-letter?id={letter_id}")
+    [letter] = digests.dead_letters()
+    monkeypatch.setattr(digests.store, "letter", lambda _: replace(letter, **doubt))
+
+    doubtful = visitor.page(f"/dead-letter?id={letter_id}")
+
+    assert 'name="force"' not in plain
+    assert 'name="force"' in doubtful
+
+
+def test_a_traceback_can_not_turn_or_hide_what_stands_around_it(
+    visitor: Visitor, digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(digests, "a")
+    [letter] = digests.dead_letters()
+    monkeypatch.setattr(digests.store, "letter", lambda _: replace(letter, traceback="first\nx\u202ey"))
+
+    assert "first\nx\\u202ey</pre>" in visitor.page(f"/dead-letter?id={letter.id}")
 
 
 def test_a_form_that_is_too_large_or_unreadable_is_refused(visitor: Visitor) -> None:

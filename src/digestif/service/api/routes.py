@@ -11,7 +11,6 @@ from digestif.service.api.requests import Request
 from digestif.service.settings import Scope
 
 Endpoint = Callable[[Request], Awaitable[Any]]
-WHOLE_STORE = "whole store"
 TIMELINE = "{timeline}"
 
 

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from digestif.core.machine import may_have_gone_out
 from digestif.core.records import DeadLetter, check_timeline
 from digestif.routes.archive import KeptMessage
 from digestif.service.dashboard.timelines import framed
@@ -73,7 +74,7 @@ async def asked_letter(visit: Visit) -> DeadLetter:
 
 async def show_letter(visit: Visit, letter: DeadLetter, *, problem: str | None = None, status: int = 200) -> Response:
     records = await visit.digests.dead_records(letter.id, limit=RECORDS)
-    is_doubtful = letter.unknown or bool(letter.served)
+    is_doubtful = may_have_gone_out(letter) or bool(letter.served)
     return visit.render(
         "dead_letter.html", status=status, letter=letter, records=records, problem=problem, is_doubtful=is_doubtful
     )

@@ -20,5 +20,4 @@ TEXTS = {
     "discarded": "Discarded: its records count as deleted.",
     "gone": "That dead letter is gone: it was replayed, requeued or discarded meanwhile.",
     "logged-out": "You are logged out.",
-    "verified": "Counted again, record by record: the ledger agrees with the store.",
 }
