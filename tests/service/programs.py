@@ -1,6 +1,7 @@
 """`digestif serve` and `digestif worker` as programs, and what they log."""
 
 import json
+import resource
 import signal
 import subprocess
 import threading
@@ -18,7 +19,12 @@ PATIENCE = 60.0  # seconds: far more than anything here needs
 class Program:
     """A running program. What it logs is read at once, so that it never waits for its reader."""
 
-    def __init__(self, *args: str, folder: Path, env: dict[str, str] | None = None) -> None:
+    def __init__(self, *args: str, folder: Path, env: dict[str, str] | None = None, files: int | None = None) -> None:
+        def prepare() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            if files is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
         self.process = subprocess.Popen(
             [*PROGRAM, *args],
             cwd=folder,
@@ -26,7 +32,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=prepare,
         )
         self._lines: list[str] = []
         self._news = threading.Condition()

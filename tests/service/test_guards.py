@@ -251,11 +251,15 @@ def test_connections_beyond_the_limit_are_refused_at_once_and_hold_nothing_up() 
         served(Service(settings_with(), AsyncDigests("memory://")), limit_concurrency=5) as client,
         ExitStack() as held,
     ):
-        for _ in range(5):
+        first = client.connect()
+        before = client.get("/healthz", connection=first)
+        for _ in range(4):
             held.enter_context(socket.create_connection(("127.0.0.1", client.port)))
         refused = raw(client)  # sends nothing, and would wait for as long as a head may take
-        held.close()
+        after = client.get("/healthz", connection=first)
+        first.close()
 
+        assert (before.status, after.status) == (200, 200)  # who is in stays in
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"application/problem+json" in refused
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -138,6 +139,21 @@ def test_removing_the_last_token_of_a_public_service_changes_nothing(tmp_path: P
 
         assert Client(port).get("/v1/ledger").status == 401
         assert Client(port, text).get("/v1/ledger").status == 200
+
+
+def test_a_crowd_of_connections_leaves_files_for_the_store_and_for_channels(tmp_path: Path) -> None:
+    written(tmp_path)
+    with started(tmp_path, files=512) as (program, client), ExitStack() as crowd:
+        connection = client.connect()
+        client.get("/healthz", connection=connection)
+        for _ in range(700):
+            crowd.enter_context(socket.create_connection(("127.0.0.1", client.port)))
+
+        assert client.post("/v1/timelines/mail:ada/records", {"value": 1}, connection=connection).status == 202
+        program.said("Delivered mail:ada")
+        connection.close()
+
+    assert "Too many open files" not in program.log
 
 
 def test_what_is_added_over_http_is_delivered(tmp_path: Path, receiver: Receiver) -> None:

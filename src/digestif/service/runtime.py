@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("digestif.service")
 
 BACKLOG = 2048  # connections that wait to be accepted
+ACCEPTED_AT_ONCE = 64  # before any of them can be refused; fewer than server.OTHER_FILES
 SAMPLED_EVERY = 10.0  # seconds
 REQUESTS_END = 5.0  # seconds after which a reload no longer waits for requests that began before it
 STREAMS = frozenset(("/v1/events", "/live"))  # their requests last, and always use the engine of the moment
@@ -86,7 +87,9 @@ class Runtime:
         service = Service(self._settings, digests)
         requests = Requests(application(service))
         grace = max(1, round(self._settings.worker.grace))
-        server = Server(uvicorn_config(requests, backlog=BACKLOG, log_level="warning", timeout_graceful_shutdown=grace))
+        server = Server(
+            uvicorn_config(requests, backlog=ACCEPTED_AT_ONCE, log_level="warning", timeout_graceful_shutdown=grace)
+        )
         delivery = Delivery(works=self._works, on_failure=self._fail)
         loop = asyncio.get_running_loop()
 
@@ -237,6 +240,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(BACKLOG)  # uvicorn has set it to as many as are accepted at once
         self.listening.set()
 
 

@@ -63,7 +63,11 @@ class Protocol(HttpToolsProtocol):
         self._in_head, self._head_size = True, 0
         self._timer: asyncio.TimerHandle | None = None  # set while a part of a request is awaited
         self._await_head()
-        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency:
+        most, self.limit_concurrency = (
+            self.limit_concurrency,
+            None,
+        )  # uvicorn would also refuse those that it has let in
+        if most is not None and len(self.connections) > most:
             self._refuse(Problem(503, "there are as many connections as may be"))
 
     def connection_lost(self, exc: Exception | None) -> None:
