@@ -252,3 +252,33 @@ def test_a_count_below_zero_is_named_and_repaired(digests: Digests, path: Path) 
 
     assert digests.verify()
     assert digests.ledger().delivered == 0
+
+
+NAMES = ["plain", "a\0b", "a", "ü", "\U0001f600", '"', "\\u0061", "1", "null"]
+
+
+@pytest.mark.parametrize("slot", ["slot", "CAST(x'ff00' AS TEXT)", "''"])
+def test_a_batch_finds_the_timelines_of_all_names_beside_a_damaged_one(
+    digests: Digests, store: Store, path: Path, slot: str
+) -> None:
+    digests.add_many([(name, 1) for name in [*NAMES, "maybe bad"]])
+    change(path, f"UPDATE timeline SET slot = {slot} WHERE key = 'maybe bad'")
+
+    digests.add_many([(name, 2) for name in NAMES for _ in range(2)])
+
+    assert [digests.timeline(name).pending for name in NAMES] == [3] * len(NAMES)
+    if slot != "slot":
+        with pytest.raises(StoreError):
+            digests.add_many([(name, 3) for name in [*NAMES, "maybe bad"]])
+        assert [digests.timeline(name).pending for name in NAMES] == [3] * len(NAMES)
+
+
+def test_a_batch_reads_its_slots_with_one_statement(digests: Digests, store: SQLiteStore) -> None:
+    digests.add_many([(f"t{number}", 1) for number in range(100)])
+    statements: list[str] = []
+    assert store._writer is not None
+    store._writer.set_trace_callback(statements.append)
+
+    digests.add_many([(f"t{number}", 2) for number in range(100)])
+
+    assert len([text for text in statements if text.startswith("SELECT") and "slot FROM" in text]) == 1

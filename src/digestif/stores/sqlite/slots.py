@@ -63,13 +63,22 @@ class _Loaded:
         self.dirty = False
 
 
+def _loaded(timeline: str, row_id: int, slot: str | bytes) -> _Loaded:
+    try:
+        return _Loaded(row_id, read_slot(timeline, slot))
+    except Unreadable as error:
+        return _Loaded(row_id, IDLE, error.damage)
+
+
 class SqliteSlots:
     """The base of the view: it runs statements, draws numbers, and holds slots back until they are written."""
 
     def __init__(self, connection: Connection, namespace: int, note_damage: Callable[[Damage], None]) -> None:
         self.note_damage = note_damage
         self._connection = connection
-        self._execute = connection.open_result().execute  # one cursor: each result is read before the next statement
+        cursor = connection.open_result()  # one cursor: each result is read before the next statement
+        self._execute = cursor.execute
+        self._execute_many = cursor.executemany
         self._namespace = namespace
         self._loaded: dict[str, _Loaded] = {}
         self._dirty: list[str] = []
@@ -78,7 +87,17 @@ class SqliteSlots:
         self._is_moving: bool | None = None  # not known yet
 
     def expect(self, arrivals: Sequence[Arrival]) -> None:
-        """Do nothing: only stores behind a network fetch and lock rows in advance."""
+        """Read the slots of many timelines together. One that is not found here is looked for by itself."""
+        wanted = {arrival.timeline for arrival in arrivals}.difference(self._loaded) if len(arrivals) > 1 else ()
+        if len(wanted) < 2:
+            return
+        try:
+            rows = self._execute(SQL.load_slots, (encoded(sorted(wanted)).decode(), self._namespace)).fetchall()
+        except sqlite3.OperationalError as error:  # a slot is not UTF-8: each is read by itself
+            refuse_all_but_texts(error)
+            return
+        for timeline, row_id, slot in rows:
+            self._loaded[timeline] = _loaded(timeline, row_id, slot)
 
     def concern(self, timelines: Iterable[str]) -> None:
         """Do nothing: only stores behind a network fetch and lock rows in advance."""
@@ -158,12 +177,7 @@ class SqliteSlots:
         except sqlite3.OperationalError as error:  # the slot is not UTF-8
             refuse_all_but_texts(error)
             row = self._raw_slot(timeline)
-        if row is None:
-            return _Loaded(None, IDLE)
-        try:
-            return _Loaded(row[0], read_slot(timeline, row[1]))
-        except Unreadable as error:
-            return _Loaded(row[0], IDLE, error.damage)
+        return _Loaded(None, IDLE) if row is None else _loaded(timeline, *row)
 
     def _raw_slot(self, timeline: str) -> Any:
         return self._execute(SQL.raw_slot, (self._namespace, as_bytes(timeline))).fetchone()
@@ -178,28 +192,31 @@ class SqliteSlots:
     def _write_slots(self) -> None:
         """Bring the table up to date, which lookups by time rely on."""
         dirty, self._dirty = self._dirty, []
+        writes: dict[str, list[tuple[Any, ...]]] = {}  # arguments by statement
         for timeline in dirty:
             loaded = self._loaded[timeline]
-            self._write_slot(timeline, loaded)
+            if write := self._write_of(timeline, loaded):
+                writes.setdefault(write[0], []).append(write[1])
             loaded.dirty = False
+        for statement, arguments in writes.items():
+            self._execute_many(statement, arguments)
 
-    def _write_slot(self, timeline: str, loaded: _Loaded) -> None:
-        slot, row_id = loaded.slot, loaded.id
-        after = marks(slot)
+    def _write_of(self, timeline: str, loaded: _Loaded) -> tuple[str, tuple[Any, ...]] | None:
+        """The statement that writes a slot, and its arguments; None if there is nothing to write."""
+        slot, row_id, before = loaded.slot, loaded.id, loaded.before
+        after = loaded.before = marks(slot)
         if slot == IDLE:
-            if row_id is not None:
-                self._execute(SQL.delete_slot, (row_id,))
             loaded.id = None
-        elif row_id is None:
+            return None if row_id is None else (SQL.delete_slot, (row_id,))
+        text = _slot_text(slot)
+        if row_id is None:
             loaded.id = self.next_number()
-            self._execute(SQL.insert_slot, (loaded.id, self._namespace, timeline, *after, _slot_text(slot)))
-        elif after == loaded.before:
-            self._execute(SQL.update_slot, (_slot_text(slot), row_id))
-        elif after[1:] == loaded.before[1:]:
-            self._execute(SQL.put_off_slot, (after.waiting, _slot_text(slot), row_id))
-        else:
-            self._execute(SQL.move_slot, (*after, _slot_text(slot), row_id))
-        loaded.before = after
+            return SQL.insert_slot, (loaded.id, self._namespace, timeline, *after, text)
+        if after == before:
+            return SQL.update_slot, (text, row_id)
+        if after[1:] == before[1:]:
+            return SQL.put_off_slot, (after.waiting, text, row_id)
+        return SQL.move_slot, (*after, text, row_id)
 
     def unindex(self, timeline: str) -> None:
         self._execute(SQL.unindex, (self._load(timeline).id,))

@@ -3,6 +3,11 @@
 -- name: load_slot
 SELECT id, slot FROM timeline WHERE namespace = ? AND key = ?
 
+-- Of the timelines in a JSON array: reads them in less time than a statement for each.
+-- name: load_slots
+SELECT timeline.key, timeline.id, slot FROM json_each(?) CROSS JOIN timeline
+WHERE namespace = ? AND timeline.key = json_each.value
+
 -- For a name or a slot that is not UTF-8.
 -- name: raw_slot
 SELECT id, CAST(slot AS BLOB) FROM timeline WHERE namespace = ? AND key = CAST(? AS TEXT)
