@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from digestif.service.settings import LISTEN, WorkerSettings
 from tests.docs.pages import ROOT
 
+TRUE = str(shutil.which("true"))  # the way to this Python may have blanks in it
 DEPLOY = ROOT / "deploy"
 UNIT = (DEPLOY / "digestif.service").read_text("utf-8")
 
@@ -18,7 +18,7 @@ UNIT = (DEPLOY / "digestif.service").read_text("utf-8")
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     """With a program that is there: systemd looks for it."""
     unit = tmp_path / "digestif.service"
-    unit.write_text(UNIT.replace("/opt/digestif/bin/digestif", sys.executable))
+    unit.write_text(UNIT.replace("/opt/digestif/bin/digestif", TRUE))
 
     verified = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
 

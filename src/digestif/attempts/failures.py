@@ -33,10 +33,13 @@ _decode = msgspec.json.Decoder(_Body).decode
 
 
 def keep_failures(store: Store, ended: Sequence[Judged], *, now: Millis | None) -> None:
-    """Keep why attempts failed that have ended so, one call for each. Nothing depends on it, and nothing is raised."""
+    """Keep why attempts failed that have ended so, one call for each. Nothing depends on it, and nothing is raised.
+
+    An empty digest does not come again, so that its failure would never be over.
+    """
     with suppress(Exception):  # the rest is left out too: a store that does not answer must not hold up deliveries
         for attempt, verdict in ended:
-            if _is_failure(verdict) and not attempt.is_completed:
+            if _is_failure(verdict) and attempt.records and not attempt.is_completed:
                 store.keep(COLLECTION, _document(attempt, verdict), bounds=BOUNDS, replace=True, now=now)
 
 
@@ -44,8 +47,13 @@ def forget_failures_of(store: Store, judged: Sequence[Judged]) -> None:
     """Forget why digests failed that end now, one call for each; before they do, so that nothing is left of them."""
     with suppress(Exception):  # as above
         for attempt, verdict in judged:
-            if attempt.lease.tried is not None and verdict.ending in LAST:
+            if _has_failed(attempt) and verdict.ending in LAST:
                 store.forget(COLLECTION, attempt.timeline)
+
+
+def _has_failed(attempt: Attempt) -> bool:
+    """True if an earlier attempt of the digest may have failed. Blocks that raise count attempts, and note no time."""
+    return attempt.lease.tried is not None or attempt.lease.attempt > 1
 
 
 def forget_expired_failures(store: Store, expired: Collection[str], *, now: Millis | None) -> None:
