@@ -19,7 +19,7 @@ NEVER = 2**54
 SHIFT = 2 * 10**15  # makes every time positive
 HEAD = Struct(">5s7sd")
 ORDERS = ("waiting", "ready", "since", "leases", "paused", "expiring")
-KEPT = {"meta", "ledger", "history"}
+KEPT = {"meta", "ledger", "history", "docindex"}
 
 
 class Batch(NamedTuple):
@@ -104,8 +104,17 @@ def _flaws_of_partition(held: Partition) -> Iterator[str]:
         if held.order(order) != places:
             yield f"{order} is {held.order(order)}, should be {places}"
     yield from _flaws_of_letters(held)
+    yield from _flaws_of_documents(held)
     if left := sorted(set(held.held) - held.seen):
         yield f"keys that nothing owns: {left}"
+
+
+def _flaws_of_documents(held: Partition) -> Iterator[str]:
+    """A collection has its documents in one hash, and their order in another key."""
+    for name in held.names("docs"):
+        bodies, order = held.hash("docs", name), held.order("docorder", name)
+        if not set(order) <= set(bodies):
+            yield f"documents {name.decode()!r}: {len(order)} in their order, {len(bodies)} found"
 
 
 def _flaws_of_timeline(held: Partition, name: bytes, slot: dict[str, Any]) -> Iterator[str]:
