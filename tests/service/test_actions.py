@@ -1,13 +1,19 @@
 """What operators do over HTTP: each act changes the store, and the audit log says who did it."""
 
 import asyncio
+import json
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from digestif import Policy
 from digestif.attempts.sampling import Sampler
+from digestif.core.secret import Secret
 from digestif.service.service import Service
+from tests.cli.runner import PROGRAM
 from tests.service.harness import Client, serving, settings_with, token_of
 
 
@@ -171,6 +177,20 @@ def test_ledger_verification_and_status_agree(client: Client) -> None:
     assert client.post("/v1/verify").json()["agrees"] is True
     assert client.get("/v1/channels").json() == {"outages": []}
     assert client.get("/v1/workers").json() == {"workers": []}
+
+
+def test_status_has_the_fields_of_the_command(tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path}/d.db"
+    settings = replace(settings_with(), store=Secret("postgresql://ada:hidden@db/app"))
+    with serving(place, settings) as (client, _):
+        status = client.get("/v1/status").json()
+        printed = subprocess.run([*PROGRAM, "--store", place, "--json", "status"], capture_output=True, check=True)
+
+    known = json.loads(printed.stdout)
+    assert set(status) - set(known) == {"counted", "at_least"}
+    assert set(known) <= set(status)
+    assert status["versions"] == known["versions"]
+    assert (status["ledger"], status["store"]) == (known["ledger"], "postgresql://ada:…@db/app")
 
 
 def test_a_change_that_changes_nothing_is_not_noted(client: Client) -> None:

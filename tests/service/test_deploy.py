@@ -1,5 +1,6 @@
 """The files in deploy/."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from digestif.service.settings import LISTEN, WorkerSettings
 from tests.docs.pages import ROOT
 
-TRUE = str(shutil.which("true"))  # the way to this Python may have blanks in it
+TRUE = os.path.realpath(str(shutil.which("true")))  # systemd takes no blanks, which links to it may have
 DEPLOY = ROOT / "deploy"
 UNIT = (DEPLOY / "digestif.service").read_text("utf-8")
 

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from digestif import AsyncDigests
-from digestif.service.server import CONNECTIONS, HEAD_BYTES, OTHER_FILES, Protocol, most_connections
+from digestif.service.connection import HEAD_BYTES, Connection
+from digestif.service.server import CONNECTIONS, OTHER_FILES, most_connections
 from digestif.service.service import Service
 from digestif.service.settings import Limits
 from tests.service.harness import TIMEOUT, Client, Reply, served, serving, settings_with, token_of
@@ -107,9 +108,20 @@ def test_a_bad_body_is_a_problem(client: Client, name: str) -> None:
     assert is_problem(client.post(ADD, body), status)
 
 
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDFff", "\\ud83d\\ud83d\\ude00", "\\\\\\ud800"])
+def test_half_of_a_surrogate_pair_is_named(client: Client, half: str) -> None:
+    body = b'{"timeline":"t","value":"%b"}' % half.encode()
+
+    for content, kind in ((b"[%b]" % body, "json"), (b"%b\n%b" % (body, body), "x-ndjson")):
+        reply = client.post("/v1/records", content, headers={"Content-Type": f"application/{kind}"})
+        assert is_problem(reply, 400)
+        assert "is half of a character: send both halves of the pair" in reply.json()["detail"]
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        b'{"value":"\\ud83d\\ude00 \\\\ud800"}',
         b'{"value":{"a":"7777777777777777777777777777777777777777777777777777"}}',
         b'{"value":{"a:b":"c:d","e":"\\u003a"}, "key":null}',
         b'{"value":123456789012345678901234567890}',
@@ -198,7 +210,7 @@ def test_an_endless_body_is_refused_when_it_is_too_long(strict: Client) -> None:
 
 
 def test_a_body_that_does_not_arrive_is_given_up(strict: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Protocol, "body_seconds", 0.3)
+    monkeypatch.setattr(Connection, "body_seconds", 0.3)
     started = time.monotonic()
 
     answer = raw(strict, HEAD + b"Content-Length: 1000\r\n\r\n[")
@@ -225,7 +237,7 @@ def test_what_is_refused_before_the_application_sees_it_is_no_error_in_the_log(
 
 
 def test_a_head_that_does_not_arrive_is_given_up(strict: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Protocol, "head_seconds", 0.2)
+    monkeypatch.setattr(Connection, "head_seconds", 0.2)
 
     assert raw(strict, HEAD).startswith(b"HTTP/1.1 408 ")
     assert raw(strict).startswith(b"HTTP/1.1 408 ")

@@ -6,9 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from digestif.errors import StoreUnavailable
 from digestif.service.api import idempotency
 from digestif.service.service import Service
 from digestif.stores.base import Store
+from digestif.stores.registry import open_store
 from tests.service.harness import Client, Reply, serving, settings_with, token_of
 
 ADD = "/v1/timelines/t/records"
@@ -128,7 +130,7 @@ def test_a_client_has_the_patience_to_wait_for_a_process_that_died(
     client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(idempotency, "_keep_answer", lambda *_: None)
+        dying.setattr(idempotency, "_keep_answer", lambda *_, **__: None)
         send(client, ADD, {"value": 1})
 
     pass_time(service, monkeypatch, 5)
@@ -143,7 +145,7 @@ def test_a_process_that_died_leaves_no_duplicate_behind(
     """It had added, but not kept its answer: the repeated request replaces what is pending."""
     monkeypatch.setattr(idempotency, "ABANDONED", 0)
     with monkeypatch.context() as dying:
-        dying.setattr(idempotency, "_keep_answer", lambda *_: None)
+        dying.setattr(idempotency, "_keep_answer", lambda *_, **__: None)
         first = send(client, "/v1/records", MANY)
 
     again = send(client, "/v1/records", MANY)
@@ -152,3 +154,64 @@ def test_a_process_that_died_leaves_no_duplicate_behind(
         each.get("key") for each in first.json()["results"]
     ]
     assert client.get("/v1/timelines/t/records").json()["total"] == 2
+
+
+def fail_after(service: Service, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Let the store take records and lose its answer."""
+    add = service.digests.store.add
+
+    def lost(*args: object, **options: object) -> object:
+        add(*args, **options)  # type: ignore[arg-type]
+        raise StoreUnavailable("the connection was lost")
+
+    monkeypatch.setattr(service.digests.store, "add", lost)
+    return monkeypatch
+
+
+def test_a_request_whose_outcome_is_not_known_may_be_repeated_at_once_and_leaves_no_duplicate(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as failing:
+        fail_after(service, failing)
+        assert send(client, ADD, {"value": 1}).status == 503
+
+    assert send(client, ADD, {"value": 1}).status == 202
+    ledger = client.get("/v1/ledger").json()
+    assert (ledger["accepted"], ledger["superseded"], ledger["pending"]) == (2, 1, 1)
+
+
+def test_a_request_whose_outcome_is_not_known_keeps_its_key_from_others(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as failing:
+        fail_after(service, failing)
+        send(client, ADD, {"value": 1})
+
+    assert send(client, ADD, {"value": 2}).status == 422
+
+
+def test_of_two_that_repeat_an_abandoned_request_at_once_one_takes_it_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store("memory://")
+    first = idempotency._reserve(store, "name", "asked").kept
+    idempotency._abandon(store, "name", first)
+    both = threading.Barrier(2, timeout=10)
+    plain = idempotency._kept
+    found: list[bool] = []
+
+    def kept(store: Store, name: str, now: int) -> idempotency.Kept | None:
+        earlier = plain(store, name, now)
+        if name == "name":
+            both.wait()  # until the other has read it, too
+        return earlier
+
+    monkeypatch.setattr(idempotency, "_kept", kept)
+    threads = [
+        threading.Thread(target=lambda: found.append(idempotency._reserve(store, "name", "asked").is_own))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(found) == [False, True]

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from digestif import AsyncDigests
-from digestif.service.api import probes
+from digestif.service import waits
 from digestif.service.service import Service
 from tests.service.harness import Client
 
@@ -25,7 +25,7 @@ def test_a_store_that_hangs_is_not_ready_and_holds_up_one_thread_only(
         goes_on.wait(20)
 
     monkeypatch.setattr(service.digests.store, "reach", hang)
-    monkeypatch.setattr(probes, "READY_WITHIN", 0.1)
+    monkeypatch.setattr(waits, "READY_WITHIN", 0.1)
 
     replies = [client.get("/readyz") for _ in range(10)]
     goes_on.set()

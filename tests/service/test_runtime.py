@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http.client import HTTPException
@@ -342,13 +343,19 @@ def test_a_worker_reloads_its_file(tmp_path: Path) -> None:
 # Ending
 
 
+def begun(client: Client) -> socket.socket:
+    """A connection with the head of a request whose body has not come yet."""
+    connection = socket.create_connection(("127.0.0.1", client.port), PATIENCE)
+    head = b"POST /v1/timelines/t/records HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % client.port
+    head += b"Content-Type: application/json\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n"
+    connection.sendall(head)
+    assert connection.recv(100).startswith(b"HTTP/1.1 100")
+    return connection
+
+
 def test_a_request_that_is_under_way_is_answered_before_it_ends(tmp_path: Path) -> None:
     with started(tmp_path) as (program, client):
-        with socket.create_connection(("127.0.0.1", client.port), PATIENCE) as connection:
-            head = b"POST /v1/timelines/t/records HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % client.port
-            head += b"Content-Type: application/json\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n"
-            connection.sendall(head)
-            assert connection.recv(100).startswith(b"HTTP/1.1 100")
+        with begun(client) as connection:
             program.signal(signal.SIGTERM)
             program.said("stopping: requests and deliveries have 25 s to finish")
             connection.sendall(b'{"value":1}')
@@ -357,6 +364,19 @@ def test_a_request_that_is_under_way_is_answered_before_it_ends(tmp_path: Path) 
 
     with digests(tmp_path) as store:
         assert store.ledger().accepted == 1
+
+
+def test_a_body_that_never_comes_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with started(tmp_path) as (program, client), begun(client) as connection:
+        program.signal(signal.SIGTERM)
+        program.said("stopping:")
+        began = time.monotonic()
+        assert connection.recv(1000).startswith(b"HTTP/1.1 503")
+        assert program.wait() == 0
+
+    assert time.monotonic() - began < 12  # of 25 s of grace
+    assert "Traceback" not in program.log
+    assert "ERROR" not in program.log
 
 
 def test_a_delivery_that_is_under_way_is_finished_before_it_ends(tmp_path: Path, receiver: Receiver) -> None:

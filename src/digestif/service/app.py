@@ -36,9 +36,9 @@ class Application:
             return
         headers = headers_of(scope["headers"])
         if headers is None:
-            await respond(send, answer_of(Problem(400, "a header was given twice", closes=True), ""))
+            await respond(scope, send, answer_of(Problem(400, "a header was given twice", closes=True), ""))
         elif problem := self._refused(scope, headers):
-            await respond(send, answer_of(problem, ""))
+            await respond(scope, send, answer_of(problem, ""))
         elif self._api.serves(scope["raw_path"]):
             await self._api.serve(scope, headers, receive, send)
         else:

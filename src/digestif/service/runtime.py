@@ -249,7 +249,9 @@ def bind(address: Address) -> socket.socket:
     """Listen. ConfigError if the address is taken or is not one of this computer."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        return socket.create_server(address, family=family, backlog=BACKLOG)
+        listener = socket.create_server(address, family=family, backlog=BACKLOG)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+        return listener
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(

@@ -90,7 +90,14 @@ def test_pausing_flushing_and_resuming_say_what_happened(visitor: Visitor, diges
     assert digests.timeline("a").state == "ready"
     visitor.post("/timeline/flush", {"key": "a"})
     assert TEXTS["not-flushed"] in visitor.page("/timeline?key=a")
+    visitor.post("/timeline/pause", {"key": "a"})
+    assert 'class="message good"' in visitor.page("/timeline?key=a")
+    visitor.post("/timeline/pause", {"key": "a"})
+    page = visitor.page("/timeline?key=a")
+    assert 'class="message note"' in page
+    assert 'class="message good"' not in page
     assert audit(service) == [
+        ("local", "pause", "a", None),
         ("local", "flush", "a", None),
         ("local", "resume", "a", None),
         ("local", "pause", "a", None),

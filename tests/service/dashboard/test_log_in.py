@@ -96,7 +96,14 @@ def test_log_ins_that_fail_too_often_have_to_wait(visitor: Visitor) -> None:
 
     assert [answer.status for answer in answers] == [401] * 10 + [429]
     assert int(answers[-1].headers["retry-after"]) <= 61
-    assert visitor.log_in(ADMIN).status == 429
+
+
+def test_a_flood_of_wrong_tokens_shuts_out_no_right_one(visitor: Visitor) -> None:
+    """Behind a proxy the flood has the address of everybody."""
+    flood = [visitor.log_in("dgf_wrong").status for _ in range(11)]
+
+    assert flood[-1] == 429
+    assert visitor.log_in(ADMIN).status == 303
 
 
 def test_a_part_of_a_page_that_was_left_open_asks_for_the_whole_when_the_session_is_over(visitor: Visitor) -> None:

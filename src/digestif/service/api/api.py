@@ -18,6 +18,7 @@ from digestif.service.api.routes import Route, Router
 from digestif.service.security.authentication import principal_of
 from digestif.service.security.tokens import Principal
 from digestif.service.service import Service
+from digestif.service.waits import Waits
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class Api:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._router = Router(ROUTES)
+        self._waits = service.part(Waits)
         service.part(Metrics)  # counts from now on
 
     def serves(self, raw_path: bytes) -> bool:
@@ -37,9 +39,9 @@ class Api:
     async def serve(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         given = await self._answer(scope, headers, receive)
         if isinstance(given, Answer):
-            await respond(send, given)
+            await respond(scope, send, given)
         elif scope["method"] == "HEAD":
-            await respond(send, Answer(200, b"", given.content_type))
+            await respond(scope, send, Answer(200, b"", given.content_type))
         else:
             await _stream(given, receive, send)
 
@@ -51,7 +53,7 @@ class Api:
             request = Request(self._service, scope, headers, receive, principal, keys)
             if route.has_timeline:
                 request.refuse_outside(keys[0])
-            return _as_answer(route, await route.endpoint(request))
+            return _as_answer(route, await self._waits.until(route.endpoint(request)))
         except Problem as problem:
             return answer_of(problem, raw_path.decode("latin-1"))
         except DigestifError as error:

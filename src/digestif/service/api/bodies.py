@@ -63,10 +63,15 @@ def _decoded(decode: Callable[[bytes], T], body: bytes) -> T:
     except RecursionError:
         raise Problem(422, "the body is nested too deep") from None
     except ValueError as error:  # also UnicodeDecodeError
+        if half := next((found[1] for found in _ESCAPE.finditer(body) if found[1]), None):
+            raise Problem(400, f"{half.decode()} is half of a character: send both halves of the pair") from None
         raise Problem(400, f"the body is not JSON in UTF-8: {error}") from None
 
 
 _encode = msgspec.json.Encoder().encode
+_ESCAPE = re.compile(  # the group is a surrogate without its other half
+    rb"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(\\u[dD][89a-fA-F][\da-fA-F]{2})|\\."
+)
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = re.compile(rb"\d{%d}" % (MOST_DIGITS + 1))
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')

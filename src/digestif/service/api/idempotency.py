@@ -1,7 +1,9 @@
 """`Idempotency-Key`: a request that comes again gets the answer of the first, byte for byte, and does nothing.
 
-A reservation is kept before anything is done, and renewed until the answer is kept. Records without keys get ones that
-derive from the token and the key: if a process dies in between, the repeated request replaces what is still pending.
+A reservation is kept before anything is done, and renewed until the answer is kept. If a process dies in between, or
+the store fails, it may have the records or not: the same request, and no other, may take the reservation over and add
+them again. Records without keys get ones that derive from the token and the key, so what is still pending is replaced,
+and counted as superseded; what was delivered meanwhile comes again.
 """
 
 import asyncio
@@ -50,22 +52,40 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
     """Answer a request with a key: anew, or as the first time."""
     if not VALID.fullmatch(key):
         raise Problem(400, f"Idempotency-Key: give 1 to {LONGEST} visible ASCII characters")
-    seed = f"{request.principal.name}\0{key.decode()}"
+    work = asyncio.create_task(_once(request, key.decode(), body, call))
+    _under_way.add(work)
+    work.add_done_callback(_ended)
+    return await asyncio.shield(work)  # it goes on if the request is given up: the next one gets its answer
+
+
+_under_way: set[asyncio.Task[Answer]] = set()
+
+
+def _ended(work: asyncio.Task[Answer]) -> None:
+    _under_way.discard(work)
+    if not work.cancelled():
+        work.exception()  # a request that was given up does not ask for it
+
+
+async def _once(request: Request, key: str, body: bytes, call: Call) -> Answer:
+    seed = f"{request.principal.name}\0{key}"
     name = sha256(seed.encode()).hexdigest()
     asked = sha256(request.scope["raw_path"] + b"\0" + body).hexdigest()
-    store = request.service.digests.store
-    found = await request.service.in_thread(partial(_reserve, store, name, asked))
+    store, in_thread = request.service.digests.store, request.service.in_thread
+    found = await in_thread(partial(_reserve, store, name, asked))
     if not found.is_own:
         return _repeated(found.kept, asked)
-    forget = partial(store.forget, COLLECTION, name)
     try:
         async with _renewed(request.service, partial(_renew, store, name), found.kept):
             given = await call(request, body, seed)
-    except BaseException:
-        await request.service.in_thread(forget)
+    except Exception as error:
+        end = _abandon if isinstance(error, StoreError) else _forget  # the store may have the records
+        with suppress(StoreError):
+            await in_thread(partial(end, store, name, found.kept))
         raise
     is_refused = given.status >= 400  # nothing was accepted
-    await request.service.in_thread(forget if is_refused else partial(_keep_answer, store, name, asked, given))
+    end = _forget if is_refused else partial(_keep_answer, given=given)
+    await in_thread(partial(end, store, name, found.kept))
     return given
 
 
@@ -83,10 +103,18 @@ def _reserve(store: Store, name: str, asked: str) -> Found:
     if _keep(store, name, own, anyway=False):
         return Found(own, is_own=True)
     earlier = _kept(store, name, now)
-    if earlier is not None and (earlier.status is not None or now - earlier.at < ABANDONED):
+    if earlier is None:  # it was given up just now
+        return _reserve(store, name, asked)
+    may_take_over = earlier.request == asked and _is_abandoned(earlier, now)
+    if not may_take_over or not _reserve(store, f"{name}/{earlier.at}", asked).is_own:  # of several, one takes it over
         return Found(earlier, is_own=False)
     _keep(store, name, own)
     return Found(own, is_own=True)
+
+
+def _is_abandoned(kept: Kept, now: Millis) -> bool:
+    """True if there will be no answer: the process of the request died, or the store failed."""
+    return kept.status is None and now - kept.at >= ABANDONED
 
 
 @asynccontextmanager
@@ -121,8 +149,17 @@ def _renew(store: Store, name: str, own: Kept) -> Kept:
     return renewed
 
 
-def _keep_answer(store: Store, name: str, asked: str, given: Answer) -> None:
-    _keep(store, name, Kept(asked, store.time(0), given.status, given.body))
+def _abandon(store: Store, name: str, own: Kept) -> None:
+    """Let the same request take the reservation over."""
+    _keep(store, name, replace(own, at=store.time(0) - ABANDONED))
+
+
+def _forget(store: Store, name: str, _: Kept) -> None:
+    store.forget(COLLECTION, name)
+
+
+def _keep_answer(store: Store, name: str, own: Kept, *, given: Answer) -> None:
+    _keep(store, name, Kept(own.request, store.time(0), given.status, given.body))
 
 
 def _keep(store: Store, name: str, kept: Kept, *, anyway: bool = True) -> bool:

@@ -12,8 +12,7 @@ from digestif.integrations.prometheus import Remove, instrument
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Answer, Request
 from digestif.service.service import Service
-
-READY_WITHIN = 1.0  # seconds
+from digestif.service.waits import Probe
 
 
 class Health(Struct, frozen=True):
@@ -30,21 +29,6 @@ class Readiness(Struct, frozen=True):
 
 async def healthy(_: Request) -> Health:
     return Health()
-
-
-class Probe:
-    """Asks whether the store answers, one call at a time: a store that hangs must not hold up more than one thread."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._call: asyncio.Future[None] | None = None
-
-    async def ask(self) -> None:
-        """Return when the store answers. Those who ask meanwhile wait for the same call."""
-        if self._call is None or self._call.done():
-            self._call = asyncio.ensure_future(self._service.in_thread(self._service.digests.store.reach))
-        async with asyncio.timeout(READY_WITHIN):
-            await asyncio.shield(self._call)
 
 
 async def ready(request: Request) -> Readiness:

@@ -88,7 +88,8 @@ STATUSES: Mapping[type[DigestifError], HTTPStatus] = {  # the first that fits; A
 }
 
 DETAILS = {  # of a store: its own words may name servers and users
-    HTTPStatus.SERVICE_UNAVAILABLE: "the store can't be reached or written now; send again what had no answer",
+    HTTPStatus.SERVICE_UNAVAILABLE: "the store can't be reached or written now, and what was asked may have been done "
+    "or not; send it again, what adds records with the Idempotency-Key of the first time",
     HTTPStatus.INSUFFICIENT_STORAGE: "the store refuses to grow; deliveries go on",
 }
 

@@ -12,6 +12,7 @@ from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
 from digestif.core.workers import LiveWorker
+from digestif.dsn import redacted
 from digestif.routes.archive import KeptMessage
 from digestif.service.api.fields import Key, Limit, Time, given
 from digestif.service.api.problems import Problem
@@ -20,6 +21,7 @@ from digestif.service.api.shapes import LedgerAnswer, ledger_answer
 from digestif.service.security.audit import AuditEntry, audit_entries
 from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.documents import DOCUMENTS_PAGE
+from digestif.stores.versions import versions
 
 
 class DigestsQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +77,7 @@ async def verify(request: Request) -> VerifyAnswer:
 class StatusAnswer(Struct, frozen=True):
     """Store, workers, closed channels, backlog and ledger."""
 
+    store: str  # its DSN without a password
     namespace: str
     enabled: bool
     durability: str
@@ -91,24 +94,23 @@ class StatusAnswer(Struct, frozen=True):
 
 
 async def show_status(request: Request) -> StatusAnswer:
-    from digestif import __version__
-
     digests = request.service.digests
     store = digests.store
-    ledger, overview, outages, failures, workers, moving = await asyncio.gather(
+    ledger, overview, outages, failures, workers, (moving, known) = await asyncio.gather(
         digests.ledger(),
         digests.overview(),
         digests.outages(),
         digests.failures(),
         digests.workers(),
-        request.service.in_thread(store.moving_since),
+        request.service.in_thread(lambda: (store.moving_since(), versions(store))),
     )
     return StatusAnswer(
+        store=redacted(request.service.settings.store.reveal()),
         namespace=store.namespace,
         enabled=digests.enabled,
         durability=str(store.durability),
         partitions=store.partitions,
-        versions={"digestif": __version__},
+        versions=known,
         moving_since=None if moving is None else moving / 1000,
         workers=workers,
         outages=outages,

@@ -9,6 +9,7 @@ from digestif.core.records import DeadLetter
 from digestif.errors import DigestifError, StoreError
 from digestif.service.api.problems import problem_of
 from digestif.service.dashboard import deliveries
+from digestif.service.dashboard.messages import has_changed
 from digestif.service.dashboard.timelines import asked_timeline, show
 from digestif.service.dashboard.visits import Answer, Visit
 from digestif.service.security.audit import note_change, preference_noted
@@ -110,14 +111,14 @@ def _on_letter(name: str, deed: LetterDeed, said: str) -> Answer:
             return await deliveries.show_letter(visit, letter, problem=problem.detail, status=problem.status)
         if is_done:
             await _note(visit, name, said, letter.timeline, letter.id)
-        return visit.went_to("/dead-letters", said if is_done else "gone")
+        return visit.went_to("/dead-letters", said if is_done else "not-there")
 
     return answer
 
 
 async def _note(visit: Visit, what: str, said: str, timeline: str, subject: str | None) -> None:
     """Write the audit log, unless nothing was changed."""
-    if visit.principal is not None and not said.startswith("not-"):
+    if visit.principal is not None and has_changed(said):
         await note_change(visit.service, visit.principal, what, timeline=timeline, subject=subject)
 
 

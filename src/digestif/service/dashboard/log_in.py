@@ -29,19 +29,25 @@ async def _ask(visit: Visit) -> Response:
 
 async def _log_in(visit: Visit, reception: Reception) -> Response:
     await check_form(visit)
-    address = visit.request.client.host if visit.request.client else "?"
-    if wait := reception.limit.wait(address):
-        raise Refused(429, "Too many log-ins have failed", f"Try again in {int(wait) + 1} s.", wait=wait)
     token = visit.asked("token").strip()[:LONGEST_TOKEN]
     holder = visit.service.tokens.find(token)
     if holder is None:
-        reception.limit.failed(address)
-        return visit.render("log_in.html", status=401, next=_next(visit), problem="This token is not known here.")
+        return _unknown(visit, reception)
     if not holder.may(Scope.READ):
         problem = "This token may add records, not look: the dashboard needs the scope “read”."
         return visit.render("log_in.html", status=403, next=_next(visit), problem=problem)
     visit.session = visit.sessions.begin(token=fingerprint(token), now=visit.now)
     return RedirectResponse(_next(visit), status_code=303)
+
+
+def _unknown(visit: Visit, reception: Reception) -> Response:
+    """The answer to a wrong token. A right one never gets here: behind a proxy all visitors have one address."""
+    address = visit.request.client.host if visit.request.client else "?"
+    if wait := reception.limit.wait(address):
+        detail = f"Try another token in {int(wait) + 1} s; a token that is known here is let in at any time."
+        raise Refused(429, "Too many log-ins have failed", detail, wait=wait)
+    reception.limit.failed(address)
+    return visit.render("log_in.html", status=401, next=_next(visit), problem="This token is not known here.")
 
 
 async def _log_out(visit: Visit) -> Response:

@@ -19,6 +19,7 @@ from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessio
 from digestif.service.security.tokens import LOCAL, Principal
 from digestif.service.service import Service
 from digestif.service.settings import Scope
+from digestif.service.waits import Waits
 from digestif.stores.base import Store
 
 FORM_BYTES = 64 * 1024
@@ -80,7 +81,8 @@ class Visit:
         return self.form.get(name, self.request.query_params.get(name, default))
 
     def render(self, template: str, *, status: int = 200, **facts: Any) -> Response:
-        said = messages.TEXTS.get(self.request.cookies.get(SAID, ""))
+        name = self.request.cookies.get(SAID, "")
+        said = messages.TEXTS.get(name)
         page = (
             environment()
             .get_template(template)
@@ -93,6 +95,7 @@ class Visit:
                 page=self.request.url.path,
                 now=self.now,
                 said=said,
+                said_kind="good" if messages.has_changed(name) else "note",
                 **facts,
             )
         )
@@ -141,6 +144,7 @@ class Reception:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.limit = LogInLimit()
+        self._waits = service.part(Waits)
         self._sessions: tuple[Store, Sessions] | None = None
 
     def page(self, answer: Answer, *, whole: bool = False) -> Endpoint:
@@ -173,11 +177,11 @@ class Reception:
     def _endpoint(self, answer: Answer) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
-                visit = await self._visit(request)
+                visit = await self._waits.until(self._visit(request))
             except StoreError as error:
                 return finished(_bare(error))
             try:
-                response = await answer(visit)
+                response = await self._waits.until(answer(visit))
             except (Refused, DigestifError) as error:
                 response = _refusal(visit, error)
             visit.remember(response)

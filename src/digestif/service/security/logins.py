@@ -1,4 +1,8 @@
-"""A limit on failed log-ins: for each address, and for all of them together."""
+"""A limit on failed log-ins: for each address, and for all of them together.
+
+It bounds what a flood costs, and shuts out no right token: those have 256 random bits and can't be guessed, and behind
+a proxy a flood comes from the address of everybody.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,7 +16,7 @@ ADDRESSES = 1_000  # remembered at once
 
 
 class LogInLimit:
-    """Counts failed log-ins. After too many of them an address has to wait until the window ends."""
+    """Counts failed log-ins. After too many of them the next wrong token has to wait until the window ends."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -21,7 +25,7 @@ class LogInLimit:
         self._failures: OrderedDict[str, int] = OrderedDict()
 
     def wait(self, address: str) -> float:
-        """Seconds until this address may try again; 0 if it may now."""
+        """Seconds until a wrong token from this address is looked at again; 0 if it is now."""
         self._renew()
         if self._overall < OVERALL and self._failures.get(address, 0) < PER_ADDRESS:
             return 0.0

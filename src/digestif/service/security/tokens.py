@@ -1,13 +1,15 @@
-"""Tokens and what their holders may do. The service knows hashes only."""
+"""Tokens and what their holders may do. Settings have hashes only; what was looked up lately stays in memory."""
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
 from digestif.ids import fresh_secret
 from digestif.service.settings import Scope, Token
 
+FOUND = 256  # texts, known or not, whose holders are remembered
 MARK = "dgf_"  # begins each token, so that scanners for leaked secrets can find it
 
 
@@ -35,12 +37,13 @@ class Tokens:
         self._by_hash = {
             token.hash: Principal(name=token.name, scopes=token.scopes, prefix=token.prefix) for token in tokens
         }
+        self.find = lru_cache(FOUND)(self._find)  # tokens come again and again, and hashing costs more than the rest
         self._by_fingerprint = {_fingerprint(known): holder for known, holder in self._by_hash.items()}
 
     def __bool__(self) -> bool:
         return bool(self._by_hash)
 
-    def find(self, text: str) -> Principal | None:
+    def _find(self, text: str) -> Principal | None:
         """The holder of a token. Looking a hash up tells an attacker nothing about other hashes."""
         return self._by_hash.get(hash_of(text))
 
