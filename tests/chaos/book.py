@@ -316,6 +316,12 @@ class Book:
         for timeline in answer.lapsed:
             self._lapse(timeline)
 
+    def _saw_maintain_each(
+        self, partitions: Sequence[int], deadline: Millis | None, *, answer: list[Maintained], **facts: Any
+    ) -> None:
+        for partition, each in zip(partitions, answer, strict=True):
+            self._saw_maintain(partition, deadline, answer=each, **facts)
+
     # Reading
 
     def _saw_take(

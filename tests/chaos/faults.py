@@ -137,7 +137,7 @@ def _revision() -> Any:
     return machine, "after_decision", wrong
 
 
-@fault("merge", "eager")
+@fault("merge")
 def _interrupted_merge() -> Any:
     """a merge that was interrupted is not finished"""
     right = open_digests._needs_preparation
@@ -326,7 +326,7 @@ def _pages() -> Any:
     """an error forgets the leases that the pages before it gave"""
     right = Claims.claim
 
-    def wrong(self: Claims, limit: int, **facts: Any) -> Claimed:
+    def wrong(self: Claims, limit: int, *facts: Any) -> Claimed:
         store = self._store
         errors: list[StoreError] = []
 
@@ -343,7 +343,7 @@ def _pages() -> Any:
 
         self._store = cast(Store, Watched())
         try:
-            claimed = right(self, limit, **facts)
+            claimed = right(self, limit, *facts)
         finally:
             self._store = store
         if errors:

@@ -39,10 +39,14 @@ class SharedRules(OneMode):
     Of a sentence with many parameters, conftest.py keeps the first.
     """
 
+    test_an_outage_counts_against_no_digest_and_ends_with_one_for_each_reader: Any = None
+    test_an_outage_does_not_use_up_patience: Any = None
     test_any_two_records_are_apart: Any = None
     test_any_two_timelines_are_apart: Any = None
     test_any_record_reads_back_equal: Any = None
+    test_patience_ends: Any = None
     test_the_ledger_balances_at_every_minute_of_a_random_run: Any = None
+    test_when_it_answers_digests_return_one_then_two_then_four_in_a_second: Any = None
     test_wherever_a_merge_is_interrupted_the_next_worker_finishes_it: Any = None
     test_wherever_a_process_is_killed_nothing_is_lost_and_no_record_comes_under_two_keys: Any = None
     test_wherever_trimming_is_interrupted_the_next_worker_finishes_it: Any = None

@@ -195,8 +195,8 @@ OURS = [
     Fault(
         says="a paused timeline is scheduled and claimed",
         file="stores/rows/view.py",
-        old="Marks(None if slot.paused else slot.at, None, None, None, None, expires)",
-        new="Marks(slot.at, None, None, None, None, expires)",
+        old="Marks(None if slot.paused else slot.at, None, None, None, paused, expires)",
+        new="Marks(slot.at, None, None, None, paused, expires)",
         directed="test_a_paused_timeline_accepts_but_does_not_move",
     ),
     Fault(

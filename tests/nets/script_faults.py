@@ -277,7 +277,7 @@ ORDERS = [
     Fault(
         says="a call of schedule gives a timeline twice",
         file="include/timelines.lua",
-        old="    slot.placed = next_number()\n",
+        old="    slot.placed = next_of('number')\n",
         new="",
         found_by=("test_what_is_due_again_meanwhile_is_not_given_again",),
     ),
@@ -291,8 +291,8 @@ ORDERS = [
     Fault(
         says="the lease of a paused timeline is not found when it lapses",
         file="include/timelines.lua",
-        old="found[paused and 'paused' or 'leases'] = slot['until']",
-        new="found.leases = not paused and slot['until'] or nil",
+        old="found.paused = state == 'open' and slot['until'] or UNLEASED",
+        new="found.paused = UNLEASED",
         found_by=("test_a_lapsed_lease_is_ended_though_the_timeline_is_paused",),
         model=True,
     ),
@@ -389,23 +389,44 @@ ADDING = [
     Fault(
         says="the short way is taken beside the long one",
         file="add.lua",
-        old="if within ~= within and not loaded[place] then",
+        old="if within ~= within and not loaded[timeline] then",
         new="if within ~= within then",
         found_by=("test_capacity_holds_within_one_call_whatever_its_records_are",),
     ),
     Fault(
         says="the short way into a large batch forgets its order",
         file="add.lua",
-        old="try('ZADD', keys[place + 1], read('>d', rest), write",
-        new="try('ZSCORE', keys[place + 1], write",
+        old="try('ZADD', keys[ages], read('>d', rest), write",
+        new="try('ZSCORE', keys[ages], write",
         found_by=("test_records_join_a_large_batch_while_its_timeline_is_open",),
     ),
     Fault(
         says="the short way into a large batch leaves the older version in its order",
         file="add.lua",
-        old="elseif joins and call('HEXISTS', hash, key) == 0 then",
-        new="elseif joins then",
+        old="elseif joins and timeline <= ordered and call('HEXISTS', hash, key) == 0 then",
+        new="elseif joins and timeline <= ordered then",
         found_by=("test_records_join_a_large_batch_while_its_timeline_is_open",),
+    ),
+    Fault(
+        says="a record that needs orders is put in without them",
+        file="add.lua",
+        old="      return '?'\n",
+        new="      timeline.batch.ages, timeline.batch.times = timeline.key .. 'a', timeline.key .. 'x'\n",
+        found_by=("test_records_that_need_orders_follow_in_their_order",),
+    ),
+    Fault(
+        says="a record overtakes one of its timeline that was left out",
+        file="add.lua",
+        old="      timeline.leaves_out = true\n",
+        new="",
+        found_by=("test_a_record_behind_one_that_was_left_out_does_not_overtake_it",),
+    ),
+    Fault(
+        says="orders are taken for those of another timeline",
+        file="add.lua",
+        old="KEYS[ORDERS + 2 * number], KEYS[ORDERS + 2 * number + 1]",
+        new="KEYS[ORDERS + 2 * ordered], KEYS[ORDERS + 2 * ordered + 1]",
+        found_by=("test_large_timelines_of_one_call_have_orders_of_their_own",),
     ),
     Fault(
         says="what the short way replaces is not in the ledger",
@@ -426,8 +447,8 @@ ADDING = [
     Fault(
         says="an urgent record joins as an ordinary one",
         file="add.lua",
-        old="if within ~= within and not loaded[place] then",
-        new="if not loaded[place] then",
+        old="if within ~= within and not loaded[timeline] then",
+        new="if not loaded[timeline] then",
         found_by=("test_it_is_urgent_behind_an_ordinary_record_too",),
         model=True,
     ),
@@ -522,7 +543,7 @@ end
     Fault(
         says="what was being merged is left behind",
         file="include/timelines.lua",
-        old="    delete_batch(merging_of(timeline))\n",
+        old="    delete_batch(batch_at(timeline.place + MERGING))\n",
         new="",
         found_by=("test_a_half_merged_digest_can_be_completed",),
     ),
@@ -736,33 +757,44 @@ CALLING = [
     Fault(
         says="an add that is repeated counts twice",
         file="add.lua",
-        old="struct.unpack('>d', noted) >= tonumber(ARGV[1])",
-        new="struct.unpack('>d', noted) > tonumber(ARGV[1])",
+        old="if not last or last >= number or",
+        new="if not last or last > number or",
         found_by=("test_a_call_that_is_repeated_is_done_once_and_answered_as_before",),
     ),
     Fault(
-        says="an add on the short way is not noted",
+        says="an add is not noted",
         file="add.lua",
-        old="call('HSET', LEDGER, CALL, noting, 'accepted'",
+        old="call('HSET', LEDGER, CALL, note, 'accepted'",
         new="call('HSET', LEDGER, 'accepted'",
         found_by=("test_a_call_that_is_repeated_is_done_once_and_answered_as_before",),
     ),
     Fault(
         says="a call that comes too late is made",
         file="include/calls.lua",
-        old="""\
-  if behind == 0 then
-    return string.sub(noted, 17)
-  end
-  return redis.error_reply('DIGESTIF_OVERTAKEN a later call of the same caller was here before')\
-""",
-        new="""\
-  if behind == 0 then
-    return string.sub(noted, 17)
-  end
-  return nil\
-""",
+        old="or redis.error_reply('DIGESTIF_OVERTAKEN a later call of the same caller was here before')",
+        new="or nil",
         found_by=("test_a_call_that_comes_after_a_later_one_is_not_done",),
+    ),
+    Fault(
+        says="a call is made before the one that it follows",
+        file="add.lua",
+        old=" or (follows and last < number - 1) then",
+        new=" then",
+        found_by=("test_a_call_that_follows_another_is_refused_until_that_is_done",),
+    ),
+    Fault(
+        says="a call that follows is made though the caller is not known",
+        file="include/calls.lua",
+        old="return follows and redis.error_reply('DIGESTIF_GAP the call before it was not made') or nil",
+        new="return nil",
+        found_by=("test_a_call_that_follows_is_refused_if_the_caller_is_not_known",),
+    ),
+    Fault(
+        says="one reply fewer is kept than calls may be under way",
+        file="add.lua",
+        old="for _ = 2, KEPT_REPLIES do",
+        new="for _ = 3, KEPT_REPLIES do",
+        found_by=("test_each_of_eight_calls_that_follow_each_other_answers_as_it_did_first",),
     ),
     Fault(
         says="answers are kept for ever",

@@ -15,7 +15,7 @@ from tests.nets.conftest import PLANTED
 from tests.nets.patches import ScriptFault, planted
 from tests.nets.script_faults import FAULTS, TRANSITIONS
 from tests.servers import empty_server
-from tests.stores.redis import test_lua_calls, test_lua_large, test_lua_layout, test_suspects
+from tests.stores.redis import test_declared, test_lua_calls, test_lua_large, test_lua_layout, test_suspects
 from tests.stores.redis.proxy import SCRIPTS
 
 SENTENCES = {sentence.partition("[")[0] for fault in FAULTS for sentence in fault.found_by}
@@ -38,7 +38,7 @@ class OnAServer(Moves, StoreConformance):
 # The sentences that are named, of the suite and of a server.
 others = {name for name in dir(OnAServer) if name.startswith("test_")} - SENTENCES
 TestSuite = type("TestSuite", (OnAServer,), dict.fromkeys(others))
-for module in (test_lua_calls, test_lua_large, test_lua_layout, test_suspects):
+for module in (test_declared, test_lua_calls, test_lua_large, test_lua_layout, test_suspects):
     globals().update({name: sentence for name, sentence in vars(module).items() if name in SENTENCES})
 
 
@@ -72,7 +72,7 @@ def test_a_script_with_a_fault_is_still_a_script() -> None:
     with empty_server().client() as client:
         for fault in FAULTS:
             with planted(fault):
-                texts = (load(name).text for name in SCRIPTS if load(name).text != sound[name])
+                texts = (text for name in SCRIPTS if (text := load(name).text) != sound[name])
                 client.script_load(next(texts))
 
 

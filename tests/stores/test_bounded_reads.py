@@ -9,11 +9,15 @@ from unittest.mock import patch
 import pytest
 
 from digestif import Digests, Policy
+from digestif.attempts import sampling
 from digestif.attempts.sampling import Sampler
+from digestif.stores.base import Burial, Completion, Store, Take
 from digestif.stores.documents import Bounds, Document
+from digestif.testing.conformance.port import claim_all
 from tests.servers import empty_server
 
 T = 1_700_000_000.0
+BEFORE = round((T - 9) * 1000)
 POLICY = Policy.immediate()
 MANY = 3000
 MOST = 500  # rows or keys
@@ -37,26 +41,27 @@ PAGES: dict[str, Callable[[Digests], Any]] = {
 }
 
 
-def _refuse(_: object) -> None:
-    raise ValueError("refused")
-
-
 def fill(digests: Digests) -> None:
-    """Thousands of timelines that wait, are ready or open, dead letters, messages and a sample."""
+    """Thousands of timelines that wait or are ready, dead letters, messages and a sample."""
+    digests.add_many([(f"d{n}", n) for n in range(510)] + [(f"e{n}", n) for n in range(1010)], now=T - 9)
+    end_all(digests.store)
     digests.add_many([(f"w{n}", n) for n in range(MANY)], first_delay=60, now=T)
     digests.add_many([(f"r{n}", n) for n in range(MANY)], now=T)
-    digests.add_many([(f"d{n}", n) for n in range(510)], now=T - 9)
-    digests.handler("d*", policy=Policy(attempts=1))(_refuse)
-    for number in range(510):
-        digests.deliver(f"d{number}", now=T - 9)
-    digests.add_many([(f"e{n}", n) for n in range(1010)], now=T - 9)
-    for number in range(1010):
-        with digests.digest(f"e{number}", now=T - 9):
-            pass
     bounds = Bounds(entries=1000)
     for number in range(510):
         digests.store.keep("messages", Document(f"m{number}", b"{}", f"w{number}"), bounds=bounds, now=round(T * 1000))
     Sampler(digests.store).tick(round(T * 1000))
+
+
+def end_all(store: Store) -> None:
+    """Deliver all digests that are ready, those of d in vain."""
+    leases = claim_all(store, now=BEFORE)
+    for page in range(0, len(leases), 100):
+        some = leases[page : page + 100]
+        taken = store.take([Take(lease, None, True) for lease in some], now=BEFORE)
+        assert all(each and each.complete for each in taken)
+        store.bury([Burial(lease, "refused", 0) for lease in some if lease.timeline.startswith("d")], now=BEFORE)
+        store.complete([Completion(lease, 0) for lease in some if lease.timeline.startswith("e")], now=BEFORE)
 
 
 class TestSqlite:
@@ -80,6 +85,20 @@ class TestSqlite:
         with Digests(f"sqlite:///{path}", policy=POLICY) as digests:
             digests.backlog(now=T)
             assert _steps(digests.store, lambda: digests.backlog(now=T)) > MOST * STEPS_OF_A_ROW
+
+    def test_many_timelines_are_counted_once_a_minute_for_samples(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sampling, "COUNTED", 100)
+        later = round(T * 1000) // 60_000 * 60_000 + 120_000  # a minute without samples begins
+        with Digests(f"sqlite:///{path}", policy=POLICY) as digests:
+            tick, exact = Sampler(digests.store).tick, digests.backlog(now=later / 1000)  # which opens a connection
+            steps = [_steps(digests.store, partial(tick, later + at * 1000)) for at in (0, 10, 50, 60)]
+            noted = digests.samples(since=later / 1000, now=later / 1000 + 60)
+
+        assert [count > MOST * STEPS_OF_A_ROW for count in steps] == [True, False, False, True]
+        counts = [(each.timelines, each.waiting, each.ready, each.due) for each in noted]
+        assert counts == [(exact.timelines, exact.waiting, exact.ready, exact.due)] * 4
 
 
 class TestRedis:

@@ -1,6 +1,8 @@
 """Values pass through a codec that is named in each of them, and are bounded on the way in and on the way out."""
 
+import enum
 import json
+import math
 import pickle
 import sys
 import zlib
@@ -10,14 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from digestif import ConfigError, Digest, Digests, InvalidRecord, Policy
 from digestif.core import records
 from digestif.core.terms import Terms
 from digestif.stores.base import Arrival
-from digestif.stores.codec import VALUE_BYTES, Decoded, Sealer
+from digestif.stores.codec import VALUE_BYTES, Decoded, Sealer, ZstdCodec
 from tests.worker.workers import once
 
 VALUE = {"title": "Build failed", "tags": ["a", "b"], "count": 3, "ratio": 0.5, "none": None, "text": "ü" * 2000}
@@ -389,3 +391,66 @@ def test_what_was_decoded_is_not_read_back(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sealer._codec, "decode", pytest.fail)
 
     assert sealer.seal(Decoded({"a": [1]})) == b'json/1 {"a":[1]}'
+
+
+class Loud(str):
+    """A text that says it equals anything."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+SCALARS = st.one_of(
+    *(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(), st.binary(max_size=9)),
+    *(st.just(Loud("loud")), st.just(Level.LOW), st.just("\ud800"), st.just((1,)), st.just(2**64)),
+)
+
+
+@pytest.mark.parametrize("codec", ["json", "zstd"])
+@example(value={"a": math.nan})
+@example(value={"a": Loud("loud")})
+@example(value={Loud("loud"): 1})
+@example(value={"a": Level.LOW})
+@example(value={1: 1})
+@given(value=SCALARS | st.dictionaries(st.text() | st.just(Loud("loud")) | st.integers() | st.just("\ud800"), SCALARS))
+def test_a_flat_value_is_stored_and_refused_as_it_is_inside_a_list(codec: str, value: object) -> None:
+    """One inside a list is read back and compared."""
+    sealer = Sealer(codec)
+    alone, inside = (outcome(sealer.seal, each) for each in (value, [value]))
+
+    assert type(alone) is type(inside)
+    if isinstance(alone, bytes) and isinstance(inside, bytes):
+        assert [repr(sealer.unseal(alone))] == [repr(each) for each in sealer.unseal(inside)]
+
+
+def test_a_flat_value_is_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    sealer = Sealer("json")
+    monkeypatch.setattr(sealer._codec, "decode", pytest.fail)
+
+    assert sealer.seal({"a": 1, "b": "c", "d": None, "e": True}) == b'json/1 {"a":1,"b":"c","d":null,"e":true}'
+
+
+class Masked(ZstdCodec):
+    """A codec of one's own on top of a built-in one."""
+
+    name = "masked/1"
+
+    def encode(self, value: Any) -> bytes:
+        return super().encode(value)[::-1]
+
+    def decode(self, payload: bytes) -> Any:
+        return super().decode(payload[::-1])
+
+
+@pytest.mark.parametrize("value", ["secret", {"a": 1}, {"a": [1]}])
+def test_a_codec_that_extends_a_built_in_one_encodes_every_value(value: object) -> None:
+    sealer = Sealer(Masked())
+
+    assert sealer.unseal(sealer.seal(value)) == value

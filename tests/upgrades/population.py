@@ -14,10 +14,12 @@ import msgspec
 
 from digestif import Budget, Digests, Policy, Record
 from digestif.attempts.contents import decode
+from digestif.attempts.sampling import Sampler
 from digestif.core.machine import Unfinished
 from digestif.core.times import Millis, to_millis
 from digestif.stores.base import Burial, Completion, Lease, QuarantinedRecord, Release, Take
 from digestif.stores.codec import JsonCodec, Sealer
+from digestif.stores.documents import Bounds, Document
 from digestif.stores.reader import Part
 from digestif.stores.redis import leases as redis_leases
 from digestif.stores.rows import open_digests as rows_reading
@@ -37,6 +39,8 @@ STOPS = (2, 10)  # after so many records a move was interrupted: in a digest, an
 MAIL = "mail"  # the namespace of a route with a budget
 BUDGET = Budget(1, per=DAY)
 INBOX = "inbox"  # the namespace with records that were added inside a transaction, on PostgreSQL
+KEPT = "kept"  # the namespace of a service: messages that were sent, a sample, the answer to a request
+ANSWER = Document("a request", b"\0\xff answer")
 ORDER = Record("order-7", {"total": "12.50"}, T)
 
 
@@ -51,6 +55,16 @@ def spend(digests: Digests) -> None:
     digests.route("mail:*", channel=Recording(), budget=BUDGET)
     _add(digests, "mail:ada", "first", at=T)
     assert digests.deliver("mail:ada", now=T)
+
+
+def serve(digests: Digests) -> None:
+    """Send a message that is kept, note a sample, and keep what a service keeps."""
+    digests.route("mail:*", channel=Recording())
+    digests.keep_messages()
+    _add(digests, "mail:ada", "first", at=T)
+    assert digests.deliver("mail:ada", now=T)
+    assert Sampler(digests.store).tick(to_millis(T))
+    assert digests.store.keep("idempotency", ANSWER, bounds=Bounds(entries=10), now=to_millis(T))
 
 
 def begin_move(source: Digests, target: Digests, *, stop: int) -> None:
@@ -307,22 +321,41 @@ def seen_in(dsn: str, namespace: str) -> dict[str, Any]:
         return _seen(digests)
 
 
+def kept_in(dsn: str) -> dict[str, Any]:
+    """What is seen of the namespace of a service, in JSON's terms."""
+    with Digests(dsn, namespace=KEPT) as digests:
+        document = digests.store.kept("idempotency", ANSWER.key, now=to_millis(NOW))
+        messages = digests.messages(now=NOW)
+        return _plain(
+            {
+                "messages": [(each.timeline, each.recipient, each.channel, each.at, each.subject) for each in messages],
+                "samples": digests.samples(now=NOW),
+                "document": None if document is None else (document.body.hex(), document.at),
+            }
+        )
+
+
+def _plain(account: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(account))
+    return plain
+
+
 def _seen(digests: Digests) -> dict[str, Any]:
     """All that can be seen of a store at NOW, in JSON's terms."""
     timelines = digests.timelines(limit=1000, now=NOW)
-    account = {
-        "timelines": [{**msgspec.to_builtins(view), **_contents(digests, view.key)} for view in timelines],
-        "letters": [
-            {**msgspec.to_builtins(letter), "contents": digests.dead_records(letter.id)}
-            for letter in digests.dead_letters(limit=1000)
-        ],
-        "history": digests.history(limit=1000),
-        "ledger": digests.ledger(),
-        "backlog": digests.backlog(now=NOW),
-        "verified": bool(digests.verify()),
-    }
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(account))
-    return plain
+    return _plain(
+        {
+            "timelines": [{**msgspec.to_builtins(view), **_contents(digests, view.key)} for view in timelines],
+            "letters": [
+                {**msgspec.to_builtins(letter), "contents": digests.dead_records(letter.id)}
+                for letter in digests.dead_letters(limit=1000)
+            ],
+            "history": digests.history(limit=1000),
+            "ledger": digests.ledger(),
+            "backlog": digests.backlog(now=NOW),
+            "verified": bool(digests.verify()),
+        }
+    )
 
 
 def _contents(digests: Digests, timeline: str) -> dict[str, Any]:

@@ -40,10 +40,12 @@ from tests.upgrades.population import (
     SCHEDULED,
     STOPS,
     T,
+    kept_in,
     seen_in,
 )
 
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/expected.json"))
+NOTHING_KEPT: dict[str, Any] = {"messages": [], "samples": [], "document": None}  # by releases without a service
 NEW = Record("new", "of this release", NOW)
 
 
@@ -86,6 +88,7 @@ class Old:
     dsn: str
     expected: dict[str, Any]  # in each of the namespaces with everything
     found: list[dict[str, Any]]  # in each, before anything was changed
+    kept: dict[str, Any]  # expected in the namespace of a service
 
     def open(self, namespace: str) -> Digests:
         return Digests(self.dsn, namespace=namespace)
@@ -95,8 +98,9 @@ class Old:
 def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Old]:
     folder, kind = request.param
     expected = json.loads((folder / "expected.json").read_text("utf-8"))
+    kept = expected.pop("kept", NOTHING_KEPT)
     with kind(folder, tmp_path_factory.mktemp("old")) as dsn:
-        yield Old(dsn, expected, [seen_in(dsn, namespace) for namespace in EVERYTHING])
+        yield Old(dsn, expected, [seen_in(dsn, namespace) for namespace in EVERYTHING], kept)
 
 
 # Running on
@@ -253,6 +257,10 @@ def test_everything_is_found_as_it_was_left(old: Old) -> None:
         assert found["verified"]
 
 
+def test_messages_samples_and_documents_are_found_as_they_were_left(old: Old) -> None:
+    assert kept_in(old.dsn) == old.kept
+
+
 def test_a_lease_that_lives_is_respected(runs: list[Run]) -> None:
     assert all(run.is_busy for run in runs)
 
@@ -298,6 +306,14 @@ def test_what_is_paused_stays_so_until_it_is_resumed(runs: list[Run]) -> None:
 
         assert {"paused", "paused_idle", "paused_open"} <= paused
         assert not paused & {digest.timeline for digest in run.first_day}
+
+
+def test_paused_timelines_are_listed(old: Old) -> None:
+    """In a store that kept no index of all of them, too."""
+    with old.open(AGED) as digests:
+        page = digests.timelines_page(paused=True, limit=100)
+
+    assert {timeline.key for timeline in page.timelines} == {"paused", "paused_idle", "paused_open"}
 
 
 def test_a_dead_letter_is_replayed_under_its_own_key(runs: list[Run]) -> None:

@@ -22,19 +22,23 @@ from typing import Any
 import psycopg
 
 from digestif import Digests
+from digestif.stores.redis.documents import DOCUMENT_KINDS
 from digestif.stores.redis.keys import LETTER_KINDS, PARTITION_KINDS, TIMELINE_KINDS
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.servers import RedisServer, becomes_true
 from tests.upgrades.population import (
     EVERYTHING,
     INBOX,
+    KEPT,
     MAIL,
     ORDER,
     PARTITIONS,
     STOPS,
     begin_move,
     fill,
+    kept_in,
     seen_in,
+    serve,
     spend,
 )
 
@@ -42,7 +46,9 @@ Writer = Callable[[Path], AbstractContextManager[str]]  # a place to fill, which
 
 # Redis 7 loads no RDB of a newer Valkey, and knows no newer commands.
 PLAIN = {b"SELECT", b"HMSET", b"ZADD"}
-KINDS = {*PARTITION_KINDS, *TIMELINE_KINDS, *LETTER_KINDS, "meta", "notes"} - {"wake"}  # that is a channel, not a key
+KINDS = {*PARTITION_KINDS, *TIMELINE_KINDS, *LETTER_KINDS, *DOCUMENT_KINDS, "meta", "notes"} - {
+    "wake"
+}  # that is a channel, not a key
 
 
 def write(folder: Path) -> None:
@@ -65,7 +71,9 @@ def _written(store: Writer, folder: Path) -> list[dict[str, Any]]:
         for stop in STOPS:
             with Digests(dsn, namespace=f"from-{stop}") as source, Digests(dsn, namespace=f"to-{stop}") as target:
                 begin_move(source, target, stop=stop)
-        return [seen_in(dsn, namespace) for namespace in EVERYTHING]
+        with Digests(dsn, namespace=KEPT) as digests:
+            serve(digests)
+        return [{**seen_in(dsn, namespace), "kept": kept_in(dsn)} for namespace in EVERYTHING]
 
 
 # SQLite
@@ -78,6 +86,7 @@ def _sqlite(folder: Path) -> Iterator[str]:
     with closing(sqlite3.connect(path)) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         empty = [table for table in tables if not connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()]
+        connection.execute("VACUUM")  # without the room that is kept for a full disk
     assert not empty, empty
     for other in folder.glob("digests.sqlite3-*"):  # the lock; the log went with the last connection
         other.unlink()

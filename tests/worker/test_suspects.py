@@ -124,7 +124,7 @@ class SlowSuspects:
     def maintain(self) -> bool:
         return False
 
-    def claim(self, limit: int, *, room: Room) -> Page:
+    def claim(self, limit: int, *, room: Room, partitions: None = None) -> Page:
         self.calls.append("claim")
         return Page([], [], 0, suspect=0)
 

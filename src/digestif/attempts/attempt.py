@@ -13,7 +13,7 @@ from digestif.core.terms import Override
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.errors import ConfigError, StaleLease
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_RECORDS, Lease, Store
+from digestif.stores.base import HISTORY_KEYS, PAGE_RECORDS, Lease, Store
 from digestif.stores.off import OffStore
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Attempt:
         "is_lost",
         "is_read",
         "is_routed",
+        "keys",
         "late",
         "lease",
         "now",
@@ -88,6 +89,7 @@ class Attempt:
         self.is_ended = False  # and its event was emitted
         self.stored: list[Stored] = []  # while its records are read
         self.counted = 0  # records that were seen and not kept
+        self.keys: tuple[str, ...] | None = None  # of its newest records, once they are forgotten
         self.after: Cursor | None = None  # likewise
         self.is_read = False  # to the end
 
@@ -103,9 +105,16 @@ class Attempt:
         """How many records it has, as far as they were read."""
         return len(self.digest) or len(self.stored) or self.counted
 
+    def newest_keys(self) -> tuple[str, ...] | None:
+        """The keys of its records, as many as the history keeps; None if they were not read to the end."""
+        if self.keys is not None or not self.is_read:
+            return self.keys
+        return tuple([record.key for record in self.digest.records[:HISTORY_KEYS]])
+
     def forget_records(self) -> None:
-        """Free the memory of its records when its handler has ended; their number is kept."""
+        """Free the memory of its records when its handler has ended; their number and keys are kept."""
         self.counted = self.records
+        self.keys = self.newest_keys()
         self.digest = with_records(self.digest, ())
         self.weight = 0
 

@@ -1,7 +1,7 @@
 """`Attempts`: opens or claims digests, reads them for a handler, ends them in the store, and emits their events."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar
 
@@ -11,6 +11,7 @@ from digestif.attempts import contents, reports
 from digestif.attempts.admission import Admissions, PolicySource
 from digestif.attempts.attempt import Attempt, Now, Unstored
 from digestif.attempts.claims import Claims
+from digestif.attempts.contents import NO_PAGES
 from digestif.attempts.failures import forget_failures_of, keep_failures
 from digestif.attempts.handlers import Handler, Handlers
 from digestif.attempts.heartbeat import Heartbeat
@@ -36,6 +37,7 @@ from digestif.stores.base import (
     Lease,
     Maintained,
     Store,
+    Taken,
 )
 from digestif.stores.codec import Sealer
 from digestif.stores.partitions import visit
@@ -129,13 +131,16 @@ class Attempts:
             raise
         return attempt
 
-    def claim(self, limit: int, *, room: Room) -> Page:
+    def claim(self, limit: int, *, room: Room, partitions: Collection[int] | None = None) -> Page:
         """Take at most `limit` digests that are due and make them ready for their handlers.
+
+        From these partitions, or from any.
 
         Raises StoreError if no partition answers.
         """
-        claimed = self._claims.claim(limit)
-        return self._prepared(claimed.leases, room)._replace(suspect=claimed.suspect, kept=claimed.kept)
+        claimed = self._claims.claim(limit, partitions)
+        page = self._prepared(claimed.leases, room, pages=claimed.pages)
+        return page._replace(suspect=claimed.suspect, kept=claimed.kept)
 
     def claim_suspects(self, *, alone: bool, room: Room) -> Page:
         """Take digests whose lease lapsed, from the first partition that has some, to be tried beside nothing else.
@@ -186,7 +191,9 @@ class Attempts:
             with suppress(StoreError):
                 attempt.store.extend([attempt.lease], lease=attempt.duration, now=attempt.now(), alone=False)
 
-    def _prepared(self, leases: Sequence[Lease], room: Room, *, alone: bool = False) -> Page:
+    def _prepared(
+        self, leases: Sequence[Lease], room: Room, *, alone: bool = False, pages: Mapping[str, Taken] = NO_PAGES
+    ) -> Page:
         """Attempts that a handler can be called with; the others with their verdicts."""
         judged: list[Judged] = []
         chosen: list[Attempt] = []
@@ -197,7 +204,7 @@ class Attempts:
             else:
                 judged.append((attempt, verdict))
         try:
-            judged += self._read(chosen, room)
+            judged += self._read(chosen, room, pages)
         except StoreError as error:
             unread = [(attempt, put_off(UNREAD)) for attempt in chosen if not attempt.is_ended]
             return Page([], judged + unread, len(leases), error=error)
@@ -234,17 +241,19 @@ class Attempts:
                 contents.finish_merge(attempt)
         return verdict
 
-    def _read(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
+    def _read(self, attempts: Sequence[Attempt], room: Room, pages: Mapping[str, Taken]) -> list[Judged]:
         """Read them, and judge those for which there is no room. One that is too large for memory fails alone."""
         try:
-            return self._read_together(attempts, room)
+            return self._read_together(attempts, room, pages)
         except StoreError:
             raise
         except Exception:  # noqa: BLE001  # one of them is to blame
             return self._read_one_by_one(attempts, room)
 
-    def _read_together(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
-        contents.read(self.store, attempts, room=room)
+    def _read_together(
+        self, attempts: Sequence[Attempt], room: Room, pages: Mapping[str, Taken] = NO_PAGES
+    ) -> list[Judged]:
+        contents.read(self.store, attempts, room=room, pages=pages)
         for attempt in attempts:
             if attempt.is_lost:
                 self._report(attempt, reports.lost(attempt))
@@ -497,8 +506,14 @@ class Attempts:
         Raises StoreError if no partition answers.
         """
 
+        everywhere = range(self.store.partitions)
+        answers = self.store.maintain_each(everywhere, None, limit=PAGE_TIMELINES, now=self._now())
+
         def page(partition: int) -> Iterator[Maintained]:
-            yield self.store.maintain(partition, None, limit=PAGE_TIMELINES, now=self._now())
+            answer = answers[partition]
+            if isinstance(answer, StoreError):
+                raise answer
+            yield answer
 
         pages = list(visit(self.store, "maintenance", page, self.events))
         for done in pages:

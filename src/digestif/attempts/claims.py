@@ -1,6 +1,8 @@
 """Leases from all partitions of a store, visited in random order, for timelines that may be delivered now."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from digestif.attempts.admission import Admissions
@@ -8,8 +10,8 @@ from digestif.attempts.attempt import Now
 from digestif.core.times import Millis, instant_text, to_seconds
 from digestif.errors import Busy, InvalidState, StoreError
 from digestif.events.base import Events
-from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_TIMELINES, Admitted, Candidate, Lease, Store, Unadmitted
+from digestif.ids import fresh_id, shuffled
+from digestif.stores.base import PAGE_TIMELINES, Admitted, Candidate, ClaimPage, Lease, Store, Taken, Unadmitted
 from digestif.stores.partitions import visit
 
 KEPT_PAGES = 10  # of timelines that may not be delivered yet; then a claim ends, so that what it has is delivered
@@ -21,6 +23,23 @@ class Claimed(NamedTuple):
     leases: list[Lease]
     suspect: Millis | None = None  # when the first suspect lapsed
     kept: int = 0  # timelines that may not be delivered yet, and wait again
+    pages: Mapping[str, Taken] = MappingProxyType({})  # by digest id: digests that were read along, whole
+
+
+class _Claim:
+    """A claim under way, and what it has got."""
+
+    def __init__(self, limit: int, *, asks: bool) -> None:
+        self.limit = limit
+        self.asks = asks
+        self.leases: list[Lease] = []
+        self.pages: dict[str, Taken] = {}
+        self.suspects: list[Millis] = []
+        self.kept = 0
+
+    @property
+    def left(self) -> int:
+        return self.limit - len(self.leases)
 
 
 class Claims:
@@ -32,40 +51,81 @@ class Claims:
         self._lease = lease
         self._now = now
         self._events = events
+        self._is_plenty = False  # the last claim got as much as it wanted
 
     @property
     def _asks(self) -> bool:
         return self._admissions.must_ask(self._now())
 
-    def claim(self, limit: int) -> Claimed:
-        """Leases for at most `limit` timelines that are due. Raises StoreError if no partition answers."""
-        asks = self._asks
-        leases: list[Lease] = []
-        suspects: list[Millis] = []
-        kept = 0
+    def claim(self, limit: int, partitions: Collection[int] | None = None) -> Claimed:
+        """Leases for at most `limit` timelines that are due, in these partitions or in all.
 
-        def pages(partition: int) -> Iterator[Admitted]:
-            asked = 0
-            while len(leases) < limit and asked < KEPT_PAGES:
-                wanted = min(limit - len(leases), PAGE_TIMELINES)
-                page = self._store.claim(
-                    partition, wanted, token=fresh_id(), lease=self._lease, now=self._now(), asks=asks
-                )
-                leases.extend(page.leases)
-                suspects.extend([] if page.suspect is None else [page.suspect])
-                admitted = self._admit(page.candidates)
-                leases.extend(admitted.leases)
-                asked += len(admitted.leases) < len(page.candidates)
-                yield admitted
-                if len(page.leases) + page.retired + len(page.candidates) < wanted:
-                    return
-
+        Raises StoreError if no partition answers.
+        """
+        claim = _Claim(limit, asks=self._asks)
+        chosen = range(self._store.partitions) if partitions is None else partitions
+        visited = self._visited(chosen, claim)
         try:
-            kept = sum(admitted.kept for admitted in visit(self._store, "claim", pages, self._events))
+            for _ in visit(
+                self._store, "claim", lambda each: self._pages(each, claim), self._events, partitions=visited
+            ):
+                pass
         except StoreError:
-            if not leases:  # what the pages before it gave must not be forgotten
+            if not claim.leases:  # what the pages before it gave must not be forgotten
                 raise
-        return Claimed(leases, min(suspects, default=None), kept)
+        self._is_plenty = claim.left < 1
+        return Claimed(claim.leases, min(claim.suspects, default=None), claim.kept, claim.pages)
+
+    def _visited(self, partitions: Collection[int], claim: "_Claim") -> Iterator[int]:
+        """The partitions that are to be visited one by one.
+
+        While there is plenty, that is a random one, and it may be enough. Then all others are claimed from at once, and
+        those follow that have more, or failed.
+        """
+        order = [list(partitions)[position] for position in shuffled(len(partitions))]
+        first = 1 if self._is_plenty or len(order) == 1 else 0
+        yield from order[:first]
+        rest = order[first:]
+        if not rest or claim.left < 1:
+            return
+        pages = self._store.claim_each(
+            rest, claim.left, token=fresh_id(), lease=self._lease, now=self._now(), asks=claim.asks
+        )
+        answers = sorted(zip(rest, pages, strict=True), key=lambda answer: _earliest(answer[1]))
+        yield from [each for each, page in answers if self._is_left(page, claim)]
+
+    def _is_left(self, page: ClaimPage | StoreError, claim: "_Claim") -> bool:
+        """Keep what a page gave. True if its partition has more, or failed."""
+        try:
+            if isinstance(page, StoreError):
+                return True
+            self._note(page, claim)
+        except StoreError:  # as it has candidates: the visit finds them again, and reports the error
+            return True
+        return page.more
+
+    def _pages(self, partition: int, claim: "_Claim") -> Iterator[None]:
+        asked = 0
+        while claim.left > 0 and asked < KEPT_PAGES:
+            wanted = min(claim.left, PAGE_TIMELINES)
+            page = self._store.claim(
+                partition, wanted, token=fresh_id(), lease=self._lease, now=self._now(), asks=claim.asks
+            )
+            asked += self._note(page, claim) < len(page.candidates)
+            yield
+            if len(page.leases) + page.retired + len(page.candidates) < wanted:
+                return
+
+    def _note(self, page: ClaimPage, claim: "_Claim") -> int:
+        """Keep what a page gave, and admit its candidates: how many of them were opened."""
+        claim.leases += page.leases
+        claim.pages.update(page.pages)
+        if page.suspect is not None:
+            claim.suspects.append(page.suspect)
+        admitted = self._admit(page.candidates)
+        claim.leases += admitted.leases
+        claim.kept += admitted.kept
+        return len(admitted.leases)
 
     def claim_suspects(self, *, alone: bool) -> list[Lease]:
         """Leases for digests that lapsed, of the first partition that has some."""
@@ -114,3 +174,9 @@ class Claims:
             if until is None and timeline not in opened:
                 self._admissions.not_opened(timeline, now=candidate.now)
         return admitted
+
+
+def _earliest(page: ClaimPage | StoreError) -> float:
+    """When the first candidate was due: that one is asked about first, as within a partition."""
+    candidates = () if isinstance(page, StoreError) else page.candidates
+    return min((candidate.slot.at for candidate in candidates), default=inf)

@@ -1,35 +1,59 @@
 """What an attempt carries: read page by page, decoded, with the records that can't be decoded quarantined."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from digestif.attempts.attempt import Attempt, with_records
 from digestif.attempts.room import Room
-from digestif.core.capacity import Stored, weight_of
+from digestif.core.capacity import Stored, weight_of, within_bytes
+from digestif.core.policy import Policy
 from digestif.core.records import Record
 from digestif.events.attempts import Quarantined
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_RECORDS, QuarantinedRecord, Store, Take, Taken
 from digestif.stores.codec import Sealer, read_timestamp
 
+NO_PAGES: Mapping[str, Taken] = MappingProxyType({})
 
-def read(store: Store, attempts: Sequence[Attempt], *, room: Room) -> None:
-    """Read digests, the first ones first. Once the room is full, those of which nothing was read are left unread."""
-    reading = list(attempts)
-    while reading:
-        pages = store.take([_request(attempt) for attempt in reading], now=reading[0].now())
-        for attempt, page in zip(reading, pages, strict=True):
-            if page is None:
+
+def read(store: Store, attempts: Sequence[Attempt], *, room: Room, pages: Mapping[str, Taken] = NO_PAGES) -> None:
+    """Read digests, the first ones first. Once the room is full, those of which nothing was read are left unread.
+
+    `pages` are digests, by their id, that the claim has read along.
+    """
+    for attempt in attempts:
+        page = pages.get(attempt.lease.digest_id)
+        if page is not None and _needs_no_trimming(attempt.policy, page):
+            _note(attempt, page)
+    while reading := _still_to_read(attempts, room):
+        answers = store.take([_request(attempt) for attempt in reading], now=reading[0].now())
+        for attempt, answer in zip(reading, answers, strict=True):
+            if answer is None:
                 attempt.is_lost = True
-                continue
-            attempt.stored += page.records
-            attempt.weight += weight_of(page.records)
-            attempt.after, attempt.is_read = page.after, page.complete
-            _note_header(attempt, page)
-        reading = [attempt for attempt in reading if not attempt.is_read and not attempt.is_lost]
-        records = sum(len(attempt.stored) for attempt in attempts)
-        if reading and room.is_full(records=records, weight=sum(attempt.weight for attempt in attempts)):
-            reading = [attempt for attempt in reading if attempt.stored]
+            else:
+                _note(attempt, answer)
+
+
+def _still_to_read(attempts: Sequence[Attempt], room: Room) -> list[Attempt]:
+    reading = [attempt for attempt in attempts if not attempt.is_read and not attempt.is_lost]
+    records = sum(len(attempt.stored) for attempt in attempts) if reading else 0
+    if reading and room.is_full(records=records, weight=sum(attempt.weight for attempt in attempts)):
+        return [attempt for attempt in reading if attempt.stored]
+    return reading
+
+
+def _needs_no_trimming(policy: Policy, page: Taken) -> bool:
+    many = len(page.records)
+    within_capacity = policy.capacity is None or many <= policy.capacity
+    return within_capacity and within_bytes(page.records, policy.max_bytes) == many
+
+
+def _note(attempt: Attempt, page: Taken) -> None:
+    attempt.stored += page.records
+    attempt.weight += weight_of(page.records)
+    attempt.after, attempt.is_read = page.after, page.complete
+    _note_header(attempt, page)
 
 
 def finish_merge(attempt: Attempt) -> None:

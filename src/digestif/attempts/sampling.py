@@ -7,9 +7,12 @@ from dataclasses import astuple
 
 import msgspec
 
-from digestif.core.samples import HOUR, HOURS, INTERVAL, KEPT, HourNote, Sample, sample
+from digestif.core.backlog import Standing
+from digestif.core.samples import HOUR, HOURS, INTERVAL, KEPT, MINUTE, HourNote, Sample, sample, with_counts
 from digestif.core.times import Millis, to_millis
 from digestif.stores.base import Store
+
+COUNTED = 10_000  # timelines that are counted for each sample, where that means to read rows
 
 _FIELDS = len(Sample.__dataclass_fields__)
 _encode = msgspec.json.Encoder().encode
@@ -35,8 +38,18 @@ class Sampler:
         self._last = at // INTERVAL
         if found.has(at):
             return False
-        row = astuple(sample(store.ledger(), store.standing(now=at), store.digests_delivered(), now=at))
+        row = astuple(sample(store.ledger(), _standing(store, found, now=at), store.digests_delivered(), now=at))
         return store.swap_note(0, _name(hour), noted, _encode(HourNote(hour, (*found.rows, row))))
+
+
+def _standing(store: Store, hour: HourNote, *, now: Millis) -> Standing:
+    """How many timelines there are. Many are counted once a minute; until then the counts of the last sample hold."""
+    found = store.standing(now=now, most=COUNTED)
+    if store.counts_at_once or max(found.timelines, found.due) < COUNTED:
+        return found
+    if hour.rows and to_millis(hour.rows[-1][0]) // MINUTE == now // MINUTE:
+        return with_counts(found, _sample(hour.rows[-1]))
+    return store.standing(now=now)
 
 
 def samples(store: Store, *, since: Millis | None, now: Millis) -> list[Sample]:
@@ -44,11 +57,11 @@ def samples(store: Store, *, since: Millis | None, now: Millis) -> list[Sample]:
     first = max(now - KEPT, now - KEPT if since is None else since)
     hours = range(first // HOUR, now // HOUR + 1) if store.enabled else range(0)
     rows = [row for hour in hours for row in _found(store.note(0, _name(hour)), hour).rows]
-    return [
-        Sample(**dict(zip(Sample.__dataclass_fields__, row, strict=True)))  # type: ignore[arg-type]
-        for row in rows
-        if first <= to_millis(row[0]) <= now
-    ]
+    return [_sample(row) for row in rows if first <= to_millis(row[0]) <= now]
+
+
+def _sample(row: tuple[float, ...]) -> Sample:
+    return Sample(**dict(zip(Sample.__dataclass_fields__, row, strict=True)))  # type: ignore[arg-type]
 
 
 def _name(hour: int) -> str:

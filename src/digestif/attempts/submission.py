@@ -60,7 +60,8 @@ class Unanswerable(StoreError):
 def _completion(attempt: Attempt, _: Verdict) -> Completion:
     receipt = shortened_text("; ".join(attempt.receipts), LONGEST_TEXT) or None
     plan = attempt.plan
-    return Completion(attempt.lease, plan.cool_down, plan.max_records, receipt, plan.openings, plan.given)
+    keys = attempt.newest_keys()
+    return Completion(attempt.lease, plan.cool_down, plan.max_records, receipt, plan.openings, plan.given, keys)
 
 
 def _release(attempt: Attempt, verdict: Verdict) -> Release:

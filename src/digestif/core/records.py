@@ -177,12 +177,12 @@ class Sighting(NamedTuple):
 
 def check_timeline(key: object) -> str:
     """The key of a timeline, if it is valid; otherwise InvalidRecord."""
-    return _check_key(key, "timeline key")
+    return check_key(key, "timeline key")
 
 
 def check_record_key(key: object) -> str:
     """The key of a record, if it is valid; otherwise InvalidRecord."""
-    return _check_key(key, "record key")
+    return check_key(key, "record key")
 
 
 def check_timestamp(timestamp: object) -> float:
@@ -295,7 +295,10 @@ class _Path(tuple[object, ...]):
         return "".join(f"[{shortened(name)}]" for name in self)
 
 
-def _check_key(key: object, what: str) -> str:
+def check_key(key: object, what: str) -> str:
+    """The key, if it is valid; otherwise InvalidRecord, whose text begins with `what`."""
+    if type(key) is str and key.isascii() and 0 < len(key) <= KEY_BYTES:  # the usual case
+        return key
     if not isinstance(key, str):
         raise InvalidRecord(f"{what}: {shortened(key)} is not a string")
     try:

@@ -9,6 +9,7 @@ from digestif.core.ledger import Ledger
 from digestif.core.times import Millis, to_seconds
 
 INTERVAL: Millis = 10_000
+MINUTE: Millis = 60_000
 HOUR: Millis = 3_600_000
 HOURS = 25  # of notes: the last 24 hours and the one that has begun
 KEPT: Millis = 24 * HOUR
@@ -47,6 +48,13 @@ class HourNote(Struct, frozen=True):
     def has(self, at: Millis) -> bool:
         """True if the interval of this time has its sample, or a later one has."""
         return bool(self.rows) and round(self.rows[-1][0] * 1000) // INTERVAL >= at // INTERVAL
+
+
+def with_counts(standing: Standing, last: Sample) -> Standing:
+    """A standing with the timelines that a sample has counted."""
+    return standing._replace(
+        timelines=last.timelines, waiting=last.waiting, ready=last.ready, open=last.leases, due=last.due
+    )
 
 
 def sample(ledger: Ledger, standing: Standing, digests: int, *, now: Millis) -> Sample:

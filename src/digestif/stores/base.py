@@ -9,10 +9,11 @@ called with leases answers for each of them: False (or None) means that the toke
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from threading import Event
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from digestif.core.capacity import Cursor, Stored
@@ -20,7 +21,7 @@ from digestif.core.damage import Damage
 from digestif.core.machine import Plan, Seen, Slot
 from digestif.core.terms import Openings, Override, Terms
 from digestif.core.times import Millis
-from digestif.errors import ConfigError, InvalidState
+from digestif.errors import ConfigError, InvalidState, StoreError
 from digestif.events.base import Events
 from digestif.stores.documents import Documents
 from digestif.stores.reader import StoreReader
@@ -140,6 +141,8 @@ class ClaimPage(NamedTuple):
     retired: int  # timelines that left the schedule: empty ones, now idle, and damaged ones
     suspect: Millis | None = None  # when the first suspect lapsed; None: there is no suspect
     candidates: tuple[Candidate, ...] = ()  # to be admitted
+    pages: Mapping[str, "Taken"] = MappingProxyType({})  # by digest id: new digests that were read along, whole
+    more: bool = False  # of `claim_each`: timelines may be due that were left
 
 
 class Admitted(NamedTuple):
@@ -179,6 +182,7 @@ class Completion(NamedTuple):
     receipt: str | None = None  # for the history
     openings: Openings | None = None  # of the policy's window
     given: bool = False  # the cool-down was given to the call: an override does not replace it
+    keys: Sequence[str] | None = None  # of its newest records, for the history; None: the store looks for them
 
     @property
     def plan(self) -> Plan:
@@ -264,6 +268,11 @@ class Wakeups:
         """
         self._closed.wait(timeout)
         return False
+
+    def wait_where(self, timeout: float) -> frozenset[int] | None:
+        """Wait likewise, and return the partitions that the hints name. None: in any, or there was no hint."""
+        self.wait(timeout)
+        return None
 
     def close(self) -> None:
         """Close connections, and end a wait that is under way. Any thread may call it."""
@@ -353,6 +362,18 @@ class Store(StoreReader, Notes, Documents):
         unless they are paused. Also expires records older than their ttl, and sweeps a page.
         """
 
+    def maintain_each(
+        self, partitions: Sequence[int], deadline: Millis | None, *, limit: int, now: Millis | None
+    ) -> list[Maintained | StoreError]:
+        """The same in each of these partitions, asked at once where a store can; one that fails answers so."""
+        answers: list[Maintained | StoreError] = []
+        for partition in partitions:
+            try:
+                answers.append(self.maintain(partition, deadline, limit=limit, now=now))
+            except StoreError as error:
+                answers.append(error)
+        return answers
+
     # Delivering
 
     @abstractmethod
@@ -366,7 +387,40 @@ class Store(StoreReader, Notes, Documents):
 
         A timeline is not opened but answered as a candidate if its override has a window, or if the caller `asks` for
         that: whether it may be delivered now is then decided outside of any transaction, and `admit` acts on it.
+
+        The `pages` of the answer are whole digests as `take` would give them, without regard to capacity and
+        `max_bytes`; a store reads along what costs it little, or nothing.
         """
+
+    def claim_each(
+        self,
+        partitions: Sequence[int],
+        limit: int,
+        *,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+        asks: bool = False,
+    ) -> list[ClaimPage | StoreError]:
+        """Claim in each of these partitions, at most `limit` timelines over all; a partition that fails answers so.
+
+        By default one is asked after the other. A store that can asks all of them at once.
+        """
+        answers: list[ClaimPage | StoreError] = []
+        left = limit
+        for partition in partitions:
+            if left < 1:
+                answers.append(ClaimPage([], 0, more=True))
+                continue
+            try:
+                page = self.claim(partition, left, token=f"{token}.{partition}", lease=lease, now=now, asks=asks)
+            except StoreError as error:
+                answers.append(error)
+                continue
+            given = len(page.leases) + len(page.candidates)
+            answers.append(page._replace(more=given + page.retired >= left))
+            left -= given
+        return answers
 
     @abstractmethod
     def claim_suspects(

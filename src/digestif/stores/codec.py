@@ -34,11 +34,11 @@ class JsonCodec:
     name = "json/1"
 
     def __init__(self) -> None:
-        self._encode = msgspec.json.Encoder().encode
+        self.encode_flat = msgspec.json.Encoder().encode
         self.decode = msgspec.json.Decoder().decode
 
     def encode(self, value: Any) -> bytes:
-        text = self._encode(value)
+        text = self.encode_flat(value)
         if _may_be_deep(text) and is_deep(value):
             check_value(value)
         return text
@@ -76,7 +76,12 @@ class ZstdCodec:
         self._compress, self._decompress = _zstd()
 
     def encode(self, value: Any) -> bytes:
-        text = self._json.encode(value)
+        return self._compressed(self._json.encode(value))
+
+    def encode_flat(self, value: Any) -> bytes:
+        return self._compressed(self._json.encode_flat(value))
+
+    def _compressed(self, text: bytes) -> bytes:
         if len(text) > VALUE_SIZE:
             raise InvalidRecord(f"value: {len(text)} bytes before compression, allowed are {VALUE_SIZE}")
         return self._compress(text)
@@ -140,6 +145,8 @@ class Sealer:
     def __init__(self, codec: str | Codec) -> None:
         self._codec = load_codec(codec)
         self._checks = isinstance(self._codec, tuple(BUILT_IN.values()))  # values by itself
+        is_own = type(self._codec) in BUILT_IN.values()  # a subclass may encode in another way
+        self._encode_flat = self._codec.encode_flat if is_own else None  # type: ignore[attr-defined]
         self._prefix = codec_name(self._codec).encode() + b" "
         self._known: dict[bytes, Codec] = {self._prefix[:-1]: self._codec}
 
@@ -151,6 +158,8 @@ class Sealer:
         if type(value) is Decoded:
             return self._seal_decoded(value.value)
         try:
+            if self._encode_flat and _is_flat(value):
+                return self._prefixed(self._encode_flat(value))  # which need not be read back
             if not self._checks:
                 check_value(value)
             body = self._codec.encode(value)
@@ -197,8 +206,11 @@ class Sealer:
         """Decode a stored value; ValueError says why it can't be."""
         if payload is None:
             raise ValueError("the stored value is missing")
-        name, _, body = payload.removeprefix(MINUS_ZERO).partition(b" ")
-        codec = self._known.get(name) or self._built_in(name)
+        if payload.startswith(self._prefix):  # the usual case
+            name, codec, body = self._prefix[:-1], self._codec, payload[len(self._prefix) :]
+        else:
+            name, _, body = payload.removeprefix(MINUS_ZERO).partition(b" ")
+            codec = self._known.get(name) or self._built_in(name)
         try:
             return codec.decode(body)
         except MemoryError:
@@ -217,6 +229,19 @@ class Sealer:
                 self._known[name] = codec()
                 return self._known[name]
         raise ValueError(f"it was stored by the codec {name[:80].decode(errors='replace')!r}, which is not configured")
+
+
+def _is_flat(value: object) -> bool:
+    """True for a value without containers inside, all of it of types that JSON gives back as they are."""
+    if type(value) is not dict:
+        return type(value) in _EXACT
+    for name, item in value.items():  # noqa: SIM110  # all() takes twice as long
+        if type(name) is not str or type(item) not in _EXACT:
+            return False
+    return True
+
+
+_EXACT = frozenset((str, int, bool, type(None)))  # a float may be NaN
 
 
 def _is_same(found: Any, value: Any) -> bool:

@@ -94,6 +94,7 @@ class GroupCommit(Generic[C]):
             if job.page is not None and job.page.leader is job:
                 job.page.is_awake = True  # before waking: a thread that joins later is not woken
                 any(job.page.waking)
+        job.page = None  # the page refers to its jobs: without this, each commit would be left to the garbage collector
         if job.error is not None:
             raise job.error
         result: T = job.result

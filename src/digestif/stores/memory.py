@@ -22,6 +22,7 @@ from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival, Durabilit
 from digestif.stores.fork import watch
 from digestif.stores.gate import Turnstile, holding
 from digestif.stores.ordered import Ordered
+from digestif.stores.reader import UNLEASED
 from digestif.stores.rows import (
     NEVER,
     UNBOUNDED,
@@ -612,12 +613,13 @@ class MemoryRows(NeverDamaged):
     def standing(self, now: Millis, most: int | None = None) -> Standing:
         waiting, ready, _, until, paused_until, expires = self._orders
         due = sum(1 for order in (waiting, until) for _ in takewhile(lambda item: item[0] <= now, order.after(None)))
+        leased = sum(1 for _ in takewhile(lambda item: item[0] < UNLEASED, paused_until.after(None)))
         firsts = [item[0] for order in (waiting, ready) for item in islice(order.after(None), 1)]
         return Standing(
             timelines=len(self._slots),
             waiting=len(waiting),
             ready=len(ready),
-            open=len(until) + len(paused_until),
+            open=len(until) + leased,
             due=due + len(ready),
             earliest=min(firsts, default=None),
             expires=next((item[0] for item in expires.after(None)), None),

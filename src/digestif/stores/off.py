@@ -6,7 +6,7 @@ from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import IDLE, Slot
-from digestif.core.records import DeadLetter, HistoryEntry, State
+from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis
 from digestif.dsn import Dsn
@@ -34,7 +34,7 @@ from digestif.stores.base import (
     Taken,
 )
 from digestif.stores.documents import Bounds, Document
-from digestif.stores.reader import Part, Place, TimelinePage
+from digestif.stores.reader import Order, Part, Place, TimelinePage
 
 
 def from_dsn(dsn: Dsn, *, namespace: str) -> "OffStore":
@@ -198,7 +198,7 @@ class OffStore(Store):
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         return []
 
-    def look_over(self, state: State | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
+    def look_over(self, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
         return TimelinePage([], None)
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:

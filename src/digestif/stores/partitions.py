@@ -1,6 +1,6 @@
 """Visits to all partitions of a store: one that fails is reported and does not stop the others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from digestif.errors import StoreError
@@ -12,10 +12,20 @@ from digestif.stores.base import Store
 T = TypeVar("T")
 
 
-def visit(store: Store, operation: str, pages: Callable[[int], Iterator[T]], events: Events) -> Iterator[T]:
-    """What `pages` gives for each partition, in random order. Raises only if all partitions fail."""
+def visit(
+    store: Store,
+    operation: str,
+    pages: Callable[[int], Iterator[T]],
+    events: Events,
+    *,
+    partitions: Iterable[int] | None = None,
+) -> Iterator[T]:
+    """What `pages` gives for each of these partitions, by default for all in random order.
+
+    Raises only if all partitions of the store fail.
+    """
     failures: list[StoreError] = []
-    for partition in shuffled(store.partitions):
+    for partition in shuffled(store.partitions) if partitions is None else partitions:
         try:
             yield from pages(partition)
         except StoreError as error:

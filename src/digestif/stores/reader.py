@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
@@ -29,6 +29,10 @@ class Part(StrEnum):
 
 
 PAGE_READ = 500  # rows or keys that a page of `look_over` reads
+
+PAUSED: Literal["paused"] = "paused"
+Order = State | Literal["paused"]  # in which timelines are listed
+UNLEASED: Millis = 2**54  # where a lease ends, for a paused timeline that is not open: it has none that could lapse
 
 Place = tuple[int | str, ...]  # of a timeline in an order of the store's own
 
@@ -67,6 +71,10 @@ class StoreReader(ABC):
         """
         self.time(0)
 
+    def products(self) -> Mapping[str, str]:
+        """What is behind the store, by name and version: {"PostgreSQL": "17.2"}."""
+        return {}
+
     @abstractmethod
     def inspect(self, timeline: str) -> Slot:
         """The timeline as it is; IDLE if nothing is stored."""
@@ -76,12 +84,13 @@ class StoreReader(ABC):
         """Stored timelines in the order of their keys, by code points; fewer than `limit` were the last."""
 
     @abstractmethod
-    def look_over(self, state: State | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
+    def look_over(self, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
         """A page of timelines that wait, are ready or open and not paused, by their due times or lease ends.
 
-        Without a state, or for idle ones, all timelines that begin with the prefix, by their keys; otherwise the prefix
-        is ignored. Reads at most PAGE_READ rows or keys, however many timelines there are, so a page may be short or
-        empty although more follow. ConfigError if `after` is no place of this order.
+        Or of those that are paused, open ones first. Without an order, or for idle ones, all timelines that begin with
+        the prefix, by their keys; otherwise the prefix is ignored. Reads at most PAGE_READ rows or keys, however many
+        timelines there are, so a page may be short or empty although more follow. ConfigError if `after` is
+        no place of this order.
         """
 
     @abstractmethod

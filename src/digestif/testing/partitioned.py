@@ -40,7 +40,7 @@ from digestif.stores.base import (
     Taken,
 )
 from digestif.stores.documents import Bounds, Document
-from digestif.stores.reader import Part, Place, TimelinePage
+from digestif.stores.reader import PAUSED, Order, Part, Place, TimelinePage
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -142,7 +142,7 @@ class Partitioned(Store):
         part, inner = self._place(partition)
         claimed = part.claim(inner, limit, token=token, lease=lease, now=now, asks=asks)
         self._watch("claim", len(claimed.leases))
-        return claimed
+        return claimed._replace(pages={of: self._without_lost(page) for of, page in claimed.pages.items()})
 
     def claim_suspects(
         self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
@@ -182,7 +182,7 @@ class Partitioned(Store):
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         answers = self._under_leases("take", requests, lambda part, share: part.take(share, now=now))
         self._watch("take", sum(len(taken.records) for taken in answers if taken))
-        return [taken and taken._replace(records=self._without_lost(taken.records)) for taken in answers]
+        return [taken and self._without_lost(taken) for taken in answers]
 
     def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
         self._watch("quarantine", len(records))
@@ -260,18 +260,22 @@ class Partitioned(Store):
         pages = [part.scan(prefix=prefix, after=after, limit=limit) for part in self._all()]
         return list(islice(merge(*pages, key=operator.itemgetter(0)), limit))
 
-    def look_over(self, state: State | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
-        if state in (None, State.IDLE):
+    def look_over(self, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
+        if order in (None, State.IDLE):
             found = self.scan(prefix=prefix, after=None if after is None else str(after[0]), limit=limit)
             return TimelinePage(found, (found[-1][0],) if len(found) == limit else None)
-        timelines = [each for each in self.scan(prefix="", after=None, limit=10_000) if each[1].state is state]
-        in_order = sorted((_end(slot), name, slot) for name, slot in timelines if not slot.paused)
+        timelines = self.scan(prefix="", after=None, limit=10_000)
+        if order == PAUSED:
+            chosen = [(name, slot) for name, slot in timelines if slot.paused]
+        else:
+            chosen = [(name, slot) for name, slot in timelines if slot.state is order and not slot.paused]
+        in_order = sorted((_end(slot), name, slot) for name, slot in chosen)
         rest = [each for each in in_order if after is None or each[:2] > after]
         page = [(name, slot) for _, name, slot in rest[:limit]]
         return TimelinePage(page, rest[limit - 1][:2] if len(rest) >= limit else None)
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
-        return self._without_lost(self._home(timeline).records(timeline, part, after=after, limit=limit))
+        return list(map(self._without_value, self._home(timeline).records(timeline, part, after=after, limit=limit)))
 
     def find(self, timeline: str, key: str) -> dict[Part, Stored]:
         return self._home(timeline).find(timeline, key)
@@ -374,8 +378,11 @@ class Partitioned(Store):
     def _watch(self, verb: str, size: int) -> None:
         self.largest[verb] = max(self.largest[verb], size)
 
-    def _without_lost(self, records: list[Stored]) -> list[Stored]:
-        return [record._replace(payload=None) if record.key in self.lost else record for record in records]
+    def _without_lost(self, page: Taken) -> Taken:
+        return page._replace(records=list(map(self._without_value, page.records)))
+
+    def _without_value(self, record: Stored) -> Stored:
+        return record._replace(payload=None) if record.key in self.lost else record
 
 
 class UnderLease(Protocol):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
@@ -61,17 +61,20 @@ class Loop:
 
     # Claiming
 
-    async def run_once(self) -> Round:
-        """Claim what is due, as much as there are places for. Raises StoreError if the store does not answer."""
+    async def run_once(self, partitions: Collection[int] | None = None) -> Round:
+        """Claim what is due, in these partitions or in all, as much as there are places for.
+
+        Raises StoreError if the store does not answer.
+        """
         await self._maintain_if_due()
         await self._hold_back_until(self._is_no_kind_short)
         if self._suspects.are_tried:
             return await self._look_again(self._tuning.look_again)
         if self._suspects.are_next:
             return await self._try_suspects_next()
-        return await self._claim()
+        return await self._claim(partitions)
 
-    async def _claim(self) -> Round:
+    async def _claim(self, partitions: Collection[int] | None) -> Round:
         places, memory = self._free_places(), self._free_memory()
         if self._short and self._claims:  # one claim at a time, while a kind has too few places
             return await self._look_again(self._tuning.hold_back)
@@ -81,8 +84,8 @@ class Loop:
         slow = frozenset(kind for kind in self._short if places[kind] == 0)
         memory = min(memory, self._limits.memory // 2 or 1)
         room = Room(places, slow=slow, memory=memory, records=self._tuning.records)
-        page = await self._take_on(lambda: self._attempts.claim(wanted, room=room), places)
-        self._suspects.saw(page.suspect, looked_everywhere=page.claimed < wanted)
+        page = await self._take_on(lambda: self._attempts.claim(wanted, room=room, partitions=partitions), places)
+        self._suspects.saw(page.suspect, looked_everywhere=partitions is None and page.claimed < wanted)
         if room.short or page.claimed < wanted:
             self._short = frozenset(room.short)
         if page.claimed == 0 and self._suspects.exist:

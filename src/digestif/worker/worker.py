@@ -15,6 +15,7 @@ from digestif.events.engine import StoreFailed, WorkerStarted, WorkerStopped, Wo
 from digestif.ids import chance, fresh_id
 from digestif.stores.base import Wakeups
 from digestif.worker.drain import Drain
+from digestif.worker.hints import Hints
 from digestif.worker.limits import DEFAULT, Limits
 from digestif.worker.loop import Loop
 from digestif.worker.presence import Presence
@@ -209,16 +210,16 @@ class Worker:
 
         self._wake = lambda: _call_soon(running, wake)
 
-        async def claim(rest: Callable[[], Awaitable[object]]) -> None:
-            failures = 0
+        async def claim(rest: Callable[[], Awaitable[frozenset[int] | None]]) -> None:
+            failures, partitions = 0, None
             while not self._is_stopping:
                 try:
-                    more = (await loop.run_once()).more
-                    failures = 0
+                    more = (await loop.run_once(partitions)).more
+                    failures, partitions = 0, None
                     answered.set()
                     reached.set()
                 except StoreError as error:
-                    failures += 1
+                    failures, partitions = failures + 1, None
                     self._last_error = error
                     attempts.events.emit(StoreFailed(operation="claim", error=error))
                     await _wait(stopped, self.tuning.pause(failures))
@@ -227,11 +228,15 @@ class Worker:
                     plenty.set()
                 elif not self._is_stopping:
                     plenty.clear()
-                    await rest()
+                    partitions = await rest()
             answered.set()  # stopped: the answer does not matter any more
 
-        first = claim(lambda: loop.in_thread(lambda: wakeups.wait(self._poll)))
-        tasks = [asyncio.create_task(each) for each in (first, claim(plenty.wait), self._give_up_unless(answered))]
+        async def rest_until_plenty() -> None:
+            await plenty.wait()
+
+        hints = Hints(wakeups, poll=self._poll)
+        first, second = claim(lambda: loop.in_thread(hints.wait)), claim(rest_until_plenty)
+        tasks = [asyncio.create_task(each) for each in (first, second, self._give_up_unless(answered))]
         try:
             await asyncio.gather(*tasks)
         finally:

@@ -29,7 +29,7 @@ from tests.stores.postgres.callers import (
     waits_of_others,
 )
 from tests.stores.postgres.crowd import deadlocks
-from tests.worker.workers import LONG, Ear, working
+from tests.worker.workers import AT_ONCE, LONG, Ear, working
 
 COMMITS = 20
 GREAT = 5 * PAGE_RECORDS  # records of one commit
@@ -203,6 +203,8 @@ def test_of_a_rollback_nobody_hears(digests: Digests, url: str) -> None:
 
 
 def test_a_commit_is_delivered_at_once(digests: Digests, url: str) -> None:
+    """On a loaded computer each takes longer: torture/test_postgres.py measures their median."""
     waits = waits_from_commits(digests, url, commits=COMMITS)
 
-    assert median(waits) < PROMPT
+    assert min(waits) < PROMPT
+    assert max(waits) < AT_ONCE

@@ -14,12 +14,33 @@ from digestif.stores.redis.keys import PARTITION_KINDS
 from digestif.stores.rows.view import marks
 
 SMALL = 256  # records that a batch has without orders
-LIGHT = 8192 + 12  # bytes of a record in such a batch, with its head
-NEVER = 2**54
+LIGHT = 8192 + 13  # bytes of a record in such a batch, with its head
+NEVER = 2**54  # the expiry of a record without form that does not expire
 SHIFT = 2 * 10**15  # makes every time positive
-HEAD = Struct(">5s7sd")
+FORM, EXPIRES = 0xF8, 1
+HEAD, EXPIRING_HEAD, FORMLESS_HEAD = Struct(">B5sd"), Struct(">B5s7sd"), Struct(">5s7sd")
 ORDERS = ("waiting", "ready", "since", "leases", "paused", "expiring")
 KEPT = {"meta", "ledger", "history", "docindex"}
+
+
+class Head(NamedTuple):
+    """What is stored before the payload of a record."""
+
+    arrival: int
+    expires: Millis | None
+    timestamp: float
+
+
+def read_head(record: bytes) -> Head:
+    if record[0] >= FORM and not record[0] & EXPIRES:
+        _, arrival, timestamp = HEAD.unpack_from(record)
+        return Head(int.from_bytes(arrival), None, timestamp)
+    if record[0] >= FORM:
+        _, arrival, packed, timestamp = EXPIRING_HEAD.unpack_from(record)
+    else:
+        arrival, packed, timestamp = FORMLESS_HEAD.unpack_from(record)
+    expires = int.from_bytes(packed, signed=True)
+    return Head(int.from_bytes(arrival), expires if expires < NEVER else None, timestamp)
 
 
 class Batch(NamedTuple):
@@ -33,8 +54,8 @@ class Batch(NamedTuple):
     @property
     def expiries(self) -> dict[bytes, Millis]:
         """When records expire, of those that do."""
-        found = {key: int.from_bytes(HEAD.unpack_from(record)[1], signed=True) for key, record in self.records.items()}
-        return {key: expires for key, expires in found.items() if expires < NEVER}
+        found = {key: read_head(record).expires for key, record in self.records.items()}
+        return {key: expires for key, expires in found.items() if expires is not None}
 
     @property
     def deadlines(self) -> dict[bytes, Millis]:
@@ -155,11 +176,8 @@ def _flaws_of_batch(batch: Batch, *, large: bool | None = None, bound: Millis | 
 
 
 def _ages(batch: Batch) -> dict[bytes, float]:
-    ages = {}
-    for key, record in batch.records.items():
-        arrival, _, timestamp = HEAD.unpack_from(record)
-        ages[b"\0\0\0" + arrival + key] = timestamp
-    return ages
+    heads = {key: read_head(record) for key, record in batch.records.items()}
+    return {head.arrival.to_bytes(8) + key: head.timestamp for key, head in heads.items()}
 
 
 def _places(slot: dict[str, Any]) -> dict[str, Millis]:

@@ -11,7 +11,18 @@ from digestif.core.machine import Seen, Slot, Unfinished
 from digestif.core.records import State
 from digestif.core.terms import Openings, Override
 from digestif.core.transfer import FOREVER
-from digestif.stores.base import Admission, Burial, Completion, Lease, QuarantinedRecord, Release, Replan, Take
+from digestif.stores.base import (
+    Admission,
+    Burial,
+    ClaimPage,
+    Completion,
+    Lease,
+    QuarantinedRecord,
+    Release,
+    Replan,
+    Store,
+    Take,
+)
 from digestif.stores.documents import Bounds, Document
 from digestif.stores.redis.repair import Repair
 from digestif.stores.redis.store import RedisStore
@@ -29,6 +40,11 @@ def record(key: str, value: int = 0, timestamp: float = 0.0) -> Record:
 def lease(timeline: str, token: str, digest_id: str | None = None) -> Lease:
     """The fields of a lease that a store reads."""
     return Lease(timeline, token, until=0, digest_id=digest_id or token, attempt=1, lapses=0, iteration=0, at=0)
+
+
+def claimed(store: Store) -> ClaimPage:
+    """A worker's page. What it has read along is not kept for a repeated call, and is left out."""
+    return store.claim(0, 10, token="page", lease=30_000, now=7_000)._replace(pages={})
 
 
 def opened(timeline: str, token: str, *, now: int, lasts: int = 30_000) -> Callable[[Digests], Any]:
@@ -100,7 +116,7 @@ EVERYDAY = [  # of any store
     ),
     Step("complete", lambda digests: digests.store.complete([Completion(lease("t", "second"), 10_000)], now=7_000)),
     # A worker's page, each digest of which ends otherwise
-    Step("claim", lambda digests: digests.store.claim(0, 10, token="page", lease=30_000, now=7_000)),
+    Step("claim", lambda digests: claimed(digests.store)),
     Step(
         "bury",
         lambda digests: digests.store.bury([Burial(lease("u", "page", "page-0"), "it is refused", 10_000)], now=8_000),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from digestif import Digests, Event, Policy, StoreChanged, StoreError, StoreUnavailable
+from digestif import ConfigError, Digests, Event, Policy, StoreChanged, StoreError, StoreUnavailable
 from digestif.stores.base import Store
 from digestif.stores.redis.client.topology import slot_of
 from digestif.testing.servers import ClusterServers, RedisServer, free_port
@@ -114,7 +114,7 @@ def test_a_partition_that_bears_the_layout_of_a_latecomer_is_none_either(redis_s
         with Digests(redis_server.url, policy=SOON) as after:
             after.add("t", 1)
             for partition in range(1, 64):
-                redis_server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", f"1/64/late-{partition}")
+                redis_server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", f"2/64/late-{partition}")
 
             for _ in range(3):
                 with pytest.raises(StoreError, match="anew with 1 partitions, this store was opened with 64"):
@@ -184,7 +184,7 @@ def test_settings_that_were_removed_by_hand_are_restored_from_what_the_partition
 
         with Digests(redis_server.url) as started:
             assert started.store.partitions == 8
-        assert redis_server.cli("HGETALL", "{d:0}:meta") == {"schema": "1", "partitions": "8"}
+        assert redis_server.cli("HGETALL", "{d:0}:meta") == {"schema": "2", "partitions": "8"}
 
 
 # Written by an older release
@@ -203,8 +203,61 @@ def test_a_namespace_of_a_release_without_layouts_opens_with_nothing_lost(redis_
         assert digests.add("t1", 1, key="again") is False
         layouts = [redis_server.cli("HGET", f"{{d:{each}}}:ledger", "layout") for each in range(8)]
 
-    assert {layout.rpartition("/")[0] for layout in layouts} == {"1/8"}
+    assert {layout.rpartition("/")[0] for layout in layouts} == {"2/8"}
     assert len(set(layouts)) == 8
+
+
+def lower_schema(server: RedisServer, partitions: int) -> None:
+    """As if a release that knows only schema 1 had written the namespace."""
+    server.cli("HSET", "{d:0}:meta", "schema", 1)
+    for partition in range(partitions):
+        layout = server.cli("HGET", f"{{d:{partition}}}:ledger", "layout")
+        server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", layout.replace("2/", "1/", 1))
+
+
+def schemas(server: RedisServer, partitions: int) -> set[str]:
+    layouts = [server.cli("HGET", f"{{d:{partition}}}:ledger", "layout") for partition in range(partitions)]
+    return {server.cli("HGET", "{d:0}:meta", "schema"), *(layout.partition("/")[0] for layout in layouts)}
+
+
+def test_an_older_schema_is_raised_when_the_namespace_is_opened(redis_server: RedisServer) -> None:
+    """From then on an older release, which can't read every record, is refused."""
+    with Digests(f"{redis_server.url}?partitions=8") as digests:
+        digests.add_many(spread())
+    lower_schema(redis_server, 8)
+
+    with Digests(redis_server.url) as digests:
+        assert digests.ledger().pending == 40
+        assert digests.verify()
+
+    assert schemas(redis_server, 8) == {"2"}
+
+
+def test_a_store_that_is_refused_for_its_partitions_raises_no_schema(redis_server: RedisServer) -> None:
+    """Processes of the older release go on."""
+    with Digests(f"{redis_server.url}?partitions=8") as digests:
+        digests.add_many(spread())
+    lower_schema(redis_server, 8)
+
+    with pytest.raises(ConfigError, match="has 8 and keeps them, not 4"):
+        Digests(f"{redis_server.url}?partitions=4").ledger()
+
+    assert schemas(redis_server, 8) == {"1"}
+
+
+@pytest.mark.parametrize("partitions", [1, 8])
+def test_after_a_failover_to_the_older_schema_it_is_raised_again(redis_server: RedisServer, partitions: int) -> None:
+    """A replica may not have heard of it yet."""
+    with Digests(f"{redis_server.url}?partitions={partitions}") as digests:
+        digests.add_many(spread())
+        lower_schema(redis_server, partitions)
+
+        with pytest.raises(StoreError, match="as an older release left it"):
+            digests.add("t1", 1)
+        assert digests.ledger().accepted == 40
+        digests.add("t1", 1)
+
+        assert digests.ledger().accepted == 41
 
 
 # A part of a cluster

@@ -72,11 +72,11 @@ def test_a_replica_is_refused(redis_server: RedisServer) -> None:
 
 
 def test_a_namespace_of_another_schema_is_refused_and_left_as_it_is(redis_server: RedisServer) -> None:
-    redis_server.cli("HSET", "{d:0}:meta", "schema", 2, "partitions", 1)
+    redis_server.cli("HSET", "{d:0}:meta", "schema", 3, "partitions", 1)
 
     told = refusal(redis_server.url)
 
-    assert "namespace 'd' was written with schema 2, this release knows schema 1" in told
+    assert "namespace 'd' was written with schema 3, this release knows schema 2" in told
     assert "use the release that wrote it, or another namespace" in told
     assert redis_server.cli("KEYS", "*") == ["{d:0}:meta"]
     with Digests(redis_server.url, namespace="other") as digests:

@@ -113,6 +113,20 @@ def test_of_a_batch_only_the_records_of_a_damaged_timeline_are_refused(
     assert len(deliver(digests, "good", now=T)) == 4
 
 
+def test_a_damaged_timeline_in_a_batch_refuses_no_records_that_need_their_orders(
+    digests: Digests, redis_server: RedisServer, client: "redis.Redis"
+) -> None:
+    digests.add_many([("bad", 0), *[("large", n) for n in range(300)]], now=T)
+    client.hset("{d:0}:t:bad", "", "damaged")
+    another = Digests(redis_server.url)  # which does not know that the timeline is large
+
+    with another, pytest.raises(StoreError, match=r"'bad'.*digestif repair") as refusal:
+        another.add_many([("large", 1), ("bad", 1), ("large", 2)], now=T)
+
+    assert refusal.value.answers == (False, None, False)
+    assert digests.timeline("large").pending == 302
+
+
 def test_what_joined_a_damaged_timeline_before_anybody_met_it_is_kept_with_the_rest(
     digests: Digests, store: RedisStore, client: "redis.Redis"
 ) -> None:
@@ -259,6 +273,28 @@ def test_a_record_whose_key_is_not_utf_8_is_quarantined_when_it_is_delivered(
     assert digests.verify()
 
 
+@pytest.mark.parametrize("head", [b"", b"\0", b"\xfc", b"\xff"])
+def test_a_record_whose_head_is_damaged_is_quarantined_out_of_a_large_digest(
+    digests: Digests, client: "redis.Redis", head: bytes
+) -> None:
+    """It does not say any more where it stands in the order."""
+    digests.add_many([("t", Record(f"{n:03}", n, T + n)) for n in range(300)], now=T)
+    record: Any = client.hget("{d:0}:t:t", "150")
+    client.hset("{d:0}:t:t", "150", head + record[1:] if head else b"")
+
+    assert len(deliver(digests, "t", now=T)) == 299
+
+    assert [letter.records for letter in digests.dead_letters()] == [1]
+    assert digests.verify()
+
+
+def test_a_large_digest_that_lost_a_record_is_delivered_without_it(digests: Digests, client: "redis.Redis") -> None:
+    digests.add_many([("t", Record(f"{n:03}", n, T + n)) for n in range(300)], now=T)
+    client.hdel("{d:0}:t:t", "150")
+
+    assert len(deliver(digests, "t", now=T)) == 299
+
+
 def test_a_dead_letter_of_which_nothing_is_left_but_its_records_is_found_again(
     digests: Digests, client: "redis.Redis"
 ) -> None:
@@ -341,3 +377,25 @@ def test_a_count_below_zero_is_named_and_repaired(digests: Digests, client: "red
 
     assert digests.verify()
     assert digests.ledger().delivered == 0
+
+
+def test_a_paused_timeline_that_its_list_lacks_is_named_and_put_back(digests: Digests, client: "redis.Redis") -> None:
+    digests.pause("t")
+    client.delete("{d:0}:paused")
+    assert any("'t'" in problem for problem in digests.verify().problems)
+
+    [found] = digests.repair(now=T)
+
+    assert (found.timeline, found.part) == ("t", "place")
+    assert [timeline.key for timeline in digests.timelines_page(paused=True).timelines] == ["t"]
+    assert digests.verify()
+
+
+def test_in_a_namespace_without_a_list_of_all_paused_timelines_none_is_missed(
+    digests: Digests, client: "redis.Redis"
+) -> None:
+    digests.pause("t")
+    client.delete("{d:0}:paused")
+    client.hdel("{d:0}:ledger", "pauses")
+    assert digests.verify()
+    assert [timeline.key for timeline in digests.timelines_page(paused=True).timelines] == ["t"]

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from digestif.core.terms import Terms
+from digestif.errors import StoreUnavailable
 from digestif.stores.base import Arrival
+from digestif.stores.reader import Part
 from digestif.stores.redis import RedisStore
-from digestif.stores.redis.batches import call_alone
+from digestif.stores.redis.batches import Batches
 from digestif.stores.redis.calls import Caller
 from digestif.stores.redis.client.commands import ScriptRefused
 from digestif.stores.redis.client.scripts import load
-from digestif.testing.conformance.port import NOW, arrive, complete, open_digest
+from digestif.testing.conformance.port import NOW, arrive, complete, open_digest, stored
 from tests.servers import empty_server
 from tests.stores.redis.hints import opened
 
@@ -29,12 +31,16 @@ def opened_here() -> Iterator[RedisStore]:
         yield store
 
 
-def send(store: RedisStore, caller: Caller, number: int, key: str, *, asks_due: bool = False) -> Any:
-    """The answer to a call of this number, which adds a record."""
+def send(
+    store: RedisStore, caller: Caller, number: int, key: str, *, asks_due: bool = False, follows: bool = False
+) -> Any:
+    """The answer to a call of this number, which adds a record; `follows`: if the call before it was done."""
     caller.calls = number
-    call = call_alone(store._scripts.keys, Arrival("t", key, b"1", 0.0, None, Terms(), asks_due))
+    text = b"+%d" % number if follows else None
+    call = Batches(store._scripts.keys).call_alone(Arrival("t", key, b"1", 0.0, None, Terms(), asks_due))
     layout = store._scripts._layouts.argument(0, load("add"))
-    [answer] = store._link.run([store._scripts._command(load("add"), call, caller, NOW, layout)])
+    command = store._scripts._command(load("add"), call, caller, NOW, layout, text)
+    [answer] = store._link.run([command], patience=0)
     return answer
 
 
@@ -75,6 +81,57 @@ def test_a_call_that_comes_after_a_later_one_is_not_done() -> None:
         assert isinstance(late, ScriptRefused)
         assert late.word == "DIGESTIF_OVERTAKEN"
         assert store.ledger().accepted == 1
+
+
+def test_a_call_that_follows_another_is_refused_until_that_is_done() -> None:
+    with opened_here() as store:
+        caller = Caller()
+        send(store, caller, 1, "a")
+
+        early = send(store, caller, 3, "c", follows=True)
+        second = send(store, caller, 2, "b", follows=True)
+        third = send(store, caller, 3, "c", follows=True)
+
+        assert isinstance(early, StoreUnavailable)
+        assert "DIGESTIF_GAP" in str(early)
+        assert (second, third) == (b"0", b"0")
+        assert [record.key for record in stored(store, "t", Part.PENDING)] == ["c", "b", "a"]
+
+
+def test_a_call_that_follows_is_refused_if_the_caller_is_not_known() -> None:
+    with opened_here() as store:
+        refused = send(store, Caller(), 2, "b", follows=True)
+
+        assert isinstance(refused, StoreUnavailable)
+        assert store.ledger().accepted == 0
+
+
+def test_each_of_eight_calls_that_follow_each_other_answers_as_it_did_first() -> None:
+    with opened_here() as store:
+        caller = Caller()
+        first = [send(store, caller, number, f"{number}", follows=number > 1) for number in range(1, 10)]
+
+        again = [send(store, caller, number, f"{number}", follows=number > 1) for number in range(2, 10)]
+        ninth = send(store, caller, 1, "1")
+
+        assert first == [b"1"] + 8 * [b"0"]
+        assert again == first[1:]
+        assert isinstance(ninth, ScriptRefused)
+        assert ninth.word == "DIGESTIF_OVERTAKEN"
+        assert store.ledger().accepted == 9
+
+
+def test_a_call_that_does_not_follow_ends_the_answers_before_it() -> None:
+    with opened_here() as store:
+        caller = Caller()
+        for number in (1, 2):
+            send(store, caller, number, f"{number}", follows=number > 1)
+        send(store, caller, 3, "3")
+
+        late = send(store, caller, 2, "2", follows=True)
+
+        assert isinstance(late, ScriptRefused)
+        assert late.word == "DIGESTIF_OVERTAKEN"
 
 
 def test_answers_to_callers_that_are_gone_are_forgotten() -> None:

@@ -20,6 +20,14 @@ def test_an_include_stands_where_it_is_first_named() -> None:
     assert spliced("head\n-- include: a.lua\n-- include: b.lua\nmain\n", read=texts.__getitem__) == "head\nB\nA\nmain\n"
 
 
+def test_an_include_stands_again_where_that_is_asked_for() -> None:
+    texts = {"a.lua": "A\n", "b.lua": "-- include: a.lua\nB\n"}
+
+    text = spliced("-- include: b.lua\n  -- include again: a.lua\n-- include: a.lua\nmain\n", read=texts.__getitem__)
+
+    assert text == "A\nB\nA\nmain\n"
+
+
 def test_a_circle_of_includes_is_refused() -> None:
     texts = {"a.lua": "-- include: b.lua\n", "b.lua": "-- include: a.lua\n"}
 
@@ -111,7 +119,7 @@ def test_only_what_brings_records_is_refused_when_memory_is_full() -> None:
 
 
 def test_scripts_declare_the_keys_of_a_partition_in_the_order_that_the_client_gives_them() -> None:
-    declared = LUA.joinpath("include", "partition.lua").read_text()
+    declared = LUA.joinpath("include", "names.lua").read_text()
 
     [names] = re.findall(r"^local (.*) = unpack\(KEYS, 1, (?:\d+)\)$", declared, re.MULTILINE)
 

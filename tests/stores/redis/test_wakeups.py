@@ -14,7 +14,19 @@ from digestif.stores.redis import from_client
 from digestif.testing.servers import LoneCluster, RedisServer, becomes_true
 from tests.alone import alone
 from tests.children import Child, Report
-from tests.stores.redis.hints import AT_ONCE, LONG, SHORT, add, heard, is_heard, listeners, opened, subscribers, waiting
+from tests.stores.redis.hints import (
+    AT_ONCE,
+    LONG,
+    SHORT,
+    add,
+    heard,
+    is_heard,
+    listeners,
+    opened,
+    settle,
+    subscribers,
+    waiting,
+)
 from tests.stores.redis.tls import Encrypted
 
 
@@ -41,6 +53,33 @@ def test_an_add_on_an_idle_timeline_wakes_who_waits(store: Store, wakeups: Wakeu
         woken, at = answer.result()
     assert woken
     assert at - added_at < AT_ONCE
+
+
+def test_a_hint_names_its_partition(redis_server: RedisServer, namespace: str) -> None:
+    with opened(f"{redis_server.url}?partitions=8", namespace) as store, closing(store.listen()) as wakeups:
+        settle(wakeups)
+        add(store, 5)
+        add(store, 2)
+        assert becomes_true(lambda: listeners(redis_server, store) == 8)
+
+        named = wakeups.wait_where(LONG) or frozenset()
+        named |= wakeups.wait_where(SHORT) or frozenset()
+
+        assert named == {5, 2}
+        assert wakeups.wait_where(SHORT) is None
+
+
+def test_hints_that_may_have_been_missed_name_no_partition(redis_server: RedisServer, namespace: str) -> None:
+    with opened(f"{redis_server.url}?partitions=8", namespace) as store, closing(store.listen()) as wakeups:
+        settle(wakeups)
+        for client in subscribers(redis_server):
+            redis_server.cli("CLIENT", "KILL", "ID", client)
+
+        began = monotonic()
+
+        assert wakeups.wait_where(LONG) is None
+        assert monotonic() - began < LONG
+        assert is_heard(store, wakeups)
 
 
 def test_also_across_processes(redis_server: RedisServer, store: Store, wakeups: Wakeups) -> None:

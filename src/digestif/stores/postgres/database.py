@@ -297,6 +297,14 @@ class PostgresDatabase:
         assert row is not None
         return Durability.PROCESS_KILL if "off" in row else Durability.POWER_LOSS
 
+    def version(self) -> str:
+        """Return the version of the server, without the name of its package."""
+        return self.retrying(lambda _: self._ask_version())
+
+    def _ask_version(self) -> str:
+        with self.open_pool().connection() as connection:
+            return (connection.info.parameter_status("server_version") or "unknown").partition(" ")[0]
+
     def clock(self) -> float:
         """Return the server's time, computed from a clock that never steps; the server is asked now and then."""
         offset = self._offset

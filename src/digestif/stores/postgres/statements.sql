@@ -72,6 +72,10 @@ WHERE namespace = %s AND ready IS NOT NULL AND (ready, id) > (%s, %s) ORDER BY r
 SELECT until, id, key, slot FROM timeline
 WHERE namespace = %s AND until IS NOT NULL AND (until, id) > (%s, %s) ORDER BY until, id LIMIT %s
 
+-- name: paused_until_in_order
+SELECT paused_until, id, key, slot FROM timeline
+WHERE namespace = %s AND paused_until IS NOT NULL AND (paused_until, id) > (%s, %s) ORDER BY paused_until, id LIMIT %s
+
 -- name: stale_ready
 SELECT key FROM timeline WHERE namespace = %s AND since <= %s ORDER BY since, id LIMIT %s
 
@@ -433,7 +437,7 @@ SELECT
     (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND waiting IS NOT NULL LIMIT %(most)s::bigint) AS t),
     (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL LIMIT %(most)s::bigint) AS t),
     (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND until IS NOT NULL LIMIT %(most)s::bigint) AS t)
-        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND paused_until IS NOT NULL LIMIT %(most)s::bigint) AS t),
+        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND paused_until < 18014398509481984 LIMIT %(most)s::bigint) AS t),
     (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND waiting <= %(now)s LIMIT %(most)s::bigint) AS t)
         + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND ready IS NOT NULL LIMIT %(most)s::bigint) AS t)
         + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = %(namespace)s AND until <= %(now)s LIMIT %(most)s::bigint) AS t),

@@ -305,6 +305,9 @@ class PostgresStore(RowStore):
     def reach(self) -> None:
         self._database.reach()
 
+    def products(self) -> Mapping[str, str]:
+        return {"PostgreSQL": self._database.version()}
+
     def listen(self) -> Wakeups:
         return NotifyWakeups(self._database.listen) if self._listens else super().listen()
 

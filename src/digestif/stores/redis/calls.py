@@ -1,6 +1,7 @@
 """Calls of scripts. Each carries its caller and a number, so that a repeated call is answered as the first one was."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from digestif.core.damage import Damage
@@ -12,12 +13,14 @@ from digestif.stores.damage import Damages, Unreadable
 from digestif.stores.redis import encoding
 from digestif.stores.redis.client.commands import Command, Packed, Part, ScriptRefused, pack, pack_part
 from digestif.stores.redis.client.link import Link, all_required, required
+from digestif.stores.redis.client.pipeline import Request
 from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.layout import Layouts
 
 DAMAGED = "DIGESTIF_DAMAGED"  # the refusal of a script that can't read a timeline
 NO_KEYS = Packed(0, b"")
+IN_FLIGHT = 8  # calls of one caller that may be sent before the first is answered: `add` keeps as many replies
 
 
 class Call(NamedTuple):
@@ -54,31 +57,103 @@ class Scripts:
         self.damages = damages
         self._link = link
         self._layouts = layouts
-        self._idle_callers: list[Caller] = []
+        self.forget_callers()
 
     # Scripts that know their partition
 
     def write(self, name: str, calls: Sequence[Call], *, now: Millis | None) -> list[Any]:
         """Run a script that writes, in several partitions; an answer may be an error."""
-        callers = [self._next_caller() for _ in calls]  # one for each, because they are under way together
+        callers = [self._next_caller(call.partition) for call in calls]  # one each: they are under way together
         try:
             return self._run(load(name), calls, callers, now=now)
         finally:
-            self._idle_callers += callers
+            for call, caller in zip(calls, callers, strict=True):
+                self._idle_callers[call.partition].append(caller)
 
     def write_one(self, name: str, call: Call, *, now: Millis | None) -> Any:
         """Run a script that writes, in one partition; raises its error."""
         if self._layouts.unentered:
             return required(self.write(name, [call], now=now)[0])
-        caller = self._next_caller()
+        caller = self._next_caller(call.partition)
         try:
             return self._send_one(load(name), call, caller, now=now)
         finally:
-            self._idle_callers.append(caller)
+            self._idle_callers[call.partition].append(caller)
+
+    def write_in_turn(self, name: str, calls: Iterable[Call], *, now: Millis | None) -> list[Any]:
+        """Run a script that writes, at most IN_FLIGHT times in each partition; an answer may be an error.
+
+        Each call is sent as soon as it is made, and those of a partition are done in their order: after one that failed
+        no later one is done, and its error answers them, too. The script has to be one that knows such calls.
+        """
+        failed: dict[int, Exception] = {}
+        if self._layouts.unentered:
+            calls = list(calls)
+            failed = self._layouts.enter({call.partition for call in calls})
+        callers: dict[int, Caller] = {}
+        sent: list[tuple[Call, bytes]] = []
+        try:
+            requests = self._requests(load(name), calls, callers, sent, failed, now=now)
+            answers = self._link.run_in_turn(requests)
+        finally:
+            for partition, caller in callers.items():
+                self._idle_callers[partition].append(caller)
+        return self._all_translated(answers, sent)
+
+    def _requests(
+        self,
+        script: Script,
+        calls: Iterable[Call],
+        callers: dict[int, Caller],
+        sent: list[tuple[Call, bytes]],
+        failed: dict[int, Exception],
+        *,
+        now: Millis | None,
+    ) -> Iterator[Request]:
+        """A request for each call, with a caller for each partition. Notes each call and the layout that it carries."""
+        latest: dict[int, Request] = {}
+        for call in calls:
+            caller = callers.get(call.partition)
+            if caller is None:
+                caller = callers[call.partition] = self._next_caller(call.partition)
+            else:
+                caller.calls += 1
+            layout = self._layouts.argument(call.partition, script)
+            sent.append((call, layout))
+            before = latest.get(call.partition)
+            command = partial(self._command, script, call, caller, now, layout)
+            number = b"%d" % caller.calls
+            if before is None:
+                request = Request(command(number))
+            else:
+                request = Request(command(b"+" + number), after=before, leading=partial(command, number))
+            request.answer = failed.get(call.partition, request.answer)
+            latest[call.partition] = request
+            yield request
+
+    def _all_translated(self, answers: list[Any], sent: Sequence[tuple[Call, bytes]]) -> list[Any]:
+        known: dict[int, Any] = {}  # by the identity of an error: it may answer several calls
+        for number, (answer, (call, layout)) in enumerate(zip(answers, sent, strict=True)):
+            if isinstance(answer, Exception):
+                if id(answer) not in known:
+                    known[id(answer)] = self._translated(answer, call.partition, layout)
+                answers[number] = known[id(answer)]
+            elif self._layouts.alarms:
+                self._layouts.after_answer(answer, layout)
+        return answers
 
     def query(self, name: str, calls: Sequence[Call], *, now: Millis | None = None) -> list[Any]:
         """Run a script that only reads, in several partitions; an answer may be an error."""
         return self._run(load(name), calls, [_READER] * len(calls), now=now, writes=False)
+
+    def query_each(self, name: str, calls: Sequence[Call], *, now: Millis | None = None) -> list[Any]:
+        """The same, failing fast: a node that is down must not delay what the others answer."""
+        if len(calls) > 1:
+            return self._run(load(name), calls, [_READER] * len(calls), now=now, writes=False, fail_fast=True)
+        try:
+            return [self.query_one(name, call, now=now) for call in calls]
+        except StoreError as error:
+            return [error]
 
     def query_one(self, name: str, call: Call, *, now: Millis | None = None) -> Any:
         """Run a script that only reads, in one partition; raises its error.
@@ -89,10 +164,13 @@ class Scripts:
             return required(self._run(load(name), [call], [_READER], now=now, writes=False, fail_fast=True)[0])
         return self._send_one(load(name), call, _READER, now=now, writes=False, fail_fast=True)
 
-    def _next_caller(self) -> Caller:
-        """A caller with a new number. A call of it that arrives later with an older number is refused."""
+    def _next_caller(self, partition: int) -> Caller:
+        """A caller with a new number. A call of it that arrives later with an older number is refused.
+
+        Each partition has its own: a caller that is new to a partition costs it a page of old answers to look through.
+        """
         try:
-            caller = self._idle_callers.pop()
+            caller = self._idle_callers[partition].pop()
         except IndexError:
             caller = Caller()
         caller.calls += 1
@@ -151,10 +229,19 @@ class Scripts:
                 return self._layouts.evicting(policy)
         return answer
 
-    def _command(self, script: Script, call: Call, caller: Caller, now: Millis | None, layout: bytes) -> Command:
+    def _command(
+        self,
+        script: Script,
+        call: Call,
+        caller: Caller,
+        now: Millis | None,
+        layout: bytes,
+        number: bytes | None = None,
+    ) -> Command:
+        """A call as a command. Its number has a `+` if the call before it has to be done first."""
         partition, keys, arguments = call
         fixed = self.keys.fixed(partition)
-        number = b"%d" % caller.calls
+        number = number or b"%d" % caller.calls
         at = b"" if now is None else b"%d" % now
         body = b"%b%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n%b%b" % (
             pack_part(fixed.parts + keys.parts),
@@ -175,8 +262,8 @@ class Scripts:
         self._layouts.evicting(policy)
 
     def forget_callers(self) -> None:
-        """In the child of a fork: the callers are the parent's."""
-        self._idle_callers = []
+        """Begin without any. In the child of a fork those there were are the parent's."""
+        self._idle_callers: list[list[Caller]] = [[] for _ in range(self.keys.partitions)]
 
     # Plain commands, and scripts that know only the keys they are given
 

@@ -1,10 +1,12 @@
 """Values between Python and Lua: MessagePack, and for records a packed head before the payload."""
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from struct import Struct as Packing
 from struct import pack as pack_numbers
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -17,7 +19,8 @@ from digestif.core.records import DeadLetter, HistoryEntry, Outcome
 from digestif.core.terms import Openings, Override, Terms
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_seconds
-from digestif.stores.base import Accepted, Candidate, Lease
+from digestif.stores.base import HISTORY_KEYS, Accepted, Candidate, Lease
+from digestif.stores.codec import JsonCodec
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis.keys import as_bytes, as_text
 from digestif.stores.transfer import ExportedRecord
@@ -26,18 +29,19 @@ encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder().decode
 _slot = msgspec.msgpack.Decoder(Slot).decode
 
-_TIMESTAMP = Packing(">d").pack
-_HEAD = Packing(">5s7sd")  # of a record: arrival, expiry, timestamp
+_TIMESTAMP, _read_timestamp = Packing(">d").pack, Packing(">d").unpack_from
+FORM, EXPIRES, NAMELESS = 0xF8, 1, 2  # the first byte of a record, and what is added to it; see basics.lua
+NAME = JsonCodec.name.encode() + b" "  # of the usual codec: it need not be stored with each payload
+_NAME_SIZE = len(NAME)
 _SLOT_HEAD, _OWN_HEAD = 8, 24  # bytes that only the scripts read; of a slot with an override that records may join
-_WHEREABOUTS = Packing(">HHd").pack
 _TERMS = Packing(">9d")
-_OPENINGS = Packing(">BH").pack
+_OPENINGS = _TAIL = Packing(">BH").pack
+UNSET = math.nan
 _DROPS = Packing(">HH")
 _DUE = Packing(">d")  # NaN: not known
 _YES = ord("1")
 _READY, _QUIET = Accepted(ready=True), Accepted()
-_UNSET = math.nan
-_NEVER = 2**54  # the expiry of a record that does not expire
+_NEVER = 2**54  # the expiry of a record of schema 1 that does not expire
 
 
 class StoredLetter(msgspec.Struct):
@@ -77,23 +81,40 @@ class StoredEntry(msgspec.Struct):
     receipt: str | None = None
 
 
+_new = tuple.__new__  # the constructor of a NamedTuple takes twice as long
 _WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _letter = msgspec.msgpack.Decoder(StoredLetter).decode
 _entry = msgspec.msgpack.Decoder(StoredEntry).decode
 
 
-def body(key: str, timestamp: float, payload: bytes | None) -> bytes:
+def are_json(payloads: Iterable[bytes | None]) -> bool:
+    """True if every payload has the name of the usual codec, so that it may be left out of their bodies."""
+    return {payload and payload[:_NAME_SIZE] for payload in payloads} == {NAME}
+
+
+def body(key: str, timestamp: float, payload: bytes | None, nameless: bool) -> bytes:
     """A record as two parts of a command: its key, then timestamp and payload together."""
     name = key.encode()
     if payload is None:  # the value is missing, and stays so
         return b"$%d\r\n%b\r\n$0\r\n\r\n" % (len(name), name)
-    return b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(name), name, len(payload) + 8, _TIMESTAMP(timestamp), payload)
+    rest = payload[_NAME_SIZE:] if nameless else payload
+    return b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(name), name, len(rest) + 8, _TIMESTAMP(timestamp), rest)
 
 
-def whereabouts(timeline: int, policy: int, within: Millis | None) -> bytes:
-    """The numbers of a record's timeline and policy within the call, both counted from 1, and its own deadline."""
-    return _WHEREABOUTS(timeline, policy, _UNSET if within is None else within)
+def whereabouts(places: Sequence[float]) -> bytes:
+    """For each record the numbers of its timeline and policy within the call, both counted from 1, and its deadline."""
+    return _whereabouts(len(places) // 3)(*places)
+
+
+@cache
+def _whereabouts(records: int) -> Callable[..., bytes]:
+    return Packing(">" + "HHd" * records).pack
+
+
+def tail(*, asks_due: bool, nameless: bool, ordered: int) -> bytes:
+    """What is behind the whereabouts: the wishes, and of how many timelines the orders are declared."""
+    return _TAIL(asks_due + 2 * nameless, ordered)
 
 
 def numbers(policies: Sequence[Terms]) -> bytes:
@@ -102,7 +123,7 @@ def numbers(policies: Sequence[Terms]) -> bytes:
     openings: list[bytes] = []
     place = len(policies) * _TERMS.size + 1
     for terms in policies:
-        begin = _UNSET
+        begin = UNSET
         if terms.openings is not None:
             openings.append(_packed_openings(terms.openings))
             begin, place = place, place + len(openings[-1])
@@ -113,14 +134,14 @@ def numbers(policies: Sequence[Terms]) -> bytes:
 def _packed_terms(terms: Terms, openings: float) -> bytes:
     return _TERMS.pack(
         terms.first_delay,
-        _UNSET if terms.increment is None else terms.increment,
+        UNSET if terms.increment is None else terms.increment,
         terms.maximum,
-        _UNSET if terms.quiet is None else terms.quiet,
-        _UNSET if terms.max_records is None else terms.max_records,
+        UNSET if terms.quiet is None else terms.quiet,
+        UNSET if terms.max_records is None else terms.max_records,
         terms.given,
         openings,
         math.inf if terms.capacity is None else terms.capacity,
-        _UNSET if terms.ttl is None else terms.ttl,
+        UNSET if terms.ttl is None else terms.ttl,
     )
 
 
@@ -207,17 +228,51 @@ def records(flat: Sequence[bytes]) -> list[Stored]:
 
 
 def record(key: str, stored: bytes) -> Stored:
-    """Decode a record; without its value if it is too short, or its key is not UTF-8."""
-    if len(stored) < _HEAD.size:
+    """Decode a record; without its value if it is too short or of an unknown form, or its key is not UTF-8."""
+    form = _FORMS.get(stored[:1], _FORMLESS)
+    if len(stored) < form.timestamp + 8:
         return Stored(key, None, 0.0, 0)
-    arrival, _, timestamp = _HEAD.unpack_from(stored)
-    sound = timestamp == timestamp and (key.isascii() or legible(key) == key)
-    return Stored(key, stored[_HEAD.size :] if sound else None, timestamp if sound else 0.0, int.from_bytes(arrival))
+    arrival = int.from_bytes(stored[form.arrival : form.arrival + 5])
+    (timestamp,) = _read_timestamp(stored, form.timestamp)
+    if timestamp != timestamp or not (key.isascii() or legible(key) == key):
+        return Stored(key, None, 0.0, arrival)
+    return _new(Stored, (key, form.name + stored[form.timestamp + 8 :], timestamp, arrival))
+
+
+class _Form(NamedTuple):
+    """Where the parts of a stored record begin, and what stands before its payload when it is read."""
+
+    arrival: int
+    timestamp: int
+    name: bytes = b""
+
+    def expiry(self, stored: bytes) -> Millis | None:
+        """Of a record that is whole."""
+        if self.timestamp == self.arrival + 5:
+            return None
+        expires = int.from_bytes(stored[self.arrival + 5 : self.timestamp], signed=True)
+        return None if expires == _NEVER else expires
+
+
+_FORMLESS = _Form(0, 12)  # schema 1
+_UNKNOWN = _Form(0, sys.maxsize)  # no record is long enough
+_FORMS = {  # by the first byte
+    **{bytes([form]): _UNKNOWN for form in range(FORM, 256)},
+    bytes([FORM]): _Form(1, 6),
+    bytes([FORM + EXPIRES]): _Form(1, 13),
+    bytes([FORM + NAMELESS]): _Form(1, 6, NAME),
+    bytes([FORM + EXPIRES + NAMELESS]): _Form(1, 13, NAME),
+}
 
 
 def key_text(key: str) -> str | msgspec.Raw:
     """The key of a record for a request."""
     return key if key.isascii() or legible(key) == key else text(as_bytes(key))
+
+
+def history_keys(keys: Sequence[str] | None) -> list[str | msgspec.Raw] | None:
+    """The keys of a digest's newest records for a request, as many as the history keeps."""
+    return None if keys is None else [key_text(key) for key in keys[:HISTORY_KEYS]]
 
 
 def text(raw: bytes) -> msgspec.Raw:
@@ -228,8 +283,8 @@ def text(raw: bytes) -> msgspec.Raw:
 def read_export(key: str, stored: bytes, deadline: bytes) -> ExportedRecord:
     """A record for another store, with its times."""
     found = record(key, stored)
-    expires = int.from_bytes(stored[5:12], signed=True) if found.payload is not None else _NEVER
-    return ExportedRecord(found, int(deadline) if deadline else None, None if expires == _NEVER else expires)
+    expires = None if found.payload is None else _FORMS.get(stored[:1], _FORMLESS).expiry(stored)
+    return ExportedRecord(found, int(deadline) if deadline else None, expires)
 
 
 def letter(letter_id: str, stored: bytes) -> StoredLetter:

@@ -40,7 +40,8 @@ class TimelineKeys(NamedTuple):
     partition: int
     keys: tuple[bytes, ...]  # in the order of TIMELINE_KINDS
     slot: Packed  # only the hash with the slot
-    pending: Packed  # those that `add` needs
+    orders: Packed  # of the pending records
+    pending: Packed  # both
     whole: Packed
 
 
@@ -89,8 +90,9 @@ class Keys:
     def _of(self, timeline: str) -> TimelineKeys:
         partition = self.partition_of(timeline)
         keys = self.keys_in(partition, timeline)
-        pending, rest = pack(keys[:3]), pack(keys[3:])
-        return TimelineKeys(partition, keys, slot=pack(keys[:1]), pending=pending, whole=joined((pending, rest)))
+        slot, orders, rest = pack(keys[:1]), pack(keys[1:3]), pack(keys[3:])
+        pending = joined((slot, orders))
+        return TimelineKeys(partition, keys, slot, orders, pending, whole=joined((pending, rest)))
 
     def _of_partition(self, partition: int) -> Packed:
         return pack(self.key(partition, kind) for kind in PARTITION_KINDS)

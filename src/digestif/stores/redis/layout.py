@@ -21,7 +21,7 @@ from digestif.stores.redis.client.link import Link, required
 from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys, ledger_key, settings_key
 
-SCHEMA = 1
+SCHEMA = 2  # of schema 1 the records are read as well: scripts raise it
 PARTITIONS = 1  # by default, on a single server
 CLUSTER_PARTITIONS = 64  # …and on a cluster
 MOST_PARTITIONS = 4096
@@ -37,10 +37,10 @@ def read_settings(link: Link, namespace: str, partitions: int | None, *, cluster
 
     If a cluster lost the settings with one of its nodes, they are restored from the other partitions.
     """
-    settings = _settings(link, namespace, b"")
+    settings = _settings(link, namespace, b"", partitions)
     if not settings:
         wanted = partitions or (CLUSTER_PARTITIONS if clustered else PARTITIONS)
-        settings = _settings(link, namespace, _partitions_elsewhere(link, namespace, wanted) or wanted)
+        settings = _settings(link, namespace, _partitions_elsewhere(link, namespace, wanted) or wanted, partitions)
     schema, found, layout = int(settings[0]), int(settings[1]), settings[2]
     if schema != SCHEMA:
         raise ConfigError(
@@ -55,10 +55,13 @@ def read_settings(link: Link, namespace: str, partitions: int | None, *, cluster
     return found, layout
 
 
-def _settings(link: Link, namespace: str, partitions: int | bytes) -> list[bytes]:
-    """The settings; if there are none, and a number of partitions is given, write them first."""
+def _settings(link: Link, namespace: str, partitions: int | bytes, wanted: int | None) -> list[bytes]:
+    """The settings; if there are none, and a number of partitions is given, write them first.
+
+    If another number is wanted than is found, nothing is written: what an older release uses stays as it is.
+    """
     keys = (settings_key(namespace), ledger_key(namespace, 0))
-    command = Command(0, (len(keys), *keys, SCHEMA, partitions, fresh_id()), load("settings"))
+    command = Command(0, (len(keys), *keys, SCHEMA, partitions, fresh_id(), wanted or b""), load("settings"))
     [answer] = link.run([command])
     settings: list[bytes] = required(answer)
     return settings
@@ -191,6 +194,13 @@ class Layouts:
                 "a store writes the settings anew",
             )
         match = _FORM.fullmatch(found)
+        if match and int(match[1]) < SCHEMA and int(match[2]) == self._keys.partitions:
+            self._enter_again(partition)
+            return self._refused(
+                "older",
+                f"{self._named(partition)}: it came back as an older release left it, after a failover perhaps. "
+                "Nothing was done; calls from now on go on with what is there",
+            )
         other = match[2].decode() if match else "another number of"
         return self._refused(
             "other",
@@ -215,6 +225,13 @@ class Layouts:
             if isinstance(layout, bytes) and layout.startswith(self._prefix):
                 self._learn(each, layout)
         return first
+
+    def _enter_again(self, partition: int) -> None:
+        """Raise the schema of all partitions once more. Those that do not answer now are entered by the next call."""
+        if partition not in self.unentered:
+            every = range(self._keys.partitions)
+            self.unentered.update(every)
+            self.enter(every, patience=0)
 
     def _named(self, partition: int) -> str:
         return f"namespace {self._keys.namespace!r}, partition {partition}"

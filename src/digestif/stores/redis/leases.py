@@ -1,12 +1,12 @@
 """Deliveries: claims and leases, the records of a digest, and how a delivery ends."""
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from digestif.core import machine
-from digestif.core.capacity import age_order
+from digestif.core.capacity import Cursor, age_order
 from digestif.core.machine import Slot
 from digestif.core.times import Millis
 from digestif.errors import InvalidState, StoreError
@@ -34,16 +34,42 @@ from digestif.stores.base import (
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import NO_KEYS, Call
 from digestif.stores.redis.client.commands import Packed, ScriptRefused, joined, pack
-from digestif.stores.redis.client.link import all_required
+from digestif.stores.redis.client.link import all_required, required
 from digestif.stores.redis.keys import as_text
 from digestif.stores.redis.verbs import ACTED_TIMELINES, RedisVerbs, shares_of
 
 MOVED_RECORDS = 250  # of a digest that a call merges or trims: about 2 ms of the server
+LEAST_SHARE = 8  # timelines that each of several partitions is asked for, so that most are done with one question
 LOST_ROUNDS = 8  # of a claim, in which other workers were faster, before it ends
+CROWD_LASTS = 16  # claims that choose at random after one that met other workers
+
+
+class _Found(NamedTuple):
+    """What a look into a partition found."""
+
+    names: list[str]  # of timelines that are to be claimed
+    token: str
+
+
+class Crowd:
+    """Whether other workers are likely to claim the same timelines at the same time: they did so lately."""
+
+    def __init__(self) -> None:
+        self._left = 0  # claims for which that holds
+
+    @property
+    def is_likely(self) -> bool:
+        return self._left > 0
+
+    def note(self, *, lost: bool) -> None:
+        self._left = CROWD_LASTS if lost else max(0, self._left - 1)
 
 
 class RedisLeases(RedisVerbs, Store):
     """The verbs of the store that give, use and end leases."""
+
+    def __init__(self) -> None:
+        self._crowds: dict[int, Crowd] = {}  # by partition
 
     # Claiming
 
@@ -52,14 +78,16 @@ class RedisLeases(RedisVerbs, Store):
     ) -> ClaimPage:
         leases: list[Lease] = []
         candidates: list[Candidate] = []
+        pages: dict[str, Taken] = {}
         suspect: Millis | None = None
         rounds = retired = lost = 0  # lost: rounds in which other workers claimed some of the candidates first
+        crowd = self._crowds.setdefault(partition, Crowd())
         while lost < LOST_ROUNDS:
             wanted = min(min(limit, PAGE_TIMELINES) - len(leases) - retired - len(candidates), ACTED_TIMELINES)
             if wanted < 1:
                 break
             known = {each.timeline for each in candidates}
-            names, suspect = self._claimable(partition, wanted, lost=lost, known=known, now=now)
+            names, suspect = self._claimable(partition, wanted, lost=lost + crowd.is_likely, known=known, now=now)
             if not names:
                 break
             # A token for each round: a process that was frozen between two rounds may claim a timeline again whose
@@ -70,35 +98,94 @@ class RedisLeases(RedisVerbs, Store):
             claimed = self._claim("claim", partition, names, terms, now=now)
             leases += claimed.leases
             candidates += claimed.candidates
+            pages |= claimed.pages
             retired += claimed.retired
             if len(claimed.leases) + len(claimed.candidates) + claimed.retired < len(names):
                 lost += 1
             elif len(names) < wanted:
                 break
-        return ClaimPage(leases, retired, suspect, tuple(candidates))
+        crowd.note(lost=lost > 0)
+        return ClaimPage(leases, retired, suspect, tuple(candidates), pages)
 
     def _claimable(
         self, partition: int, wanted: int, *, lost: int, known: Set[str], now: Millis | None
     ) -> tuple[list[str], Millis | None]:
         """The earliest ones that are not known yet, after lost rounds a random choice of more; and the first lapse."""
         choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES) + len(known)
-        suspect, *found = self._scripts.query_one("claimable", Call(partition, NO_KEYS, pack((choice, 0))), now=now)
-        names = [name for name in self._without_strays(partition, list(map(as_text, found))) if name not in known]
+        found, suspect = self._found(partition, self._scripts.query_one("claimable", _look(partition, choice), now=now))
+        names = [name for name in found if name not in known]
         order = shuffled(len(names)) if lost else range(len(names))
-        return [names[position] for position in order[:wanted]], None if suspect is None else int(float(suspect))
+        return [names[position] for position in order[:wanted]], suspect
+
+    def _found(self, partition: int, reply: list[bytes | None]) -> tuple[list[str], Millis | None]:
+        """The timelines that may be claimed, and when the first suspect lapsed."""
+        suspect, *found = reply
+        names = self._without_strays(partition, [as_text(name) for name in found if name is not None])
+        return names, None if suspect is None else int(float(suspect))
+
+    def claim_each(
+        self,
+        partitions: Sequence[int],
+        limit: int,
+        *,
+        token: str,
+        lease: Millis,
+        now: Millis | None,
+        asks: bool = False,
+    ) -> list[ClaimPage | StoreError]:
+        share, left = min(max(-(-limit // len(partitions)), LEAST_SHARE), ACTED_TIMELINES), limit
+        replies = self._scripts.query_each("claimable", [_look(each, share) for each in partitions], now=now)
+        claims: dict[int, _Found] = {}
+        answers: dict[int, ClaimPage | StoreError] = {}
+        for partition, reply in zip(partitions, replies, strict=True):
+            if isinstance(reply, StoreError):
+                answers[partition] = reply
+                continue
+            names, suspect = self._found(partition, required(reply))
+            chosen = names[:left]
+            answers[partition] = ClaimPage([], 0, suspect, more=len(names) >= share or len(chosen) < len(names))
+            if chosen:
+                claims[partition] = _Found(chosen, f"{token}.{partition}")
+                left -= len(chosen)
+        for partition, page in self._claim_found(claims, {"lease": lease, "first": 0, "asks": asks}, now=now).items():
+            answers[partition] = _after_look(answers[partition], page)
+        return [answers[partition] for partition in partitions]
+
+    def _claim_found(
+        self, claims: Mapping[int, "_Found"], terms: Mapping[str, Any], *, now: Millis | None
+    ) -> dict[int, ClaimPage | StoreError]:
+        calls = [
+            self._call(partition, found.names, {**terms, "count": len(found.names), "token": found.token})
+            for partition, found in claims.items()
+        ]
+        answers: dict[int, ClaimPage | StoreError] = {}
+        replies = self._scripts.write("claim", calls, now=now) if calls else []
+        for (partition, found), reply in zip(claims.items(), replies, strict=True):
+            if isinstance(reply, StoreError):
+                answers[partition] = reply
+                continue
+            page = self._claimed(required(reply), found.names, found.token)
+            others_were_faster = len(page.leases) + len(page.candidates) + page.retired < len(found.names)
+            answers[partition] = page._replace(more=others_were_faster)
+        return answers
 
     def _claim(
         self, script: str, partition: int, names: list[str], terms: Mapping[str, Any], *, now: Millis | None
     ) -> ClaimPage:
         """Open those of the candidates that may still be claimed."""
         call = self._call(partition, names, {"count": len(names), **terms})
-        reply = encoding.decode(self._scripts.write_one(script, call, now=now))
-        emptied, leases, damaged, at, candidates = reply
+        return self._claimed(self._scripts.write_one(script, call, now=now), names, terms["token"])
+
+    def _claimed(self, reply: bytes | list[Any], names: list[str], token: str) -> ClaimPage:
+        answer, *pages = [reply] if isinstance(reply, bytes) else reply
+        emptied, opened, damaged, at, candidates = encoding.decode(answer)
         self._report_damaged([names[number - 1] for number in damaged])
+        leases = [encoding.lease(each, token) for each in opened]
         return ClaimPage(
-            [encoding.lease(each, terms["token"]) for each in leases],
+            leases,
             emptied + len(damaged),
             candidates=tuple([encoding.candidate(each, at) for each in candidates]),
+            pages={lease.digest_id: _taken(page) for lease, page in zip(leases, pages, strict=False) if page},
         )
 
     def claim_suspects(
@@ -196,7 +283,7 @@ class RedisLeases(RedisVerbs, Store):
         for positions, reply in zip(shares.values(), replies, strict=True):
             for position, taken in zip(positions, reply, strict=True):
                 if taken is not None:
-                    answers[position] = _taken(requests[position], taken)
+                    answers[position] = _taken(taken, requests[position].after)
                     if taken[3]:
                         unprepared.append(position)
         return answers, unprepared
@@ -250,7 +337,10 @@ class RedisLeases(RedisVerbs, Store):
 
     def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
         def call(partition: int, share: list[Completion]) -> Call:
-            endings = [(each.lease.token, encoding.plan(each.plan), each.receipt) for each in share]
+            endings = [
+                (each.lease.token, encoding.plan(each.plan), each.receipt, encoding.history_keys(each.keys))
+                for each in share
+            ]
             return self._call(partition, map(_timeline_of, share), {"ring": self._ring, "completions": endings})
 
         return self._write_shares("complete", completions, _timeline_of, call, now=now)
@@ -288,6 +378,18 @@ class RedisLeases(RedisVerbs, Store):
         return self._write_shares("bury", burials, _timeline_of, call, now=now, refusal=refusal)
 
 
+def _look(partition: int, limit: int) -> Call:
+    """The question for timelines that may be claimed."""
+    return Call(partition, NO_KEYS, pack((limit, 0)))
+
+
+def _after_look(seen: ClaimPage | StoreError, claimed: ClaimPage | StoreError) -> ClaimPage | StoreError:
+    """What was claimed, with what the look before it has seen."""
+    if isinstance(seen, StoreError) or isinstance(claimed, StoreError):
+        return claimed
+    return claimed._replace(suspect=seen.suspect, more=seen.more or claimed.more)
+
+
 def _or_false(time: Millis | None) -> Millis | bool:
     return False if time is None else time
 
@@ -296,8 +398,8 @@ def _timeline_of(item: Take | Completion | Release | Burial) -> str:
     return item.lease.timeline
 
 
-def _taken(request: Take, reply: Sequence[Any]) -> Taken:
+def _taken(reply: Sequence[Any], after: Cursor | None = None) -> Taken:
     revision, dropped, complete, _, *pages = reply
     records = encoding.records(pages[0]) if pages else []
-    after = age_order(records[-1]) if records else request.after
+    after = age_order(records[-1]) if records else after
     return Taken(revision, dropped, records, after, bool(complete))

@@ -15,7 +15,7 @@ from digestif.core.times import Millis
 from digestif.core.transfer import is_incoming, move_start
 from digestif.stores.base import HISTORY_LIMIT, Store
 from digestif.stores.damage import Unreadable
-from digestif.stores.reader import Part
+from digestif.stores.reader import UNLEASED, Part
 from digestif.stores.redis import encoding
 from digestif.stores.redis.client.commands import Command, WrongType
 from digestif.stores.redis.client.link import all_required
@@ -245,7 +245,8 @@ class RedisQueries(RedisOverview, Store):
     def standing(self, *, now: Millis, most: int | None = None) -> Standing:
         keys = self._scripts.keys
         questions: list[tuple[str, str, tuple[bytes | int, ...]]] = [
-            *[("ZCARD", kind, ()) for kind in ("names", "waiting", "ready", "leases", "paused")],
+            *[("ZCARD", kind, ()) for kind in ("names", "waiting", "ready", "leases")],
+            ("ZCOUNT", "paused", (b"-inf", b"(%d" % UNLEASED)),
             *[("ZCOUNT", kind, (b"-inf", now)) for kind in ("waiting", "leases")],
             *[("ZRANGE", kind, (0, 0, b"WITHSCORES")) for kind in ("waiting", "ready", "expiring")],
         ]

@@ -4,7 +4,7 @@ Every verb is one script call per partition, pipelined. A verb that finds timeli
 first queries their names, then declares their keys in the call that acts, which checks each timeline again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from weakref import WeakSet
 
 import msgspec
@@ -34,11 +34,11 @@ from digestif.stores.base import (
 )
 from digestif.stores.fork import watch
 from digestif.stores.redis import encoding
-from digestif.stores.redis.batches import call_alone, rounds_of
+from digestif.stores.redis.batches import Batches, Share
 from digestif.stores.redis.calls import Call, Scripts
 from digestif.stores.redis.checks import Findings, examine
 from digestif.stores.redis.client.commands import ScriptRefused, joined
-from digestif.stores.redis.client.link import Link
+from digestif.stores.redis.client.link import Link, all_required, required
 from digestif.stores.redis.documents import RedisDocuments
 from digestif.stores.redis.encoding import StoredLetter
 from digestif.stores.redis.keys import Keys, as_text
@@ -48,23 +48,26 @@ from digestif.stores.redis.queries import RedisQueries
 from digestif.stores.redis.repair import Repair
 from digestif.stores.redis.survey import footprint, verify
 from digestif.stores.redis.transfer import RedisTransfer
-from digestif.stores.redis.verbs import ACTED_TIMELINES, damage_of, raise_failure
+from digestif.stores.redis.verbs import ACTED_TIMELINES, damage_of
 from digestif.stores.redis.wakeups import listen
 
 EXPIRED_RECORDS = 500
 DAMAGED_FLAG = ord("!")  # the answer for a timeline that is damaged
+LEFT_FLAG = ord("?")  # …for a record that was left out, because the call does not declare the orders that it needs
 
 
 class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
     """Timelines in Redis or Valkey, over a link."""
 
     def __init__(self, link: Link, *, namespace: str = "d", partitions: int | None = None, clustered: bool) -> None:
+        super().__init__()
         self.namespace = namespace
         self._link = link
         self._wanted_partitions = partitions
         self._clustered = clustered
         self._findings: Findings | None = None
         self._known_scripts: Scripts | None = None
+        self._known_batches: Batches | None = None
         self._listeners: WeakSet[Events] = WeakSet()
         watch(self)
 
@@ -102,6 +105,12 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
         return Scripts(self._link, keys, layouts, self.damages)
 
     @property
+    def _batches(self) -> Batches:
+        if self._known_batches is None:
+            self._known_batches = Batches(self._scripts.keys)
+        return self._known_batches
+
+    @property
     def partitions(self) -> int:  # type: ignore[override]  # known once the server was examined
         return self._scripts.keys.partitions
 
@@ -116,6 +125,10 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
         answers = list(self._link.ask_all("PING", patience=0.0).values())
         if all(isinstance(answer, Exception) for answer in answers):
             raise answers[0]
+
+    def products(self) -> Mapping[str, str]:
+        found = sorted(set(self.examine().versions.values()))
+        return dict(product.split(" ", 1) for product in found)
 
     def listen(self) -> Wakeups:
         return listen(self._link.topology, lambda: self._scripts.keys)
@@ -134,30 +147,61 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         if len(batch) == 1:
-            reply = self._scripts.write_one("add", call_alone(self._scripts.keys, batch[0]), now=now)
-            if reply[0] == DAMAGED_FLAG:
-                raise damage_of(self._scripts, batch[0].timeline)
-            return encoding.accepted(reply, 1, with_due=batch[0].asks_due)
+            return [self._add_alone(batch[0], now=now)]
         answers: list[Accepted | None] = [None] * len(batch)
-        for shares in rounds_of(self._scripts.keys, batch):
-            replies = self._scripts.write("add", [share.call() for share in shares], now=now)
-            damaged: list[int] = []  # positions of records whose timelines are damaged
-            for share, reply in zip(shares, replies, strict=True):
-                if isinstance(reply, Exception):
-                    continue
-                flags = reply[: len(share.positions)]
-                found = encoding.accepted(reply, len(flags), with_due=share.asks_due)
-                for position, accepted in zip(share.positions, found, strict=True):
-                    answers[position] = accepted
-                if DAMAGED_FLAG in flags:
-                    damaged += [at for at, flag in zip(share.positions, flags, strict=True) if flag == DAMAGED_FLAG]
-            if damaged or any(isinstance(reply, Exception) for reply in replies):
-                known = [answer and answer.ready for answer in answers]
-                for position in damaged:
-                    known[position] = None
-                raise_failure(replies, known)
-                raise damage_of(self._scripts, batch[damaged[0]].timeline).knowing(known)
+        failure: StoreError | None = None
+        positions: Sequence[int] = range(len(batch))
+        while positions:
+            left: list[int] = []  # out of the calls: the next ones declare the orders that these need
+            try:
+                for shares in self._batches.shares(batch, positions):
+                    self._add_shares(shares, batch, answers, left, now=now)
+            except StoreError as error:
+                failure = failure or error
+            positions = left
+        if failure is not None:
+            raise failure.knowing([answer and answer.ready for answer in answers])
         return [answer for answer in answers if answer is not None]
+
+    def _add_alone(self, arrival: Arrival, *, now: Millis | None) -> Accepted:
+        reply = self._scripts.write_one("add", self._batches.call_alone(arrival), now=now)
+        if reply[0] == LEFT_FLAG:
+            self._batches.remember_large(arrival.timeline)
+            reply = self._scripts.write_one("add", self._batches.call_alone(arrival, is_large=True), now=now)
+        if reply[0] == DAMAGED_FLAG:
+            raise damage_of(self._scripts, arrival.timeline)
+        return encoding.accepted(reply, 1, with_due=arrival.asks_due)[0]
+
+    def _add_shares(
+        self,
+        shares: Iterable[Share],
+        batch: Sequence[Arrival],
+        answers: list[Accepted | None],
+        left: list[int],
+        *,
+        now: Millis | None,
+    ) -> None:
+        """Send shares of a batch while they are made. Note answers, and what was left out; raise the first error."""
+        sent: list[Share] = []
+        replies = self._scripts.write_in_turn("add", _calls(shares, sent), now=now)
+        damaged: list[int] = []  # positions of records whose timelines are damaged
+        for share, reply in zip(sent, replies, strict=True):
+            if isinstance(reply, Exception):
+                continue
+            flags = reply[: len(share.positions)]
+            found = encoding.accepted(reply, len(flags), with_due=share.asks_due)
+            for position, accepted in zip(share.positions, found, strict=True):
+                answers[position] = accepted
+            damaged += _flagged(share, flags, DAMAGED_FLAG)
+            for position in _flagged(share, flags, LEFT_FLAG):
+                answers[position] = None
+                left.append(position)
+                self._batches.remember_large(batch[position].timeline)
+        for position in damaged:
+            answers[position] = None
+        all_required(replies)
+        if damaged:
+            raise damage_of(self._scripts, batch[min(damaged)].timeline)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
         return self._change("retract", timeline, key.encode(), now=now)
@@ -198,18 +242,36 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
         return SchedulePage(entries, None, tuple([encoding.candidate(each, at) for each in candidates]))
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
+        [answer] = self.maintain_each([partition], deadline, limit=limit, now=now)
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    def maintain_each(
+        self, partitions: Sequence[int], deadline: Millis | None, *, limit: int, now: Millis | None
+    ) -> list[Maintained | StoreError]:
         limit = min(limit, ACTED_TIMELINES)
-        request: dict[str, object] = {"deadline": deadline, "limit": limit}
-        *lists, evicts = self._scripts.query_one("overdue", Call.of(partition, request), now=now)
-        if evicts:
-            self._scripts.report_eviction(evicts.decode())  # and go on: deliveries empty the server
-        full = limit in map(len, lists)
+        calls = [Call.of(each, {"deadline": deadline, "limit": limit}) for each in partitions]
+        answers: list[Maintained | StoreError] = []
+        for partition, reply in zip(partitions, self._scripts.query_each("overdue", calls, now=now), strict=True):
+            try:
+                *lists, evicts = required(reply)
+                if evicts:
+                    self._scripts.report_eviction(evicts.decode())  # and go on: deliveries empty the server
+                answers.append(self._maintain(partition, lists, deadline, full=limit in map(len, lists), now=now))
+            except StoreError as error:
+                answers.append(error)
+        return answers
+
+    def _maintain(
+        self, partition: int, lists: list[list[bytes]], deadline: Millis | None, *, full: bool, now: Millis | None
+    ) -> Maintained:
         stale, lapsed, expiring = (self._without_strays(partition, list(map(as_text, names))) for names in lists)
         timelines = [*stale, *lapsed, *expiring]
         if not timelines:
             return Maintained([], [], [], full)
         numbers = {"stale": len(stale), "lapsed": len(lapsed), "expiring": len(expiring)}
-        request = {"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers}
+        request: dict[str, object] = {"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers}
         reply = self._scripts.write_one("maintain", self._call(partition, timelines, request), now=now)
         moved, gone, expired, more, damaged = encoding.decode(reply)
         self._report_damaged([timelines[number - 1] for number in damaged])
@@ -294,3 +356,17 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
 
     def footprint(self) -> Mapping[str, int]:
         return footprint(self._scripts)
+
+
+def _flagged(share: Share, flags: bytes, wanted: int) -> list[int]:
+    """The positions of records with this flag."""
+    if wanted not in flags:  # the usual case
+        return []
+    return [position for position, flag in zip(share.positions, flags, strict=True) if flag == wanted]
+
+
+def _calls(shares: Iterable[Share], sent: list[Share]) -> Iterator[Call]:
+    """The calls of shares, each of which is noted when its call is made."""
+    for share in shares:
+        sent.append(share)
+        yield share.call

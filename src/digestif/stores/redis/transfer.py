@@ -123,12 +123,11 @@ class RedisTransfer(RedisVerbs, TransferStore):
 
     def _import_call(self, partition: int, pages: Sequence[ImportPage], fence: Fence | None) -> Call:
         keys = [key for page in pages for key in self._keys_of(partition, page.parcel, parts=LETTER_PARTS)]
-        bodies = [
-            encoding.body(item.record.key, item.record.timestamp, item.record.payload)
-            for page in pages
-            for item in page.records
-        ]
-        head = pack((encoding.encode({"pages": list(map(_page, pages)), "fence": _fence(fence)}),))
+        records = [item.record for page in pages for item in page.records]
+        nameless = encoding.are_json(record.payload for record in records)
+        bodies = [encoding.body(each.key, each.timestamp, each.payload, nameless) for each in records]
+        request = {"pages": list(map(_page, pages)), "fence": _fence(fence), "nameless": nameless}
+        head = pack((encoding.encode(request),))
         arguments = Packed(head.parts + 2 * len(bodies), b"".join((head.body, *bodies)))
         return Call(partition, joined([*keys, self._packed_notes(partition)]), arguments)
 

@@ -65,6 +65,7 @@ class RedisWakeups(Wakeups):
         self._find_keys = find_keys
         self._keepalive = keepalive
         self._keys: Keys | None = None
+        self._partitions: dict[bytes, int] = {}  # by channel
         self._begin()
         watch(self)
 
@@ -83,9 +84,16 @@ class RedisWakeups(Wakeups):
         self._refused = False
 
     def wait(self, timeout: float) -> bool:
+        return self._wait_for_hints(timeout) is not None
+
+    def wait_where(self, timeout: float) -> frozenset[int] | None:
+        return self._wait_for_hints(timeout) or None
+
+    def _wait_for_hints(self, timeout: float) -> frozenset[int] | None:
+        """The partitions that are named, none of them if hints were missed; None if there was no hint."""
         deadline = monotonic() + timeout
         if not self._reading.acquire(timeout=max(0.0, timeout)):
-            return False
+            return None
         try:
             return self._wait(deadline)
         finally:
@@ -103,17 +111,18 @@ class RedisWakeups(Wakeups):
 
     # Waiting
 
-    def _wait(self, deadline: float) -> bool:
+    def _wait(self, deadline: float) -> frozenset[int] | None:
         while not self._closed.is_set():
             renewed = self._take_over()
             connect_at = self._connect_if_due()
             if not renewed:
                 self._sleep(until=min(deadline, connect_at))
-            if self._read() or renewed:
-                return True
+            named = self._read()
+            if named or renewed:
+                return frozenset() if renewed else frozenset(named)
             if monotonic() >= deadline:
-                return False
-        return False
+                return None
+        return None
 
     def _sleep(self, *, until: float) -> None:
         """Until then, or until something arrives."""
@@ -124,15 +133,16 @@ class RedisWakeups(Wakeups):
                 until = min(until, subscription.read_at())
             selector.select(max(0.0, until - monotonic()))
 
-    def _read(self) -> bool:
-        arrived = False
+    def _read(self) -> set[int]:
+        """The partitions of the messages that have arrived."""
+        named: set[int] = set()
         for source, subscription in list(self._subscriptions.items()):
             try:
-                arrived |= subscription.read()
+                named.update(self._partitions[channel] for channel in subscription.read())
             except _TROUBLE:
                 self._failed.append(source.node)
                 self._unsubscribe(source)
-        return arrived
+        return named
 
     def _take_over(self) -> bool:
         """Take the subscriptions that are new. True if there are any: earlier messages were missed."""
@@ -216,9 +226,10 @@ class RedisWakeups(Wakeups):
         return {Source(node, node.name, tuple(partitions)) for node, partitions in shares.items()}
 
     def _subscribe(self, source: Source, keys: Keys) -> None:
-        channels = [keys.key(partition, "wake") for partition in source.partitions]
+        channels = {keys.key(partition, "wake"): partition for partition in source.partitions}
+        self._partitions.update(channels)
         try:
-            subscription = subscribe(source.node, channels, self._keepalive)
+            subscription = subscribe(source.node, list(channels), self._keepalive)
         except _TROUBLE as error:
             self._failed.append(source.node)
             self._refused = self._refused or remedy(error) is Remedy.NONE

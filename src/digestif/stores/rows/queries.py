@@ -4,7 +4,7 @@ from digestif.core.capacity import Cursor, Stored, by_age
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, State
 from digestif.core.transfer import is_incoming
-from digestif.stores.reader import PAGE_READ, Part, Place, TimelinePage, place_of
+from digestif.stores.reader import PAGE_READ, PAUSED, Order, Part, Place, TimelinePage, place_of
 from digestif.stores.rows.view import Rows
 
 
@@ -46,13 +46,19 @@ def scan(rows: Rows, *, prefix: str, after: str | None, limit: int) -> list[tupl
     return found[:limit]
 
 
-ORDERS = {State.WAITING: "waiting", State.READY: "ready", State.OPEN: "until"}  # by the fields of Marks
+# By the fields of Marks.
+ORDERS: dict[Order | None, str] = {
+    State.WAITING: "waiting",
+    State.READY: "ready",
+    State.OPEN: "until",
+    PAUSED: "paused_until",
+}
 
 
-def look_over(rows: Rows, state: State | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
+def look_over(rows: Rows, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
     limit = min(limit, PAGE_READ)
-    if state in ORDERS:
-        found = rows.in_order(ORDERS[state], after=None if after is None else place_of(after, int, int), limit=limit)
+    if order in ORDERS:
+        found = rows.in_order(ORDERS[order], after=None if after is None else place_of(after, int, int), limit=limit)
         last: Place | None = None if len(found) < limit else found[-1][:2]
         return TimelinePage([(each.timeline, each.slot) for each in found if each.slot is not None], last)
     (name,) = (None,) if after is None else place_of(after, str)

@@ -10,7 +10,7 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import Damage
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
-from digestif.core.records import DeadLetter, HistoryEntry, State
+from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import is_incoming
@@ -38,7 +38,7 @@ from digestif.stores.base import (
     Wakeups,
 )
 from digestif.stores.documents import DOCUMENTS_PAGE, Bounds, Document
-from digestif.stores.reader import Part, Place, TimelinePage
+from digestif.stores.reader import Order, Part, Place, TimelinePage
 from digestif.stores.rows import (
     arrivals,
     documents,
@@ -283,8 +283,8 @@ class RowStore(Store, TransferStore):
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         return self._read(lambda rows: queries.scan(rows, prefix=prefix, after=after, limit=limit))
 
-    def look_over(self, state: State | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
-        return self._read(lambda rows: queries.look_over(rows, state, prefix=prefix, after=after, limit=limit))
+    def look_over(self, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
+        return self._read(lambda rows: queries.look_over(rows, order, prefix=prefix, after=after, limit=limit))
 
     def records(self, timeline: str, part: Part, *, after: Cursor | None, limit: int) -> list[Stored]:
         return self._read(lambda rows: queries.records(rows, timeline, part, after=after, limit=limit))

@@ -16,6 +16,7 @@ from digestif.core.times import Millis
 from digestif.stores.base import Arrival, Lease
 from digestif.stores.damage import Unreadable
 from digestif.stores.documents import Document
+from digestif.stores.reader import UNLEASED
 from digestif.stores.transfer import ExportedRecord
 
 UNBOUNDED = 2**62  # bytes: room for any page
@@ -56,21 +57,22 @@ class Marks(NamedTuple):
     ready: Millis | None = None  # was due, not paused
     since: Millis | None = None  # ready since
     until: Millis | None = None  # the lease's expiry, not paused
-    paused_until: Millis | None = None  # the lease's expiry, paused meanwhile
+    paused_until: Millis | None = None  # the lease's expiry, paused meanwhile; UNLEASED if it is paused and not open
     expires: Millis | None = None
 
 
 def marks(slot: Slot) -> Marks:
     """The index times of a slot."""
     expires = None if slot.expires == NEVER else slot.expires
+    paused = UNLEASED if slot.paused else None
     if slot.state is State.WAITING:
-        return Marks(None if slot.paused else slot.at, None, None, None, None, expires)
+        return Marks(None if slot.paused else slot.at, None, None, None, paused, expires)
     if slot.state is State.READY:
-        return Marks(None, None if slot.paused else slot.at, slot.since, None, None, expires)
+        return Marks(None, None if slot.paused else slot.at, slot.since, None, paused, expires)
     if slot.state is State.OPEN:
         until, paused_until = (None, slot.until) if slot.paused else (slot.until, None)
         return Marks(until=until, paused_until=paused_until, expires=expires)
-    return Marks()
+    return Marks(paused_until=paused)
 
 
 class TimelineRow(NamedTuple):

@@ -203,7 +203,7 @@ class Reserve:
 def _free(writer: Connection, size: int) -> None:
     """Make sure that the file has so many free bytes, by inserting and deleting a blob of that size.
 
-    The pages are not written, and nothing in them has to be wiped, even where SQLite was built to wipe.
+    The log gets all of these pages. Nothing in them has to be wiped, even where SQLite was built to wipe.
     """
     wipes = _value(writer, "PRAGMA secure_delete")
     try:

@@ -12,6 +12,8 @@ from digestif.stores.sqlite.letters import SqliteLetters
 from digestif.stores.sqlite.records import SqliteRecords
 from digestif.stores.sqlite.slots import SQL
 
+_OF_ADDS = {"accepted", "pending"}  # the counters that change with a new record
+
 
 class SqliteRows(SqliteLetters, SqliteRecords):
     """The whole view, with its counters. `flush` writes what is held back, and must be called before the commit."""
@@ -24,9 +26,12 @@ class SqliteRows(SqliteLetters, SqliteRecords):
     def flush(self) -> None:
         """Write slots, counters and the sequence."""
         self._write_slots()
-        if self._number != self._saved_number or any(self.tally.values()):
-            number = self._number or 0
-            self._execute(SQL.save_counters, {**self.tally, "number": number, "namespace": self._namespace})
+        number, tally = self._number or 0, self.tally
+        changed = {counter for counter, change in tally.items() if change}
+        if changed - _OF_ADDS:
+            self._execute(SQL.save_counters, {**tally, "number": number, "namespace": self._namespace})
+        elif changed or self._number != self._saved_number:
+            self._execute(SQL.save_adds, (number, tally["accepted"], tally["pending"], self._namespace))
 
     def ledger(self) -> Ledger:
         counts = self._execute(SQL.ledger, (self._namespace,)).fetchone() or [0] * len(COUNTERS)

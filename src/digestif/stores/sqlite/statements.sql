@@ -82,6 +82,10 @@ WHERE namespace = ? AND ready IS NOT NULL AND (ready, id) > (?, ?) ORDER BY read
 SELECT until, id, key, slot FROM timeline
 WHERE namespace = ? AND until IS NOT NULL AND (until, id) > (?, ?) ORDER BY until, id LIMIT ?
 
+-- name: paused_until_in_order
+SELECT paused_until, id, key, slot FROM timeline
+WHERE namespace = ? AND paused_until IS NOT NULL AND (paused_until, id) > (?, ?) ORDER BY paused_until, id LIMIT ?
+
 -- name: stale_ready
 SELECT key FROM timeline WHERE namespace = ? AND since <= ? ORDER BY since, id LIMIT ?
 
@@ -285,6 +289,10 @@ SELECT accepted, pending, open, delivered, superseded, dropped, expired, deleted
 -- name: digests_delivered
 SELECT digests FROM namespace WHERE id = ?
 
+-- The counters that a new record changes, in less than half of the time that all of them take.
+-- name: save_adds
+UPDATE namespace SET number = max(number, ?), accepted = accepted + ?, pending = pending + ? WHERE id = ?
+
 -- name: save_counters
 UPDATE namespace SET
     number = max(number, :number),
@@ -307,7 +315,7 @@ SELECT
     (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND waiting IS NOT NULL LIMIT :most)),
     (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND ready IS NOT NULL LIMIT :most)),
     (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND until IS NOT NULL LIMIT :most))
-        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND paused_until IS NOT NULL LIMIT :most)),
+        + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND paused_until < 18014398509481984 LIMIT :most)),
     (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND waiting <= :now LIMIT :most))
         + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND ready IS NOT NULL LIMIT :most))
         + (SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = :namespace AND until <= :now LIMIT :most)),

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -125,22 +125,21 @@ class SQLiteStore(RowStore):
         """Run the jobs. If the disk is full, refuse those that must leave the largest share of the reserve."""
         share = max(job.share for job in jobs)
         try:
-            self._connect()
+            writer = self._connect()
             self._reserve.refuse_near_the_end_of_the_log(share=share)
             try:
-                self._transact_once(page, jobs, share)
+                self._transact_once(writer, page, jobs, share)
             except sqlite3.Error as error:
                 if not is_full(error) or not self._reserve.restart_log():
                     raise
-                self._transact_once(page, jobs, share)  # only the log was full
+                self._transact_once(writer, page, jobs, share)  # only the log was full
         except (sqlite3.Error, OSError, NoRoom) as error:
             if not isinstance(error, NoRoom) and not is_full(error):
                 raise
             refused = [job for job in jobs if job.share == share]
             raise _JobsFailed(refused, full(self._database.name)) from error
 
-    def _transact_once(self, page: JobPage[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
-        writer = self._connect()
+    def _transact_once(self, writer: Connection, page: JobPage[Rows], jobs: Sequence[Job[Rows]], share: float) -> None:
         try:
             with writer:
                 try:
@@ -234,6 +233,9 @@ class SQLiteStore(RowStore):
     def listen(self) -> Wakeups:
         path = self._database.path
         return super().listen() if path is None else self._hints.listen(FileWakeups(path))
+
+    def products(self) -> Mapping[str, str]:
+        return {"SQLite": sqlite3.sqlite_version}
 
     # Closing and forks
 

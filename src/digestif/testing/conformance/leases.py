@@ -2,12 +2,14 @@
 
 import pytest
 
-from digestif import Busy, InvalidState
-from digestif.stores.base import PAGE_TIMELINES, QuarantinedRecord, Store
+from digestif import Busy, InvalidState, StoreError
+from digestif.ids import fresh_id
+from digestif.stores.base import PAGE_TIMELINES, Lease, QuarantinedRecord, Store
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
     NOW,
+    ROUNDS,
     arrive,
     arrive_everywhere,
     claim,
@@ -59,6 +61,38 @@ class Claims(Suite):
         assert (lease.timeline, lease.token, lease.until) == ("t", "mine", NOW + 7 + LEASE)
         assert (lease.attempt, lease.lapses, lease.iteration, lease.at) == (1, 0, 0, NOW)
         assert record_keys(take_all(store, lease, now=NOW + 7).records) == ["b", "a"]
+
+    def test_what_a_claim_reads_along_is_what_take_gives(self, store: Store) -> None:
+        """Fact 39. A store may answer a claim with digests that it has read: whole, as `take` would give them."""
+        arrive(store, "small", ["a", "b", "c"])
+        arrive(store, "large", [f"r{n}" for n in range(300)])
+
+        claims = [claim(store, partition, 10) for partition in range(store.partitions)]
+        leases = {lease.digest_id: lease for claimed in claims for lease in claimed.leases}
+        pages = {of: page for claimed in claims for of, page in claimed.pages.items()}
+
+        assert sorted(lease.timeline for lease in leases.values()) == ["large", "small"]
+        assert {of: page._replace(after=None) for of, page in pages.items()} == {
+            of: take_all(store, leases[of])._replace(after=None) for of in pages
+        }
+
+    def test_a_claim_in_each_partition_gives_no_more_than_its_limit_over_all(self, store: Store) -> None:
+        """Fact 15. A claim of several partitions is bounded as one of a single partition, and says what it left."""
+        arrive_everywhere(store, [f"t{n}" for n in range(25)])
+        partitions = range(store.partitions)
+        given: list[Lease] = []
+
+        for _ in range(ROUNDS):
+            pages = store.claim_each(partitions, 4, token=fresh_id(), lease=LEASE, now=NOW)
+            claimed = [page for page in pages if not isinstance(page, StoreError)]
+            assert len(claimed) == len(partitions)
+            assert sum(len(page.leases) for page in claimed) <= 4
+            given += [lease for page in claimed for lease in page.leases]
+            if not any(page.more for page in claimed):
+                break
+
+        assert sorted(lease.timeline for lease in given) == sorted(f"t{n}" for n in range(25))
+        assert len({lease.digest_id for lease in given}) == 25
 
     def test_what_waits_is_claimed_when_it_is_due(self, store: Store) -> None:
         """Fact 13. Waiting: due exactly now is claimed, later is not."""

@@ -341,6 +341,7 @@ def moving(store: Movable, *, move_id: str = "m") -> Iterator[None]:
 
 
 @cache
+@cache  # the same for every store
 def run_without_a_move() -> list[tuple[float, list[str]]]:
     return run_for_an_hour(MemoryStore(namespace="alone"), None)
 

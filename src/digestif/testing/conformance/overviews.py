@@ -3,17 +3,19 @@
 import pytest
 
 from digestif import ConfigError, Digests, Timeline
+from digestif.core.times import to_millis
 from digestif.stores.base import Store
+from digestif.stores.reader import PAGE_READ
 from digestif.testing.conformance.actions import T, deliver
 from digestif.testing.conformance.base import DigestsWith, Suite
-from digestif.testing.conformance.port import LEASE, NOW, arrive_everywhere, let_wait, open_lease
+from digestif.testing.conformance.port import LEASE, NOW, ROUNDS, arrive_everywhere, open_lease
 
 
 def walk(digests: Digests, limit: int = 3, **wanted: object) -> list[Timeline]:
     """All timelines of a list, page by page."""
     found: list[Timeline] = []
     after = None
-    for _ in range(10_000):
+    for _ in range(ROUNDS):
         page = digests.timelines_page(after=after, limit=limit, **wanted)  # type: ignore[arg-type]
         assert len(page.timelines) <= limit
         found += page.timelines
@@ -83,9 +85,42 @@ class Overviews(Suite):
             digests.pause(name, now=T)
 
         assert len(walk(digests, state="waiting")) == 4
-        assert names(walk(digests, paused=True)) == ["idle", "ready", "t1", "t4"]
+        assert sorted(names(walk(digests, paused=True))) == ["idle", "ready", "t1", "t4"]
         assert names(walk(digests, paused=True, state="ready")) == ["ready"]
         assert names(walk(digests, paused=False)) == ["t0", "t2", "t3", "t5"]
+
+    def test_a_paused_timeline_is_on_the_first_page_however_many_are_not(self, digests: Digests) -> None:
+        """Fact 73. Paused ones have an index of their own."""
+        digests.add_many([(f"t{n}", n) for n in range(PAGE_READ + 100)], now=T)
+        digests.pause("t99", now=T)
+
+        page = digests.timelines_page(paused=True, limit=10)
+
+        assert (names(page.timelines), page.after) == (["t99"], None)
+
+    def test_a_paused_timeline_stays_on_its_list_in_every_state(self, digests: Digests) -> None:
+        """Fact 73. Waiting, open, cooling down, idle; a lease that lives counts as open, and no other."""
+        found: list[tuple[list[str], int]] = []
+
+        def note() -> None:
+            found.append((names(walk(digests, paused=True)), digests.store.standing(now=to_millis(T)).open))
+
+        digests.pause("t", now=T)
+        note()
+        digests.resume("t", now=T)
+        digests.add("t", 1, now=T)
+        with digests.digest("t", now=T):
+            digests.pause("t", now=T)
+            note()
+        note()
+        digests.resume("t", now=T)
+        note()
+        digests.pause("t", now=T)
+        digests.delete("t", now=T)
+        note()
+
+        assert found == [(["t"], 0), (["t"], 1), (["t"], 0), ([], 0), ([], 0)]
+        assert digests.verify()
 
     def test_without_a_state_timelines_come_by_their_keys(self, digests: Digests) -> None:
         """Fact 73. All states, with a prefix, and those that are idle and stored."""
@@ -126,7 +161,7 @@ class Overviews(Suite):
     def test_a_large_limit_gives_what_a_page_reads(self, store: Store) -> None:
         """Fact 73. A limit of a million: one call of the port gives at most 500, and a walk finds all 700."""
         timelines = [f"t{n:03}" for n in range(700)]
-        let_wait(store, timelines, at=NOW + LEASE)
+        arrive_everywhere(store, timelines, first_delay=LEASE)
 
         found: list[str] = []
         page = store.look_over(None, prefix="", after=None, limit=10**6)

@@ -1,6 +1,7 @@
 """Commands: what is sent to a server, already in the form of the protocol where it is sent often; and refusals."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from hiredis import pack_command
@@ -54,9 +55,14 @@ def message(*words: str, parts: tuple[Part, ...] | Packed = ()) -> bytes:
     """A whole command in the form of the protocol."""
     if isinstance(parts, Packed):
         count, body = parts
-        return b"*%d\r\n%b%b" % (len(words) + count, b"".join(map(pack_part, words)), body)
+        return b"*%d\r\n%b%b" % (len(words) + count, _packed_words(words), body)
     data: bytes = pack_command((*words, *parts))  # type: ignore[arg-type]  # its stub means tuples of one
     return data
+
+
+@lru_cache(256)
+def _packed_words(words: tuple[str, ...]) -> bytes:
+    return b"".join(map(pack_part, words))
 
 
 def pack_part(part: Part) -> bytes:

@@ -17,6 +17,7 @@ class Remedy(Enum):
     LOAD = auto()  # send the script itself, at once
     FOLLOW = auto()  # its slot has moved: send it to the new node, at once
     ASK = auto()  # its slot is moving: send it to the importing node this once, at once
+    IN_TURN = auto()  # it came before another one that has to be done first: send it again behind that
     NONE = auto()  # do not retry: the error is the answer
 
 
@@ -37,6 +38,7 @@ TABLE = {  # by the first word of an error reply
     "BUSY": Fault(Remedy.RETRY, "a script of some client does not end (SCRIPT KILL)"),
     "CERTIFICATE": Fault(Remedy.NONE, "name its authority with ca=/path, or trust it with verify=no", ConfigError),
     "CLUSTERDOWN": Fault(Remedy.RETRY, "see CLUSTER INFO: a primary may be down without a replica to take over"),
+    "DIGESTIF_GAP": Fault(Remedy.IN_TURN, "calls before it did not arrive"),
     "DENIED": Fault(Remedy.NONE, "the server is in protected mode; give it a password", ConfigError),
     "LOADING": Fault(Remedy.RETRY, "the server is still reading its files; try again"),
     "MASTERDOWN": Fault(Remedy.RETRY, "this is a replica that lost its primary"),

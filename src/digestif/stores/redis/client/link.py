@@ -1,6 +1,6 @@
 """The link: the store sends its commands here and gets answers, whatever nodes and failures lie between."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from threading import Event
 from typing import Any
 
@@ -12,7 +12,7 @@ from digestif.stores.fork import watch
 from digestif.stores.redis.client.commands import Command, Part
 from digestif.stores.redis.client.faults import FAILURES, UNREACHABLE, Remedy, final, remedy
 from digestif.stores.redis.client.pipeline import UNANSWERED, Confirmation, Request
-from digestif.stores.redis.client.retries import Backoff, Sender, backoff
+from digestif.stores.redis.client.retries import Backoff, Sender, backoff, stream, unanswered
 from digestif.stores.redis.client.topology import Topology
 
 # After a call has waited for a node in vain, calls that fail fast do so at once for a second, and then try only once.
@@ -56,8 +56,10 @@ class Link:
         """
         began = monotonic()
         confirmation = self._confirmation if writes else None
-        if fail_fast and (error := self._recent_failure(commands, seconds=FAIL_SECONDS)):
-            return [type(error)(*error.args) for _ in commands]  # anew: several threads may raise it
+        if fail_fast and (failed := self._recently_failed(commands)):
+            rest = [number for number in range(len(commands)) if number not in failed]
+            answers = iter(self.run([commands[n] for n in rest], writes=writes, fail_fast=True, patience=patience))
+            return [failed[number] if number in failed else next(answers) for number in range(len(commands))]
         if len(commands) == 1 and confirmation is None:
             answer = self._try_once(commands[0])
             if answer is not UNANSWERED:
@@ -65,6 +67,18 @@ class Link:
         if fail_fast and self._recent_failure(commands, seconds=TRY_ONCE_SECONDS):
             patience = 0.0
         return self._send([Request(command) for command in commands], began, confirmation, patience=patience)
+
+    def run_in_turn(self, requests: Iterable[Request]) -> list[Any]:
+        """Answer each request as `run` does, and send it as soon as it is made. One with an answer is not sent.
+
+        A request that follows another one is refused by the server until that is done. So however often they are
+        repeated, they are done in order.
+        """
+        began = monotonic()
+        is_plain = self._confirmation is None and not self._closed.is_set()
+        made = stream(requests, self.topology) if is_plain else list(requests)
+        self._send(unanswered(made), began, self._confirmation)
+        return [request.answer for request in made]
 
     def ask_all(self, *parts: Part, patience: float | None = None) -> dict[str, Any]:
         """Send one plain command to every primary: answers as those of `run`, by the name of the node."""
@@ -90,6 +104,16 @@ class Link:
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
             self.topology.after_fork()
+
+    def _recently_failed(self, commands: Sequence[Command]) -> dict[int, Exception]:
+        """By position: the errors of commands for whose nodes a call has just waited in vain."""
+        failed: dict[int, Exception] = {}
+        if self._recent_failure(commands, seconds=FAIL_SECONDS) is None:
+            return failed
+        for number, command in enumerate(commands):
+            if error := self._recent_failure([command], seconds=FAIL_SECONDS):
+                failed[number] = type(error)(*error.args)  # anew: several threads may raise it
+        return failed
 
     def _recent_failure(self, commands: Sequence[Command], *, seconds: float) -> Exception | None:
         """The error of a call that waited in vain for one of these nodes within the last seconds."""

@@ -1,6 +1,6 @@
 """A pipeline: requests to one node, written at once, their replies read in order, and if asked for confirmed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
@@ -11,6 +11,7 @@ from digestif.stores.redis.client.node import Node
 from digestif.stores.redis.client.scripts import load
 
 UNANSWERED: Any = object()
+SENT_BYTES = 32 * 1024  # an open pipeline sends when it has so many
 _RETRIES_AT_ONCE = 3
 _ASKING = message("ASKING")
 
@@ -18,11 +19,23 @@ _ASKING = message("ASKING")
 class Request:
     """A command on its way to an answer."""
 
-    __slots__ = ("answer", "command", "error", "importing", "loading", "node", "pinned", "retries_at_once", "stale")
+    __slots__ = (
+        *("after", "answer", "command", "error", "importing", "leading", "loading", "node", "pinned"),
+        *("retries_at_once", "stale"),
+    )
 
-    def __init__(self, command: Command, *, pinned: Node | None = None) -> None:
+    def __init__(
+        self,
+        command: Command,
+        *,
+        pinned: Node | None = None,
+        after: "Request | None" = None,
+        leading: Callable[[], Command] | None = None,
+    ) -> None:
         self.command = command
         self.answer = UNANSWERED
+        self.after = after  # the request that has to be done first: its command is refused before that…
+        self.leading = leading  # …unlike this one, which takes its place once the other is done
         self.pinned = pinned  # every try goes to this node
         self.importing: Node | None = None  # the next try goes to this node, which is importing the slot
         self.loading = False  # the next try carries the script itself
@@ -33,12 +46,24 @@ class Request:
 
     def message(self, loaded: set[str]) -> bytes:
         """The bytes to send. `loaded`: scripts that earlier requests of the pipeline carry."""
+        if self.leading and self.after and self.after.is_done():
+            self.command, self.leading = self.leading(), None
         head = _ASKING if self.importing else b""
         script = self.command.script
         if script is None or not self.loading or script.sha in loaded:
             return head + self.command.message()
         loaded.add(script.sha)
         return head + self.command.message_with_script()
+
+    def is_done(self) -> bool:
+        return self.answer is not UNANSWERED and not isinstance(self.answer, Exception)
+
+    def is_in_vain(self) -> bool:
+        """True if the request that has to be done first has failed: then that is the answer of this one, too."""
+        if self.after is None or not isinstance(self.after.answer, Exception):
+            return False
+        self.answer = self.after.answer
+        return True
 
     def may_retry_at_once(self) -> bool:
         self.retries_at_once -= 1
@@ -93,6 +118,42 @@ class NodePipeline:
             return self._connection.read_response(disable_decoding=True)
         except ResponseError as error:
             return error
+
+
+class OpenPipeline(NodePipeline):
+    """A pipeline that grows while the server already works on its first requests."""
+
+    def __init__(self, node: Node) -> None:
+        self._grown: list[Request] = []
+        super().__init__(node, self._grown)
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._failed = False
+
+    def add(self, request: Request) -> None:
+        """Send a request, at once or together with the next ones; after a failure not at all."""
+        self._grown.append(request)
+        if not self._failed:
+            self._unsent.append(request.message(set()))
+            self._unsent_bytes += len(self._unsent[-1])
+            if self._unsent_bytes >= SENT_BYTES:
+                self.send()
+
+    def send(self) -> None:
+        if self._unsent:
+            if self._connection is None:
+                self._connection, self._reused = self.node.take()
+            data, self._unsent, self._unsent_bytes = b"".join(self._unsent), [], 0
+            self._connection.send_packed_command((data,), check_health=False)
+
+    def receive(self) -> None:
+        if not self._failed:
+            super().receive()
+
+    def fail(self, error: Exception) -> None:
+        self._failed = True
+        self._unsent = []
+        super().fail(error)
 
 
 class Confirmation(NamedTuple):

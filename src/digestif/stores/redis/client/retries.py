@@ -8,7 +8,14 @@ from digestif.errors import ConfigError, StoreUnavailable
 from digestif.ids import chance
 from digestif.stores.redis.client.faults import FAILURES, Remedy, final, redirection, remedy, unavailable
 from digestif.stores.redis.client.node import Node
-from digestif.stores.redis.client.pipeline import UNANSWERED, Confirmation, ConfirmedPipeline, NodePipeline, Request
+from digestif.stores.redis.client.pipeline import (
+    UNANSWERED,
+    Confirmation,
+    ConfirmedPipeline,
+    NodePipeline,
+    OpenPipeline,
+    Request,
+)
 from digestif.stores.redis.client.topology import Topology
 
 Backoff = Callable[[int], float]
@@ -53,8 +60,8 @@ class Sender:
             if self._closed.is_set():
                 return _answer(requests, lambda _: StoreUnavailable(f"{self._topology.name}: the store is closed"))
             self._attempt(requests)
-            at_once = [self._prepare_retry(request) for request in _unanswered(requests)]
-            requests = _unanswered(requests)
+            at_once = [self._prepare_retry(request) for request in unanswered(requests)]
+            requests = unanswered(requests)
             if requests and not any(at_once):
                 if monotonic() >= self._deadline:
                     return _answer(requests, self._give_up)
@@ -93,6 +100,8 @@ class Sender:
 
     def _prepare_retry(self, request: Request) -> bool:
         """Apply the remedy for a failed request, or answer it. True: it may be sent again at once."""
+        if request.is_in_vain():
+            return False
         assert request.error
         cure = remedy(request.error)
         if cure is not Remedy.LOAD:
@@ -115,6 +124,8 @@ class Sender:
                 request.importing = self._topology.node_at(*redirection(error), reported_by=node)
             case Remedy.FOLLOW if node:
                 self._topology.follow(request.command.partition, *redirection(error), reported_by=node)
+            case Remedy.IN_TURN if request.after and request.after.answer is UNANSWERED:
+                return False
             case Remedy.RETRY if not request.stale:
                 self._refresh(node)
                 return False
@@ -131,6 +142,8 @@ class Sender:
         self._closed.wait(min(delay, max(0.0, self._deadline - monotonic())))
 
     def _give_up(self, request: Request) -> Exception:
+        if request.is_in_vain():
+            return request.answer  # type: ignore[no-any-return]
         assert request.error
         error = unavailable(request.error, self._name_of(request.node), patience=self._patience)
         if request.node is not None:
@@ -139,6 +152,37 @@ class Sender:
 
     def _name_of(self, node: Node | None) -> str:
         return self._topology.name if node is None else node.name
+
+
+def stream(requests: Iterable[Request], topology: Topology) -> list[Request]:
+    """Send each request as soon as it is made, once, and give it an answer if nothing fails. Returns all of them."""
+    made: list[Request] = []
+    pipelines: dict[Node, OpenPipeline] = {}
+    try:
+        for request in requests:
+            made.append(request)
+            if request.answer is UNANSWERED:
+                _add_to_pipeline(request, topology, pipelines)
+        for pipeline in [each for each in pipelines.values() if _succeeds(each, each.send)]:
+            _succeeds(pipeline, pipeline.receive)
+    finally:
+        for pipeline in pipelines.values():
+            pipeline.abandon()
+    return made
+
+
+def _add_to_pipeline(request: Request, topology: Topology, pipelines: dict[Node, OpenPipeline]) -> None:
+    try:
+        node = topology.node_for(request.command.partition)
+    except (ConfigError, *FAILURES):  # a Sender tries again
+        return
+    pipeline = pipelines.get(node)
+    if pipeline is None:
+        pipeline = pipelines[node] = OpenPipeline(node)
+    try:
+        pipeline.add(request)
+    except FAILURES as error:
+        pipeline.fail(error)
 
 
 def _succeeds(pipeline: NodePipeline, step: Callable[[], None]) -> bool:
@@ -150,7 +194,7 @@ def _succeeds(pipeline: NodePipeline, step: Callable[[], None]) -> bool:
     return True
 
 
-def _unanswered(requests: Sequence[Request]) -> list[Request]:
+def unanswered(requests: Sequence[Request]) -> list[Request]:
     return [request for request in requests if request.answer is UNANSWERED]
 
 

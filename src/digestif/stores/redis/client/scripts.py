@@ -1,9 +1,11 @@
 """Lua scripts: what the server runs, and the digest it knows them by.
 
 A script is a file in `lua/`. A line `-- include: name.lua` stands for a file of `lua/include/`, spliced in once however
-often it is named. A script that writes begins with `include/guard.lua`, which answers a repeated call; only one whose
-header has a line `-- Unguarded`, with the reason, goes without. Functions of includes that the script does not use are
-left out: each one would cost the server up to a microsecond at every call.
+often it is named. `-- include again: name.lua` splices it in once more, so that a function has names of its own: each
+name of the script that it uses costs the server when the function is defined, though it may never be called. A script
+that writes begins with `include/guard.lua`, which answers a repeated call; only one whose header has a line
+`-- Unguarded`, with the reason, goes without. Functions of includes that the script does not use are left out: each one
+would cost the server up to a microsecond at every call.
 """
 
 import re
@@ -16,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 Read: TypeAlias = Callable[[str], str]  # from the name of an include to its text
 
 GUARD = "-- include: guard.lua\n"
-_INCLUDE = re.compile(r"^ *-- include: (\S+)\n", re.MULTILINE)
+_INCLUDE = re.compile(r"^ *-- include( again)?: (\S+)\n", re.MULTILINE)
 _FUNCTION = re.compile(r"((?:^-- [^\n]*\n)*^local function (\w+)\(.*?^end\n\n?)", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"--.*")
 _WORD = re.compile(r"\w+")
@@ -72,10 +74,10 @@ def spliced(text: str, *, read: Read) -> str:
 
 def _splice(text: str, read: Read, *, done: set[str], within: tuple[str, ...]) -> str:
     def body(mention: re.Match[str]) -> str:
-        name = mention[1]
+        again, name = mention[1], mention[2]
         if name in within:
             raise ValueError(f"includes go in a circle: {' → '.join([*within, name])}")
-        if name in done:
+        if name in done and not again:
             return ""
         done.add(name)
         return _splice(read(name), read, done=done, within=(*within, name))
@@ -102,11 +104,11 @@ def _pieces(text: str) -> tuple[_Piece, ...]:
 
 def _used_words(text: str, read: Read) -> set[str]:
     """The words of a script, of the statements of its includes, and of the functions that any of these name."""
-    names = list(dict.fromkeys(_INCLUDE.findall(text)))
+    names = list(dict.fromkeys(_included(text)))
     pieces = [_Piece(text, None, _words(text))]
     for name in names:  # the list grows meanwhile
         included = read(name)
-        names += [further for further in _INCLUDE.findall(included) if further not in names]
+        names += [further for further in _included(included) if further not in names]
         pieces += _pieces(included)
     used: set[str] = set()
     seen = -1
@@ -114,6 +116,10 @@ def _used_words(text: str, read: Read) -> set[str]:
         seen = len(used)
         used.update(*(piece.words for piece in pieces if piece.function is None or piece.function in used))
     return used
+
+
+def _included(text: str) -> list[str]:
+    return [name for _, name in _INCLUDE.findall(text)]
 
 
 def _words(text: str) -> frozenset[str]:

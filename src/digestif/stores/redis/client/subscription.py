@@ -56,14 +56,17 @@ class Subscription:
         number: int = self._socket.fileno()
         return number
 
-    def read(self) -> bool:
-        """Whether messages have arrived. Raises if no more will: the server is gone or silent, or a slot was moved."""
+    def read(self) -> set[bytes]:
+        """The channels whose messages have arrived.
+
+        Raises if no more will: the server is gone or silent, or a slot was moved.
+        """
         with suppress(*_NOT_NOW):
             while True:  # to the end, because selectors do not see what TLS has decrypted
                 self._receive()
-        arrived = [_kind(message) == b"smessage" for message in self._messages()]
+        channels = {message[1] for message in self._messages() if _kind(message) == b"smessage"}
         self._check_server()
-        return any(arrived)
+        return channels
 
     def read_at(self) -> float:
         """When to read even if nothing has arrived, so that a silent server is noticed."""

@@ -1,47 +1,68 @@
 #!lua
 -- Accept records, in order, and place their timelines in the schedule.
--- KEYS   12… per timeline: its hash, ages, times
--- ARGV   4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, which delays
+-- KEYS   12… the hash of each timeline, then ages and times of the first ones: of those that may need them
+-- ARGV   1 number of the call; '+' before it: it follows the call before it, which has no answer yet
+--        4 the numbers of the policies, packed: each first_delay, increment, maximum, quiet, max_records, which delays
 --        the call gave itself, where its openings begin, capacity, ttl; then openings: flags (1 hours, 2 urgent), how
 --        many, times
---        5 packed for each record: which timeline and which policy, from 1, and `within`; one byte more asks for due times
---        6… per record: key; timestamp and payload
--- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'; '!' per one that was not
---        accepted, because its timeline is damaged; then, packed, if asked for, when the timeline of each record is due
---        after it (NaN: not known); then which records (from 0) made how many be dropped
+--        5 packed for each record: which timeline and which policy, from 1, and `within`; or, if there is one policy
+--        and no `within`, '+' for the first record of each timeline and '=' for the others; then one byte: 1 asks for
+--        due times, 2 says that the payloads are JSON without the name of the codec; then of how many timelines the
+--        orders are declared
+--        6… per record: key; timestamp and payload; those of a timeline together
+-- Reply  '1' per record that made its timeline ready for immediate delivery, else '0'; per one that was not accepted '!'
+--        if its timeline is damaged, '?' if it needs orders that are not declared; then, packed, if asked for, when the
+--        timeline of each record is due after it (NaN: not known); then which records (from 0) made how many be dropped
 -- Unguarded  it looks for an earlier answer itself, and defines the functions for that only if it needs them
 -- include: partition.lua
 
+local FOLLOWS, NEXT = 43, 43 -- '+'
 local TERMS = 72 -- bytes of a policy's numbers: one that is not set is NaN, a capacity that is not set is infinite
 local noted, accepted, pending, layout, moving =
   unpack(call('HMGET', LEDGER, CALL, 'accepted', 'pending', 'layout', 'moving'))
 -- include: layout.lua
+local number, follows = tonumber(ARGV[1]), string.byte(ARGV[1]) == FOLLOWS
+local last = noted and #noted >= REPLIES and struct.unpack('>d', noted) -- the caller's last call
 local arrival = tonumber(accepted or 0)
 pending = tonumber(pending or 0)
 if not arrival or not pending then
   return redis.error_reply('DIGESTIF_LEDGER')
 end
-local loaded = {} -- timelines that need more than a record put in
+local loaded = {} -- timelines that need more than a record put in, by number
+local wishes, ordered = struct.unpack('>BH', ARGV[5], #ARGV[5] - 2)
+local asks_due, nameless = wishes % 2 == 1, wishes >= 2
+local HASHES = TIMELINES - 1 -- the hash of the first timeline is behind them
+local ORDERS = #KEYS - 2 * ordered - 1 -- its ages are two behind, if they are declared
 
--- The long way. Its functions are defined only when it is needed: they cost more than adding a record.
-local function the_long_way()
+-- The long way. Its functions are defined only when it is needed: they cost more than adding a record. It has names of
+-- its own, and uses none of those above: each would cost as much as a tenth of a record, at every call.
+local function the_long_way(clock, now, moving, loaded, nameless, ordered)
+  -- include again: basics.lua
+  -- include again: names.lua
   -- include: timelines.lua
+  local WHOLE = 13 -- bytes before the timestamp of a record, at most
+  local TERMS = 72 -- bytes of a policy's numbers
+  local ORDERS = #KEYS - 2 * ordered - 1
 
-  local function is_order(place)
-    local kind = call('TYPE', KEYS[place]).ok
+  local function is_order(key)
+    local kind = call('TYPE', key).ok
     return kind == 'zset' or kind == 'none'
   end
 
   -- The timeline; nil if it is damaged.
-  local function timeline_at(place)
-    local timeline = load_timeline(place)
-    local slot = timeline.slot
-    local has_orders = slot.large or slot.deadline
-    if timeline.state == 'damaged' or (has_orders and not (is_order(place + 1) and is_order(place + 2))) then
+  local function timeline_of(number)
+    local timeline = load_timeline(TIMELINES - 1 + number)
+    local slot, batch = timeline.slot, { records = timeline.key }
+    if number <= ordered then
+      batch.ages, batch.times = KEYS[ORDERS + 2 * number], KEYS[ORDERS + 2 * number + 1]
+    end
+    local has_orders = batch.ages and (slot.large or slot.deadline)
+    if timeline.state == 'damaged' or (has_orders and not (is_order(batch.ages) and is_order(batch.times))) then
       return nil
     end
-    timeline.batch = batch_at(place, slot.large)
-    loaded[place] = timeline
+    batch.large = slot.large
+    timeline.batch = batch
+    loaded[number] = timeline
     return timeline
   end
 
@@ -99,31 +120,45 @@ local function the_long_way()
     slot.dropped = dropped > 0 and (slot.dropped or 0) + dropped or slot.dropped
     slot.large = batch.large or nil
     count('dropped', dropped)
-    pending = pending + timeline.pending - before
     return dropped
   end
 
-  local function add(place, policy, key, rest, within)
-    local timeline, terms = loaded[place] or timeline_at(place), terms_of(policy)
+  -- Whether a record can't be put in without the orders of its timeline; more often than needed if it is heavy. None
+  -- overtakes one that was left out.
+  local function needs_orders(timeline, rest, within, capacity)
+    local many = timeline.pending
+    local is_heavy = #rest + WHOLE > LIGHT
+    local has_orders = timeline.slot.deadline or timeline.batch.large
+    return timeline.leaves_out or within or has_orders or is_heavy or many >= SMALL or many >= capacity
+  end
+
+  -- The flag of a record. If it is put in, with this arrival number: by how much more is pending, how many it made be
+  -- dropped, and when its timeline is due.
+  local function add(arrival, number, policy, key, rest, within)
+    local timeline, terms = loaded[number] or timeline_of(number), terms_of(policy)
     if not timeline then
-      return nil
+      return '!'
     end
-    local slot = timeline.slot
+    local slot, before = timeline.slot, timeline.pending
     if slot.override and slot.override.off then
       count('declined', 1)
-      return false
+      return '0'
     end
     local here = in_force(terms, slot.override)
+    if not timeline.batch.ages and needs_orders(timeline, rest, within, here.capacity) then
+      timeline.leaves_out = true
+      return '?'
+    end
     local was_idle, expires = slot.state == 'idle', here.ttl and now + here.ttl
     slot.first = timeline.pending == 0 and now or slot.first
     slot.expires = earlier(slot.expires, expires)
-    arrival = arrival + 1
-    local dropped = put_pending(timeline, key, packed(arrival, expires, rest), within, here.capacity)
+    local dropped = put_pending(timeline, key, packed(arrival, expires, rest, nameless), within, here.capacity)
     if within or slot.deadline then
       slot.deadline = earliest_deadline(timeline.batch)
     end
     after_add(slot, now, terms, timeline.pending, moving)
-    return was_idle and slot.state == 'ready', dropped, next_delivery(slot)
+    local flag = was_idle and slot.state == 'ready' and '1' or '0'
+    return flag, timeline.pending - before, dropped, next_delivery(slot)
   end
 
   -- When a timeline is due that a record joined the short way.
@@ -132,16 +167,16 @@ local function the_long_way()
     return is_read and slot and next_delivery(slot) or nil
   end
 
-  return { add = add, due_of = due_of, save = save_timeline, answered = answered, answer = answer, count = count }
+  return { add = add, due_of = due_of, save = save_timeline, answered = answered, finish = finish, count = count }
 end
 
 local fully
--- A new caller, or a call that was made before.
-if not noted or #noted < 16 or struct.unpack('>d', noted) >= tonumber(ARGV[1]) then
-  fully = the_long_way()
-  local earlier_reply = fully.answered(noted)
-  if earlier_reply then
-    return earlier_reply
+-- A new caller, a call that was made before, or one that came too early.
+if not last or last >= number or (follows and last < number - 1) then
+  fully = the_long_way(clock, now, moving, loaded, nameless, ordered)
+  local earlier_answer = fully.answered(noted, follows)
+  if earlier_answer then
+    return earlier_answer
   end
 end
 
@@ -149,22 +184,36 @@ local superseded = 0
 local flags = {} -- by record, where it is not '0'
 local drops = {} -- of records that made others be dropped: their numbers, and how many
 local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
-local known, capacity, expires, expiry -- of the record before; the expiry is packed
+local known, capacity, expires, form -- of the record before
+local looked_at, slot, kind, is_own, size -- of its timeline, if it joined that
 local many = (#arguments - 6) / 2
-local dues = #arguments[5] > many * 12 and {} or nil -- packed, by record
-for number = 1, many do
-  local timeline, policy, within = read('>HHd', arguments[5], number * 12 - 11)
-  local key, rest = arguments[4 + number * 2], arguments[5 + number * 2]
-  local place = 9 + timeline * 3
+local whereabouts = arguments[5]
+local is_plain = #whereabouts == many + 3
+local dues = asks_due and {} or nil -- packed, by record
+local timeline, policy, within = 0, 1, 0 / 0
+for record = 1, many do
+  if not is_plain then
+    timeline, policy, within = read('>HHd', whereabouts, record * 12 - 11)
+  elseif byte(whereabouts, record) == NEXT then
+    timeline = timeline + 1
+  end
+  local key, rest = arguments[4 + record * 2], arguments[5 + record * 2]
   local joins = false
 
   -- The short way, and the usual one: the timeline will be delivered anyway, and one record more changes nothing else.
-  if within ~= within and not loaded[place] then
-    local hash = keys[place]
-    local slot = try('HGET', hash, '') -- an error, which is a table, if the key is no hash
-    local kind = type(slot) == 'string' and #slot > 8 and byte(slot)
-    local is_own = (kind == OWN or kind == OWN_LARGE) and #slot > 24
-    if kind == JOINS or kind == JOINS_LARGE or is_own then
+  if within ~= within and not loaded[timeline] then
+    local hash = keys[HASHES + timeline]
+    if timeline ~= looked_at then
+      looked_at, slot = timeline, try('HGET', hash, '') -- an error, which is a table, if the key is no hash
+      kind = type(slot) == 'string' and #slot > 8 and byte(slot)
+      is_own = (kind == OWN or kind == OWN_LARGE) and #slot > 24
+      if kind == JOINS or kind == JOINS_LARGE or is_own then
+        size = call('HLEN', hash) - 1
+      else
+        size = nil
+      end
+    end
+    if size then
       if policy ~= known or is_own then
         local ttl
         known, capacity, ttl = policy, read('>dd', arguments[4], policy * TERMS - 15)
@@ -172,62 +221,75 @@ for number = 1, many do
           known, capacity, ttl = nil, read('>dd', slot, 9)
         end
         expires = ttl == ttl and now + ttl or NEVER
-        expiry = write('>i7', expires)
+        form = FORM + (nameless and NAMELESS or 0) + (expires < NEVER and EXPIRES or 0)
       end
-      local size = call('HLEN', hash) - 1
       joins = size < capacity and expires >= read('>i7', slot, 2)
       if kind == JOINS or kind == OWN then
         joins = joins and size < SMALL and #rest <= LIGHT
-      elseif joins and call('HEXISTS', hash, key) == 0 then
-        local noted_age = try('ZADD', keys[place + 1], read('>d', rest), write('>I8', arrival + 1) .. key)
-        local noted_expiry = expires < NEVER and try('ZADD', keys[place + 2], expires + SHIFT, 'x' .. key)
+      elseif joins and timeline <= ordered and call('HEXISTS', hash, key) == 0 then
+        local ages = ORDERS + 2 * timeline
+        local noted_age = try('ZADD', keys[ages], read('>d', rest), write('>I8', arrival + 1) .. key)
+        local noted_expiry = expires < NEVER and try('ZADD', keys[ages + 1], expires + SHIFT, 'x' .. key)
         joins = type(noted_age) ~= 'table' and type(noted_expiry) ~= 'table'
       else
         joins = false
       end
       if joins then
         arrival = arrival + 1
-        local fresh = call('HSET', hash, key, write('>I5', arrival) .. expiry .. rest)
-        pending, superseded = pending + fresh, superseded + 1 - fresh
+        local head = expires < NEVER and write('>BI5i7', form, arrival, expires) or write('>BI5', form, arrival)
+        local fresh = call('HSET', hash, key, head .. rest)
+        size, pending, superseded = size + fresh, pending + fresh, superseded + 1 - fresh
         if dues then
-          fully = fully or the_long_way()
-          dues[number] = write('>d', fully.due_of(slot) or 0 / 0)
+          fully = fully or the_long_way(clock, now, moving, loaded, nameless, ordered)
+          dues[record] = write('>d', fully.due_of(slot) or 0 / 0)
         end
       end
     end
   end
 
   if not joins then
-    fully = fully or the_long_way()
-    local is_ready, dropped, due = fully.add(place, policy, key, rest, within == within and within or nil)
-    if is_ready ~= false then
-      flags[number] = is_ready and '1' or '!'
+    fully = fully or the_long_way(clock, now, moving, loaded, nameless, ordered)
+    local flag, more, dropped, due =
+      fully.add(arrival + 1, timeline, policy, key, rest, within == within and within or nil)
+    if more then
+      arrival, pending = arrival + 1, pending + more
+    end
+    if flag ~= '0' then
+      flags[record] = flag
     end
     if dues then
-      dues[number] = write('>d', due or 0 / 0)
+      dues[record] = write('>d', due or 0 / 0)
     end
     if dropped and dropped > 0 then
-      drops[#drops + 1] = write('>HH', number - 1, dropped)
+      drops[#drops + 1] = write('>HH', record - 1, dropped)
     end
   end
 end
 
 local reply = string.rep('0', many)
 if next(flags) then
-  for number = 1, #reply do
-    flags[number] = flags[number] or '0'
+  for record = 1, #reply do
+    flags[record] = flags[record] or '0'
   end
   reply = table.concat(flags)
 end
 reply = reply .. (dues and table.concat(dues) or '') .. table.concat(drops)
-if not fully and superseded == 0 then
-  local noting = struct.pack('>dd', ARGV[1], clock) .. reply
-  call('HSET', LEDGER, CALL, noting, 'accepted', arrival, 'pending', pending)
-  return reply
+if fully or superseded > 0 then
+  fully = fully or the_long_way(clock, now, moving, loaded, nameless, ordered)
+  for _, timeline in pairs(loaded) do
+    fully.save(timeline)
+  end
+  fully.count('superseded', superseded)
+  fully.finish()
 end
-fully = fully or the_long_way()
-for _, timeline in pairs(loaded) do
-  fully.save(timeline)
+local kept = ''
+if follows then
+  local behind = REPLIES
+  for _ = 2, KEPT_REPLIES do
+    behind = behind < #noted and behind + 4 + read('>I4', noted, behind) or behind
+  end
+  kept = string.sub(noted, REPLIES, behind - 1)
 end
-fully.count('superseded', superseded)
-return fully.answer(reply, 'accepted', arrival, 'pending', pending)
+local note = write('>ddI4', number, clock, #reply) .. reply .. kept
+call('HSET', LEDGER, CALL, note, 'accepted', arrival, 'pending', pending)
+return reply

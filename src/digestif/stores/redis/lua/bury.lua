@@ -25,7 +25,7 @@ local function bury(timeline, burial)
     letter.served = #served > 0 and served or nil
     letter.traceback = burial.traceback ~= '' and burial.traceback or nil
     add_to_history(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial.reason)
-    rename(batch, place)
+    rename(batch, place, true)
     write_letter(timeline, place, letter)
   end
   count('open', -digest.records)

@@ -3,8 +3,9 @@
 -- KEYS   12… the timelines
 -- ARGV   4 {count, token, lease, first, asks}: the lease in milliseconds; the number of the first fresh digest; whether
 --        all timelines are answered as candidates
--- Reply  {retired, leases, damaged, now, candidates}: how many became idle; leases as `open` answers them; numbers of
---        damaged timelines; candidates as {name, slot, pending}. Nothing is opened while the store is being moved
+-- Reply  a list, or if the call is repeated only its first item: {retired, leases, damaged, now, candidates}: how many
+--        became idle; leases as `open` answers them; numbers of damaged timelines; candidates as {name, slot, pending}.
+--        Then per lease what `take` would answer, or nil. Nothing is opened while the store is being moved
 -- include: claims.lua
 
 local function is_claimable(slot)
@@ -13,9 +14,9 @@ end
 
 local request = cmsgpack.unpack(ARGV[4])
 for number = 1, moving and 0 or request.count do
-  local timeline = candidate(number, is_claimable)
+  local timeline = candidate(number, is_claimable, READY, WAITING)
   if timeline then
     claim(timeline, request)
   end
 end
-return answer(cmsgpack.pack({ retired, leases, damaged, now, candidates }))
+return { answer(cmsgpack.pack({ retired, leases, damaged, now, candidates })), unpack(pages) }

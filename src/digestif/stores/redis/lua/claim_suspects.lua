@@ -12,7 +12,7 @@ end
 local request = cmsgpack.unpack(ARGV[4])
 local suspects, slots = {}, {}
 for number = 1, moving and 0 or request.count do
-  local timeline = candidate(number, is_wanted)
+  local timeline = candidate(number, is_wanted, LEASES)
   if timeline then
     table.insert(suspects, timeline)
     table.insert(slots, timeline.slot)

@@ -1,20 +1,21 @@
 #!lua flags=allow-oom
 -- End digests as delivered.
 -- KEYS   12… the timelines
--- ARGV   4 {ring, completions}: the size of the history; per timeline {token, plan, receipt}
+-- ARGV   4 {ring, completions}: the size of the history; per timeline {token, plan, receipt, keys}: those of its
+--        newest records, nil if they are to be looked for
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 
-local function complete(timeline, token, plan, receipt)
+local function complete(timeline, token, plan, receipt, keys)
   local slot = timeline.slot
   local digest = slot.digest
   if not digest or not is_held(slot, token, now) then
     return '0'
   end
   if digest.records > 0 then
-    local keys = newest_keys(digest_of(timeline), HISTORY_KEYS)
+    keys = keys or newest_keys(digest_of(timeline), HISTORY_KEYS)
     add_to_history(timeline.name, digest, 'delivered', request.ring, keys, nil, receipt)
     delete_digest(timeline)
     count('digests', 1)
@@ -28,7 +29,7 @@ end
 
 local completed = {}
 for number, completion in ipairs(request.completions) do
-  local token, plan, receipt = unpack(completion, 1, 3)
-  completed[number] = complete(timeline_number(number), token, plan, receipt or nil)
+  local token, plan, receipt, keys = unpack(completion, 1, 4)
+  completed[number] = complete(timeline_number(number), token, plan, receipt or nil, keys or nil)
 end
 return answer(table.concat(completed))

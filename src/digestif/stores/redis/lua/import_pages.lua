@@ -2,9 +2,9 @@
 -- Import pages of parcels from another store.
 -- KEYS   12… per page: its timeline, the letter while it is not whole, and the letter: records, ages, times each;
 --        last: notes (hash)
--- ARGV   4 {pages, fence}: the name and the holder of the note that has to be there, or false; each page is
---        {id, kind, records of the parcel, done before, cursor, slot, letter, times}; the times are {deadline, expiry}
---        per record, false for none
+-- ARGV   4 {pages, fence, nameless}: each page is {id, kind, records of the parcel, done before, cursor, slot, letter,
+--        times}; the times are {deadline, expiry} per record, false for none; the fence is the name and the holder of
+--        the note that has to be there, or false; nameless: the payloads are JSON without the name of the codec
 --        5… per record: key; timestamp and payload
 -- Reply  per page {done, whether it is whole}; false if the timeline has an unfinished digest
 -- include: parcels.lua
@@ -30,7 +30,7 @@ local function records_of(page)
     local key, rest = ARGV[argument], ARGV[argument + 1]
     argument = argument + 2
     arrival = arrival + 1
-    return key, packed(arrival, times[2] or nil, rest), times[1] or nil, times[2] or nil
+    return key, packed(arrival, times[2] or nil, rest, request.nameless), times[1] or nil, times[2] or nil
   end
 end
 
@@ -121,7 +121,7 @@ local function import_letter(timeline, page, whole)
   end
   count('dead', #page.times)
   if whole then
-    rename(batch, place)
+    rename(batch, place, true)
   else
     letter.id, letter.records = COMING .. page.id, done
   end

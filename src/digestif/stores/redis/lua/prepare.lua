@@ -7,7 +7,8 @@
 -- include: pages.lua
 
 local request = cmsgpack.unpack(ARGV[4])
-local WEIGHED_RECORDS = 1000 -- whose lengths a call looks at: about a millisecond
+local WEIGHED_RECORDS = 1000 -- whose lengths a call looks at, fewer if they are heavy: about a millisecond
+local NAME_LENGTH = string.len('json/1 ')
 
 local function some_keys(batch, limit)
   if batch.large then
@@ -57,18 +58,27 @@ local function drop(timeline, dropped)
   count('dropped', dropped)
 end
 
+local function payload_length(record)
+  local place = timestamp_place(record)
+  return place and string.len(record) - place - 7 + (is_nameless(record) and NAME_LENGTH or 0) or 0
+end
+
 -- The lengths of the payloads of the newest records, after the first `counted` ones.
 local function lengths_after(batch, counted)
-  local found = {}
+  local found, bytes = {}, 0
   if batch.large then
     for number, member in ipairs(call('ZREVRANGE', batch.ages, counted, counted + WEIGHED_RECORDS - 1)) do
-      found[number] = math.max(call('HSTRLEN', batch.records, key_of(member)) - WHOLE, 0)
+      local length = payload_length(call('HGET', batch.records, key_of(member)) or '')
+      found[number], bytes = length, bytes + length
+      if bytes > HEAVY then
+        break
+      end
     end
     return found
   end
   for number, item in ipairs(newest_first(batch)) do
     if number > counted then
-      table.insert(found, math.max(string.len(item.record) - WHOLE, 0))
+      table.insert(found, payload_length(item.record))
     end
   end
   return found

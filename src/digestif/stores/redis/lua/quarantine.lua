@@ -22,6 +22,8 @@ for number, quarantined in ipairs(request.records) do
     letter.revision = revision
     bury_record(timeline, TIMELINES + STRIDE + (number - 1) * 3, key, record, letter)
     gone = gone + 1
+  elseif batch.large then
+    remove_from_ages(batch, key) -- it is lost, and only the order has it
   end
 end
 count('open', -gone)

@@ -17,7 +17,7 @@ local gone = 0
 for number, quarantined in ipairs(request.records) do
   local key, id, reason = unpack(quarantined)
   local record = call('HGET', batch.records, key)
-  if record and string.len(record) < WHOLE then
+  if record and not timestamp_place(record) then
     pull(batch, key)
     local letter = letter_of({ revision = 1, attempt = 0, lapses = 0, opened = now }, id, 1, 0, reason)
     bury_record(timeline, TIMELINES + STRIDE + (number - 1) * 3, key, record, letter)

@@ -32,7 +32,7 @@ local digest = {
 after_replay(slot, digest, now)
 call('HDEL', KEYS[place], '')
 unlist_letter(letter, KEYS[timeline.place + DEAD])
-rename(batch_found_at(place), timeline.place + DIGEST)
+rename(batch_found_at(place), timeline.place + DIGEST, true)
 count('dead', -letter.records)
 count('open', letter.records)
 save_timeline(timeline)

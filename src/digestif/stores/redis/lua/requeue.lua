@@ -27,7 +27,8 @@ local source, batch, before = sound_batch_at(place), pending_of(timeline), timel
 
 -- A record with another expiry; one that is damaged stays as it is.
 local function renewed(record)
-  return string.len(record) < WHOLE and record or packed(arrival_of(record), expires, string.sub(record, 13))
+  local place = timestamp_place(record)
+  return place and packed(arrival_of(record), expires, string.sub(record, place), is_nameless(record)) or record
 end
 
 -- Move a record, unless a version that arrived later is pending.

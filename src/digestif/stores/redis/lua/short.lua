@@ -8,7 +8,7 @@
 local cursor, flat = unpack(call('HSCAN', KEYS[1], ARGV[1], 'COUNT', 500))
 local keys = {}
 for place = 1, #flat, 2 do
-  if flat[place] ~= '' and string.len(flat[place + 1]) < WHOLE then
+  if flat[place] ~= '' and not timestamp_place(flat[place + 1]) then
     table.insert(keys, flat[place])
   end
 end

@@ -7,12 +7,15 @@
 -- include: timelines.lua
 
 local MANY = 1000
+local lists_pauses = call('HGET', LEDGER, 'pauses') -- the order of paused timelines has all of them
 
 local function is_in_place(timeline)
   local after = marks(timeline.slot)
   for kind, order in pairs(orders()) do
     local score = call('ZSCORE', order, timeline.name)
-    if (score and tonumber(score) or nil) ~= after[kind] then
+    score = score and tonumber(score) or nil
+    local is_unlisted = kind == 'paused' and not lists_pauses and not score and after[kind] == UNLEASED
+    if score ~= after[kind] and not is_unlisted then
       return false
     end
   end
@@ -25,7 +28,7 @@ local function short_records(batch, size)
   end
   local short = 0
   for _, record in each(batch) do
-    short = short + (string.len(record) < WHOLE and 1 or 0)
+    short = short + (timestamp_place(record) and 0 or 1)
   end
   return short
 end

@@ -28,25 +28,45 @@ local function sound_batch_at(place)
   return batch
 end
 
--- A record as it is stored: its arrival number, its expiry, the timestamp of its event and the payload.
-local function packed(arrival, expires, rest)
-  return struct.pack('>I5i7', arrival, expires or NEVER) .. rest
+-- A record as it is stored: its form, its arrival number, its expiry if it has one, the timestamp of its event and the
+-- payload. `nameless`: the payload is JSON, without the name of its codec.
+local function packed(arrival, expires, rest, nameless)
+  local form = FORM + (nameless and NAMELESS or 0)
+  if expires then
+    return struct.pack('>BI5i7', form + EXPIRES, arrival, expires) .. rest
+  end
+  return struct.pack('>BI5', form, arrival) .. rest
 end
 
--- A damaged record, too short to be one, still has to be moved and counted.
-local WHOLE = 20 -- bytes before the payload
+-- Where the timestamp begins; nil if a damaged record is too short to be one, or says an unknown form. It still has to be
+-- moved and counted.
+local AFTER_ARRIVAL, AFTER_EXPIRY, WITHOUT_FORM = 7, 14, 13
+local LAST_FORM = FORM + EXPIRES + NAMELESS
+local function timestamp_place(record)
+  local form = string.byte(record) or 0
+  local place = form < FORM and WITHOUT_FORM or form % 2 == EXPIRES and AFTER_EXPIRY or AFTER_ARRIVAL
+  return form <= LAST_FORM and string.len(record) > place + 6 and place or nil
+end
+
+local function is_nameless(record)
+  local form = string.byte(record) or 0
+  return form >= FORM + NAMELESS
+end
 
 local function arrival_of(record)
-  return string.len(record) < WHOLE and 0 or (struct.unpack('>I5', record))
+  local place = timestamp_place(record)
+  return place and struct.unpack('>I5', record, place == WITHOUT_FORM and 1 or 2) or 0
 end
 
 local function expiry_of(record)
-  local expires = string.len(record) < WHOLE and NEVER or (struct.unpack('>i7', record, 6))
+  local place = timestamp_place(record)
+  local expires = place and place > AFTER_ARRIVAL and struct.unpack('>i7', record, place - 7) or NEVER
   return expires < NEVER and expires or nil
 end
 
 local function timestamp_of(record)
-  local timestamp = string.len(record) < WHOLE and 0 or (struct.unpack('>d', record, 13))
+  local place = timestamp_place(record)
+  local timestamp = place and struct.unpack('>d', record, place) or 0
   return timestamp == timestamp and timestamp or 0 -- NaN can't be sorted
 end
 
@@ -89,10 +109,19 @@ local function enlarge(batch)
   end
 end
 
+-- Remove a record that does not say its arrival any more, because it is damaged.
+local function remove_from_ages(batch, key)
+  for _, member in ipairs(call('ZRANGE', batch.ages, 0, -1)) do
+    if key_of(member) == key then
+      call('ZREM', batch.ages, member)
+    end
+  end
+end
+
 -- Remove a record from the orders, not from the hash.
 local function remove_from_orders(batch, key, record)
-  if batch.large then
-    call('ZREM', batch.ages, age_member(key, record))
+  if batch.large and call('ZREM', batch.ages, age_member(key, record)) == 0 then
+    remove_from_ages(batch, key)
   end
   call('ZREM', batch.times, 'x' .. key, 'u' .. key)
 end
@@ -163,10 +192,10 @@ local function delete_batch(batch)
   call('UNLINK', batch.records, batch.ages, batch.times)
 end
 
-local function rename(batch, place)
+local function rename(batch, place, has_orders)
   call('RENAME', batch.records, KEYS[place])
   for offset, order in ipairs({ batch.ages, batch.times }) do
-    if call('EXISTS', order) == 1 then
+    if has_orders and call('EXISTS', order) == 1 then
       call('RENAME', order, KEYS[place + offset])
     end
   end

@@ -1,7 +1,10 @@
 -- include: timelines.lua
+-- include: pages.lua
 -- Leases for timelines. A claim looks at each candidate again: it may have changed since it was found.
 local retired, leases, damaged = 0, {}, {} -- the reply: how many became idle, the leases, numbers of damaged timelines
 local candidates = {} -- and timelines of which the caller has to say whether they may be delivered
+local pages = {} -- by lease: what `take` would answer, or false
+local readable, room = 1000, HEAVY -- records, and bytes, that are read along
 
 -- Give a lease for a timeline and save it; the answer is the lease, for the caller.
 local function open(timeline, token, lease, fresh_id, alone)
@@ -36,17 +39,35 @@ local function candidate_of(timeline)
   return { timeline.name, timeline.slot, timeline.pending }
 end
 
--- The timeline of this number; nil if it is not wanted any more.
-local function candidate(number, is_wanted)
-  local timeline = with_sound_batches(timeline_number(number))
-  if timeline.state == 'damaged' then
-    table.insert(damaged, number)
+-- The timeline of this number; nil if it is not wanted any more. That is usual if another worker was faster; only one
+-- that is still in the order in which it was found is there by mistake.
+local function candidate(number, is_wanted, first_order, second_order)
+  local timeline = timeline_number(number)
+  local is_sound = timeline.state ~= 'damaged'
+  if is_sound and not is_wanted(timeline.slot) then
+    if call('ZSCORE', first_order, timeline.name) or (second_order and call('ZSCORE', second_order, timeline.name)) then
+      put_in_place(timeline)
+    end
+    return nil
   end
-  if is_wanted(timeline.slot) then
+  if is_sound and has_sound_batches(timeline) then
     return timeline
   end
+  timeline.slot, timeline.state = { state = 'damaged' }, 'damaged'
+  table.insert(damaged, number)
   put_in_place(timeline)
   return nil
+end
+
+-- All of a new digest that is small, as `take` would answer it; false if it is not, or if enough was read.
+local function whole_page(timeline, large)
+  local digest = timeline.slot.digest
+  if large or digest.settled == false or digest.records > readable or room <= 0 then
+    return false
+  end
+  local flat, bytes = whole_of_small(batch_at(timeline.place + DIGEST))
+  readable, room = readable - digest.records, room - bytes
+  return { digest.revision, digest.dropped, 1, 0, flat }
 end
 
 -- Open a timeline, or answer it as a candidate; one without any record becomes idle instead.
@@ -59,6 +80,8 @@ local function claim(timeline, request, alone)
     table.insert(candidates, candidate_of(timeline))
   else
     local fresh_id = request.token .. '-' .. (request.first + #leases)
+    local is_new, large = not timeline.slot.digest, timeline.slot.large
     table.insert(leases, open(timeline, request.token, request.lease, fresh_id, alone))
+    pages[#leases] = is_new and whole_page(timeline, large)
   end
 end

@@ -6,7 +6,7 @@ local WITH_LETTER = STRIDE + 3 -- keys of a timeline and a dead letter
 
 -- Note a digest that ended in the ring of the last ones.
 local function add_to_history(timeline, digest, outcome, ring, keys, reason, receipt)
-  local number = add_to('ended', 1)
+  local number = next_of('ended')
   call('HSET', HISTORY, number % ring, cmsgpack.pack({
     number = number,
     id = digest.id,
@@ -31,7 +31,7 @@ end
 -- Write a dead letter beside its records.
 local function write_letter(timeline, place, letter)
   letter.timeline = timeline.name
-  letter.number = next_number()
+  letter.number = next_of('number')
   letter.buried = letter.buried or now
   call('HSET', KEYS[place], '', cmsgpack.pack(letter))
   call('ZADD', LETTERS, now, letter_member(letter))

@@ -20,8 +20,11 @@ local function marks(slot)
   elseif state == 'ready' then
     found.ready = not paused and slot.at or nil
     found.since = slot.since
-  elseif state == 'open' then
-    found[paused and 'paused' or 'leases'] = slot['until']
+  elseif state == 'open' and not paused then
+    found.leases = slot['until']
+  end
+  if paused then
+    found.paused = state == 'open' and slot['until'] or UNLEASED
   end
   local digest = slot.digest
   if state ~= 'idle' then
@@ -132,6 +135,7 @@ local function load_timeline(place)
     slot = slot,
     stored = stored and true,
     state = slot.state,
+    has_orders = slot.large or slot.deadline,
     marks = marks(slot),
     pending = type(stored) == 'table' and 0 or call('HLEN', key) - (stored and 1 or 0),
   }
@@ -156,7 +160,7 @@ end
 local function save_timeline(timeline)
   local slot, before = timeline.slot, timeline.marks
   if slot.state == 'waiting' and timeline.state ~= 'waiting' then
-    slot.placed = next_number()
+    slot.placed = next_of('number')
   end
   local after = marks(slot)
   reorder(WAITING, timeline.name, before.waiting, after.waiting)
@@ -228,16 +232,16 @@ end
 -- The pending records become another batch of the timeline; the slot stays.
 local function move_pending(timeline, offset)
   if timeline.pending > 0 then
-    rename(pending_of(timeline), timeline.place + offset)
+    rename(pending_of(timeline), timeline.place + offset, timeline.has_orders)
     call('HDEL', KEYS[timeline.place + offset], '')
     timeline.pending = 0
   end
 end
 
 local function delete_digest(timeline)
-  delete_batch(digest_of(timeline))
+  delete_batch(batch_at(timeline.place + DIGEST))
   if timeline.slot.digest.merging then
-    delete_batch(merging_of(timeline))
+    delete_batch(batch_at(timeline.place + MERGING))
   end
 end
 
