@@ -90,6 +90,13 @@ def input_output() -> tuple[int, int]:
     return int(counts["syscr"]), int(counts["wchar"])
 
 
+def caution(*runs: Mapping[str, Any]) -> str:
+    """Return a warning for pages, if other work had the machine before one of these runs."""
+    if all(run["surroundings"]["load"] <= run["surroundings"]["cores"] / 2 for run in runs):
+        return ""
+    return "**Other work had the machine meanwhile: these figures are rough, and differences may be chance.** "
+
+
 # Children: each subject is measured in a process of its own, which has a peak of memory of its own
 
 

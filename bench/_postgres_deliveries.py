@@ -25,8 +25,8 @@ class Deliveries:
             watch = Stopwatch()
             delivered = 0
             with watch.running():
-                for leases in claims(digests):
-                    delivered += deliver(digests.store, leases)
+                for claimed in claims(digests):
+                    delivered += deliver(digests.store, claimed)
             assert delivered == self._timelines * RECORDS
         return watch.seconds
 

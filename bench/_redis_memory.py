@@ -1,11 +1,13 @@
 """Subject: the memory of a server per record, everything included."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
 
+import msgspec
 from redis import Redis
 
-from bench._redis_adds import BYTES, LongKeys
-from bench._workload import fill, timeline_key
+from bench._redis_adds import LongKeys
+from bench._workload import PAYLOAD, fill, timeline_key, value_of
 from digestif import Digests, Record
 from digestif.clock import wall_clock
 from digestif.testing.servers import RedisServer, becomes_true
@@ -15,34 +17,41 @@ STEADY = 4096  # bytes
 PAUSE = 0.15  # seconds: a server cleans up ten times a second
 
 
-def bytes_per_record(put: Callable[[str, int], None], *, timelines: int) -> float:
+SIZES = {f"{PAYLOAD} bytes": range(PAYLOAD, PAYLOAD + 1), "100–500 bytes": range(100, 501)}  # of values
+
+Put = Callable[[str, Iterable[tuple[str, Record]], int], None]
+
+
+def bytes_per_record(put: Put, sizes: Sequence[int], *, timelines: int) -> float:
     """Return the bytes per record that `put` adds to the memory of a new server."""
     with RedisServer() as server:
         before = steady_memory(server)
-        put(server.url, timelines)
+        put(server.url, _events(timelines, sizes), timelines * RECORDS)
         return (steady_memory(server) - before) / (timelines * RECORDS)
 
 
-def with_digestif(url: str, timelines: int) -> None:
+def with_digestif(url: str, events: Iterable[tuple[str, Record]], total: int) -> None:
     with Digests(url) as digests:
-        fill(digests, _events(timelines), total=timelines * RECORDS, title="memory")
+        fill(digests, events, total=total, title="memory")
 
 
-def with_hset(url: str, timelines: int) -> None:
+def with_hset(url: str, events: Iterable[tuple[str, Record]], total: int) -> None:
+    """The same bytes with nothing before them."""
     client: Redis = Redis.from_url(url)
     pipeline = client.pipeline(transaction=False)
-    for number, (timeline, record) in enumerate(_events(timelines), 1):
-        pipeline.hset(timeline, record.key, BYTES)
-        if number % RECORDS == 0:
+    for number, (timeline, record) in enumerate(events, 1):
+        pipeline.hset(timeline, record.key, msgspec.json.encode(record.value))
+        if number % RECORDS == 0 or number == total:
             pipeline.execute()
     client.close()
 
 
-def _events(timelines: int) -> Iterator[tuple[str, Record]]:
-    source = LongKeys(timelines)
+def _events(timelines: int, sizes: Sequence[int]) -> Iterator[tuple[str, Record]]:
+    source, random = LongKeys(timelines), Random(1)
     for _ in range(RECORDS):
         now = wall_clock()
-        yield from ((timeline_key(number), source.record(now)) for number in range(timelines))
+        for number in range(timelines):
+            yield timeline_key(number), Record(source.key(), value_of(random.choice(sizes)), now)
 
 
 def steady_memory(server: RedisServer) -> int:

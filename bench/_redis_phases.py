@@ -1,5 +1,6 @@
 """Subjects: phases of work on a very large Redis store. Each runs in a process of its own, and keeps nothing."""
 
+import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ from bench._redis_adds import LongKeys
 from bench._redis_deliveries import LEASE, claims, deliver, read
 from bench._workload import timeline_key
 from digestif import Digests, Policy
+from digestif.attempts.claims import Claimed
 from digestif.core.times import to_millis
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Lease, Release
@@ -19,6 +21,7 @@ LATER = DUE + 3600  # every cool-down is over
 MUCH_LATER = LATER + 8 * 86_400  # every record has expired
 LARGE = "mail:large"
 STEP = 0.001  # seconds between two pages
+logging.getLogger("digestif").setLevel(logging.CRITICAL)  # a million timelines are late, which each would say
 
 
 class Load(NamedTuple):
@@ -75,7 +78,7 @@ class Phase:
     def _open(self) -> Lease:
         return self._digests.store.open(LARGE, token=fresh_id(), lease=LEASE, now=self._now())
 
-    def _claims(self) -> Iterator[list[Lease]]:
+    def _claims(self) -> Iterator[Claimed]:
         return claims(self._digests, now=self._now)
 
 
@@ -114,7 +117,7 @@ class Deliver(Phase):
     at = DUE
 
     def _run(self) -> int:
-        return sum(deliver(self._digests.store, leases, now=self._now()) for leases in self._claims())
+        return sum(deliver(self._digests.store, each, now=self._now()) for each in self._claims())
 
 
 class Retire(Phase):
@@ -153,7 +156,7 @@ class DeliverLarge(Large):
         return {}
 
     def _run(self) -> int:
-        return deliver(self._digests.store, [self._open()], now=self._now())
+        return deliver(self._digests.store, Claimed([self._open()]), now=self._now())
 
 
 class Merge(DeliverLarge):
@@ -163,7 +166,7 @@ class Merge(DeliverLarge):
         half = self._load.records // 2
         self._add_large(half)
         lease = self._open()
-        read(self._digests.store, [lease], now=self._now())
+        read(self._digests.store, Claimed([lease]), now=self._now())
         self._digests.store.release([Release(lease, None)], now=self._now())
         self._add_large(self._load.records - half)
         return {}

@@ -15,7 +15,14 @@ from digestif.testing import FakeClock
 
 PAYLOAD = 300  # bytes of an encoded value
 _EMPTY = len(msgspec.json.encode({"title": ""}))
-VALUE = {"title": "x" * (PAYLOAD - _EMPTY)}
+
+
+def value_of(size: int) -> dict[str, str]:
+    """A value of so many bytes when it is encoded."""
+    return {"title": "x" * (size - _EMPTY)}
+
+
+VALUE = value_of(PAYLOAD)
 BATCH = 100
 CALLERS = 64
 PAGE = 1000

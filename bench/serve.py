@@ -176,7 +176,7 @@ def report_of(found: dict[str, list[Figures]]) -> Report:
             report.figures[name] = {"bulk": bulk, "rounds": {"bulk": spread["bulk"]}}
     report.notes += [
         "digestif: SQLite with synchronous=FULL, a token, no worker; 202 once it is on the disk.",
-        "bare: a Starlette handler that reads the body and answers 202 at once, same server settings.",
+        "bare: a Starlette handler under uvicorn, both as they come, that reads the body and answers 202 at once.",
         "Alertmanager keeps alerts in memory: a kill loses them."
         if "Alertmanager" in found
         else "No Alertmanager here.",

@@ -9,7 +9,8 @@ from tests.bench.program import program as program  # a fixture
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One short round, and nothing is installed."""
+    """One start, one short round, and nothing is installed."""
+    monkeypatch.setattr("bench._serve_starts.STARTS", 1)
     monkeypatch.setattr("bench.serve.QUICK", serve.Scale(rounds=1, seconds=0.2))
     monkeypatch.setattr("bench._serve_subjects.installed", lambda: False)
 

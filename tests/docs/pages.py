@@ -31,6 +31,10 @@ StartServer = Callable[[], str]  # gives the address
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+# Options of pytest: without the plugins of packages that we need for other things. To import them takes a second.
+NO_PLUGINS = tuple(
+    word for name in ("anyio", "platformdirs", "schemathesis", "valkey") for word in ("-p", f"no:{name}")
+)
 ADDRESS = "localhost:6379"  # as the pages have it
 FILE = "file "
 

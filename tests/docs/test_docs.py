@@ -26,7 +26,18 @@ from digestif.stores.redis.client.options import Options
 from digestif.stores.redis.layout import CLUSTER_PARTITIONS, PARTITIONS
 from digestif.testing import plugin, servers
 from digestif.testing.servers import HOST, ClusterServers, LoneCluster, RedisServer
-from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, closed_in_the_end, code_names, links, run_page
+from tests.docs.pages import (
+    DOCS,
+    NO_PLUGINS,
+    PAGES,
+    ROOT,
+    anchors,
+    blocks,
+    closed_in_the_end,
+    code_names,
+    links,
+    run_page,
+)
 
 pytest_plugins = ["pytester"]
 
@@ -205,7 +216,8 @@ def test_the_examples_run(page: Path, pytester: pytest.Pytester, start_server: C
 
     def run_tests(text: str, options: list[str]) -> None:
         file = pytester.makepyfile(text)
-        outcomes = pytester.runpytest_inprocess(file, "-p", "no:cacheprovider", *options).parseoutcomes()
+        options = ["-p", "no:cacheprovider", *NO_PLUGINS, *options]
+        outcomes = pytester.runpytest_inprocess(file, *options).parseoutcomes()
         assert outcomes.keys() <= {"passed", "deselected"}
         assert outcomes["passed"] > 0
 

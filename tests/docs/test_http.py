@@ -6,7 +6,7 @@ from digestif.service.api.endpoints import ROUTES
 from digestif.service.api.events import HEARTBEAT
 from digestif.service.api.idempotency import BOUNDS, LONGEST
 from digestif.service.api.openapi import problems_of
-from digestif.service.server import BODY_SECONDS, HEAD_BYTES, HEAD_SECONDS
+from digestif.service.connection import BODY_SECONDS, HEAD_BYTES, HEAD_SECONDS
 from tests.docs.http_table import PAGE, written
 
 TEXT = PAGE.read_text("utf-8")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bench import _scaling_page as scaling
+from bench._peers import page as peers
 from tests.browser import pictures as dashboard
 from tests.compose import pictures
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, headings, links
@@ -15,11 +17,13 @@ from tests.docs.week import picture
 SETTINGS = (ROOT / "mkdocs.yml").read_text("utf-8")
 IMAGES = DOCS / "images"
 
-# What makes each picture anew. Those without a program are written by hand, as SVG.
+# What makes each picture anew, by ./dev. Those without a program are written by hand, as SVG.
 PROGRAMS = {
-    picture.PICTURE.name: "tests.docs.week",
-    **dict.fromkeys(pictures.IN_DOCS, "tests.compose.pictures"),
-    **dict.fromkeys(dashboard.IN_DOCS, "tests.browser.pictures"),
+    picture.PICTURE.name: "python -m tests.docs.week",
+    peers.PICTURE.name: "bench peers --twice --write",
+    scaling.PICTURE.name: "bench scaling --write",
+    **dict.fromkeys(pictures.IN_DOCS, "python -m tests.compose.pictures"),
+    **dict.fromkeys(dashboard.IN_DOCS, "python -m tests.browser.pictures"),
 }
 WRITTEN_BY_HAND = {"move.svg", "states.svg", "timeline.svg"}
 
@@ -104,7 +108,7 @@ def test_every_picture_has_a_program_or_is_written_by_hand() -> None:
 def test_contributing_says_what_makes_each_picture() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `([\w-]+\.\w+)` \| (.+) \|$", page, re.MULTILINE))
-    made = {name: f"`./dev python -m {program}`" for name, program in PROGRAMS.items()}
+    made = {name: f"`./dev {program}`" for name, program in PROGRAMS.items()}
 
     assert rows == made | dict.fromkeys(WRITTEN_BY_HAND, "written by hand")
 
