@@ -14,6 +14,8 @@ from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
+from digestif.sockets import AddressInfo, plain_socket
+
 # IANA's registries of special addresses. Written out, because the tables of `ipaddress` differ between Pythons.
 _NOT_PUBLIC_4 = [
     IPv4Network(network)
@@ -66,11 +68,11 @@ def is_address(host: str) -> bool:
     return True
 
 
-def public_socket(address_info: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
+def public_socket(address_info: AddressInfo) -> socket.socket:
     """A socket for a connection to this address. Raises AddressRefused if it is not public."""
-    family, kind, protocol, _, address = address_info
+    *_, address = address_info
     refuse_unless_public(str(address[0]))
-    return socket.socket(family=family, type=kind, proto=protocol)
+    return plain_socket(address_info)
 
 
 def refuse_unless_public(address: str) -> None:

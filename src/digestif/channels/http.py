@@ -24,6 +24,7 @@ from digestif.core.verdicts import DeliveryFailed, Unavailable
 from digestif.dsn import Dsn, existing_file, number, option, yes_or_no
 from digestif.errors import ConfigError
 from digestif.exports import needs
+from digestif.sockets import Sockets, plain_socket
 
 with needs("webhooks", module=__name__):
     import aiohttp
@@ -131,6 +132,7 @@ class Poster:
         self._allow_private = allow_private
         self._hidden = _hidden(self._url, secrets)
         self._session: aiohttp.ClientSession | None = None
+        self._sockets = Sockets()  # of the session
         self._loop: asyncio.AbstractEventLoop | None = None  # of the session
 
     def name(self, scheme: str) -> str:
@@ -157,9 +159,10 @@ class Poster:
         raise DeliveryFailed(reason, unknown=True) if progress.is_body_begun else Unavailable(reason)
 
     async def close(self) -> None:
-        session, self._session = self._session, None
+        session, sockets, self._session = self._session, self._sockets, None
         if session is not None:
             await session.close()
+            await sockets.end()
 
     async def _exchange(
         self, session: aiohttp.ClientSession, body: bytes, headers: Mapping[str, str], progress: Progress
@@ -175,6 +178,7 @@ class Poster:
         loop = asyncio.get_running_loop()
         if self._session is None or self._session.closed or self._loop is not loop:
             self._loop = loop
+            self._sockets = Sockets(plain_socket if self._allow_private else public_socket)
             self._session = aiohttp.ClientSession(
                 connector=self._connector(),
                 timeout=aiohttp.ClientTimeout(total=None),  # `post` has one around everything
@@ -189,11 +193,11 @@ class Poster:
     def _connector(self) -> aiohttp.TCPConnector:
         checks: dict[str, Any] = {}
         if not self._allow_private:
-            checks = {"resolver": PublicResolver(), "socket_factory": public_socket}
+            checks["resolver"] = PublicResolver()
         if self._tls is not None:
             checks["ssl"] = self._tls
         # No limit of connections: waiting for a free one would count against the receiver's time.
-        return aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS, **checks)
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS, socket_factory=self._sockets, **checks)
 
     def _without_secrets(self, text: str) -> str:
         for secret in self._hidden:

@@ -27,6 +27,7 @@ from digestif.client.verbs import Pages
 from digestif.clock import monotonic
 from digestif.core.secret import Secret
 from digestif.exports import needs
+from digestif.sockets import Sockets
 
 with needs("client", module=__name__):
     import aiohttp
@@ -79,6 +80,7 @@ class AsyncClient:
         self._patience = patience
         self._tls = ssl.create_default_context(cafile=ca) if self._address.is_secure else None
         self._session: aiohttp.ClientSession | None = None
+        self._sockets = Sockets()  # of the session
         self._loop: asyncio.AbstractEventLoop | None = None  # of the session
 
     def __repr__(self) -> str:
@@ -136,9 +138,10 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close connections that are kept. The client can be used further."""
-        session, self._session = self._session, None
+        session, sockets, self._session = self._session, self._sockets, None
         if session is not None:
             await session.close()
+            await sockets.end()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -217,7 +220,10 @@ class AsyncClient:
         """The session of the running loop. Connections of a loop that has ended can't be used."""
         loop = asyncio.get_running_loop()
         if self._session is None or self._session.closed or self._loop is not loop:
-            connector = aiohttp.TCPConnector(ssl=self._tls or True, keepalive_timeout=IDLE_SECONDS, limit=0)
+            self._sockets = Sockets()
+            connector = aiohttp.TCPConnector(
+                ssl=self._tls or True, keepalive_timeout=IDLE_SECONDS, limit=0, socket_factory=self._sockets
+            )
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
             # aiohttp has no option for it, and would repeat a DELETE whose answer was lost.
             self._session._retry_connection = False
