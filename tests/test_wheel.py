@@ -124,7 +124,13 @@ def conforming(environment: Environment, installed: Distribution, chosen: str) -
     suite = environment.packages.parent / "test_memory_store.py"
     suite.write_text(SUITE, "utf-8")
 
-    said = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, str(suite))
+    options = (
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--assert=plain",
+    )  # to rewrite all assertions takes longer than to run them
+    said = environment.run("-m", "pytest", *options, "-k", chosen, str(suite))
 
     passed = re.search(r"(\d+) passed", said)
     assert passed is not None, said

@@ -31,6 +31,8 @@ R = TypeVar("R")
 Opened = TypeVar("Opened", bound=Attempt | None)
 
 _THREADS = 8
+_GATHERING = 0.005  # seconds
+_TURNS = 2  # of the event loop, from what a socket has received to an add
 
 
 def _awaitable(
@@ -421,9 +423,23 @@ class _AddGate:
     async def _flush(self) -> None:
         try:
             while self._waiting:
-                await self._call(self._next_page())
+                await self._gather()
+                if page := self._next_page():
+                    await self._call(page)
         finally:
             self._flushing = None
+
+    async def _gather(self) -> None:
+        """Wait while each turn of the event loop brings further adds, for a moment at most.
+
+        A thread in the store and a busy event loop would only take the interpreter from each other.
+        """
+        loop = asyncio.get_running_loop()
+        end, before = loop.time() + _GATHERING, 0
+        while before < len(self._waiting) < PAGE_RECORDS and loop.time() < end:
+            before = len(self._waiting)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
 
     async def drained(self) -> None:
         """Wait until no add is under way."""
@@ -431,12 +447,12 @@ class _AddGate:
             await asyncio.wait([self._flushing])
 
     def _next_page(self) -> list[tuple[Arrival, Millis | None, asyncio.Future[Accepted]]]:
-        """The adds of one store call: those with the same time."""
+        """The adds of one store call: those with the same time, without those whose callers no longer wait."""
         now = self._waiting[0][1]
         size = next((i for i, item in enumerate(self._waiting) if item[1] != now), len(self._waiting))
         page = self._waiting[: min(size, PAGE_RECORDS)]
         del self._waiting[: len(page)]
-        return page
+        return [item for item in page if not item[2].done()]
 
     async def _call(self, page: list[tuple[Arrival, Millis | None, asyncio.Future[Accepted]]]) -> None:
         arrivals = [arrival for arrival, _, _ in page]

@@ -35,7 +35,6 @@ from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies, PolicyOf, check_policy
 from digestif.messages import Messages
 from digestif.preferences import Preferences
-from digestif.queries import Queries
 from digestif.stores.base import PAGE_TIMELINES, Admission, Due, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.partitions import visit
@@ -86,7 +85,7 @@ def _with_options_checked(
     return checked
 
 
-class Digests(Additions, Queries, Preferences, Messages):
+class Digests(Additions, Preferences, Messages):
     """Gathers records in timelines and returns them as digests.
 
     `store` is a DSN or a `Store`; `close` also closes a store that was made from a DSN. `clock` is a callable that

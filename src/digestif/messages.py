@@ -1,13 +1,12 @@
-"""`Messages`: the part of `Digests` that shows messages, those that were sent and the one that would be sent now."""
+"""`Messages`: queries, and what people see of messages: those that were sent, and the one that would be sent now."""
 
 from typing import TYPE_CHECKING
 
-from digestif.core.records import Record, check_timeline
+from digestif.core.records import check_timeline
 from digestif.core.verdicts import Discard
 from digestif.errors import ConfigError
-from digestif.intake.arrivals import Intake, check_limit, check_text
-from digestif.intake.policies import Policies
-from digestif.stores.base import Store
+from digestif.intake.arrivals import check_limit, check_text
+from digestif.queries import Queries
 from digestif.stores.documents import DOCUMENTS_PAGE, Bounds
 
 if TYPE_CHECKING:
@@ -16,17 +15,11 @@ if TYPE_CHECKING:
     from digestif.routes.table import Routes
 
 
-class Messages:
+class Messages(Queries):
     """What people see of messages."""
 
-    store: Store
-    _intake: Intake
-    _policies: Policies
     _routes: "Routes | None"
     _kept: "MessageArchive | None"
-
-    def peek(self, key: str, *, now: float | None = None) -> list[Record]:
-        raise NotImplementedError
 
     @property
     def _archive(self) -> "MessageArchive":

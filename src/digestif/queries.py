@@ -32,7 +32,7 @@ from digestif.core.records import (
     check_record_key,
     check_timeline,
 )
-from digestif.core.samples import Sample
+from digestif.core.samples import Sample, with_counts
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.workers import LiveWorker
@@ -44,7 +44,7 @@ from digestif.intake.policies import Policies
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Requeue, Store
 from digestif.stores.codec import Sealer
 from digestif.stores.partitions import visit
-from digestif.stores.reader import Part, Place
+from digestif.stores.reader import PAUSED, Order, Part, Place
 
 COUNTED = 60  # timelines that an overview counts itself, for each number
 FRESH: Millis = 60_000  # for which an overview shows the counts of a sample
@@ -183,12 +183,13 @@ class Queries:
         """A page of timelines for people to look at, which reads at most 500 rows or keys of the store.
 
         Those of a state come in the order of that state's index: waiting and ready ones by their due times, open ones
-        by the end of their leases, without paused ones. Others, and all if `paused` is True, come in the order of their
-        keys. A page may be short or empty although more follow: they do unless `after` is None.
+        by the end of their leases, without paused ones. With `paused` the paused ones come from an index of their own,
+        open ones first; others in the order of their keys. A page may be short or empty although more follow: they do
+        unless `after` is None.
         """
         wanted = None if state is None else _state(state)
         check_limit("limit", limit)
-        order = None if paused or wanted is State.IDLE else wanted
+        order = PAUSED if paused else None if wanted is State.IDLE else wanted
         place = None if after is None else _place(check_text("after", after), order)
         found = self.store.look_over(order, prefix=check_text("prefix", prefix), after=place, limit=limit)
         shown = [
@@ -272,8 +273,7 @@ class Queries:
         at_least = not self.store.counts_at_once and max(standing.timelines, standing.due) >= COUNTED
         found = samples(self.store, since=at - FRESH, now=at)[-1:] if at_least else []
         for last in found:
-            counts = {"waiting": last.waiting, "ready": last.ready, "open": last.leases, "due": last.due}
-            standing = standing._replace(timelines=last.timelines, **counts)
+            standing = with_counts(standing, last)
         ttl = self._policies.shortest_ttl
         shown = backlog(standing, now=at, ttl=None if ttl is None else to_millis(ttl))
         counted = found[0].at if found else to_seconds(at)
@@ -360,12 +360,12 @@ def _state(state: State | str) -> State:
         raise ConfigError(f"state: {shortened(state)} is none of {', '.join(State)}") from None
 
 
-def _cursor(place: Place, order: State | None) -> str:
+def _cursor(place: Place, order: Order | None) -> str:
     """A place in an order of timelines as one word, for callers to give back."""
     return urlsafe_b64encode(json.dumps([order, *place], separators=(",", ":")).encode()).decode().rstrip("=")
 
 
-def _place(cursor: str, order: State | None) -> Place:
+def _place(cursor: str, order: Order | None) -> Place:
     """The place that a cursor names. ConfigError if it is none, or belongs to another order."""
     try:
         of, *place = json.loads(b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))

@@ -9,6 +9,7 @@ from digestif.attempts.worker_notes import note_worker
 from digestif.core.workers import WorkerNote
 from tests.cli.runner import DEFAULT_FILE, Run
 from tests.servers import empty_server
+from tests.stores.postgres.servers import empty_database
 
 
 def test_the_ledger_is_shown_and_balances(run: Run, digests: Digests) -> None:
@@ -120,7 +121,7 @@ def test_status_tells_of_store_versions_backlog_and_ledger(run: Run, digests: Di
     assert known["durability"] == "power loss"
     assert set(known["versions"]) == {"digestif", "Python", "SQLite"}
     assert known["backlog"]["due"] == 1
-    assert known["ledger"]["accepted"] == 2
+    assert (known["ledger"]["accepted"], known["ledger"]["balanced"]) == (2, True)
 
 
 def test_status_says_when_the_next_is_due(run: Run, digests: Digests) -> None:
@@ -155,11 +156,13 @@ def test_status_of_a_store_that_is_off(run: Run) -> None:
 
 
 def test_status_knows_the_version_of_a_server(run: Run) -> None:
-    server = empty_server()
+    def versions(store: str) -> dict[str, str]:
+        found: dict[str, str] = run("status", "--store", store, "--json").json["versions"]
+        return found
 
-    versions = run("status", "--store", server.url, "--json").json["versions"]
-
-    assert {"redis", "valkey"} & set(versions)
+    assert {"redis", "valkey"} & set(versions(empty_server().url))
+    with empty_database() as place:
+        assert re.fullmatch(r"\d+\.\d+", versions(place)["PostgreSQL"])
 
 
 def test_a_password_is_not_shown(run: Run) -> None:

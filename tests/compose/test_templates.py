@@ -33,15 +33,22 @@ class OwnTemplate:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.renderer = renderer_of(folder, txt="")
+        self.renderer = renderer_of(folder, txt="", slack_json="[]")
         self._version = 0
 
     def text(self, template: str, what: Summary | None = None, **options: Any) -> str:
-        file = self.folder / "own.txt"
+        self._write("txt", template)
+        return self.renderer.render(what or many(), formats=["text"], **options).text
+
+    def blocks(self, template: str) -> tuple[dict[str, Any], ...]:
+        self._write("slack.json", template)
+        return self.renderer.render(many(), formats=["slack"]).blocks
+
+    def _write(self, ending: str, template: str) -> None:
+        file = self.folder / f"own.{ending}"
         file.write_text(template)
         self._version += 1
         os.utime(file, (self._version, self._version))  # Jinja2 reloads a file when its time changes
-        return self.renderer.render(what or many(), formats=["text"], **options).text
 
 
 @pytest.fixture(scope="module")
@@ -272,12 +279,9 @@ def test_blocks_may_be_what_the_block_kit_builder_copies_and_use_values(tmp_path
         ("{{ 1 / 0 }}", "own.slack.json, line 1: ZeroDivisionError"),
     ],
 )
-def test_blocks_that_slack_would_refuse_fail_with_the_reason(tmp_path: Path, template: str, reason: str) -> None:
-    renderer = renderer_of(tmp_path, slack_json=template)
-
+def test_blocks_that_slack_would_refuse_fail_with_the_reason(own: OwnTemplate, template: str, reason: str) -> None:
     with pytest.raises(TemplateFailed, match=reason):
-        renderer.render(many(), formats=["slack"])
-    renderer.close()
+        own.blocks(template)
 
 
 def test_a_subject_of_ones_own_is_one_harmless_line_too(tmp_path: Path) -> None:

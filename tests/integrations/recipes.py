@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Self
 
 from digestif.testing.servers import becomes_true
-from tests.docs.pages import DOCS, write_files
+from tests.docs.pages import DOCS, NO_PLUGINS, write_files
 
-STRICT = ("-q", "-p", "no:cacheprovider", "-W", "error")  # options of pytest: warnings are errors
+STRICT = ("-q", "-p", "no:cacheprovider", *NO_PLUGINS, "-W", "error")  # options of pytest: warnings are errors
 
 
 class Recipe:

@@ -4,9 +4,7 @@ import json
 from urllib.parse import urlsplit
 
 from tests.docs.pages import blocks
-from tests.integrations.projects import SETUP, Project
-from tests.integrations.projects import made as made  # a fixture
-from tests.integrations.projects import project as project  # a fixture
+from tests.integrations.projects import Project
 from tests.stores.postgres.servers import empty_database
 
 
@@ -93,7 +91,7 @@ for value in json.loads(sys.argv[1]):
     with override_settings(DIGESTIF=value):
         print([check.msg for check in run_checks(tags=["digestif"])])
 """
-    said = project.run("-c", SETUP + script, json.dumps(list(WRONG.values()))).splitlines()
+    said = project.script(script, json.dumps(list(WRONG.values()))).splitlines()
 
     assert len(said) == len(WRONG)
     assert [(part, line) for part, line in zip(WRONG, said, strict=True) if part not in line.replace("\\'", "'")] == []
@@ -171,7 +169,7 @@ def test_the_functions_of_a_route_may_be_named(project: Project) -> None:
     (project.folder / "shop" / "functions.py").write_text(FUNCTIONS)
 
     for weight in ("weigh", "weigh_later"):
-        delay, recipient, *said = project.run("-c", SETUP + NAMED, weight).splitlines()
+        delay, recipient, *said = project.script(NAMED, weight).splitlines()
         text = "\n".join(said)
 
         assert (delay, recipient) == ("77", "chat:1@example.org")

@@ -2,9 +2,7 @@
 
 from digestif.testing.servers import becomes_true
 from tests.docs.pages import blocks
-from tests.integrations.projects import SETUP, Project
-from tests.integrations.projects import made as made  # a fixture
-from tests.integrations.projects import project as project  # a fixture
+from tests.integrations.projects import Project
 
 FLOOD = """
 from django.core.mail import send_mail
@@ -17,10 +15,10 @@ for number in range(int(sys.argv[1]), int(sys.argv[2])):
 
 def test_a_flood_of_mails_is_two(project: Project) -> None:
     """The first as it was written, the others as one."""
-    project.run("-c", SETUP + FLOOD, "0", "1")
+    project.script(FLOOD, "0", "1")
     with project.start("manage.py", "digestif", "worker") as worker:
         assert becomes_true(lambda: len(project.mails()) == 1), worker.words
-        project.run("-c", SETUP + FLOOD, "1", "41")
+        project.script(FLOOD, "1", "41")
         project.manage("digestif", "flush", "django-mail:ada@example.org")
         assert becomes_true(lambda: len(project.mails()) == 2), worker.words
         assert worker.stop() == 0
@@ -40,7 +38,7 @@ def test_a_flood_of_mails_is_two(project: Project) -> None:
 
 
 def test_a_digest_of_250_mails_has_every_body(project: Project) -> None:
-    project.run("-c", SETUP + FLOOD, "0", "250")
+    project.script(FLOOD, "0", "250")
     project.script("from digestif.integrations.django import digests; digests().deliver('django-mail:ada@example.org')")
 
     [mail] = project.mails()

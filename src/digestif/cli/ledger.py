@@ -1,6 +1,5 @@
 """Commands about the store as a whole: ledger, verify, repair, status."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,7 @@ from digestif.cli.session import Session, with_session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from digestif import Backlog, ChannelOutage, Digests, FailedAttempt, Ledger, LiveWorker
+    from digestif import Backlog, ChannelOutage, FailedAttempt, Ledger, LiveWorker
 
 FAILURES = 20  # that are counted
 WORKERS = 5  # that are shown one by one
@@ -26,12 +25,16 @@ def ledger(session: Session) -> None:
     with session.digests() as digests:
         counts = digests.ledger()
     if session.as_json:
-        click.echo(as_json({**plain(counts), "balanced": counts.balanced}))
+        click.echo(as_json(_with_balance(counts)))
         return
     known = plain(counts)
     size = max(len(f"{count:,}") for count in known.values())
     click.echo(facts((name, f"{count:>{size},}") for name, count in known.items()))
     click.echo(f"  {balance(counts)}")
+
+
+def _with_balance(counts: "Ledger") -> dict[str, Any]:
+    return {**plain(counts), "balanced": counts.balanced}
 
 
 def balance(counts: "Ledger") -> str:
@@ -90,6 +93,8 @@ def repair(session: Session, dry_run: bool) -> int:
 @with_session
 def status(session: Session) -> None:
     """Show store, workers, closed channels, backlog and ledger."""
+    from digestif.stores.versions import versions
+
     with session.digests() as digests:
         store = digests.store
         counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
@@ -100,13 +105,13 @@ def status(session: Session) -> None:
             "enabled": digests.enabled,
             "durability": str(store.durability),
             "partitions": store.partitions,
-            "versions": _versions(digests),
+            "versions": versions(store),
             "moving_since": _moving_since(store),
         }
     if session.as_json:
         found: dict[str, Sequence[Any]] = {"workers": workers, "outages": outages, "failures": failures}
         lists = {name: [plain(each) for each in values] for name, values in found.items()}
-        click.echo(as_json({**known, **lists, "backlog": plain(backlog), "ledger": plain(counts)}))
+        click.echo(as_json({**known, **lists, "backlog": plain(backlog), "ledger": _with_balance(counts)}))
         return
     survives = "switched off: accepts nothing" if not known["enabled"] else f"records survive {known['durability']}"
     click.echo(
@@ -213,26 +218,6 @@ def fates(counts: "Ledger") -> list[tuple[str, str]]:
 
 def dead_advice(counts: "Ledger") -> str:
     return "none" if not counts.dead else f"{counts.dead:,} records; see digestif dead list"
-
-
-def _versions(digests: "Digests") -> dict[str, str]:
-    from digestif import __version__
-
-    python = ".".join(map(str, sys.version_info[:3]))
-    return {"digestif": __version__, "Python": python, **_server(digests.store)}
-
-
-def _server(store: Any) -> dict[str, str]:
-    """The product and version behind the store."""
-    kind = type(store).__name__
-    if kind == "SQLiteStore":
-        import sqlite3
-
-        return {"SQLite": sqlite3.sqlite_version}
-    if kind == "RedisStore":
-        found = sorted(set(store.examine().versions.values()))
-        return dict(product.split(" ", 1) for product in found)
-    return {}
 
 
 COMMANDS = [ledger, verify, repair, status]
