@@ -1,4 +1,4 @@
-"""What all tests share: compiled modules, Ctrl-C, the garbage collector, and the profiles of Hypothesis."""
+"""What all tests share: which ones run, compiled modules, Ctrl-C, the garbage collector, and Hypothesis' profiles."""
 
 import gc
 import os
@@ -20,6 +20,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)  # chance is for torture/
 settings.register_profile("thorough", max_examples=500, deadline=None)
 settings.load_profile("quick")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave out long tests, unless the command line chooses tests: by a path, by -k or by -m."""
+    chooses = config.args_source is config.ArgsSource.ARGS or config.option.keyword or config.option.markexpr
+    if not chooses:
+        config.option.markexpr = "not long"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ALL_CHANNELS = [
     ("smtp://localhost?from=a@b.c", "aiosmtplib", "mail"),
     ("smtps://localhost?from=a@b.c", "aiosmtplib", "mail"),

@@ -16,6 +16,8 @@ from packaging.requirements import Requirement
 from tests.docs.pages import ADDRESS, blocks
 from tests.servers import empty_server
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[1]
 SUITE = """
 import pytest

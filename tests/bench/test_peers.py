@@ -28,6 +28,8 @@ from digestif.testing.processes import becomes_true
 from tests.bench.program import Program
 from tests.bench.program import program as program  # a fixture
 
+pytestmark = pytest.mark.long
+
 SMALL = Scale(200, 10, 0.2, 0.3, 20, 60, 100, 5, 10)
 NODE = Path(install.__file__).parent / "node"
 

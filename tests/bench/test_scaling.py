@@ -12,6 +12,8 @@ from bench.scaling import STORES, scaling
 from tests.bench.program import Program
 from tests.bench.program import program as program  # a fixture
 
+pytestmark = pytest.mark.long
+
 SMALL = Scale(records=(10, 50), timelines=(20, 40), workers=(1, 2), partitions=(1, 4), blocks=1, calls=5)
 
 

@@ -6,6 +6,8 @@ from bench import serve
 from tests.bench.program import Program
 from tests.bench.program import program as program  # a fixture
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ from tests.channels.mailserver import (
     running_mail_server,
 )
 
+pytestmark = pytest.mark.long
+
 LOGIN = f"{USER}:{PASSWORD}@"
 
 

@@ -22,6 +22,8 @@ from digestif.testing.channels import HOSTILE_TEXTS, PATIENCE, ChannelConformanc
 from tests.channels.gate import Gate, gate_to
 from tests.channels.receiver import Receiver, never_answer, reset, running
 
+pytestmark = pytest.mark.long
+
 SECRETS = ["whsec_" + "QUJD" * 11, "whsec_" + "REVG" * 11]
 TOKEN = "XXXXaaaabbbbccccddddeeee"
 

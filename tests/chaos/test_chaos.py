@@ -18,6 +18,8 @@ from tests.chaos.simulation import STORES, live
 from tests.chaos.stage import Crashed, Stage
 from tests.chaos.world import Make
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 CHUNK = {"memory": 60, "sqlite": 12}  # seeds of one test; many more: torture/test_chaos.py
 PATIENCE = 1500  # seeds in which a fault has to be found

@@ -15,6 +15,8 @@ import pytest
 from digestif import Digests
 from tests.cli.runner import PROGRAM, Run
 
+pytestmark = pytest.mark.long
+
 ASK = """
 eval "$3"
 COMP_LINE=$1 COMP_POINT=${#1}

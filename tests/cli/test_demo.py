@@ -13,6 +13,8 @@ from digestif.cli.story import program
 from tests.cli.runner import Run, start
 from tests.service.harness import Client, segment
 
+pytestmark = pytest.mark.long
+
 
 def test_an_incident_becomes_a_few_messages_and_the_ledger_balances(run: Run, folder: Path) -> None:
     code, out, err = run("demo", "--seconds", "1.5")

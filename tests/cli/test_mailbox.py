@@ -20,6 +20,8 @@ from digestif.channels import DeliveryFailed, Message, open_channel
 from digestif.testing.servers import free_port
 from tests.cli.runner import PROGRAM, Run, is_one_line, start
 
+pytestmark = pytest.mark.long
+
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\u202e"
 
 

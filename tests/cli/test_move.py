@@ -13,6 +13,8 @@ from digestif import Digests
 from tests.cli.runner import Run, is_one_line, start
 from tests.servers import empty_server
 
+pytestmark = pytest.mark.long
+
 HERE, THERE = "sqlite:///here.db", "sqlite:///there.db"
 
 

@@ -19,6 +19,8 @@ from digestif.testing.servers import free_port
 from tests.cli.runner import PROGRAM, Run, is_one_line, start
 from tests.servers import empty_server
 
+pytestmark = pytest.mark.long
+
 READING = [
     ["timelines"],
     ["show", "t"],

@@ -16,6 +16,8 @@ from digestif.testing.servers import free_port
 from digestif.worker.worker import Worker
 from tests.cli.runner import Run, is_one_line, start
 
+pytestmark = pytest.mark.long
+
 APP = """
 from digestif import Digests, Policy
 

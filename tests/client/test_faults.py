@@ -27,6 +27,8 @@ from tests.client.conftest import Make, Verbs
 from tests.service.harness import serving, settings_with, token_of
 from tests.service.programs import Program, port_of
 
+pytestmark = pytest.mark.long
+
 TOKEN = "dgf_this-is-a-secret"
 
 Script = Callable[[bytes], bytes | None]  # from a request to what is sent back; None: the connection ends

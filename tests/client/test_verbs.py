@@ -13,6 +13,8 @@ from digestif.service.service import Service
 from tests.client.conftest import Verbs
 from tests.service.test_actions import bury
 
+pytestmark = pytest.mark.long
+
 HOSTILE = ["a/b", "..", ".", "a?b#c", "%2F", "ü\u2028 x", "\x01\n", "a&b=c;d", "'\"<>", "x" * 512, "+", "//", "a//../b"]
 PUBLIC = sorted(name for name in dir(Client) if not name.startswith("_"))
 

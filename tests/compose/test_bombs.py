@@ -11,6 +11,8 @@ from digestif.compose.renderer import Renderer, TemplateFailed
 from tests.compose.bombs import BOMBS, bomb_renderer
 from tests.compose.samples import many
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def renderer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Renderer]:

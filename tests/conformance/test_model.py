@@ -20,6 +20,8 @@ from tests.conformance.makers import made
 from tests.servers import empty_lone_cluster, empty_server
 from tests.stores.postgres.servers import empty_database
 
+pytestmark = pytest.mark.long
+
 QUICKLY = partial(settings, stateful_step_count=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

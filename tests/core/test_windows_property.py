@@ -1,8 +1,11 @@
 """Windows of all kinds, in zones of all kinds, against a second opinion."""
 
+import pytest
 from hypothesis import given
 
 from tests.core.window_properties import Life, check, examples, lives
+
+pytestmark = pytest.mark.long
 
 
 @examples(100)

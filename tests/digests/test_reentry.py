@@ -14,6 +14,8 @@ import pytest
 
 from digestif import Digests, StoreUnavailable
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=["memory://", "sqlite://", "sqlite:///{path}?synchronous=normal"])
 def digests(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Digests]:

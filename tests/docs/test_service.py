@@ -13,6 +13,8 @@ from digestif.testing.servers import free_port
 from tests.docs.pages import DOCS, ROOT, Block, blocks, code_names
 from tests.service.programs import PATIENCE, started
 
+pytestmark = pytest.mark.long
+
 ADDRESS = "127.0.0.1:8321"  # as the pages have it
 ANYTHING = "…"
 CURL = blocks((ROOT / "README.md").read_text("utf-8"))

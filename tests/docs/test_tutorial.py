@@ -12,6 +12,8 @@ from digestif.testing.servers import free_port
 from tests.docs.pages import DOCS, blocks
 from tests.docs.terminals import Walk
 
+pytestmark = pytest.mark.long
+
 TUTORIAL = (DOCS / "tutorial.md").read_text("utf-8")
 PORT = "2525"
 

@@ -1,9 +1,13 @@
 """Real workers and a real beat on a real broker: what is due arrives. torture/test_celery_kills.py kills them."""
 
+import pytest
+
 from digestif.testing.servers import becomes_true
 from tests.integrations.mailroom import Mailroom, counts, sent
 from tests.integrations.rooms import STORES
 from tests.integrations.rooms import room as room  # a fixture
+
+pytestmark = pytest.mark.long
 
 
 def test_the_first_record_comes_by_notify_and_the_rest_by_beat(room: Mailroom) -> None:

@@ -3,9 +3,13 @@
 import json
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.docs.pages import blocks
 from tests.integrations.projects import Project
 from tests.stores.postgres.servers import empty_database
+
+pytestmark = pytest.mark.long
 
 
 def test_the_tests_of_the_page_pass(project: Project) -> None:

@@ -1,8 +1,12 @@
 """The mails and the error mails of a Django project as digests: what is gathered, and what goes out at once."""
 
+import pytest
+
 from digestif.testing.servers import becomes_true
 from tests.docs.pages import blocks
 from tests.integrations.projects import Project
+
+pytestmark = pytest.mark.long
 
 FLOOD = """
 from django.core.mail import send_mail

@@ -9,6 +9,8 @@ import pytest
 from digestif.testing.servers import becomes_true
 from tests.integrations.recipes import STRICT, Program, Recipe
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Recipe:

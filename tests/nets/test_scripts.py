@@ -18,6 +18,8 @@ from tests.servers import empty_server
 from tests.stores.redis import test_declared, test_lua_calls, test_lua_large, test_lua_layout, test_suspects
 from tests.stores.redis.proxy import SCRIPTS
 
+pytestmark = pytest.mark.long
+
 SENTENCES = {sentence.partition("[")[0] for fault in FAULTS for sentence in fault.found_by}
 
 

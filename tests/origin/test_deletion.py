@@ -11,6 +11,8 @@ from digestif.testing.conformance.base import DigestsWith
 from digestif.testing.footprint import assert_nothing_left
 from tests.origin.stores import OnEveryStore
 
+pytestmark = pytest.mark.long
+
 STATES = {"both": "ready", "both waiting": "waiting", "failed": "ready", "pending": "ready", "waiting": "waiting"}
 
 

@@ -10,6 +10,8 @@ from digestif.testing.partitioned import Partitioned
 from tests.origin.steps import deliver_when_due, due
 from tests.origin.stores import OnEveryStore
 
+pytestmark = pytest.mark.long
+
 DATES = {
     "yesterday": T - DAY,
     "in 1970": 0.0,

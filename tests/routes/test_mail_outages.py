@@ -8,6 +8,8 @@ import pytest
 from digestif import Event, PutOff
 from tests.routes.mail_outages import MINUTE, READERS, T, World, living, mails_by_reader
 
+pytestmark = pytest.mark.long
+
 HOUR = 3600.0
 
 

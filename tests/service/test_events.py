@@ -17,6 +17,8 @@ from digestif.service.api.events import Client as Listener
 from digestif.service.settings import Limits
 from tests.service.harness import Client, serving, settings_with, token_of
 
+pytestmark = pytest.mark.long
+
 
 class Heard(NamedTuple):
     """One event."""

@@ -17,6 +17,8 @@ from digestif.service.service import Service
 from digestif.service.settings import Limits
 from tests.service.harness import TIMEOUT, Client, Reply, served, serving, settings_with, token_of
 
+pytestmark = pytest.mark.long
+
 ADD = "/v1/timelines/t/records"
 
 

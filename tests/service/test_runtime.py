@@ -22,6 +22,8 @@ from digestif.testing.servers import free_port
 from tests.service.harness import Client, token_of
 from tests.service.programs import PATIENCE, Program, started
 
+pytestmark = pytest.mark.long
+
 MINUTES = 'policy = "minimum=10m,increment=0s,maximum=10m"\n'
 FILE = """
 store = "sqlite:///digestif.db"

@@ -14,6 +14,8 @@ from digestif.service.service import Service
 from digestif.testing.servers import RedisServer
 from tests.service.harness import Client, serving
 
+pytestmark = pytest.mark.long
+
 ADD = "/v1/timelines/t/records"
 KEY = {"Idempotency-Key": "k"}
 PATIENCE = 10.0  # seconds, of the store

@@ -16,6 +16,8 @@ from digestif.stores.documents import Bounds, Document
 from digestif.testing.conformance.port import claim_all
 from tests.servers import empty_server
 
+pytestmark = pytest.mark.long
+
 T = 1_700_000_000.0
 BEFORE = round((T - 9) * 1000)
 POLICY = Policy.immediate()

@@ -21,6 +21,8 @@ from digestif.transfer.lock import LOCK_SECONDS
 from tests.transfer.population import NOW, POLICY, T, populate, seen, seen_letters
 from tests.transfer.stores import KINDS, store_of
 
+pytestmark = pytest.mark.long
+
 Make = Callable[[str], Any]
 
 

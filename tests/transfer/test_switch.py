@@ -11,6 +11,8 @@ from digestif import Digest, Digests, Policy, Worker
 from digestif.transfer import Move
 from tests.transfer.stores import dsn_of
 
+pytestmark = pytest.mark.long
+
 QUICK = Policy(minimum_delay=0.05, increment_delay=0.01, maximum_delay=0.2)
 RECORDS = 600
 

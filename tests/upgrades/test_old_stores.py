@@ -44,6 +44,8 @@ from tests.upgrades.population import (
     seen_in,
 )
 
+pytestmark = pytest.mark.long
+
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/expected.json"))
 NOTHING_KEPT: dict[str, Any] = {"messages": [], "samples": [], "document": None}  # by releases without a service
 NEW = Record("new", "of this release", NOW)

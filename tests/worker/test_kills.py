@@ -7,6 +7,8 @@ import pytest
 
 from tests.worker.kills import emptied, tortured
 
+pytestmark = pytest.mark.long
+
 LEASE = 0.5
 
 

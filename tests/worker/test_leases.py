@@ -15,6 +15,8 @@ from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock, Partitioned
 from tests.worker.workers import Ear, becomes, once, rounds, working
 
+pytestmark = pytest.mark.long
+
 LEASE = 0.8  # a machine that does other things as well may hold a renewal up
 SLOW = 1.5 * LEASE
 

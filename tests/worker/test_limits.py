@@ -8,6 +8,8 @@ import pytest
 from digestif import Delivered, Digest, Digests, Policy
 from tests.worker.workers import PATIENCE, Crowd, Ear, once, working
 
+pytestmark = pytest.mark.long
+
 THREADS = 4
 COROUTINES = 6
 TIMELINES = 24

@@ -16,6 +16,8 @@ from digestif.clock import monotonic
 from tests.worker.programs import PATIENCE, Program, running
 from tests.worker.workers import becomes, rounds
 
+pytestmark = pytest.mark.long
+
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 

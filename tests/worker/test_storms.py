@@ -15,6 +15,8 @@ from digestif.testing import Partitioned
 from digestif.worker.limits import Tuning
 from tests.worker.workers import becomes, working
 
+pytestmark = pytest.mark.long
+
 LEASE = 0.6
 VERBS = ("claim", "claim_suspects", "take", "extend", "complete", "release", "bury", "maintain", "sweep", "discard")
 HIT = {"claim", "take", "complete"}  # a storm lasts until it has

@@ -18,6 +18,8 @@ from digestif.worker.loop import Loop
 from digestif.worker.suspects import Suspects
 from tests.worker.workers import PATIENCE, becomes
 
+pytestmark = pytest.mark.long
+
 LIMITS = Limits(concurrency=4, threads=4, memory=1 << 20)
 LEASE = 30.0
 

@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from digestif import AsyncDigests, ConfigError, Digests
 
+pytestmark = pytest.mark.long
+
 Use = Callable[[AsyncDigests, str], Awaitable[None]]
 
 

@@ -31,6 +31,8 @@ from tests.stores.postgres.callers import (
 from tests.stores.postgres.crowd import deadlocks
 from tests.worker.workers import AT_ONCE, LONG, Ear, working
 
+pytestmark = pytest.mark.long
+
 COMMITS = 20
 GREAT = 5 * PAGE_RECORDS  # records of one commit
 ADDING_SECONDS = 2

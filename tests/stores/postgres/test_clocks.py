@@ -16,6 +16,8 @@ from tests.children import Child, killed_at_the_end, listen
 from tests.stores.clocks import APART, SECONDS, Account, check_lives, drain, judge, live, records, suspects
 from tests.stores.postgres.servers import empty_database
 
+pytestmark = pytest.mark.long
+
 TOLERANCE = 60.0  # seconds: far from an hour
 
 

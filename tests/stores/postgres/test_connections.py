@@ -15,6 +15,8 @@ from digestif.stores.postgres import PostgresStore
 from digestif.testing.postgres import PostgresServer
 from digestif.testing.processes import becomes_true
 
+pytestmark = pytest.mark.long
+
 SOON = 2  # seconds
 
 

@@ -14,6 +14,8 @@ from tests.stores.postgres.faults import crash, tormented
 from tests.stores.postgres.servers import empty_database
 from tests.stores.redis.load import PATIENCE
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:

@@ -10,10 +10,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+import pytest
 
 from digestif import Digests, StoreUnavailable
 from tests.alone import alone
 from tests.stores.postgres.interruptions import check, interrupt
+
+pytestmark = pytest.mark.long
 
 
 def test_interruptions_at_any_moment_leave_a_store_that_works(url: str) -> None:

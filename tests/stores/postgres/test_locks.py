@@ -1,7 +1,11 @@
 """All transactions take locks in one order, so that there is no deadlock."""
 
+import pytest
+
 from tests.stores.postgres.crowd import check, have_met, meeting
 from tests.stores.postgres.servers import empty_database
+
+pytestmark = pytest.mark.long
 
 SECONDS = 2.0
 

@@ -12,6 +12,8 @@ from tests.stores.postgres.proxy import Loss, Proxy
 from tests.stores.postgres.servers import empty_database
 from tests.stores.redis.lives import EVERYDAY, POLICY
 
+pytestmark = pytest.mark.long
+
 
 @cache
 def undisturbed() -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from digestif.testing.processes import ServerFailed, ServerMissing, becomes_true
 from tests.stores.postgres.server_ends import check_end, is_alive, needs_root, segment_of, segments
 from tests.stores.postgres.servers import empty_database, shared_server
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:

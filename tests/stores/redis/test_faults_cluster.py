@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from digestif.clock import monotonic
 from digestif.stores.redis.client.topology import slot_of
 from digestif.testing.servers import ClusterServers, RedisServer
 from tests.stores.redis.load import Load
+
+pytestmark = pytest.mark.long
 
 PARTITIONS = 6
 

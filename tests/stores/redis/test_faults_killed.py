@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from digestif.clock import monotonic
 from digestif.testing.servers import RedisServer
 from tests.stores.redis.load import Load
+
+pytestmark = pytest.mark.long
 
 POSTPONED = 2.5  # seconds that a server with everysec may keep what it acknowledged to itself while its disk is slow
 

@@ -14,6 +14,8 @@ from digestif.stores.redis.keys import Keys
 from digestif.testing.servers import ClusterServers, RedisServer
 from tests.stores.claims import claim
 
+pytestmark = pytest.mark.long
+
 PARTITIONS = 12
 POLICY = Policy(minimum_delay=10, increment_delay=0)
 TIMELINES = [f"t{number}" for number in range(60)]

@@ -10,6 +10,8 @@ from digestif import Digests, Ledger, Policy, Record, StoreUnavailable
 from digestif.clock import monotonic
 from digestif.testing.servers import RedisServer, becomes_true
 
+pytestmark = pytest.mark.long
+
 POLICY = Policy(minimum_delay=0, increment_delay=0, maximum_delay=0)
 
 

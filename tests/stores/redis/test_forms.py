@@ -10,6 +10,8 @@ from digestif.testing.servers import RedisServer
 from tests.stores.redis.large_lives import live_large
 from tests.stores.redis.layout import EXPIRES, FORM, read_head
 
+pytestmark = pytest.mark.long
+
 VALUES = [{"text": "x" * 80, "number": 7}, "é", 1, None, [1.5, {"deep": [True]}]]
 OLD_FORM = {
     "include/batches.lua": (

@@ -16,6 +16,8 @@ from digestif.stores.redis.client.topology import slot_of
 from digestif.testing.servers import ClusterServers, RedisServer, becomes_true
 from tests.stores.redis.links import echo, get, increment, key, linked, moving, put, refuse_to_pause
 
+pytestmark = pytest.mark.long
+
 PARTITIONS = range(64)
 
 

@@ -18,6 +18,8 @@ from digestif.stores.redis.client.link import Link
 from digestif.testing.servers import ClusterServers, RedisServer, becomes_true, free_port
 from tests.stores.redis.links import echo, get, increment, key, linked, put, refuse_to_pause
 
+pytestmark = pytest.mark.long
+
 POP = Command(0, ("BLPOP", key("queue"), 0))  # a call that stays under way until there is something to pop
 
 

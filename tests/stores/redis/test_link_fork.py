@@ -16,6 +16,8 @@ from tests.alone import alone
 from tests.children import Child, Report
 from tests.stores.redis.links import echo, linked
 
+pytestmark = pytest.mark.long
+
 WORDS = [str(number) for number in range(50)]
 
 

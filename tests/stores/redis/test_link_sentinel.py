@@ -14,6 +14,8 @@ from digestif.testing.servers import RedisServer, becomes_true, free_port
 from tests.stores.redis.links import echo, get, increment, key, linked, put
 from tests.stores.redis.sentinels import Watched, ask_before_each_call, watching
 
+pytestmark = pytest.mark.long
+
 
 def test_the_primary_is_found(watched: Watched) -> None:
     with linked(watched.url) as link:

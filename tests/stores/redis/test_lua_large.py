@@ -44,6 +44,8 @@ from tests.stores.redis.large_lives import live_large
 from tests.stores.redis.layout import SMALL
 from tests.stores.redis.twins import Twins, twins
 
+pytestmark = pytest.mark.long
+
 MANY = SMALL + 50
 NOW = 1_700_000_000_000
 LEASE = 30_000

@@ -21,6 +21,8 @@ from tests.servers import empty_server
 from tests.stores.redis.hints import opened
 from tests.stores.redis.layout import flaws
 
+pytestmark = pytest.mark.long
+
 QUICKLY = settings(max_examples=2, stateful_step_count=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 _numbers = count()
 

@@ -11,6 +11,8 @@ from digestif.stores.redis.client.pipeline import Request
 from digestif.testing.servers import RedisServer
 from tests.stores.redis.saboteur import HARMS, POLICY, Saboteur, Story
 
+pytestmark = pytest.mark.long
+
 SHARE = 5  # records in a call, so that a small batch takes eight of them
 
 

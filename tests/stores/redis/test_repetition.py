@@ -12,6 +12,8 @@ from tests.servers import shared_server
 from tests.stores.redis.lives import LIFE, POLICY, REPAIRS, Account, lived, record
 from tests.stores.redis.proxy import SCRIPTS, WRITING, Proxy
 
+pytestmark = pytest.mark.long
+
 # Those left out are no calls, and safe to repeat.
 VERBS = [name for name in WRITING if name not in ("confirm", "enter", "settings")]
 

@@ -24,6 +24,8 @@ from digestif.testing.servers import (
 )
 from tests.alone import alone
 
+pytestmark = pytest.mark.long
+
 KEYS = [f"key:{number}" for number in range(50)]  # in slots all over the place
 
 

@@ -18,6 +18,8 @@ from tests.servers import empty_server, shared_server
 from tests.stores.redis.hints import opened
 from tests.stores.redis.twins import Twins, twins
 
+pytestmark = pytest.mark.long
+
 LATER = NOW + LEASE  # when a lease given now has lapsed
 
 

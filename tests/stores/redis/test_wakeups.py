@@ -29,6 +29,8 @@ from tests.stores.redis.hints import (
 )
 from tests.stores.redis.tls import Encrypted
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def store(redis_server: RedisServer, namespace: str) -> Iterator[Store]:

@@ -24,6 +24,8 @@ from tests.stores.redis.hints import (
 )
 from tests.stores.redis.links import moving
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def store(cluster: ClusterServers) -> Iterator[Store]:

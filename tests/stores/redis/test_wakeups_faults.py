@@ -30,6 +30,8 @@ from tests.stores.redis.hints import (
 from tests.stores.redis.sentinels import Watched, ask_before_each_call
 from tests.stores.redis.tls import Encrypted
 
+pytestmark = pytest.mark.long
+
 # Ask soon, and be patient with a machine that does other things as well.
 CURIOUS = Keepalive(quiet_seconds=0.1, answer_seconds=1.0)
 ANSWERED = 1.3  # seconds after which a curious subscription has an answer, or has given up

@@ -16,6 +16,8 @@ from tests.children import Child, killed_at_the_end, listen
 from tests.stores.clocks import APART, SECONDS, Account, check_lives, drain, judge, live, records, suspects
 from tests.stores.sqlite.soundness import check_sound
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def behind(path: str) -> Iterator[SQLiteStore]:

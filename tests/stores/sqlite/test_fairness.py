@@ -15,6 +15,8 @@ from tests.children import Child, Gate, Report, killed_at_the_end
 from tests.stores.sqlite.contention import PROCESSES
 from tests.stores.sqlite.soundness import check_sound
 
+pytestmark = pytest.mark.long
+
 
 def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
     assert alone(open_at_once, str(tmp_path)) == "all succeeded"

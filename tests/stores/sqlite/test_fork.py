@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from digestif import AsyncDigests, Digests, Policy
 from tests.alone import alone
 from tests.children import Child, Gate, Report, killed_at_the_end
 from tests.stores.sqlite.soundness import check_sound, pending_keys
+
+pytestmark = pytest.mark.long
 
 CHILDREN = 4
 ADDS = 25

@@ -25,6 +25,8 @@ from digestif.worker.worker import Worker
 from tests.alone import alone
 from tests.stores.sqlite.soundness import check_sound
 
+pytestmark = pytest.mark.long
+
 MEBIBYTE = 1 << 20
 IN_A_SMALL_DISK = 'mount -t tmpfs -o size="$1" digestif "$2" && shift 2 && exec "$@"'
 # Takes whatever becomes free, as soon as it does.

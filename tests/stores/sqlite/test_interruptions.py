@@ -27,10 +27,13 @@ from tests.stores.sqlite.soundness import check_sound, pending_keys
 PATIENCE = 30  # seconds, for an answer that comes at once unless a thread is stuck
 
 # An interrupt in the middle of opening leaves the connection to the collector, and Python 3.13 says so.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <digestif.stores.sqlite.connections.Connection:"
-    "pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <digestif.stores.sqlite.connections.Connection:"
+        "pytest.PytestUnraisableExceptionWarning"
+    ),
+]
 
 
 def test_an_interruption_of_the_one_who_commits_is_not_given_to_the_others(store: SQLiteStore, path: str) -> None:

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.stores.sqlite.kills import deliverers_are_killed, writers_are_killed
+
+pytestmark = pytest.mark.long
 
 ROUNDS = 8  # 200 in torture/test_sqlite.py
 

@@ -12,6 +12,8 @@ from digestif.stores.sqlite import SQLiteStore
 from digestif.stores.sqlite.slots import SQL
 from tests.stores.sqlite.populations import HOUR, NOW, store_with_due
 
+pytestmark = pytest.mark.long
+
 # By steps of SQLite's machine, which no other program disturbs
 
 SMALL, LARGE = 2_000, 20_000
