@@ -366,6 +366,34 @@ ADDING = [
         found_by=("test_records_join_an_open_timeline_until_the_batch_is_large",),
     ),
     Fault(
+        says="a burst is put in beyond the capacity",
+        file="add.lua",
+        old="            and size + together < capacity\n",
+        new="",
+        found_by=("test_a_burst_is_put_in_as_if_its_records_came_one_by_one[beyond a capacity]",),
+    ),
+    Fault(
+        says="a burst is put in beyond what a small batch may have",
+        file="add.lua",
+        old="            and size + together < SMALL\n",
+        new="",
+        found_by=("test_a_burst_is_put_in_as_if_its_records_came_one_by_one[until it is large]",),
+    ),
+    Fault(
+        says="a burst puts a heavy record into a small batch",
+        file="add.lua",
+        old="            and #arguments[5 + (record + together) * 2] <= LIGHT\n",
+        new="",
+        found_by=("test_a_burst_is_put_in_as_if_its_records_came_one_by_one[heavy in between]",),
+    ),
+    Fault(
+        says="a burst is put in, and its records again",
+        file="add.lua",
+        old="  record = record + together\n",
+        new="  record = record + 1\n",
+        found_by=("test_a_burst_is_put_in_as_if_its_records_came_one_by_one[small]",),
+    ),
+    Fault(
         says="the short way puts a heavy record into a small batch",
         file="add.lua",
         old=" and #rest <= LIGHT",
@@ -431,7 +459,7 @@ ADDING = [
     Fault(
         says="what the short way replaces is not in the ledger",
         file="add.lua",
-        old="superseded + 1 - fresh",
+        old="superseded + together - fresh",
         new="superseded",
         found_by=("test_the_same_key_again_replaces_the_record",),
         model=True,

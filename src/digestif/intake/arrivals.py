@@ -40,6 +40,8 @@ class Intake:
         policies = self._policies
         at = to_millis(self.seconds(now)) if policies.asks else 0
         if first_delay is None and increment_delay is None and maximum_delay is None:
+            if (common := policies.common_terms) is not None:
+                return lambda _: common
             return (lambda timeline: policies.terms(timeline, at)) if policies.asks else policies.terms
         delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
         policies.default.terms(**delays)  # refuses wrong ones before anything else

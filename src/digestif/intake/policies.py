@@ -100,6 +100,11 @@ class Policies:
             self._failures.report(timeline, source.name, error)
             return prepared.held_back()
 
+    @property
+    def common_terms(self) -> Terms | None:
+        """The same for every timeline, if they depend neither on its name nor on the time."""
+        return None if self._sources else self._engine.terms
+
     def in_force(self, timeline: str, override: Override | None) -> PolicyInForce:
         """The policy of a timeline and its source: the stored override, else what the code says."""
         source = self._find(timeline)

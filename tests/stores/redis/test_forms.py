@@ -24,12 +24,12 @@ OLD_FORM = {
 """,
     ),
     "add.lua": (
-        "        local fresh = call('HSET', hash, key, head .. rest)\n",
-        """        if arrival % 2 == 0 then
+        "        local value, fresh = write('>BI5', form, arrival) .. expiry .. rest, nil\n",
+        """        local value, fresh = write('>BI5', form, arrival) .. expiry .. rest, nil
+        if arrival % 2 == 0 then
           rest = nameless and string.sub(rest, 1, 8) .. 'json/1 ' .. string.sub(rest, 9) or rest
-          head = write('>I5i7', arrival, expires)
+          value = write('>I5i7', arrival, expires) .. rest
         end
-        local fresh = call('HSET', hash, key, head .. rest)
 """,
     ),
 }

@@ -189,6 +189,34 @@ def test_records_join_an_open_timeline_until_the_batch_is_large() -> None:
         assert is_large(stores)
 
 
+BURSTS: dict[str, tuple[int, list[bytes], Terms]] = {  # records before it, its payloads, and its policy
+    "small": (1, [b"1"] * 20, Terms(ttl=DAY)),
+    "without an expiry": (1, [b"1"] * 20, Terms(ttl=None)),
+    "up to a capacity": (2, [b"1"] * 3, Terms(capacity=5)),
+    "beyond a capacity": (2, [b"1"] * 20, Terms(capacity=5)),
+    "until it is large": (SMALL - 3, [b"1"] * 20, Terms(ttl=DAY)),
+    "heavy in between": (1, [b"1"] * 5 + [HEAVY] + [b"1"] * 5, Terms(ttl=DAY)),
+    "in a call of its own": (SMALL - 2, [b"1"] * 2, Terms(ttl=DAY)),
+}
+
+
+@pytest.mark.parametrize(("before", "payloads", "terms"), BURSTS.values(), ids=BURSTS)
+def test_a_burst_is_put_in_as_if_its_records_came_one_by_one(before: int, payloads: list[bytes], terms: Terms) -> None:
+    burst = [
+        Arrival("t", f"b{number % 15}", payload, float(number), None, terms) for number, payload in enumerate(payloads)
+    ]
+    with twins() as stores:
+        add(stores, ["first"])
+        stores.open(token="a", now=NOW)
+        add(stores, numbers(0, before), ttl=terms.ttl)
+
+        stores.do(lambda store: store.add([*burst, Arrival("u", "k", b"1", 0.0, None, terms)], now=NOW + 1))
+
+        stores.look()
+        stores.do(lambda store: store.ledger())
+        assert stores.look("u")["slot"]["pending"] == 1
+
+
 @pytest.mark.parametrize("gone", ["replaced", "retracted", "dropped", "expired"])
 def test_a_deadline_goes_with_its_record(gone: str) -> None:
     with twins() as stores:

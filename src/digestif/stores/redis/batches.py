@@ -78,9 +78,8 @@ class Batches:
         nameless = payload.startswith(NAME)
         where = b"+" if within is None else whereabouts([1, 1, within])
         places = _packed_places(where, asks_due=asks_due, nameless=nameless, ordered=int(declares))
-        record = body(key, timestamp, payload, nameless)
-        keys = own.pending if declares else own.slot
-        return Call(own.partition, keys, Packed(4, b"".join((_packed_numbers((terms,)), places, record))))
+        pieces = (_packed_numbers((terms,)), places, *body(key, timestamp, payload, nameless))
+        return Call(own.partition, own.pending if declares else own.slot, Packed(4, b"".join(pieces)))
 
     def shares(self, batch: Sequence[Arrival], positions: Iterable[int]) -> Iterator[Iterator[Share]]:
         """The shares of these records, each encoded when it is asked for; together those to send without waiting.
@@ -147,12 +146,12 @@ def _share(partition: int, room: Room, batch: Sequence[Arrival]) -> Share:
     timelines = [*room.declaring, *room.plain]
     keys = [own.slot.body for own, _ in timelines] + [own.orders.body for own, _ in room.declaring]
     ordered = [position for _, ours in timelines for position in ours]
-    nameless = are_json([batch[position][2] for position in ordered])
-    bodies = [b""]  # the first is for the head
-    terms, asks, is_plain = batch[ordered[0]].terms, False, True
-    for position in ordered:
-        _, key, payload, timestamp, within, own_terms, asks_due = batch[position]
-        bodies.append(body(key, timestamp, payload, nameless))
+    arrivals = [batch[position] for position in ordered]
+    nameless = are_json([arrival[2] for arrival in arrivals])
+    pieces = [b""]  # the first is for the head
+    terms, asks, is_plain = arrivals[0].terms, False, True
+    for _, key, payload, timestamp, within, own_terms, asks_due in arrivals:
+        pieces += body(key, timestamp, payload, nameless)
         if own_terms is not terms or within is not None:
             is_plain = False
         if asks_due:
@@ -163,8 +162,8 @@ def _share(partition: int, room: Room, batch: Sequence[Arrival]) -> Share:
     else:
         policies, places = _places([ours for _, ours in timelines], batch)
     places = _packed_places(places, asks_due=asks, nameless=nameless, ordered=len(room.declaring))
-    bodies[0] = _packed_numbers(policies) + places
-    arguments = Packed(2 + 2 * len(ordered), b"".join(bodies))
+    pieces[0] = _packed_numbers(policies) + places
+    arguments = Packed(2 + 2 * len(ordered), b"".join(pieces))
     return Share(ordered, asks, Call(partition, Packed(len(keys) + len(room.declaring), b"".join(keys)), arguments))
 
 

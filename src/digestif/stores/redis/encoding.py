@@ -81,6 +81,11 @@ class StoredEntry(msgspec.Struct):
     receipt: str | None = None
 
 
+# The usual lengths before the parts of a record: to format them would take longer than the rest of `body`.
+_USUAL = 1024
+_LENGTHS = [b"$%d\r\n" % size for size in range(_USUAL)]
+_ENDS_AND_LENGTHS = [b"\r\n" + length for length in _LENGTHS]
+
 _new = tuple.__new__  # the constructor of a NamedTuple takes twice as long
 _WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
@@ -93,13 +98,16 @@ def are_json(payloads: Iterable[bytes | None]) -> bool:
     return {payload and payload[:_NAME_SIZE] for payload in payloads} == {NAME}
 
 
-def body(key: str, timestamp: float, payload: bytes | None, nameless: bool) -> bytes:
-    """A record as two parts of a command: its key, then timestamp and payload together."""
+def body(key: str, timestamp: float, payload: bytes | None, nameless: bool) -> tuple[bytes, ...]:
+    """The pieces of a record as two parts of a command: its key, then timestamp and payload together."""
     name = key.encode()
+    before = _LENGTHS[len(name)] if len(name) < _USUAL else b"$%d\r\n" % len(name)
     if payload is None:  # the value is missing, and stays so
-        return b"$%d\r\n%b\r\n$0\r\n\r\n" % (len(name), name)
+        return before, name, b"\r\n$0\r\n\r\n"
     rest = payload[_NAME_SIZE:] if nameless else payload
-    return b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(name), name, len(rest) + 8, _TIMESTAMP(timestamp), rest)
+    size = len(rest) + 8
+    between = _ENDS_AND_LENGTHS[size] if size < _USUAL else b"\r\n$%d\r\n" % size
+    return before, name, between, _TIMESTAMP(timestamp), rest, b"\r\n"
 
 
 def whereabouts(places: Sequence[float]) -> bytes:

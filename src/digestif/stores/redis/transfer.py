@@ -125,10 +125,12 @@ class RedisTransfer(RedisVerbs, TransferStore):
         keys = [key for page in pages for key in self._keys_of(partition, page.parcel, parts=LETTER_PARTS)]
         records = [item.record for page in pages for item in page.records]
         nameless = encoding.are_json(record.payload for record in records)
-        bodies = [encoding.body(each.key, each.timestamp, each.payload, nameless) for each in records]
+        pieces = [
+            piece for each in records for piece in encoding.body(each.key, each.timestamp, each.payload, nameless)
+        ]
         request = {"pages": list(map(_page, pages)), "fence": _fence(fence), "nameless": nameless}
         head = pack((encoding.encode(request),))
-        arguments = Packed(head.parts + 2 * len(bodies), b"".join((head.body, *bodies)))
+        arguments = Packed(head.parts + 2 * len(records), b"".join((head.body, *pieces)))
         return Call(partition, joined([*keys, self._packed_notes(partition)]), arguments)
 
     def _keys_of(self, partition: int, parcel: Parcel, *, parts: int) -> list[Packed]:

@@ -16,7 +16,7 @@
 -- Unguarded  it looks for an earlier answer itself, and defines the functions for that only if it needs them
 -- include: partition.lua
 
-local FOLLOWS, NEXT = 43, 43 -- '+'
+local FOLLOWS, NEXT, SAME = 43, 43, 61 -- '+', '+' and '='
 local TERMS = 72 -- bytes of a policy's numbers: one that is not set is NaN, a capacity that is not set is infinite
 local noted, accepted, pending, layout, moving =
   unpack(call('HMGET', LEDGER, CALL, 'accepted', 'pending', 'layout', 'moving'))
@@ -184,21 +184,23 @@ local superseded = 0
 local flags = {} -- by record, where it is not '0'
 local drops = {} -- of records that made others be dropped: their numbers, and how many
 local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
-local known, capacity, expires, form -- of the record before
+local known, capacity, expires, form, expiry -- of the record before; the last one packed
 local looked_at, slot, kind, is_own, size -- of its timeline, if it joined that
 local many = (#arguments - 6) / 2
 local whereabouts = arguments[5]
 local is_plain = #whereabouts == many + 3
 local dues = asks_due and {} or nil -- packed, by record
+local may_go_together = is_plain and not dues
 local timeline, policy, within = 0, 1, 0 / 0
-for record = 1, many do
+local record = 1
+while record <= many do
   if not is_plain then
     timeline, policy, within = read('>HHd', whereabouts, record * 12 - 11)
   elseif byte(whereabouts, record) == NEXT then
     timeline = timeline + 1
   end
   local key, rest = arguments[4 + record * 2], arguments[5 + record * 2]
-  local joins = false
+  local joins, together = false, 1 -- records that are put in by one command
 
   -- The short way, and the usual one: the timeline will be delivered anyway, and one record more changes nothing else.
   if within ~= within and not loaded[timeline] then
@@ -222,6 +224,7 @@ for record = 1, many do
         end
         expires = ttl == ttl and now + ttl or NEVER
         form = FORM + (nameless and NAMELESS or 0) + (expires < NEVER and EXPIRES or 0)
+        expiry = expires < NEVER and write('>i7', expires) or ''
       end
       joins = size < capacity and expires >= read('>i7', slot, 2)
       if kind == JOINS or kind == OWN then
@@ -236,9 +239,25 @@ for record = 1, many do
       end
       if joins then
         arrival = arrival + 1
-        local head = expires < NEVER and write('>BI5i7', form, arrival, expires) or write('>BI5', form, arrival)
-        local fresh = call('HSET', hash, key, head .. rest)
-        size, pending, superseded = size + fresh, pending + fresh, superseded + 1 - fresh
+        local value, fresh = write('>BI5', form, arrival) .. expiry .. rest, nil
+        if may_go_together and byte(whereabouts, record + 1) == SAME and (kind == JOINS or kind == OWN) then
+          local parts = { key, value }
+          while
+            byte(whereabouts, record + together) == SAME
+            and size + together < capacity
+            and size + together < SMALL
+            and #arguments[5 + (record + together) * 2] <= LIGHT
+          do
+            local place = 4 + (record + together) * 2
+            arrival, together = arrival + 1, together + 1
+            parts[together * 2 - 1] = arguments[place]
+            parts[together * 2] = write('>BI5', form, arrival) .. expiry .. arguments[place + 1]
+          end
+          fresh = call('HSET', hash, unpack(parts))
+        else
+          fresh = call('HSET', hash, key, value)
+        end
+        size, pending, superseded = size + fresh, pending + fresh, superseded + together - fresh
         if dues then
           fully = fully or the_long_way(clock, now, moving, loaded, nameless, ordered)
           dues[record] = write('>d', fully.due_of(slot) or 0 / 0)
@@ -264,6 +283,7 @@ for record = 1, many do
       drops[#drops + 1] = write('>HH', record - 1, dropped)
     end
   end
+  record = record + together
 end
 
 local reply = string.rep('0', many)
