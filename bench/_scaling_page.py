@@ -32,8 +32,8 @@ REASONS = {  # only what was measured, or follows from how the store works
     ("SQLite", "workers", "add"): "one process writes at a time; the others wait for their turn.",
     ("SQLite", "workers", "add_many"): "one process writes at a time; the others wait for their turn.",
     ("SQLite", "workers", "deliver"): "one process writes at a time; the others wait for their turn.",
-    ("Valkey", "partitions", "add_many"): "a batch becomes a call for each partition, and a call costs as much as two "
-    "records.",
+    ("Valkey", "partitions", "add_many"): "a batch becomes a call for each partition, and a call costs as much as "
+    "three records.",
 }
 
 WIDTH, LEFT, TOP = 960, 60, 76

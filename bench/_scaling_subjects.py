@@ -70,11 +70,11 @@ class Filled:
         while True:
             page = Stopwatch()
             with total.running(), page.running():
-                if (leases := next(pages, None)) is None:
+                if (claimed := next(pages, None)) is None:
                     break
-                deliver(self._digests.store, leases, now=self._now())
-            costs.append(page.seconds / len(leases) * 1e6)
-            digests += len(leases)
+                deliver(self._digests.store, claimed, now=self._now())
+            costs.append(page.seconds / len(claimed.leases) * 1e6)
+            digests += len(claimed.leases)
         cost = statistics.median(costs) if costs else 0.0
         return {"cost": cost, "seconds": total.seconds, "count": float(digests)}
 

@@ -53,8 +53,8 @@ PEERS = [
         durability=AOF,
         rule=FIRST_AT_ONCE,
         batches="a pipeline of its script",
-        note="Written anew from its description, without a task queue: its figures are at best what it could do. It "
-        "closes a digest before it is sent, so a kill in between loses it.",
+        note="Written anew from its description, without a task queue: one thread delivers, a digest at a time, where "
+        "it had several tasks. It closes a digest before it is sent, so a kill in between loses it.",
     ),
     Peer(
         name="BullMQ debounce",
@@ -76,7 +76,8 @@ PEERS = [
         durability="none: alerts are in memory",
         rule="`group_wait` and `group_interval` of 1 s",
         batches="one post",
-        note="Each message carries all alerts of its group again.",
+        note="Each message carries all alerts of its group again. The senders it is made for repeat an alert until it "
+        "is resolved, which makes up for a kill; here each is sent once, as an event is.",
     ),
     Peer(
         name="graphile-worker array",

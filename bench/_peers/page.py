@@ -64,7 +64,7 @@ def _trials(runs: list[Run]) -> list[tuple[Peer, list[Trial]]]:
 
 ARRIVALS = (
     *("system", "sent", "messages", "delivered", "refused", "replaced", "lost", "repeated"),
-    *("killed: acknowledged", "lost"),
+    *("killed: acknowledged", "lost", "repeated"),
 )
 
 
@@ -89,7 +89,7 @@ def _arrivals(peer: Peer, trials: list[Trial]) -> list[str]:
     fates = [_fates(peer, trial) for trial in trials]
     cells = [span(numbers, count) for numbers in zip(*fates, strict=True)]
     if peer.keeps == "last":
-        cells[-1] += f" of {span([trial['kill']['expected'] for trial in trials], count)} timelines"
+        cells[-2] += f" of {span([trial['kill']['expected'] for trial in trials], count)} timelines"
     return [_name(peer), *cells]
 
 
@@ -97,7 +97,9 @@ def _fates(peer: Peer, trial: Trial) -> list[int]:
     gone = trial["sent"] - trial["refused"] - trial["delivered"]
     lost = gone if peer.keeps == "all" else trial["missing"]
     counts = [trial[name] for name in ("sent", "notifications", "delivered", "refused")]
-    return [*counts, gone - lost, lost, trial["repeated"], trial["kill"]["acknowledged"], trial["kill"]["lost"]]
+    kill = trial["kill"]
+    after_kill = [kill["acknowledged"], kill["lost"], kill["repeated"]]
+    return [*counts, gone - lost, lost, trial["repeated"], *after_kill]
 
 
 def _behind(runs: list[Run]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from digestif.core.records import Acceptance, Addition
 from digestif.core.times import Duration, Instant, Millis, to_seconds
-from digestif.errors import InvalidRecord
+from digestif.errors import InvalidRecord, StoreError
 from digestif.events.base import Events
 from digestif.events.engine import Added, Dropped
 from digestif.intake.arrivals import Intake
@@ -69,11 +69,7 @@ class Additions:
             for page in pages_of(arrivals):
                 self.store.add_inside(connection, page)
             return [False] * len(arrivals)
-        at = self._intake.millis(now)
-        answers: list[bool] = []
-        for page in pages_of(arrivals):
-            answers += [answer.ready for answer in self._accept(page, now=at)]
-        return answers
+        return [answer.ready for answer in self._accept_all(arrivals, now=now)]
 
     def accept(
         self,
@@ -105,20 +101,40 @@ class Additions:
         A record is `(timeline, record)`, or an `Addition` with what `add` takes.
         """
         terms = self._intake.terms(now=now)
-        return self._accept_pages(self._intake.arrivals(records, within=within, terms=terms, now=now, asks=True), now)
+        arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now, asks=True)
+        return self._acceptances(arrivals, now=now)
 
     def accept_valid(
         self, records: Iterable[tuple[str, Any] | Addition], *, now: float | None = None
     ) -> list[Acceptance | InvalidRecord]:
         """Accept those of many records that are valid; in the place of each other one is what is wrong with it."""
         checked = list(self._intake.checked(records, terms=self._intake.terms(now=now), now=now))
-        found = iter(self._accept_pages([each for each in checked if isinstance(each, Arrival)], now))
+        valid = [each for each in checked if isinstance(each, Arrival)]
+        try:
+            found = iter(self._acceptances(valid, now=now))
+        except StoreError as error:
+            if error.answers is None:
+                raise
+            known = iter(error.answers)
+            raise error.knowing([next(known) if isinstance(each, Arrival) else None for each in checked]) from error
         return [next(found) if isinstance(each, Arrival) else each for each in checked]
 
-    def _accept_pages(self, arrivals: Sequence[Arrival], now: float | None) -> list[Acceptance]:
+    def _acceptances(self, arrivals: Sequence[Arrival], *, now: float | None) -> list[Acceptance]:
+        return [acceptance(*pair) for pair in zip(arrivals, self._accept_all(arrivals, now=now), strict=True)]
+
+    def _accept_all(self, arrivals: Sequence[Arrival], *, now: float | None) -> list[Accepted]:
+        """Accept any number of records, page by page. An error knows the answers of all of them."""
         at = self._intake.millis(now)
-        answers = [answer for page in pages_of(arrivals) for answer in self._accept(page, now=at)]
-        return [acceptance(*pair) for pair in zip(arrivals, answers, strict=True)]
+        answers: list[Accepted] = []
+        for page in pages_of(arrivals):
+            try:
+                answers += self._accept(page, now=at)
+            except StoreError as error:
+                if not answers and len(page) == len(arrivals):
+                    raise
+                known = [*(answer.ready for answer in answers), *(error.answers or ())]
+                raise error.knowing([*known, *[None] * (len(arrivals) - len(known))]) from error
+        return answers
 
     def _accept(self, arrivals: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         answers = self.store.add(arrivals, now=now)

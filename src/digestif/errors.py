@@ -51,8 +51,8 @@ class AccessDenied(DigestifError):
 class StoreError(DigestifError):
     """The store could not do what was asked.
 
-    If only some partitions failed, `answers` holds the answer for each item of the batch, None for those that failed.
-    If `answers` is None, nothing is known of any item.
+    If only some partitions or pages failed, `answers` holds the answer for each item that the caller gave, None for
+    those that failed or of which nothing is known. If `answers` is None, that holds for every item.
     """
 
     answers: tuple[bool | None, ...] | None = None

@@ -1,6 +1,7 @@
 """The benchmark of growing, with small numbers, and its page."""
 
 import json
+from contextlib import closing
 from copy import deepcopy
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from bench._scaling import OPERATIONS, QUICK, Scale
 from bench._scaling_page import FLAT, PAGE, PICTURE, STORED, draw, growth, write
+from bench._scaling_subjects import Filled
 from bench.scaling import STORES, scaling
 from tests.bench.program import Program
 from tests.bench.program import program as program  # a fixture
@@ -43,6 +45,13 @@ def test_every_operation_has_a_cost_at_every_size(store: str, program: Program) 
         for curve in curves.values():
             assert [int(size) for size in curve] == list(getattr(SMALL, what))
             assert all(cost > 0 for cost in curve.values())
+
+
+def test_a_delivery_counts_digests() -> None:
+    with closing(Filled("memory://", "n", timelines=250, records=2, calls=1)) as filled:
+        filled.fill()
+
+        assert filled.deliver()["count"] == 250
 
 
 def test_the_page_is_made_from_the_stored_figures(run: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from digestif.attempts.process import RUNNING
 from digestif.attempts.room import Room
 from digestif.attempts.submission import Answer, Judged, Unanswerable, submit
 from digestif.attempts.unhandled import UnhandledTimelines
+from digestif.clock import monotonic
 from digestif.core.machine import Plan
 from digestif.core.records import Record
 from digestif.core.terms import Override
@@ -138,8 +139,11 @@ class Attempts:
 
         Raises StoreError if no partition answers.
         """
+        began = monotonic()
         claimed = self._claims.claim(limit, partitions)
-        page = self._prepared(claimed.leases, room, pages=claimed.pages)
+        # What was read along is used while its lease is young. After a claim that took long `take` looks at it again.
+        is_young = monotonic() - began < to_seconds(self.lease) / 2
+        page = self._prepared(claimed.leases, room, pages=claimed.pages if is_young else NO_PAGES)
         return page._replace(suspect=claimed.suspect, kept=claimed.kept)
 
     def claim_suspects(self, *, alone: bool, room: Room) -> Page:

@@ -22,10 +22,15 @@ def read(store: Store, attempts: Sequence[Attempt], *, room: Room, pages: Mappin
 
     `pages` are digests, by their id, that the claim has read along.
     """
+    records = weight = 0
     for attempt in attempts:
         page = pages.get(attempt.lease.digest_id)
-        if page is not None and _needs_no_trimming(attempt.policy, page):
-            _note(attempt, page)
+        if page is None or not _needs_no_trimming(attempt.policy, page):
+            continue
+        if room.is_full(records=records, weight=weight):
+            break
+        _note(attempt, page)
+        records, weight = records + len(attempt.stored), weight + attempt.weight
     while reading := _still_to_read(attempts, room):
         answers = store.take([_request(attempt) for attempt in reading], now=reading[0].now())
         for attempt, answer in zip(reading, answers, strict=True):

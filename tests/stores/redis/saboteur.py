@@ -70,7 +70,8 @@ class Saboteur:
     def plan(self, harm: str, *, at: int, calls: int = 1) -> None:
         """Do harm at a call, counted from 1. `calls`: that lose their replies, or until the server forgets again.
 
-        Besides HARMS it can be `full`: the server refuses all records from then on.
+        Besides HARMS it can be `full`: the server refuses all records from then on; or `lose, full`: once the replies
+        are lost.
         """
         self._planned = (harm, at, calls)
 
@@ -116,7 +117,7 @@ class Saboteur:
         if harm == "failover":
             self._fail_over()
         if harm == "full":
-            self._primary.cli("CONFIG", "SET", "maxmemory", 1)
+            self._fill()
         server.sendall(data)
         reply = replies.next_raw()
         if harm == "forget":
@@ -126,6 +127,8 @@ class Saboteur:
             return False
         if self._lost > 0:
             self._lost -= 1
+            if not self._lost and self.done[-1] == "lose, full":
+                self._fill()
             return self._lost > 0
         client.sendall(reply)
         if self._late and command[0] in (b"EVAL", b"EVALSHA"):
@@ -142,10 +145,13 @@ class Saboteur:
         if at > 1:
             return None
         self.done.append(harm)
-        self._lost = calls if harm == "lose" else 0
+        self._lost = calls if harm.startswith("lose") else 0
         if harm == "forget" and calls:
             self._planned = (harm, calls, 0)
         return harm
+
+    def _fill(self) -> None:
+        self._primary.cli("CONFIG", "SET", "maxmemory", 1)
 
     def _forget_callers(self) -> None:
         with self._primary.client() as client:

@@ -260,6 +260,17 @@ def test_after_a_failover_to_the_older_schema_it_is_raised_again(redis_server: R
         assert digests.ledger().accepted == 41
 
 
+def test_a_newer_schema_is_named_and_nothing_is_said_to_be_lost(redis_server: RedisServer) -> None:
+    with Digests(redis_server.url) as digests:
+        digests.add("t", 1)
+        with redis_server.client() as client:
+            layout = client.hget("{d:0}:ledger", "layout")
+            client.hset("{d:0}:ledger", "layout", layout.replace(b"2/", b"3/", 1))
+
+        with pytest.raises(StoreError, match=r"from 2 to 3\. Nothing was done, and nothing is lost\. Upgrade"):
+            digests.add("t", 2)
+
+
 # A part of a cluster
 
 

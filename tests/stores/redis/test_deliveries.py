@@ -8,8 +8,9 @@ import pytest
 
 from digestif import Digests, Policy, Record
 from digestif.attempts import Attempt, Attempts, Room
+from digestif.core.terms import Terms
 from digestif.core.verdicts import DELIVERED
-from digestif.stores.base import Completion
+from digestif.stores.base import Arrival, ClaimPage, Completion
 from digestif.stores.redis.client.link import Link
 from digestif.testing.conformance.port import LEASE, NOW, arrive, open_lease
 from tests.servers import empty_server
@@ -143,6 +144,53 @@ def test_a_claim_that_is_repeated_reads_nothing_along_and_its_records_are_taken(
 
         assert proxy.lost["claim"] == 1
         assert keys_of(attempt) == ["b", "a"]
+
+
+def test_after_a_claim_that_took_long_every_lease_is_looked_at_again(
+    rounds: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have lapsed meanwhile, and another worker may have the digest."""
+    with Digests(empty_server().url, lease=4) as digests:
+        digests.handler("*")(lambda digest: None)
+        digests.add_many([("t", 1), ("u", 1)])
+        attempts = digests.attempts()
+        slow = attempts._claims.claim
+
+        def claim(*arguments: Any) -> Any:
+            found = slow(*arguments)
+            times.append(times[-1] + 2.0)
+            digests.store.delete("u", now=None)
+            return found
+
+        times = [0.0]
+        monkeypatch.setattr("digestif.attempts.attempts.monotonic", lambda: times[-1])
+        monkeypatch.setattr(attempts._claims, "claim", claim)
+
+        assert [attempt.timeline for attempt in claimed(attempts)] == ["t"]
+        assert ["take"] in rounds
+
+
+def test_no_more_is_kept_of_what_was_read_along_than_there_is_room_for() -> None:
+    with Digests(f"{empty_server().url}?partitions={PARTITIONS}") as digests:
+        digests.handler("*")(lambda digest: None)
+        digests.add_many([(f"t{number}", "x" * 2000) for number in range(40)])
+
+        page = digests.attempts().claim(40, room=Room(memory=20_000))
+
+        assert 5 <= len(page.attempts) <= 12
+        assert len(page.attempts) + len(page.judged) == 40
+
+
+def test_a_claim_from_many_partitions_reads_less_along_from_each() -> None:
+    with opened(f"{empty_server().url}?partitions=16") as store:
+        for number in range(150):
+            store.add([Arrival(f"t{number}", key, b"x" * 6000, 0.0, None, Terms()) for key in "abcde"], now=NOW)
+
+        pages = store.claim_each(range(16), 150, token="x", lease=LEASE, now=NOW)
+
+        read = [len(page.pages) for page in pages if isinstance(page, ClaimPage)]
+        assert len(read) == 16
+        assert max(read) == 3  # of 30 kB each: the third begins before 64 KiB are full
 
 
 def test_the_answer_that_is_kept_for_a_repeated_call_has_no_records() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from digestif import ConfigError, Digests, Ledger, Overloaded, Record, StoreError
+from digestif import ConfigError, Digests, Ledger, Overloaded, Record, StoreError, StoreUnavailable
 from digestif.stores.redis import batches
 from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.client.pipeline import Request
@@ -51,6 +51,22 @@ def test_calls_behind_one_that_the_server_refuses_are_not_done(monkeypatch: pyte
         assert caught.value.answers == (True, *[False] * 9, *[None] * 30)
         assert [record.key for record in digests.peek("t")] == [f"{number}" for number in reversed(range(10))]
         assert digests.ledger() == Ledger(accepted=11, pending=11)
+
+
+@pytest.mark.parametrize("records", [1, 40])
+def test_full_memory_does_not_hide_that_a_call_without_an_answer_may_have_been_done(
+    records: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Overloaded would mean that nothing was accepted."""
+    monkeypatch.setattr(batches, "ADDED_RECORDS", SHARE)
+    with Saboteur() as saboteur, Digests(saboteur.url, policy=POLICY) as digests:
+        digests.add("other", 1)  # from now on the server knows the script
+        saboteur.plan("lose, full", at=1, calls=-(-records // SHARE))
+
+        with pytest.raises(StoreUnavailable, match=r"OOM .* may have been done"):
+            digests.add_many([("t", Record(f"{number}", number, 0.0)) for number in range(records)])
+
+        assert digests.ledger().accepted == 1 + records
 
 
 def test_a_damaged_timeline_does_not_keep_the_calls_behind_it_from_being_done(

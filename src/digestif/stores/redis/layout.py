@@ -201,6 +201,12 @@ class Layouts:
                 f"{self._named(partition)}: it came back as an older release left it, after a failover perhaps. "
                 "Nothing was done; calls from now on go on with what is there",
             )
+        if match and int(match[1]) > SCHEMA:
+            return self._refused(
+                "newer",
+                f"{self._named(partition)}: a newer release has opened this namespace and raised its schema from "
+                f"{SCHEMA} to {match[1].decode()}. Nothing was done, and nothing is lost. Upgrade this process",
+            )
         other = match[2].decode() if match else "another number of"
         return self._refused(
             "other",

@@ -39,6 +39,8 @@ from digestif.stores.redis.keys import as_text
 from digestif.stores.redis.verbs import ACTED_TIMELINES, RedisVerbs, shares_of
 
 MOVED_RECORDS = 250  # of a digest that a call merges or trims: about 2 ms of the server
+READ_ALONG = 1024 * 1024  # bytes of records that a claim reads along, from many partitions together…
+LEAST_ALONG = 64 * 1024  # …and from each of them at least
 LEAST_SHARE = 8  # timelines that each of several partitions is asked for, so that most are done with one question
 LOST_ROUNDS = 8  # of a claim, in which other workers were faster, before it ends
 CROWD_LASTS = 16  # claims that choose at random after one that met other workers
@@ -154,8 +156,9 @@ class RedisLeases(RedisVerbs, Store):
     def _claim_found(
         self, claims: Mapping[int, "_Found"], terms: Mapping[str, Any], *, now: Millis | None
     ) -> dict[int, ClaimPage | StoreError]:
+        room = max(READ_ALONG // max(len(claims), 1), LEAST_ALONG)
         calls = [
-            self._call(partition, found.names, {**terms, "count": len(found.names), "token": found.token})
+            self._call(partition, found.names, {**terms, "count": len(found.names), "token": found.token, "room": room})
             for partition, found in claims.items()
         ]
         answers: dict[int, ClaimPage | StoreError] = {}

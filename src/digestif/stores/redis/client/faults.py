@@ -81,12 +81,20 @@ def remedy(error: Exception) -> Remedy:
     return _fault(error).remedy
 
 
-def final(error: Exception, name: str) -> Exception:
-    """The answer to a command that the node of this name refused, and would refuse again."""
+def final(error: Exception, name: str, *, may_be_done: bool = False) -> Exception:
+    """The answer to a command that the node of this name refused, and would refuse again.
+
+    Full memory refuses also the repetition of a command that was done, before it could be answered as the first time.
+    """
     word = _word(error)
     if word.startswith(OURS):
         return ScriptRefused(word, str(error).partition(" ")[2])
-    return _translated(error, f"{name}: {_text(error)}")
+    answer = _translated(error, f"{name}: {_text(error)}")
+    if not may_be_done or not isinstance(answer, Overloaded):
+        return answer
+    unknown = StoreUnavailable(f"{answer}. Its first try got no answer, and may have been done")
+    unknown.__cause__ = error
+    return unknown
 
 
 def unavailable(error: Exception, name: str, *, patience: float) -> Exception:

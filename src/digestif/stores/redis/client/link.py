@@ -60,13 +60,14 @@ class Link:
             rest = [number for number in range(len(commands)) if number not in failed]
             answers = iter(self.run([commands[n] for n in rest], writes=writes, fail_fast=True, patience=patience))
             return [failed[number] if number in failed else next(answers) for number in range(len(commands))]
-        if len(commands) == 1 and confirmation is None:
-            answer = self._try_once(commands[0])
+        requests = [Request(command) for command in commands]
+        if len(requests) == 1 and confirmation is None:
+            answer = self._try_once(requests[0])
             if answer is not UNANSWERED:
                 return [answer]
         if fail_fast and self._recent_failure(commands, seconds=TRY_ONCE_SECONDS):
             patience = 0.0
-        return self._send([Request(command) for command in commands], began, confirmation, patience=patience)
+        return self._send(requests, began, confirmation, patience=patience)
 
     def run_in_turn(self, requests: Iterable[Request]) -> list[Any]:
         """Answer each request as `run` does, and send it as soon as it is made. One with an answer is not sent.
@@ -123,8 +124,9 @@ class Link:
             return None
         return next((error for node in nodes if (error := node.recent_failure(seconds=seconds))), None)
 
-    def _try_once(self, command: Command) -> Any:
-        """The short way for a single command. UNANSWERED: it takes a Sender."""
+    def _try_once(self, request: Request) -> Any:
+        """The short way for a single request. UNANSWERED: it takes a Sender."""
+        command = request.command
         if self._closed.is_set():
             return UNANSWERED
         try:
@@ -139,6 +141,7 @@ class Link:
             node.give(connection)
             return final(error, node.name) if remedy(error) is Remedy.NONE else UNANSWERED
         except UNREACHABLE:
+            request.may_be_done = True
             node.drop(connection)
             return UNANSWERED
         except BaseException:

@@ -21,7 +21,7 @@ class Request:
 
     __slots__ = (
         *("after", "answer", "command", "error", "importing", "leading", "loading", "node", "pinned"),
-        *("retries_at_once", "stale"),
+        *("may_be_done", "retries_at_once", "stale"),
     )
 
     def __init__(
@@ -42,6 +42,7 @@ class Request:
         self.node: Node | None = None  # the node of the last try…
         self.error: Exception | None = None  # …its error…
         self.stale = False  # …and whether its connection may have died before
+        self.may_be_done = False  # it was sent, and its answer was lost
         self.retries_at_once = _RETRIES_AT_ONCE  # retries that may still follow without a pause
 
     def message(self, loaded: set[str]) -> bytes:
@@ -100,12 +101,14 @@ class NodePipeline:
 
     def fail(self, error: Exception) -> None:
         """The connection failed, and with it every request that has no answer yet."""
+        was_sent = self._connection is not None
         self.abandon()
         if self._reused:
             self.node.drop_idle()  # they may have died as well
         for request in self.requests:
             if request.answer is UNANSWERED:
                 request.error, request.stale = error, self._reused
+                request.may_be_done = request.may_be_done or was_sent
 
     def abandon(self) -> None:
         """Drop a connection on which unread replies may arrive."""

@@ -116,7 +116,7 @@ class Sender:
         node = request.node
         match cure:
             case Remedy.NONE:
-                request.answer = final(error, self._name_of(node))
+                request.answer = final(error, self._name_of(node), may_be_done=request.may_be_done)
                 return False
             case Remedy.LOAD:
                 request.loading = True

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Open timelines that may be claimed; those without any record become idle, and damaged ones leave the schedule.
 -- KEYS   12… the timelines
--- ARGV   4 {count, token, lease, first, asks}: the lease in milliseconds; the number of the first fresh digest; whether
---        all timelines are answered as candidates
+-- ARGV   4 {count, token, lease, first, asks, room}: the lease in milliseconds; the number of the first fresh digest;
+--        whether all timelines are answered as candidates; how many bytes are read along, HEAVY if it does not say
 -- Reply  a list, or if the call is repeated only its first item: {retired, leases, damaged, now, candidates}: how many
 --        became idle; leases as `open` answers them; numbers of damaged timelines; candidates as {name, slot, pending}.
 --        Then per lease what `take` would answer, or nil. Nothing is opened while the store is being moved
@@ -13,6 +13,7 @@ local function is_claimable(slot)
 end
 
 local request = cmsgpack.unpack(ARGV[4])
+room = request.room or room
 for number = 1, moving and 0 or request.count do
   local timeline = candidate(number, is_claimable, READY, WAITING)
   if timeline then

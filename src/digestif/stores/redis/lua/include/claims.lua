@@ -4,7 +4,7 @@
 local retired, leases, damaged = 0, {}, {} -- the reply: how many became idle, the leases, numbers of damaged timelines
 local candidates = {} -- and timelines of which the caller has to say whether they may be delivered
 local pages = {} -- by lease: what `take` would answer, or false
-local readable, room = 1000, HEAVY -- records, and bytes, that are read along
+local readable, room = 1000, HEAVY -- records, and bytes, that are read along; a claim from many partitions gives less
 
 -- Give a lease for a timeline and save it; the answer is the lease, for the caller.
 local function open(timeline, token, lease, fresh_id, alone)
