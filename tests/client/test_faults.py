@@ -125,6 +125,18 @@ def test_a_change_whose_answer_was_lost_is_not_made_again(make: Make) -> None:
     assert len(seen) == 1
 
 
+def test_a_change_that_a_503_leaves_open_is_not_made_again(make: Make) -> None:
+    """It may have been done, and deleting again would delete what was accepted in between."""
+    open_end = reply("503 Service Unavailable", b"{}", "Retry-After: 0")
+    with (
+        answering(open_end, reply("200 OK", b'{"changed":true}')) as (url, seen),
+        pytest.raises(StoreUnavailable),
+    ):
+        make(url, patience=10).delete("t")
+
+    assert len(seen) == 1
+
+
 def test_a_service_that_is_not_there_is_unavailable(make: Make) -> None:
     with pytest.raises(StoreUnavailable, match="nothing was sent"):
         make(f"http://127.0.0.1:{free_port()}", patience=0.2).add("t", 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from digestif import Addition, Busy, Digests, Policy, Preference, Record, State
+from digestif import Addition, Busy, ConfigError, Digests, Policy, Preference, Record, State
 from digestif.client import AsyncClient, Client
 from digestif.service.service import Service
 from tests.client.conftest import Verbs
@@ -50,6 +50,12 @@ def test_any_key_arrives_as_it_is(client: Verbs, service: Service, timeline: str
     assert [each.key for each in client.timelines(prefix=timeline)] == [timeline]
     assert client.retract(timeline, timeline) is True
     assert engine(service).timeline(timeline).pending == 0
+
+
+@pytest.mark.parametrize("verb", ["peek", "history"])
+def test_a_limit_of_nothing_is_refused_as_by_the_engine(client: Verbs, verb: str) -> None:
+    with pytest.raises(ConfigError, match="limit"):
+        getattr(client, verb)("t", limit=0)
 
 
 def test_a_record_is_accepted_with_what_the_engine_takes(client: Verbs, service: Service) -> None:

@@ -88,6 +88,7 @@ BAD = {
     "bytes that are no UTF-8": (b'{"value":"\xff"}', 400),
     "NaN": (b'{"value":NaN}', 400),
     "a name twice": (b'{"value":{"a":1,"a":2}}', 422),
+    "a name twice among many": (b'{"value":{%b,"n79999":1}}' % b",".join(b'"n%d":1' % n for n in range(80_000)), 422),
     "a name twice outside": (b'{"value":1,"value":2}', 422),
     "a name twice in disguise": (b'{"value":{"a":1,"a":2,"b":"\\u003a"}}', 422),
     "an unknown field": (b'{"value":1,"vaule":2}', 422),

@@ -13,6 +13,7 @@ from digestif.service import waits
 from digestif.service.service import Service
 from digestif.testing.servers import RedisServer
 from tests.service.harness import Client, serving
+from tests.worker.workers import becomes
 
 pytestmark = pytest.mark.long
 
@@ -122,6 +123,28 @@ def test_what_was_given_up_goes_on_and_a_repetition_gets_its_answer(monkeypatch:
 
         assert client.post(ADD, {"value": 1}, headers=KEY).headers["idempotent-replayed"] == "true"
         assert client.get("/v1/ledger").json()["accepted"] == 1
+
+
+def test_a_change_that_was_given_up_is_in_the_audit_log_if_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as (client, service):
+        client.add("t", 1)
+        deleted, goes_on = service.digests.store.delete, threading.Event()
+
+        def slowly(*args: Any, **options: Any) -> bool:
+            assert goes_on.wait(20)
+            return deleted(*args, **options)
+
+        monkeypatch.setattr(service.digests.store, "delete", slowly)
+        monkeypatch.setattr(waits, "PROBED_AFTER", 0.0)
+        monkeypatch.setattr(waits, "LOOKED_EVERY", 0.01)
+        with monkeypatch.context() as gone:
+            gone.setattr(service.digests.store, "reach", away)
+            assert client.send("DELETE", "/v1/timelines/t").status == 503
+        goes_on.set()
+
+        assert becomes(lambda: bool(client.get("/v1/audit").json()["entries"]))
+        [entry] = client.get("/v1/audit").json()["entries"]
+        assert (entry["what"], entry["timeline"]) == ("delete", "t")
 
 
 def test_what_waits_behind_other_adds_is_not_added_after_it_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,8 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def get(path: str, read: Callable[[bytes], T], **query: Any) -> Call[T]:
-    return Call(method="GET", path=path, read=read, query={name: each for name, each in query.items() if each})
+    given = {name: each for name, each in query.items() if each is not None and each is not False and each != ""}
+    return Call(method="GET", path=path, read=read, query=given)
 
 
 def path_of(*parts: str) -> str:
@@ -140,9 +141,11 @@ def _again(call: Call[Any], reply: Reply | NotSent | Lost, pause: float) -> floa
     if isinstance(reply, Lost):
         return pause if call.is_repeatable else None
     asked = wait_of(reply.headers.get("retry-after"))
-    if reply.status in (429, 503) or (reply.status == 409 and asked is not None):
+    if reply.status == 429 or (reply.status == 409 and asked is not None):
         return pause if asked is None else asked
-    return pause if reply.status in (502, 504) and call.is_repeatable else None
+    if reply.status in (502, 503, 504) and call.is_repeatable:  # it may have been done
+        return pause if asked is None else asked
+    return None
 
 
 def answer(address: Address, call: Call[T], reply: Reply | NotSent | Lost) -> T:

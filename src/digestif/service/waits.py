@@ -1,7 +1,7 @@
 """Requests that wait for the store. Where it is away, they need not wait for as long as the store itself tries."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from digestif.errors import StoreUnavailable
@@ -27,6 +27,23 @@ class Probe:
             self._call = asyncio.ensure_future(asyncio.to_thread(self._service.digests.store.reach))
         async with asyncio.timeout(READY_WITHIN):
             await asyncio.shield(self._call)
+
+
+_under_way: set[asyncio.Task[Any]] = set()
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """The result of work that goes on if its request is given up."""
+    task = asyncio.create_task(work)
+    _under_way.add(task)
+    task.add_done_callback(_ended)
+    return await asyncio.shield(task)
+
+
+def _ended(task: asyncio.Task[Any]) -> None:
+    _under_way.discard(task)
+    if not task.cancelled():
+        task.exception()  # a request that was given up does not ask for it
 
 
 class Waits:

@@ -1,6 +1,7 @@
 """Endpoints that change timelines: flush, pause, resume, retract, delete, policy and preference."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -9,7 +10,7 @@ from digestif.aio import AsyncDigests
 from digestif.core.policy_shown import policy_text
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
-from digestif.service.security.audit import note_change, preference_noted
+from digestif.service.security.audit import noted, preference_noted
 
 
 class Changed(Struct, frozen=True):
@@ -47,13 +48,13 @@ class NewPreference(Struct, frozen=True, forbid_unknown_fields=True):
     zone: str | None = None
 
 
-async def _change(request: Request, what: str, call: Callable[[AsyncDigests, str], Awaitable[bool]]) -> Changed:
+async def _change(
+    request: Request, what: str, call: Callable[[AsyncDigests, str], Coroutine[Any, Any, bool]]
+) -> Changed:
     """Make a change of a timeline, and note it if there was one."""
     [timeline] = request.keys
-    changed = await call(request.service.digests, timeline)
-    if changed:
-        await note_change(request.service, request.principal, what, timeline=timeline)
-    return Changed(changed)
+    change = call(request.service.digests, timeline)
+    return Changed(await noted(change, request.service, request.principal, what, timeline=timeline))
 
 
 async def flush(request: Request) -> Changed:
@@ -85,10 +86,8 @@ async def clear_preference(request: Request) -> Changed:
 
 async def retract(request: Request) -> Changed:
     timeline, record = request.keys
-    changed = await request.service.digests.retract(timeline, record)
-    if changed:
-        await note_change(request.service, request.principal, "retract", timeline=timeline, subject=record)
-    return Changed(changed)
+    service, change = request.service, request.service.digests.retract(timeline, record)
+    return Changed(await noted(change, service, request.principal, "retract", timeline=timeline, subject=record))
 
 
 async def show_policy(request: Request) -> PolicyAnswer:
@@ -103,8 +102,8 @@ _new_preference = msgspec.json.Decoder(NewPreference)
 async def set_policy(request: Request) -> PolicyAnswer:
     given = await request.json(_new_policy)
     [timeline] = request.keys
-    await request.service.digests.set_policy(timeline, given.policy)
-    await note_change(request.service, request.principal, "set policy", timeline=timeline, subject=given.policy)
+    service, change = request.service, request.service.digests.set_policy(timeline, given.policy)
+    await noted(change, service, request.principal, "set policy", timeline=timeline, subject=given.policy)
     return await show_policy(request)
 
 
@@ -118,7 +117,7 @@ async def show_preference(request: Request) -> PreferenceAnswer:
 async def set_preference(request: Request) -> PreferenceAnswer:
     given = await request.json(_new_preference)
     [timeline] = request.keys
-    await request.service.digests.prefer(timeline, given.cadence, zone=given.zone)
-    chosen = preference_noted(given.cadence, given.zone)
-    await note_change(request.service, request.principal, "prefer", timeline=timeline, subject=chosen)
+    service, chosen = request.service, preference_noted(given.cadence, given.zone)
+    change = service.digests.prefer(timeline, given.cadence, zone=given.zone)
+    await noted(change, service, request.principal, "prefer", timeline=timeline, subject=chosen)
     return await show_preference(request)

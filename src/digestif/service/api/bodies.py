@@ -104,10 +104,11 @@ def _refuse_repeated(documents: Sequence[bytes]) -> None:
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> None:
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Problem(422, f"the name {twice[:80]!r} comes twice in an object")
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise Problem(422, f"the name {name[:80]!r} comes twice in an object")
+        seen.add(name)
 
 
 _UNKNOWN = re.compile(r"unknown field `(.*)`")

@@ -1,6 +1,6 @@
 """Endpoints about dead letters: list, show, replay, requeue, discard."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from digestif.service.api.fields import Key, Limit, given
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import DeadLetterAnswer, RecordAnswer, letter_answer, record_answer
-from digestif.service.security.audit import note_change
+from digestif.service.security.audit import noted
 
 READ_AT_MOST = 500  # letters in one request
 
@@ -83,11 +83,12 @@ async def show(request: Request) -> LetterContents:
     return LetterContents(letter_answer(letter), [record_answer(record) for record in records[: query.limit]])
 
 
-async def _act(request: Request, what: str, call: Callable[..., Awaitable[bool]], **options: Any) -> Changed:
+async def _act(request: Request, what: str, call: Callable[..., Coroutine[Any, Any, bool]], **options: Any) -> Changed:
     letter = await _letter(request)
-    changed = await call(request.service.digests, letter.id, **options)
-    if changed:
-        await note_change(request.service, request.principal, what, timeline=letter.timeline, subject=letter.id)
+    service, change = request.service, call(request.service.digests, letter.id, **options)
+    changed = await noted(
+        change, service, request.principal, what, timeline=letter.timeline, subject=letter.id, is_change=bool
+    )
     return Changed(changed)
 
 

@@ -23,6 +23,7 @@ from digestif.errors import StoreError
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Answer, Request
 from digestif.service.service import Service
+from digestif.service.waits import to_its_end
 from digestif.stores.base import Store
 from digestif.stores.documents import Bounds, Document
 
@@ -52,19 +53,7 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
     """Answer a request with a key: anew, or as the first time."""
     if not VALID.fullmatch(key):
         raise Problem(400, f"Idempotency-Key: give 1 to {LONGEST} visible ASCII characters")
-    work = asyncio.create_task(_once(request, key.decode(), body, call))
-    _under_way.add(work)
-    work.add_done_callback(_ended)
-    return await asyncio.shield(work)  # it goes on if the request is given up: the next one gets its answer
-
-
-_under_way: set[asyncio.Task[Answer]] = set()
-
-
-def _ended(work: asyncio.Task[Answer]) -> None:
-    _under_way.discard(work)
-    if not work.cancelled():
-        work.exception()  # a request that was given up does not ask for it
+    return await to_its_end(_once(request, key.decode(), body, call))  # the next one gets its answer
 
 
 async def _once(request: Request, key: str, body: bytes, call: Call) -> Answer:

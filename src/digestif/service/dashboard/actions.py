@@ -1,6 +1,7 @@
 """What people do on the dashboard: one form each, then back to the page with a message."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -12,10 +13,13 @@ from digestif.service.dashboard import deliveries
 from digestif.service.dashboard.messages import has_changed
 from digestif.service.dashboard.timelines import asked_timeline, show
 from digestif.service.dashboard.visits import Answer, Visit
-from digestif.service.security.audit import note_change, preference_noted
+from digestif.service.security.audit import noted, preference_noted
+from digestif.service.waits import to_its_end
 
-Deed = Callable[[Visit, str], Awaitable[str]]  # returns the name of the message
-LetterDeed = Callable[[Visit, DeadLetter], Awaitable[bool]]
+T = TypeVar("T")
+
+Deed = Callable[[Visit, str], Coroutine[Any, Any, str]]  # returns the name of the message
+LetterDeed = Callable[[Visit, DeadLetter], Coroutine[Any, Any, bool]]
 
 
 async def _flush(visit: Visit, key: str) -> str:
@@ -72,15 +76,14 @@ def _on_timeline(name: str, deed: Deed, subject: Callable[[Visit], str | None] =
     """An action on a timeline. `subject` is what the audit log keeps of the form."""
 
     async def answer(visit: Visit) -> Response:
-        key = asked_timeline(visit)
+        key, kept = asked_timeline(visit), subject(visit)
         try:
-            said = await deed(visit, key)
+            said = await _noted(deed(visit, key), visit, name, key, kept, is_change=has_changed)
         except StoreError:
             raise
         except DigestifError as error:
             problem = problem_of(error)
             return await show(visit, key, problem=problem.detail, status=problem.status)
-        await _note(visit, name, said, key, subject(visit))
         place = "/timelines" if said == "deleted" else "/timeline?" + urlencode({"key": key})
         return visit.went_to(place, said)
 
@@ -103,23 +106,32 @@ def _on_letter(name: str, deed: LetterDeed, said: str) -> Answer:
     async def answer(visit: Visit) -> Response:
         letter = await deliveries.asked_letter(visit)
         try:
-            is_done = await deed(visit, letter)
+            is_done = await _noted(deed(visit, letter), visit, name, letter.timeline, letter.id, is_change=bool)
         except StoreError:
             raise
         except DigestifError as error:
             problem = problem_of(error)
             return await deliveries.show_letter(visit, letter, problem=problem.detail, status=problem.status)
-        if is_done:
-            await _note(visit, name, said, letter.timeline, letter.id)
         return visit.went_to("/dead-letters", said if is_done else "not-there")
 
     return answer
 
 
-async def _note(visit: Visit, what: str, said: str, timeline: str, subject: str | None) -> None:
-    """Write the audit log, unless nothing was changed."""
-    if visit.principal is not None and has_changed(said):
-        await note_change(visit.service, visit.principal, what, timeline=timeline, subject=subject)
+async def _noted(
+    deed: Coroutine[Any, Any, T],
+    visit: Visit,
+    what: str,
+    timeline: str,
+    subject: str | None,
+    *,
+    is_change: Callable[[T], bool],
+) -> T:
+    """Do it, and write the audit log, unless nothing was changed or visitors have no names."""
+    if visit.principal is None:
+        return await to_its_end(deed)
+    return await noted(
+        deed, visit.service, visit.principal, what, timeline=timeline, subject=subject, is_change=is_change
+    )
 
 
 ON_TIMELINES = {

@@ -1,15 +1,21 @@
 """The audit log: who changed what, and when. It is kept in the store, bounded, the oldest entries go first."""
 
 import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from digestif.errors import StoreError
 from digestif.ids import fresh_key
 from digestif.service.security.tokens import Principal
 from digestif.service.service import Service
+from digestif.service.waits import to_its_end
 from digestif.stores.documents import Bounds, Document
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -30,22 +36,41 @@ class AuditEntry(Struct, frozen=True, omit_defaults=True):
 _decode = msgspec.json.Decoder(AuditEntry).decode
 
 
-async def note_change(
-    service: Service, principal: Principal, what: str, *, timeline: str | None = None, subject: str | None = None
-) -> None:
+async def noted(
+    change: Coroutine[Any, Any, T],
+    service: Service,
+    principal: Principal,
+    what: str,
+    *,
+    timeline: str,
+    subject: str | None = None,
+    is_change: Callable[[T], bool] = lambda answer: answer is not False,
+) -> T:
+    """Make a change, and note it if it was one. Both are done even if the request is given up meanwhile."""
+
+    async def make() -> T:
+        answer = await change
+        if is_change(answer):
+            await _note(service, AuditEntry(0.0, principal.name, what, timeline, subject))
+        return answer
+
+    return await to_its_end(make())
+
+
+async def _note(service: Service, entry: AuditEntry) -> None:
     """Write an entry after a change. One that can't be written is logged: the change has been made."""
     digests = service.digests
 
     def write() -> None:
         now = digests.store.time(0)
-        entry = AuditEntry(now / 1000, principal.name, what, timeline, subject)
+        body = msgspec.json.encode(replace(entry, at=now / 1000))
         # The timeline is in the body only: what became of a deleted one stays in the log.
-        digests.store.keep(COLLECTION, Document(fresh_key(), msgspec.json.encode(entry)), bounds=BOUNDS, now=now)
+        digests.store.keep(COLLECTION, Document(fresh_key(), body), bounds=BOUNDS, now=now)
 
     try:
         await service.in_thread(write)
     except StoreError:
-        logger.exception("the audit log lacks: %s by %s", what, principal.name)
+        logger.exception("the audit log lacks: %s by %s", entry.what, entry.who)
 
 
 def preference_noted(cadence: str, zone: str | None) -> str:
