@@ -114,6 +114,7 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         ('namespace = "a b"', "line 1: namespace: 'a b' is not 1 to 64 letters"),
         ('codec = "jsn"', "line 1: codec: no codec is named 'jsn'; did you mean json?"),
         ("lease = 0", "line 1: lease: 0 is not a number of seconds > 0"),
+        ("lease = 0.0001", "line 1: lease: 0.0001 is not a number of seconds > 0"),
         ('policy = "dayly@9:00 UTC"', "line 1: policy: 'dayly@9:00 UTC' is unknown; did you mean daily@…?"),
         ("serve = 1", "line 1: serve: is not a table: write [serve]"),
         ('[serve]\nlisten = "8321"', "line 2: serve.listen: '8321' is not HOST:PORT"),
@@ -121,7 +122,12 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         ('[serve]\nlisten = "a:99999"', "line 2: serve.listen: 'a:99999' is not HOST:PORT"),
         ('[serve]\npublic = "example.org"', "line 2: serve.public: is not an address such as https://"),
         ('[serve]\npublic = "https://a.example/x"', "line 2: serve.public: a path can't be part of it"),
+        ('[serve]\npublic = "http://["', "line 2: serve.public: is not an address such as https://"),
+        ('[serve]\npublic = "https://x.example:99999"', "line 2: serve.public: is not an address such as https://"),
         ('[serve]\nhosts = "a"', "line 2: serve.hosts: is not a list of names"),
+        ('[serve]\nhosts = ["a.example", "["]', "line 2: serve.hosts: '[' is not a name, such as digests.example.org"),
+        ('[serve]\nhosts = ["::1"]', "line 2: serve.hosts: '::1' is not a name, such as digests.example.org"),
+        ('[serve]\nhosts = ["a.example:99999"]', "line 2: serve.hosts: 'a.example:99999' is not a name"),
         ('[serve]\nkeep_messages = "yes"', "line 2: serve.keep_messages: 'yes' is neither true nor false"),
         ("[limits]\nitmes = 3", "line 2: limits.itmes: there is no such setting; did you mean items?"),
         ("[limits]\nitems = 0", "line 2: limits.items: 0 is not a whole number ≥ 1"),
@@ -129,6 +135,10 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         ("[limits]\nrate = nan", "line 2: limits.rate: nan is not a number ≥ 0"),
         ("[limits]\nbody = true", "line 2: limits.body: True is not a whole number ≥ 1"),
         ("[worker]\nthreads = 0", "line 2: worker.threads: 0 is not a whole number ≥ 1"),
+        ("[worker]\nmemory = 1.5", "line 2: worker.memory: 1.5 is not a whole number ≥ 1"),
+        ("[worker]\npoll = 0", "line 2: worker.poll: 0 is not a number of seconds ≥ 0.001"),
+        ("[worker]\npoll = 1e11", "line 2: worker.poll: 100000000000.0 is not a number of seconds ≥ 0.001"),
+        ("[worker]\ngrace = -1", "line 2: worker.grace: -1 is not a number of seconds ≥ 0"),
         ('[policies]\na = "x"', "line 2: policies.a: 'x' is unknown; there are default"),
         ("[policies]\na = 1", "line 2: policies.a: 1 is not the text of a policy"),
         ('[cadences]\na = "x"', "line 2: cadences.a: policy: 'x' is unknown"),
@@ -162,6 +172,11 @@ def test_what_is_wrong_is_said_with_its_place(file: Path, text: str, problem: st
     found = problems(file, text)
 
     assert [each for each in found if each.startswith(problem)], found
+
+
+@pytest.mark.parametrize("host", ["a.example", "a.example:8443", "127.0.0.1", "[::1]", "[::1]:8321"])
+def test_a_host_is_a_name_or_an_address_with_or_without_a_port(file: Path, host: str) -> None:
+    assert settings(file, f'[serve]\nhosts = ["{host}"]').hosts == (host,)
 
 
 def test_every_problem_is_reported_at_once(file: Path) -> None:

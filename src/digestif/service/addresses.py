@@ -1,10 +1,11 @@
 """Addresses in settings: where the service listens, where people reach it, and files that DSNs name."""
 
+import re
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from digestif.core.texts import shortened
 from digestif.dsn import Dsn
@@ -12,6 +13,8 @@ from digestif.errors import ConfigError
 from digestif.service.settings import Settings
 from digestif.stores.registry import open_store
 from digestif.stores.sqlite import SQLiteOptions, path_of
+
+_HOST = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?")
 
 
 class Address(NamedTuple):
@@ -44,11 +47,27 @@ def check_public(public: object) -> None:
     """The address under which people reach the service has a scheme and a host, and nothing after them."""
     if public is None:
         return
-    parts = urlsplit(public) if isinstance(public, str) else None
+    parts = _split(public) if isinstance(public, str) else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise ConfigError("public: is not an address such as https://digests.example.org")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ConfigError("public: a path can't be part of it; give the service a host name of its own")
+
+
+def check_host(host: object) -> None:
+    """A further name of the service is a host, perhaps with a port."""
+    if not isinstance(host, str) or not _HOST.fullmatch(host) or _split(f"//{host}") is None:
+        raise ConfigError(f"hosts: {shortened(host)} is not a name, such as digests.example.org or [::1]:8321")
+
+
+def _split(url: str) -> SplitResult | None:
+    """The parts of an address; None if its host or its port can't be read."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # is read only now
+    except ValueError:
+        return None
+    return parts
 
 
 def check_open(settings: Settings) -> None:
@@ -65,9 +84,14 @@ def _exposed(settings: Settings) -> Iterator[str]:
     """Names under which other computers reach the service, perhaps through a proxy on this one."""
     if not parse(settings.listen).is_loopback:
         yield f"listen: {settings.listen}"
-    if settings.public is not None and not is_loopback(urlsplit(settings.public).hostname or ""):
+    if settings.public is not None and not _is_on_loopback(settings.public):
         yield f"public: {settings.public}"
-    yield from (f"hosts: {host}" for host in settings.hosts if not is_loopback(urlsplit(f"//{host}").hostname or ""))
+    yield from (f"hosts: {host}" for host in settings.hosts if not _is_on_loopback(f"//{host}"))
+
+
+def _is_on_loopback(url: str) -> bool:
+    parts = _split(url)
+    return parts is not None and is_loopback(parts.hostname or "")
 
 
 def is_loopback(host: str) -> bool:
