@@ -231,6 +231,19 @@ def test_a_wrong_file_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     assert "not reloaded: digestif.toml: line 2: routes[0].channel: is missing" in program.log
 
 
+@pytest.mark.parametrize("wrong", ['[serve]\npublic = "http://["', '[serve]\nhosts = ["["]', "[worker]\npoll = 0"])
+def test_a_setting_that_can_not_be_used_is_reported_and_changes_nothing(tmp_path: Path, wrong: str) -> None:
+    written(tmp_path)
+    with started(tmp_path) as (program, client):
+        written(tmp_path, f"{FILE}{wrong}\n")
+        program.signal(signal.SIGHUP)
+        program.said("the settings before stay in force")
+        client.add("mail:ada", 1)
+        program.said("Delivered mail:ada")
+
+    assert "Traceback" not in program.log
+
+
 def test_a_file_that_went_away_is_named_and_changes_nothing(tmp_path: Path) -> None:
     written(tmp_path)
     with started(tmp_path) as (program, client):
